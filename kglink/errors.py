@@ -1,0 +1,84 @@
+"""Every error that kglink raises on purpose.
+
+KglinkError                 what went wrong, where, and how to mend it (exit code 1)
+├── UsageError              the command or call itself is off (exit code 2)
+│   ├── ConfigError         a setting, a flag or kglink.toml
+│   ├── UnknownNameError    a KB, plugin, adapter, space or document that does not exist
+│   └── PluginError         a plugin that cannot be registered, found or loaded
+├── SourceError             a file or stream that cannot be read as what it should be
+│   └── RecordError         one bad record in it (``--on-error skip`` passes over it)
+├── StoreError              the entity store: locked, newer schema, full disk
+├── ModelError              weights that are missing, altered or of another kind
+└── SpaceError              a space that is missing, stale, broken or of another model
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class KglinkError(Exception):
+    """Anything kglink refuses or fails to do; ``hint`` says how to mend it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class UsageError(KglinkError):
+    """The call itself is off."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A setting that does not exist or has a value that it cannot have."""
+
+
+class UnknownNameError(UsageError):
+    """A name that nothing answers to; lists what exists and the nearest of it."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1)
+        exist = f"There is: {', '.join(names)}." if names else f"There is no {what} yet."
+        guess = f"Did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"unknown {what} {name!r}", hint=f"{guess}{exist} {hint}".rstrip())
+        self.name = name
+        self.known = names
+
+
+class PluginError(UsageError):
+    """A plugin that cannot be registered, found or loaded."""
+
+
+class SourceError(KglinkError):
+    """A file or stream that cannot be read as what it should be."""
+
+
+class RecordError(SourceError):
+    """One bad record of a source; ``where`` is its line, byte or page."""
+
+    def __init__(self, message: str, *, where: str, hint: str = "") -> None:
+        super().__init__(f"{where}: {message}", hint=hint)
+        self.where = where
+        self.reason = message
+
+
+class StoreError(KglinkError):
+    """The entity store cannot do this: locked, of a newer schema, out of space."""
+
+
+class ModelError(KglinkError):
+    """Weights that are missing, altered or of another kind."""
+
+
+class SpaceError(KglinkError):
+    """A space that is missing, stale, broken or made by another model."""

@@ -1,0 +1,196 @@
+"""What a plugin must be able to do: one Protocol for each kind of plugin.
+
+A plugin registers a *factory*, called as ``factory(settings)`` with an instance of the settings
+class that it registered (exporters, KB adapters, samplers, ...). A detector's factory gets the
+names of the space as well: ``factory(settings, names)``. The contract tests in `kglink.testing`
+check what these signatures cannot say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
+
+from pydantic import BaseModel, ConfigDict
+
+from kglink.records import Candidate, LinkedDocument, Record, Span
+from kglink.sources import Problems, Source, SourceHead
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import torch
+
+    FloatArray = npt.NDArray[np.float32]
+    IntArray = npt.NDArray[np.int64]
+
+
+class PluginSettings(BaseModel):
+    """The base of every plugin's settings: unknown keys are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# ------------------------------------------------------------------------------------- KBs
+class KBAdapter(Protocol):
+    """Reads one source format as a stream of records, in the same order on every read."""
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the records; report a bad one to ``problems``, which raises or counts it."""
+        ...
+
+
+#: Says how sure an adapter is (0 to 1) that a source's beginning is of its format.
+Sniff = Callable[[SourceHead], float]
+
+
+# ------------------------------------------------------------------------------- detection
+class NameRow(NamedTuple):
+    """One alias of one entity as the name index holds it."""
+
+    surface: str
+    folded: str
+    kb: str
+    count: int
+
+
+class Names(Protocol):
+    """All aliases of the KBs that a linker was opened with."""
+
+    fingerprint: str
+    """Changes whenever any alias does; names a cached automaton."""
+    cache_dir: Path | None
+    """Where a detector may keep compiled files (None: nowhere)."""
+
+    def __iter__(self) -> Iterator[NameRow]: ...
+
+    def __len__(self) -> int: ...
+
+
+class Detector(Protocol):
+    """Finds the mentions of a text."""
+
+    def detect(self, text: str) -> list[Span]:
+        """Spans in reading order that do not overlap, with ``0 <= start < end <= len(text)``."""
+        ...
+
+
+# -------------------------------------------------------------------------------- training
+class Encoded(NamedTuple):
+    """A batch of encoder outputs: ``states`` (n, length, dim) and ``mask`` (n, length)."""
+
+    states: torch.Tensor
+    mask: torch.Tensor
+
+
+class Scorer(Protocol):
+    """Scores every mention of a batch against every entity of a batch."""
+
+    def score(self, mentions: Encoded, entities: Encoded) -> torch.Tensor:
+        """A (mentions, entities) matrix; larger is closer; padding never changes a value."""
+        ...
+
+
+class SamplerPool(NamedTuple):
+    """The entities that negatives are drawn from: row i has domain ``domains[i]``."""
+
+    domains: IntArray
+    vectors: FloatArray | None = None
+    """Current entity vectors, for samplers that look for hard negatives."""
+
+
+class SamplerBatch(NamedTuple):
+    """The mentions to draw for: every gold set as pool rows, and mention vectors if mined."""
+
+    gold: Sequence[frozenset[int]]
+    vectors: FloatArray | None = None
+
+
+class Sampler(Protocol):
+    """Chooses the negatives of each mention."""
+
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        """A (mentions, k) matrix of distinct pool rows, never gold; -1 where none is left."""
+        ...
+
+
+class Objective(Protocol):
+    """Turns scores into a loss."""
+
+    def loss(self, scores: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:
+        """A scalar from (n, m) scores and the (n, m) boolean matrix of right answers.
+
+        A cell that must not take part holds ``-inf``.
+        """
+        ...
+
+
+# ---------------------------------------------------------------------------------- search
+class RowRange(NamedTuple):
+    """A half-open range of index rows."""
+
+    start: int
+    stop: int
+
+
+class VectorIndex(Protocol):
+    """Nearest rows by inner product."""
+
+    size: int
+    exact: bool
+
+    def search(
+        self, queries: FloatArray, k: int, ranges: Sequence[RowRange] | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Scores and row numbers, best first, (n, k) each; -inf and -1 where fewer exist.
+
+        With ``ranges`` only those rows take part. Equal scores: the smaller row first.
+        """
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write one file."""
+        ...
+
+
+class IndexBackend(Protocol):
+    """Builds and loads one kind of index."""
+
+    def build(self, batches: Iterable[FloatArray], dim: int) -> VectorIndex:
+        """Index the rows of all batches, in their order."""
+        ...
+
+    def load(self, path: Path) -> VectorIndex:
+        """Open a file that ``save`` wrote, memory-mapped where the kind allows it."""
+        ...
+
+
+# --------------------------------------------------------------------------------- linking
+class RerankQuery(NamedTuple):
+    """One mention, its text, and its candidates as retrieved."""
+
+    text: str
+    span: Span
+    candidates: tuple[Candidate, ...]
+
+
+class Reranker(Protocol):
+    """Orders candidates anew."""
+
+    def rerank(self, queries: Sequence[RerankQuery]) -> list[tuple[Candidate, ...]]:
+        """For each query the same candidates with new scores, best first."""
+        ...
+
+
+class Exporter(Protocol):
+    """Writes linked documents in one format."""
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write all of ``documents``, each as soon as it comes where the format allows it."""
+        ...
+
+
+Factory = Callable[..., Any]

@@ -1,0 +1,145 @@
+"""The values that walk through kglink: small, frozen, and free of behaviour.
+
+Adapters make `Entity` and `Document` records; the store keeps them; the linker answers with
+`Link` records. Nothing here knows a database id, a file format or a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+AliasKind = Literal["title", "alias", "synonym", "redirect", "anchor"]
+Split = Literal["", "train", "dev", "test"]
+Verdict = Literal["correct", "wrong", "unclear"]
+
+
+class EntityId(NamedTuple):
+    """The public name of an entity, written ``kb:key``; keys may hold colons, KB names not."""
+
+    kb: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.kb}:{self.key}"
+
+    @classmethod
+    def parse(cls, text: str) -> EntityId:
+        """Read ``kb:key``; a text without a colon is a key whose KB is not said (``kb == ""``)."""
+        kb, colon, key = text.partition(":")
+        return cls(kb, key) if colon else cls("", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A surface form of an entity, where it comes from, and how often it was seen."""
+
+    surface: str
+    kind: AliasKind = "alias"
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One entry of a KB. ``key`` is unique in its KB and stable across updates."""
+
+    key: str
+    title: str
+    description: str = ""
+    type: str = ""
+    url: str = ""
+    popularity: float = 0.0
+    language: str = ""
+    aliases: tuple[Alias, ...] = ()
+    xrefs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A half-open character span ``[start, end)`` of a document's text.
+
+    ``gold`` is None where nobody said what is meant, an empty tuple where somebody said that
+    no entity is (NIL), else the set of right answers. An id without a KB (``EntityId("", key)``)
+    is looked up in the KBs that the document source links to.
+    """
+
+    start: int
+    end: int
+    surface: str
+    gold: tuple[EntityId, ...] | None = None
+    type: str = ""
+    quality: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text with its mentions."""
+
+    id: str
+    text: str
+    mentions: tuple[Mention, ...] = ()
+    title: str = ""
+    split: Split = ""
+
+
+Record = Entity | Document
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two entities of different KBs that are the same thing, why we think so, who agreed."""
+
+    left: EntityId
+    right: EntityId
+    probability: float
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a text that a detector proposes as a mention."""
+
+    start: int
+    end: int
+    score: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An entity that a mention may mean; ``evidence`` holds the parts of its score."""
+
+    id: EntityId
+    title: str
+    score: float
+    url: str = ""
+    description: str = ""
+    type: str = ""
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    also: tuple[EntityId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A mention, its ranked candidates, and the chosen one; ``chosen is None`` means NIL.
+
+    ``confidence`` is the probability that this answer, entity or NIL, is right.
+    """
+
+    start: int
+    end: int
+    surface: str
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate | None
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedDocument:
+    """A text and all its links, in reading order; ``meta`` says what was done and what was cut."""
+
+    id: str
+    text: str
+    links: tuple[Link, ...]
+    meta: Mapping[str, object] = field(default_factory=dict)
