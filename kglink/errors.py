@@ -17,6 +17,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+#: A list of what exists helps only while it can be read at a glance.
+MOST_NAMES = 20
+
 
 class KglinkError(Exception):
     """Anything kglink refuses or fails to do; ``hint`` says how to mend it."""
@@ -48,7 +51,8 @@ class UnknownNameError(UsageError):
     def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=1)
-        exist = f"There is: {', '.join(names)}." if names else f"There is no {what} yet."
+        shown = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+        exist = f"There is: {shown}." if names else f"There is no {what} yet."
         guess = f"Did you mean {near[0]!r}? " if near else ""
         super().__init__(f"unknown {what} {name!r}", hint=f"{guess}{exist} {hint}".rstrip())
         self.name = name

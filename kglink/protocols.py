@@ -9,6 +9,7 @@ check what these signatures cannot say.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
@@ -37,16 +38,22 @@ class KBAdapter(Protocol):
     """Reads one source format as a stream of records, in the same order on every read."""
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
-        """Yield the records; report a bad one to ``problems``, which raises or counts it."""
+        """Yield the records; report a bad one to ``problems``, which raises or counts it.
+
+        Whatever the source holds, nothing but a `KglinkError` comes out. Entity keys are not
+        empty, and ``text[start:end] == surface`` for every mention of a document.
+        """
         ...
 
 
 #: Says how sure an adapter is (0 to 1) that a source's beginning is of its format.
+#: From 0.5 on it takes the source for its own; it never raises, whatever it is shown.
 Sniff = Callable[[SourceHead], float]
 
 
 # ------------------------------------------------------------------------------- detection
-class NameRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NameRow:
     """One alias of one entity as the name index holds it."""
 
     surface: str
@@ -72,13 +79,19 @@ class Detector(Protocol):
     """Finds the mentions of a text."""
 
     def detect(self, text: str) -> list[Span]:
-        """Spans in reading order that do not overlap, with ``0 <= start < end <= len(text)``."""
+        """Spans in reading order that do not overlap, with ``0 <= start < end <= len(text)``.
+
+        The answer depends on the text and the names alone, not on what was asked before.
+        """
         ...
 
 
 # -------------------------------------------------------------------------------- training
 class Encoded(NamedTuple):
-    """A batch of encoder outputs: ``states`` (n, length, dim) and ``mask`` (n, length)."""
+    """A batch of encoder outputs: ``states`` (n, length, dim) and boolean ``mask`` (n, length).
+
+    The mask is true for tokens; what ``states`` holds elsewhere is padding and means nothing.
+    """
 
     states: torch.Tensor
     mask: torch.Tensor
@@ -88,7 +101,11 @@ class Scorer(Protocol):
     """Scores every mention of a batch against every entity of a batch."""
 
     def score(self, mentions: Encoded, entities: Encoded) -> torch.Tensor:
-        """A (mentions, entities) matrix; larger is closer; padding never changes a value."""
+        """A (mentions, entities) matrix; larger is closer.
+
+        A value depends on its own mention and entity alone: neither on padding nor on what else
+        is in the batch. Gradients reach the states of both sides and are finite.
+        """
         ...
 
 
@@ -113,7 +130,11 @@ class Sampler(Protocol):
     def sample(
         self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
     ) -> IntArray:
-        """A (mentions, k) matrix of distinct pool rows, never gold; -1 where none is left."""
+        """A (mentions, k) matrix of distinct pool rows, never gold; -1 where none is left.
+
+        The -1s of a row stand at its end. All chance comes from ``rng``: the same generator
+        state draws the same rows.
+        """
         ...
 
 
@@ -123,7 +144,10 @@ class Objective(Protocol):
     def loss(self, scores: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:
         """A scalar from (n, m) scores and the (n, m) boolean matrix of right answers.
 
-        A cell that must not take part holds ``-inf``.
+        A cell that must not take part holds ``-inf``, and the loss is as if it were not there.
+        The loss is finite, also where a row has no right answer. It does not depend on the order
+        of rows or columns. It never rises when all right answers of a row score higher by the
+        same amount, nor falls when a wrong one scores higher.
         """
         ...
 
@@ -152,7 +176,7 @@ class VectorIndex(Protocol):
         ...
 
     def save(self, path: Path) -> None:
-        """Write one file."""
+        """Write one file, from which ``load`` makes an index that answers the same."""
         ...
 
 
@@ -181,7 +205,11 @@ class Reranker(Protocol):
     """Orders candidates anew."""
 
     def rerank(self, queries: Sequence[RerankQuery]) -> list[tuple[Candidate, ...]]:
-        """For each query the same candidates with new scores, best first."""
+        """For each query the same candidates with new scores, best first.
+
+        Only ``score`` and ``evidence`` may change. A query's answer does not depend on the
+        others; a query without candidates has an empty answer.
+        """
         ...
 
 
@@ -189,7 +217,10 @@ class Exporter(Protocol):
     """Writes linked documents in one format."""
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
-        """Write all of ``documents``, each as soon as it comes where the format allows it."""
+        """Write all of ``documents``, each as soon as it comes where the format allows it.
+
+        The same documents give the same text. ``out`` is left open.
+        """
         ...
 
 

@@ -1,15 +1,19 @@
-"""Where records come from: a file, a folder or standard input, decompressed on the fly."""
+"""The small values that go with a source: its head, its lines, its limits, its bad records."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from kglink.errors import RecordError
 
 OnError = Literal["stop", "skip"]
+
+#: Different reasons that are counted one by one; a file of a million bad lines must not fill
+#: the memory with a million messages.
+MAX_REASONS = 100
+OTHER_REASONS = "other problems"
 
 
 class SourceHead(NamedTuple):
@@ -18,7 +22,7 @@ class SourceHead(NamedTuple):
     name: str
     """File name without the compression suffix (``entities.jsonl``), or ``-``."""
     head: bytes
-    """The first 64 KiB, decompressed."""
+    """The first 64 KiB, decompressed; empty for a folder."""
     path: Path | None
     """The file or folder itself; None for standard input."""
 
@@ -30,20 +34,15 @@ class Line(NamedTuple):
     text: str
 
 
-class Source(Protocol):
-    """A readable source. SKELETON: the class of this name replaces it."""
+class SourceLimits(NamedTuple):
+    """What a source may ask of the machine."""
 
-    name: str
-    path: Path | None
-    bytes_total: int | None
-
-    @property
-    def bytes_read(self) -> int: ...
-    @property
-    def head(self) -> SourceHead: ...
-    def fingerprint(self) -> str: ...
-    def open(self) -> BinaryIO: ...
-    def lines(self, problems: Problems) -> Iterator[Line]: ...
+    max_line_bytes: int = 32 * 2**20
+    """The longest line that is ever held in memory."""
+    max_expansion: float = 1000
+    """How many times its size a compressed source may grow..."""
+    free_expansion: int = 2**30
+    """...once it has grown past this many bytes."""
 
 
 class Problems:
@@ -55,10 +54,16 @@ class Problems:
         self.examples: list[str] = []
         self._keep = keep
 
+    @property
+    def total(self) -> int:
+        """How many bad records were skipped."""
+        return self.counts.total()
+
     def report(self, error: RecordError) -> None:
         """Raise ``error``, or count it and keep it as an example."""
         if self.on_error == "stop":
             raise error
-        self.counts[error.reason] += 1
+        full = len(self.counts) >= MAX_REASONS and error.reason not in self.counts
+        self.counts[OTHER_REASONS if full else error.reason] += 1
         if len(self.examples) < self._keep:
             self.examples.append(str(error))

@@ -1,0 +1,73 @@
+# The two commands that matter: `make demo` does the main job, `make test` runs every check.
+# Each makes its own environment in .venv, skips what is up to date, and needs no network then.
+
+PYTHON ?= python3
+DEMO_DIR ?= build/demo
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALLED := $(VENV)/.installed
+TORCH := $(shell grep -E '^torch==' constraints.txt)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## say what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: $(INSTALLED) ## link a text to two small KBs, print it, write build/demo/
+	$(BIN)/kglink demo $(DEMO_DIR)
+
+.PHONY: test
+test: lint pytest ## run every check: lint, types, import rules, tests, docs, packaging
+
+.PHONY: lint
+lint: $(INSTALLED) ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: pytest
+pytest: $(INSTALLED) ## run the tests alone: make pytest PYTEST_ARGS="tests/test_docs.py -x"
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: format
+format: $(INSTALLED) ## put the code into its one form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: docs
+docs: $(INSTALLED) ## write the reference pages anew and build the site into site/
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The site: site/index.html"
+
+.PHONY: install
+install: $(INSTALLED) ## make .venv with everything that the other targets need
+
+.PHONY: clean
+clean: ## remove everything that make made, .venv included
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch first and alone: nothing that is installed later may choose another build of it.
+# No build isolation: the build back end is then pinned too, and a second run needs no network.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "kglink needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "[1/4] an environment in $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+		$(PYTHON) -m venv --clear --without-pip $(VENV) && \
+		$(PYTHON) -m pip --quiet --python $(BIN)/python install pip; }
+	@echo "[2/4] $(TORCH), the largest part"
+	@$(PIP) install --quiet $(TORCH)
+	@echo "[3/4] the tools that build kglink"
+	@$(PIP) install --quiet --constraint constraints.txt hatchling editables
+	@echo "[4/4] kglink and what it needs"
+	@$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
+	@touch $@

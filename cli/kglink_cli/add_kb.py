@@ -1,0 +1,117 @@
+"""`kglink add-kb`: read a source into a KB."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kglink.registry import Guess
+from kglink.sources import Problems, Source
+from kglink_cli.console import note, print_json, progress
+from kglink_cli.session import parse_options, session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.workspace import AddedKB, Workspace
+
+EXAMPLES = 3
+
+
+def add_kb(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The KB's name: a-z, 0-9, - and _.")],
+    source: Annotated[str, typer.Argument(help="A file, a folder, or - for standard input.")],
+    adapter: Annotated[
+        str, typer.Option("--adapter", "-a", help="How to read it; guessed where not told.")
+    ] = "",
+    links_to: Annotated[
+        str | None,
+        typer.Option("--links-to", help="KBs that the source's annotations mean: a,b"),
+    ] = None,
+    split: Annotated[
+        str, typer.Option("--split", help="train, dev or test: the split of its documents.")
+    ] = "",
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the adapter, key=value; may be repeated."),
+    ] = None,
+    licence: Annotated[
+        str, typer.Option("--licence", help="The source's licence, for `doctor --licences`.")
+    ] = "",
+    on_error: Annotated[
+        str | None, typer.Option("--on-error", help="stop or skip at a bad record.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Read a source into a KB: entities, annotated documents, or both.
+
+    The same name with a newer source is an update: what is new is added, what changed is
+    changed, what is gone is removed. An interrupted run goes on where it stopped.
+    """
+    flags = {"ingest.on_error": on_error}
+    with session_of(context).open(flags, create=True) as workspace:
+        opened = workspace.open_source(source)
+        adapter = adapter or _guessed(workspace, opened).name
+        began = time.monotonic()
+        with progress("reading", opened.bytes_total or None, "bytes") as report:
+            added = workspace.add_kb(
+                name,
+                opened,
+                adapter=adapter,
+                options=parse_options(options or []),
+                links_to=split_names(links_to),
+                split=split,
+                licence=licence,
+                progress=lambda records: report(opened.bytes_read, records),
+            )
+        seconds = time.monotonic() - began
+    if as_json:
+        print_json(_as_json(added))
+    else:
+        _print_summary(added, seconds)
+
+
+def _guessed(workspace: Workspace, source: Source) -> Guess:
+    guess = workspace.registry.guess_kb(source.head)
+    note("adapter", f"{guess.name} (guessed from the content); --adapter chooses another")
+    return guess
+
+
+def _print_summary(added: AddedKB, seconds: float) -> None:
+    summary = added.summary
+    if summary.resumed_from:
+        note("resumed", f"after {summary.resumed_from:,} records of an interrupted run")
+    parts = [f"{summary.kb} {summary}"]
+    if summary.entity_tally.seen:
+        parts += [f"{summary.with_description:,} with description", f"{summary.aliases:,} aliases"]
+    if summary.documents:
+        parts += [f"{summary.documents:,} documents", f"{summary.mentions:,} mentions"]
+    sys.stdout.write("   ".join(parts) + f"   {seconds:.1f} s\n")
+    if summary.gold_unresolved:
+        note("gold", f"{summary.gold_unresolved:,} gold entities are in none of the linked KBs")
+    _print_problems(added.problems)
+
+
+def _print_problems(problems: Problems) -> None:
+    if not problems.counts:
+        return
+    note("skipped", f"{problems.counts.total():,} bad records:")
+    for reason, count in problems.counts.most_common():
+        note("", f"{count:,} x {reason}")
+    for example in problems.examples[:EXAMPLES]:
+        note("", f"e.g. {example}")
+
+
+def _as_json(added: AddedKB) -> dict[str, object]:
+    summary = added.summary
+    fields = (
+        "kb", "revision", "added", "changed", "removed", "unchanged", "with_description",
+        "aliases", "documents", "mentions", "gold_unresolved", "resumed_from",
+    )  # fmt: skip
+    return {
+        **{name: getattr(summary, name) for name in fields},
+        "adapter": added.adapter,
+        "skipped": dict(added.problems.counts),
+    }

@@ -1,0 +1,71 @@
+"""`kglink build`: make the joint space of all KBs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kglink_cli.console import note, print_json, progress
+from kglink_cli.session import session_of
+
+if TYPE_CHECKING:
+    from kglink.space.build import BuildReport
+    from kglink.workspace import Workspace
+
+
+def build(
+    context: typer.Context,
+    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    index: Annotated[
+        str | None, typer.Option("--index", help="Index back end (`kglink plugins`).")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Throw the old space away and encode everything.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
+) -> None:
+    """Build the joint space of all KBs; only what changed since the last build is encoded."""
+    flags = {"space.name": space, "space.index": index}
+    with session_of(context).open(flags) as workspace:
+        if fresh:
+            workspace.discard_space()
+        report = build_with_progress(workspace)
+    if as_json:
+        print_json(report.manifest.model_dump(mode="json"))
+
+
+def ensure_space(workspace: Workspace) -> None:
+    """Build the space where it is missing or older than the store, and say so."""
+    if not workspace.space_is_current():
+        note("space", "some KBs are not in it yet, or changed: building it now")
+        build_with_progress(workspace)
+
+
+def build_with_progress(workspace: Workspace) -> BuildReport:
+    """Build with a progress bar and a summary on standard error."""
+    began = time.monotonic()
+    done: Counter[str] = Counter()
+    with progress("encoding", workspace.expected_rows()) as report:
+
+        def advance(kb: str, rows: int) -> None:
+            done[kb] += rows
+            report(done.total(), done.total())
+
+        made = workspace.build(progress=advance)
+    manifest = made.manifest
+    entities = sum(info.entities for info in workspace.store.kbs())
+    size = f"{made.index_bytes / 2**20:,.0f} MB"
+    note(
+        "space",
+        f"{manifest.name}: {entities:,} entities of {len(manifest.kbs)} KBs, "
+        f"{made.encoded_rows:,} vectors encoded, {made.reused_rows:,} kept, index {size}, "
+        f"{time.monotonic() - began:.1f} s",
+    )
+    if made.truncated_texts:
+        note("cut", f"{made.truncated_texts:,} texts were longer than the model reads")
+    sys.stderr.flush()
+    return made

@@ -1,0 +1,174 @@
+"""The checks behind `kglink doctor`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from kglink.encoding import choose_hardware, resolve_model
+from kglink.encoding.hardware import BF16_FLAGS, cpu_flags
+from kglink.errors import KglinkError
+from kglink.registry import load_registry
+from kglink.space.space import SpaceFolder, space_names
+from kglink.workspace import Workspace, find_workspace
+from kglink.workspace.front import SPACES_FOLDER
+
+_LIBRARIES = (
+    "kglink", "torch", "transformers", "sentence-transformers", "faiss-cpu", "numpy", "scipy",
+    "sqlalchemy", "pluggy", "typer",
+)  # fmt: skip
+_LITTLE_DISK = 2 * 2**30
+_LITTLE_MEMORY = 2 * 2**30
+UNKNOWN_LICENCE = "not said"
+
+
+class Check(NamedTuple):
+    """One thing looked at: what, how it is, what was found, how to mend it."""
+
+    what: str
+    state: Literal["ok", "note", "bad"]
+    found: str
+    fix: str = ""
+
+
+class Licence(NamedTuple):
+    """The licence of one thing in a workspace."""
+
+    what: str
+    name: str
+    licence: str
+    source: str
+
+
+def machine_checks() -> Iterator[Check]:
+    """The installation and the machine."""
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
+    yield Check("libraries", "ok", ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES))
+    try:
+        hardware = choose_hardware()
+        yield Check(
+            "device", "ok", f"{hardware.device}, {hardware.threads} cores, {hardware.precision}"
+        )
+    except KglinkError as error:
+        yield Check("device", "bad", error.message, error.hint)
+    if not cpu_flags() & BF16_FLAGS:
+        yield Check("bf16", "note", "this CPU has no bf16 products: encoding runs in fp32")
+    yield _memory()
+    yield _disk("temporary", Path(tempfile.gettempdir()))
+    try:
+        registry = load_registry()
+        others = [str(one) for one in registry.providers() if not one.builtin]
+        found = f"{len(registry.plugins())} plugins" + (
+            f"; from {', '.join(others)}" if others else ""
+        )
+        yield Check("plugins", "ok", found)
+    except KglinkError as error:
+        yield Check("plugins", "bad", error.message, error.hint)
+    try:
+        model = resolve_model()
+        yield Check("minilm", "ok", f"checksum is right, fingerprint {model.fingerprint}")
+    except KglinkError as error:
+        yield Check("minilm", "bad", error.message, error.hint)
+
+
+def workspace_checks(named: Path | None) -> Iterator[Check]:
+    """The workspace, its store and its spaces."""
+    try:
+        folder = find_workspace(named=named)
+        if folder is None:
+            yield Check("workspace", "note", "none here or above", "kglink init makes one")
+            return
+        with Workspace.open(folder) as workspace:
+            yield Check("workspace", "ok", str(folder))
+            yield _disk("disk", folder)
+            yield from _store_checks(workspace)
+            yield from _space_checks(workspace)
+    except KglinkError as error:
+        yield Check("workspace", "bad", error.message, error.hint)
+
+
+def licences(workspace: Workspace) -> list[Licence]:
+    """The licence of the model, of every KB and of every dataset of a workspace."""
+    source = workspace.encoder.source
+    card = source.path / "README.md"
+    rows = [Licence("model", source.name, _card_licence(card), str(source.path))]
+    for info in workspace.store.kbs():
+        kind = "KB" if info.entities else "dataset"
+        rows.append(Licence(kind, info.name, info.licence or UNKNOWN_LICENCE, info.source))
+    return rows
+
+
+def _store_checks(workspace: Workspace) -> Iterator[Check]:
+    problems = workspace.store.check()
+    infos = workspace.store.kbs()
+    entities = sum(info.entities for info in infos)
+    if not problems:
+        yield Check("store", "ok", f"{len(infos)} KBs, {entities:,} entities")
+    for problem in problems:
+        yield Check("store", "bad", problem, "Run the add-kb that was interrupted again.")
+    for info in infos:
+        if not info.licence:
+            yield Check(
+                "licence",
+                "note",
+                f"nobody said which licence {info.name} has",
+                "Add it again with --licence NAME: nothing else will change.",
+            )
+
+
+def _space_checks(workspace: Workspace) -> Iterator[Check]:
+    root = workspace.folder / SPACES_FOLDER
+    for name in space_names(root):
+        folder = SpaceFolder(root, name)
+        damage = folder.damage()
+        for file in damage:
+            yield Check("space", "bad", f"{name}: {file} is damaged", "Run `kglink build --fresh`.")
+        manifest = folder.manifest()
+        if not damage and manifest:
+            held = ", ".join(f"{kb} (revision {manifest.revisions[kb]})" for kb in manifest.kbs)
+            yield Check("space", "ok", f"{name}: {held}, model {manifest.model.name}")
+    if not workspace.space_is_current() and any(info.entities for info in workspace.store.kbs()):
+        name = workspace.settings.space.name
+        yield Check("space", "note", f"{name} is older than the store", "Run `kglink build`.")
+
+
+def _disk(what: str, folder: Path) -> Check:
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 2**30:,.1f} GiB free in {folder}"
+    if free < _LITTLE_DISK:
+        return Check(what, "note", found, "A store and its spaces may need more.")
+    return Check(what, "ok", found)
+
+
+def _memory() -> Check:
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():  # Counts what the system would give back as well.
+        found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text(encoding="utf-8"))
+        available = int(found.group(1)) * 1024 if found else available
+    text = f"{available / 2**30:,.1f} GiB available"
+    if available < _LITTLE_MEMORY:
+        return Check("memory", "note", text, "Large KBs may need more.")
+    return Check("memory", "ok", text)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _card_licence(card: Path) -> str:
+    """The licence that a model card's header names."""
+    if not card.is_file():
+        return UNKNOWN_LICENCE
+    found = re.search(r"^license:\s*(\S+)", card.read_text(encoding="utf-8"), re.MULTILINE)
+    return found.group(1) if found else UNKNOWN_LICENCE

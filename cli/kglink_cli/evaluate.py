@@ -1,0 +1,71 @@
+"""`kglink eval`: recall of retrieval on annotated documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kglink.errors import UsageError
+from kglink_cli.build import ensure_space
+from kglink_cli.console import print_json, print_table, progress
+from kglink_cli.session import session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.evaluation.recall import RecallReport
+
+
+def evaluate(
+    context: typer.Context,
+    docs: Annotated[str, typer.Option("--docs", help="The KB that holds the documents.")],
+    split: Annotated[str, typer.Option("--split", help="train, dev, test; empty: all.")] = "dev",
+    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    k: Annotated[str, typer.Option("--k", help="Ranks to report.")] = "1,5,32",
+    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure how often a right entity is among the first k, the mentions' places given."""
+    ranks = _ranks(k)
+    with session_of(context).open({"space.name": space}) as workspace:
+        ensure_space(workspace)
+        done = 0
+        with progress("documents", workspace.store.kb(docs).documents) as report:
+
+            def advance(documents: int) -> None:
+                nonlocal done
+                done += documents
+                report(done, done)
+
+            result = workspace.evaluate(
+                docs, split=split, kbs=split_names(kb), ks=ranks, progress=advance
+            )
+        used = {
+            "docs": docs,
+            "split": split,
+            "space": workspace.settings.space.name,
+            "kbs": list(workspace.space().kbs(split_names(kb))),
+        }
+    if as_json:
+        print_json({**used, "mentions": dict(result.mentions), "metrics": result.as_json()})
+    else:
+        print_recall(result)
+
+
+def print_recall(result: RecallReport) -> None:
+    """A row for each KB, and one for all jointly."""
+    columns = ("pool", "mentions", *(f"R@{rank}" for rank in result.ks))
+    rows = [
+        [pool, count, *(f"{share:.3f}" for share in result.recall(pool).values())]
+        for pool, count in result.mentions.items()
+    ]
+    print_table(columns, rows, right=range(1, len(columns)))
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    try:
+        ranks = tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError as error:
+        raise UsageError(f"--k {text!r} is not a list of numbers", hint="--k 1,5,32") from error
+    if ranks[0] < 1:
+        raise UsageError(f"--k {text!r}: ranks begin at 1")
+    return ranks

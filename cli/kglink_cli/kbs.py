@@ -1,0 +1,92 @@
+"""`kglink kbs`: list, show and remove KBs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kglink_cli.console import note, print_json, print_table
+from kglink_cli.session import session_of
+
+if TYPE_CHECKING:
+    from kglink.store import KBInfo
+
+COLUMNS = ("name", "entities", "described", "aliases", "documents", "mentions", "rev", "adapter")
+
+
+def app() -> typer.Typer:
+    """The commands under ``kglink kbs``."""
+    kbs = typer.Typer(help="List, show and remove KBs.", invoke_without_command=True)
+    kbs.callback()(list_kbs)
+    kbs.command("show")(show)
+    kbs.command("remove")(remove)
+    return kbs
+
+
+def list_kbs(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the KBs of this workspace."""
+    if context.invoked_subcommand:
+        return
+    with session_of(context).open() as workspace:
+        infos = workspace.store.kbs()
+    if as_json:
+        print_json([_as_json(info) for info in infos])
+    elif infos:
+        print_table(COLUMNS, [_row(info) for info in infos], right=range(1, 7))
+    else:
+        note("empty", "no KB yet: kglink add-kb NAME SOURCE")
+
+
+def show(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The KB.")],
+    examples: Annotated[int, typer.Option(help="How many entities to show.", min=0)] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show one KB: what it holds, where it comes from, a few entities."""
+    with session_of(context).open() as workspace:
+        info = workspace.store.kb(name)
+        rows = workspace.store.entities(name)
+        entities = [row.entity for row, _ in zip(rows, range(examples), strict=False)]
+    if as_json:
+        print_json(_as_json(info))
+        return
+    for key, value in _as_json(info).items():
+        sys.stdout.write(f"{key:17} {value}\n")
+    for entity in entities:
+        also = ", ".join(alias.surface for alias in entity.aliases if alias.kind != "title")
+        sys.stdout.write(f"\n{name}:{entity.key}  {entity.title}\n")
+        sys.stdout.write(f"  also: {also}\n" if also else "")
+        sys.stdout.write(f"  {entity.description}\n" if entity.description else "")
+
+
+def remove(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The KB.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
+    with session_of(context).open() as workspace:
+        info = workspace.store.kb(name)
+        held = f"{info.entities:,} entities and {info.documents:,} documents"
+        if not yes:
+            typer.confirm(f"Remove {name} with {held}?", abort=True, err=True)
+        workspace.store.remove_kb(name)
+    note("removed", f"{name} with {held}; `kglink build` takes it out of the space")
+
+
+def _row(info: KBInfo) -> list[object]:
+    name = info.name if info.complete else f"{info.name} (unfinished)"
+    return [
+        name, info.entities, info.with_description, info.aliases, info.documents, info.mentions,
+        info.revision, info.adapter,
+    ]  # fmt: skip
+
+
+def _as_json(info: KBInfo) -> dict[str, object]:
+    return info.as_json()

@@ -1,0 +1,91 @@
+"""The `kglink` command: the app is built by a function, errors are told in one place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kglink.errors import KglinkError
+from kglink.registry import load_registry
+from kglink.workspace import WORKSPACE_VARIABLE
+from kglink_cli.console import print_error
+from kglink_cli.session import DEBUG_VARIABLE, Session
+
+EPILOG = "Documentation: docs/ in the project. Settings: kglink settings."
+
+
+def build_app() -> typer.Typer:
+    """The app with our commands and those of installed plugins."""
+    app = typer.Typer(
+        name="kglink",
+        help="Link text to several knowledge bases at once, in one joint vector space.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    load_registry().add_commands(app)
+    return app
+
+
+def run() -> None:
+    """Run the command line: an error is one message and an exit code, not a traceback."""
+    try:
+        build_app()(prog_name="kglink")
+    except KglinkError as error:
+        _fail(error, error.message, error.hint, error.exit_code)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(error, f"{where}{error.strerror or error}", "", 1)
+    except MemoryError as error:
+        _fail(error, "out of memory", "Make ingest.batch_size or link.candidates smaller.", 1)
+    except SystemExit as stop:
+        if stop.code == 130:
+            print_error("stopped", "What was committed stays; run the same command to go on.")
+        raise
+    except Exception as error:  # noqa: BLE001 - the last resort: a person reads this
+        what = f"{type(error).__name__}: {error}"
+        _fail(error, f"unexpected error: {what}", "This is a bug: --debug shows where.", 1)
+
+
+def _fail(error: BaseException, message: str, hint: str, code: int) -> None:
+    if "--debug" in sys.argv or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
+        raise error
+    print_error(message, hint)
+    sys.exit(code)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kglink {version('kglink')}")
+        raise typer.Exit
+
+
+def _options(
+    context: typer.Context,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(
+            "--workspace",
+            "-w",
+            help=f"Workspace folder ({WORKSPACE_VARIABLE}); else found upward from here.",
+            file_okay=False,
+        ),
+    ] = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", help=f"Show tracebacks ({DEBUG_VARIABLE}=1).")
+    ] = False,
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+    del debug, show_version
+    context.obj = Session(workspace)

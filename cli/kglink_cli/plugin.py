@@ -1,0 +1,38 @@
+"""Our own commands, registered in the same way as those of a third party."""
+
+from __future__ import annotations
+
+import typer
+
+from kglink import hookimpl
+from kglink_cli import (
+    add_kb,
+    build,
+    demo,
+    doctor,
+    evaluate,
+    init,
+    kbs,
+    link,
+    overlap,
+    plugins_command,
+    search,
+    settings,
+)
+
+
+@hookimpl
+def register_commands(app: typer.Typer) -> None:
+    """Add every command, in the order of the journey."""
+    app.command("demo")(demo.demo)
+    app.command("init")(init.init)
+    app.command("add-kb")(add_kb.add_kb)
+    app.add_typer(kbs.app(), name="kbs")
+    app.command("overlap")(overlap.overlap)
+    app.command("build")(build.build)
+    app.command("link")(link.link)
+    app.command("search")(search.search)
+    app.command("eval")(evaluate.evaluate)
+    app.command("settings")(settings.settings)
+    app.command("doctor")(doctor.doctor)
+    app.add_typer(plugins_command.app(), name="plugins")

@@ -1,0 +1,49 @@
+"""`kglink search`: find entities by name or meaning."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kglink_cli.build import ensure_space
+from kglink_cli.console import note, print_json, print_table
+from kglink_cli.session import session_of, split_names
+
+
+def search(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(help="A name, or a description in words.")],
+    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many.", min=1)] = 10,
+    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find entities that a text names or describes, in all KBs."""
+    with session_of(context).open({"space.name": space}) as workspace:
+        ensure_space(workspace)
+        found = workspace.search(text, k=top_k, kbs=split_names(kb))
+        facts = workspace.store.get_entities([one.id for one in found])
+    if as_json:
+        print_json(
+            [
+                {
+                    "kb": one.id.kb,
+                    "key": one.id.key,
+                    "title": one.title,
+                    "score": round(one.score, 5),
+                    "url": facts[one.id].url if one.id in facts else "",
+                    "evidence": one.evidence,
+                }
+                for one in found
+            ]
+        )
+    elif found:
+        described = {key: entity.description for key, entity in facts.items()}
+        rows = [
+            [f"{one.score:.2f}", str(one.id), one.title, described.get(one.id, "")[:100]]
+            for one in found
+        ]
+        print_table(("score", "entity", "title", "description"), rows)
+    else:
+        note("nothing", "no entity is like that")

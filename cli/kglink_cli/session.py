@@ -1,0 +1,52 @@
+"""What all commands share: which workspace, and how flags become settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import typer
+
+from kglink.errors import UsageError
+from kglink.workspace import Workspace, find_workspace
+from kglink_cli.console import note
+
+DEBUG_VARIABLE = "KGLINK_DEBUG"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The options that stand before a command."""
+
+    workspace: Path | None
+
+    def open(self, flags: Mapping[str, object] | None = None, *, create: bool = False) -> Workspace:
+        """Open the workspace; ``create`` makes one in the current folder and says so."""
+        found = find_workspace(named=self.workspace)
+        opened = Workspace.open(self.workspace, create=create, flags=flags)
+        if found is None:
+            note("workspace", f"made {opened.folder / 'kglink.toml'} ({opened.store_url})")
+        return opened
+
+
+def session_of(context: typer.Context) -> Session:
+    """The session of a command's context."""
+    return cast("Session", context.obj)
+
+
+def parse_options(pairs: list[str]) -> dict[str, object]:
+    """``["key=value", ...]`` as a dictionary."""
+    options: dict[str, object] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {pair!r} is not key=value", hint="Example: --set title=label")
+        options[key.strip()] = value
+    return options
+
+
+def split_names(names: str | None) -> tuple[str, ...]:
+    """``a,b`` as a tuple."""
+    return tuple(name.strip() for name in (names or "").split(",") if name.strip())

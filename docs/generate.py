@@ -1,0 +1,301 @@
+"""Write the reference pages from the code that they describe.
+
+``python docs/generate.py`` writes docs/reference/*.md; with ``--check`` it writes nothing and
+fails where a page on disk is not the page that it would write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from kglink import hookspecs, protocols
+from kglink.config import NOT_SETTINGS, Settings, all_settings, env_name
+from kglink.registry import HOOK_OF_KIND, KINDS, Kind, Plugin, load_registry
+from kglink.registry.plugin import WORD_OF_KIND
+
+FOLDER = Path(__file__).parent / "reference"
+MADE_BY = (
+    "<!-- Written by docs/generate.py from the code; change the code, then `make docs`. -->\n\n"
+)
+
+#: What each variable that is no setting does; a variable without a line here is an error.
+VARIABLES: Mapping[str, str] = {
+    "KGLINK_DEBUG": "`1` shows the traceback of an error, as `--debug` does.",
+    "KGLINK_PLUGINS": (
+        "Which third-party plugins load: `builtin` for none, else the names of distributions, "
+        "separated by commas. Unset: all."
+    ),
+    "KGLINK_TRACE_HOOKS": "`1` writes each hook call to standard error.",
+    "KGLINK_WORKSPACE": "The workspace folder, as `--workspace` says it.",
+}
+
+KIND_WORDS: Mapping[object, str] = {
+    bool: "`true` or `false`",
+    int: "whole number",
+    float: "number",
+    str: "text",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the pages, or with ``--check`` compare them; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail on a stale page")
+    options = parser.parse_args(arguments)
+    stale = [path for path, text in pages().items() if _text_of(path) != text]
+    if options.check:
+        for path in stale:
+            sys.stderr.write(f"{path.name} is stale; write it anew with `make docs`\n")
+        return 1 if stale else 0
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+def pages() -> dict[Path, str]:
+    """Every reference page by its path."""
+    # Third parties' plugins would make the pages differ from one environment to the next.
+    os.environ["KGLINK_PLUGINS"] = "builtin"
+    writers: Mapping[str, Callable[[], Iterator[str]]] = {
+        "cli.md": cli_page,
+        "settings.md": settings_page,
+        "plugins.md": plugins_page,
+        "hooks.md": hooks_page,
+    }
+    return {FOLDER / name: MADE_BY + "\n\n".join(write()) + "\n" for name, write in writers.items()}
+
+
+def _text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+# ------------------------------------------------------------------------------- commands
+def cli_page() -> Iterator[str]:
+    """All commands with their arguments and options, as `--help` describes them."""
+    import typer
+
+    from kglink_cli.main import build_app
+
+    yield "# Commands"
+    yield from _command(typer.main.get_command(build_app()), "kglink", None)
+
+
+def _command(command: Any, name: str, parent: Any) -> Iterator[str]:
+    context = command.context_class(command, info_name=name, parent=parent)
+    yield f"## `{context.command_path}`"
+    yield inspect.cleandoc(command.help or "")
+    yield (
+        "```text\n"
+        + " ".join([context.command_path, *command.collect_usage_pieces(context)])
+        + "\n```"
+    )
+    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    lines = [f"- `{declared}`: {_sentence(meaning)}" for declared, meaning in filter(None, records)]
+    yield "\n".join(lines)
+    for child_name, child in getattr(command, "commands", {}).items():
+        if not child.hidden:
+            yield from _command(child, child_name, context)
+
+
+def _sentence(text: str) -> str:
+    return " ".join(text.split())
+
+
+# ------------------------------------------------------------------------------- settings
+def settings_page() -> Iterator[str]:
+    """All settings by section, and the variables that are none."""
+    yield "# Settings"
+    yield (
+        "Each setting is a key of `kglink.toml` and an environment variable, and the commands "
+        "that use it have a flag. Flags win over variables, variables over the file, the file "
+        "over the defaults."
+    )
+    for section, field in Settings.model_fields.items():
+        yield f"## `[{section}]`"
+        yield inspect.getdoc(field.annotation) or ""
+        yield _table(
+            ["key", "value", "default", "variable", "meaning"],
+            [
+                [
+                    f"`{name.partition('.')[2]}`",
+                    kind_of(setting),
+                    default_of(setting),
+                    f"`{env_name(name)}`",
+                    setting.description or "",
+                ]
+                for name, setting in all_settings()
+                if name.startswith(f"{section}.")
+            ],
+        )
+    yield "## Variables that are no settings"
+    yield _table(
+        ["variable", "meaning"], [[f"`{name}`", VARIABLES[name]] for name in sorted(NOT_SETTINGS)]
+    )
+
+
+def kind_of(field: FieldInfo) -> str:
+    """What values a field takes, in words."""
+    limits = {
+        name: getattr(item, name)
+        for item in field.metadata
+        for name in ("ge", "gt", "le", "lt", "pattern", "min_length")
+        if getattr(item, name, None) is not None
+    }
+    return " ".join(filter(None, [_words(field.annotation), _limits(limits)]))
+
+
+def _words(annotation: Any) -> str:
+    if annotation in KIND_WORDS:
+        return KIND_WORDS[annotation]
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " or ".join(f"`{part}`" for part in parts)
+    if origin in (tuple, list, set, frozenset):
+        return f"list of {_words(parts[0])}"
+    if origin is dict or annotation is dict:
+        return "table"
+    if parts:
+        return " or ".join(_words(part) for part in parts if part is not type(None))
+    return f"`{getattr(annotation, '__name__', annotation)}`"
+
+
+def _limits(limits: Mapping[str, Any]) -> str:
+    low = limits.get("ge", limits.get("gt"))
+    high = limits.get("le", limits.get("lt"))
+    words = []
+    if low is not None:
+        words.append(f"from {low}" if "ge" in limits else f"above {low}")
+    if high is not None:
+        words.append(f"to {high}" if "le" in limits else f"below {high}")
+    if "min_length" in limits:
+        words.append(f"(at least {limits['min_length']})")
+    if "pattern" in limits:
+        words.append(f"like `{limits['pattern']}`")
+    return " ".join(words)
+
+
+def default_of(field: FieldInfo) -> str:
+    """A field's default as `kglink.toml` would write it."""
+    if field.is_required():
+        return "required"
+    return f"`{_toml(field.get_default(call_default_factory=True))}`"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
+        return f'"{escaped}"'
+    if isinstance(value, tuple | list | set | frozenset):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key} = {_toml(item)}" for key, item in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    return "none" if value is None else str(value)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return _sentence(text).replace("|", "\\|")
+
+
+# -------------------------------------------------------------------------------- plugins
+def plugins_page() -> Iterator[str]:
+    """Everything that comes registered with kglink, with its settings."""
+    registry = load_registry(only="builtin")
+    yield "# Plugins that come with kglink"
+    yield (
+        "`kglink plugins` lists these and those of other packages that are installed. "
+        "A name may be written without its vendor where no other vendor has the same."
+    )
+    for kind in KINDS:
+        yield f"## {plural_of(kind)}"
+        plugins = registry.plugins(kind)
+        yield f"Registered by the hook [`{HOOK_OF_KIND[kind]}`](hooks.md#{HOOK_OF_KIND[kind]})."
+        if not plugins:
+            yield "None comes with kglink yet."
+        for plugin in plugins:
+            yield from _plugin(plugin)
+
+
+def plural_of(kind: Kind) -> str:
+    """The heading of a kind."""
+    word = WORD_OF_KIND[kind]
+    return word[0].upper() + word[1:] + "s"
+
+
+def _plugin(plugin: Plugin) -> Iterator[str]:
+    yield f"### `{plugin.name}`"
+    yield plugin.summary.rstrip(".") + "."
+    if plugin.extra:
+        yield f'Needs the extra `{plugin.extra}`: `pip install "kglink[{plugin.extra}]"`.'
+    yield _fields(plugin.settings)
+
+
+def _fields(settings: type[BaseModel]) -> str:
+    if not settings.model_fields:
+        return "No settings."
+    return _table(
+        ["setting", "value", "default", "meaning"],
+        [
+            [f"`{name}`", kind_of(field), default_of(field), field.description or ""]
+            for name, field in settings.model_fields.items()
+        ],
+    )
+
+
+# ---------------------------------------------------------------------------------- hooks
+def hooks_page() -> Iterator[str]:
+    """All hooks, each with what its factories must make."""
+    yield "# Hooks"
+    yield (
+        "A plugin is a module that implements some of these, each marked `@kglink.hookimpl`, and "
+        "that its package names in the entry-point group `kglink`. "
+        "[Writing a plugin](../plugins.md) shows how."
+    )
+    for name, hook in hooks():
+        signature = str(inspect.signature(hook)).replace("'", "")
+        yield f"## `{name}` {{ #{name} }}"
+        yield inspect.getdoc(hook) or ""
+        yield _source_block(f"def {name}{signature}: ...")
+        for contract in re.findall(r"`kglink\.protocols\.(\w+)`", hook.__doc__ or ""):
+            yield _source_block(_source(protocols, contract))
+    yield "## What `register` is"
+    for contract in ("Register", "RegisterKB"):
+        yield _source_block(_source(hookspecs, contract))
+
+
+def hooks() -> Iterator[tuple[str, Any]]:
+    """Every hook specification by name, in the order of the module."""
+    for name, value in vars(hookspecs).items():
+        if hasattr(value, f"{hookspecs.PROJECT}_spec"):
+            yield name, value
+
+
+def _source(module: ModuleType, name: str) -> str:
+    return inspect.getsource(getattr(module, name)).rstrip()
+
+
+def _source_block(source: str) -> str:
+    return f"<!-- no-run: a declaration -->\n```python\n{source}\n```"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

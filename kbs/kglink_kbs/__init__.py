@@ -1,0 +1,1 @@
+"""KB adapters that come with kglink: one file for each source format."""

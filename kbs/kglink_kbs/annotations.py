@@ -1,0 +1,234 @@
+"""Makes a `Document` of a JSON record: a text with a list of mentions, or with just one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from kglink.errors import RecordError
+from kglink.protocols import PluginSettings
+from kglink.records import Document, Mention, Split
+from kglink.sources import Problems
+from kglink_kbs.gold import GoldIds, GoldReader
+from kglink_kbs.offsets import Unit, character_offsets
+from kglink_kbs.spellings import DOCUMENT, LISTED_MENTION, SINGLE_MENTION, Shapes, value_at
+from kglink_kbs.values import (
+    BadValue,
+    described,
+    exact_text,
+    key_text,
+    one_line,
+    shortened,
+    type_text,
+    whole_number,
+)
+
+Form = Literal["listed", "single", "contexts", "bare", ""]
+
+_SPLITS: Mapping[str, Split] = {
+    **dict.fromkeys(("", "all", "none"), ""),
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("dev", "devel", "development", "valid", "val", "validation"), "dev"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
+
+class DocumentFields(PluginSettings):
+    """How annotated texts are read; every field is guessed from its name unless set."""
+
+    text: str = Field("", description="Field with a document's text; guessed if empty.")
+    mentions: str = Field("", description="Field with a document's mentions; guessed if empty.")
+    gold: str = Field(
+        "", description="Field of a mention with what is meant (`label_title`); guessed if empty."
+    )
+    gold_ids: GoldIds = Field(
+        "auto",
+        description="What a gold text is: `key` alone, `kb:key`, or `auto`: `kb:key` where what "
+        "stands before the colon could be the name of a KB (lower case, no address).",
+    )
+    offsets: Unit = Field(
+        "characters", description="What offsets count: `characters`, `utf16` units or `bytes`."
+    )
+    join: str = Field(
+        " ",
+        description="Put between context_left, mention and context_right where neither side "
+        "has white space there.",
+    )
+
+
+class DocumentMaker:
+    """Makes documents of JSON records."""
+
+    def __init__(self, settings: DocumentFields, chosen: Mapping[str, str]) -> None:
+        names = {
+            "id": chosen.get("key", ""),
+            "title": chosen.get("title", ""),
+            "text": settings.text,
+            "mentions": settings.mentions,
+        }
+        gold = {"gold": settings.gold}
+        self._settings = settings
+        self._gold = GoldReader(settings.gold_ids)
+        self._shapes = Shapes(DOCUMENT, names)
+        self._listed = Shapes(LISTED_MENTION, gold)
+        self._single = Shapes(SINGLE_MENTION, gold)
+
+    def form(self, record: Mapping[str, Any]) -> Form:
+        """Which form of a document ``record`` has, if any."""
+        fields = self._shapes.fields(record)
+        if fields.keys() >= {"left", "mention", "right"}:
+            return "contexts"
+        if "text" not in fields:
+            return ""
+        if "mentions" in fields and _may_be_list(value_at(record, fields["mentions"])):
+            return "listed"
+        if fields.keys() >= {"start", "end"}:
+            return "single"
+        return "bare"
+
+    def make(
+        self, record: Mapping[str, Any], form: Form, *, line: int, place: str, problems: Problems
+    ) -> Document | None:
+        """The document of ``record``, which has ``form``; its bad mentions go to ``problems``.
+
+        None where no mention of a record that has some is left. ``place`` is the record's own
+        place for messages, and its ``line`` makes its id if it has none.
+        """
+        values = self._shapes.values(record)
+        found: list[Mention] = []
+        if form == "contexts":
+            text, mention = self._of_contexts(values, record)
+            found.append(mention)
+        else:
+            text = exact_text(values.get("text"), "text")
+            listed = values.get("mentions") or [] if form == "listed" else []
+            if form == "single":
+                found.append(self._single_mention(text, record))
+            elif isinstance(listed, list):
+                found.extend(self._mentions(text, listed, place, problems))
+                if listed and not found:
+                    return None
+        return Document(
+            id=key_text(values.get("id"), "id") or _made_id(place, line),
+            text=text,
+            mentions=tuple(sorted(found, key=lambda mention: (mention.start, mention.end))),
+            title=one_line(values.get("title"), "title"),
+            split=_split(values.get("split")),
+        )
+
+    def _of_contexts(
+        self, values: Mapping[str, object], record: Mapping[str, object]
+    ) -> tuple[str, Mention]:
+        left = exact_text(values["left"] or "", "context_left")
+        surface = exact_text(values["mention"], "mention")
+        right = exact_text(values["right"] or "", "context_right")
+        if not surface:
+            raise BadValue("mention is empty")
+        begin = left + self._joint(left, surface)
+        end = self._joint(surface, right) + right
+        mention = self._annotated(
+            len(begin), len(begin) + len(surface), surface, record, self._single
+        )
+        return begin + surface + end, mention
+
+    def _joint(self, left: str, right: str) -> str:
+        if not left or not right or left[-1].isspace() or right[0].isspace():
+            return ""
+        return self._settings.join
+
+    def _single_mention(self, text: str, record: Mapping[str, object]) -> Mention:
+        span = _span(self._single.values(record))
+        offsets = character_offsets(text, span, self._settings.offsets)
+        return self._placed(text, span, offsets, record, self._single)
+
+    def _mentions(
+        self, text: str, listed: list[object], place: str, problems: Problems
+    ) -> Iterator[Mention]:
+        spans: list[tuple[int, int] | BadValue] = [self._listed_span(item) for item in listed]
+        ends = (offset for span in spans if isinstance(span, tuple) for offset in span)
+        offsets = character_offsets(text, ends, self._settings.offsets)
+        for number, (item, span) in enumerate(zip(listed, spans, strict=True), 1):
+            try:
+                if isinstance(span, BadValue) or not isinstance(item, dict):
+                    raise span if isinstance(span, BadValue) else BadValue(described(item))
+                yield self._placed(text, span, offsets, item, self._listed)
+            except BadValue as bad:
+                where = f"{place}, mention {number}"
+                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+
+    def _listed_span(self, item: object) -> tuple[int, int] | BadValue:
+        if not isinstance(item, dict):
+            return BadValue(f"a mention is {described(item)}, not an object")
+        try:
+            return _span(self._listed.values(item))
+        except BadValue as bad:
+            return bad
+
+    def _placed(
+        self,
+        text: str,
+        span: tuple[int, int],
+        offsets: Mapping[int, int],
+        record: Mapping[str, object],
+        shapes: Shapes,
+    ) -> Mention:
+        """The mention at ``span``, once its offsets and its surface have been checked."""
+        start, end = (offsets.get(offset) for offset in span)
+        if start is None or end is None or not start < end:
+            raise BadValue(
+                f"the span {span[0]}..{span[1]} does not lie in the text",
+                f"The text has {len(text):,} characters; spans are half-open and count "
+                f"{self._settings.offsets} (--set offsets=characters|utf16|bytes).",
+            )
+        surface = shapes.values(record).get("surface")
+        actual = text[start:end]
+        if surface is not None and surface != actual:
+            raise BadValue(
+                f"the surface does not stand at its offsets: {described(surface)} is given, "
+                f"{shortened(actual)} stands at {span[0]}..{span[1]}",
+                "Offsets are half-open and count from 0; --set offsets=utf16 or bytes where "
+                "another program counted them so.",
+            )
+        return self._annotated(start, end, actual, record, shapes)
+
+    def _annotated(
+        self, start: int, end: int, surface: str, record: Mapping[str, object], shapes: Shapes
+    ) -> Mention:
+        values = shapes.values(record)
+        exact = shapes.fields(record).get("gold") != ("gold",)
+        return Mention(
+            start=start,
+            end=end,
+            surface=surface,
+            gold=self._gold.of_mention(values, exact=exact),
+            type=type_text(values.get("type"), "type"),
+            quality=one_line(values.get("quality"), "quality"),
+        )
+
+
+def _may_be_list(value: object) -> bool:
+    """Whether a value can be a document's mentions; an entity may count its mentions."""
+    return value is None or isinstance(value, list)
+
+
+def _span(values: Mapping[str, object]) -> tuple[int, int]:
+    if "start" not in values or not values.keys() & {"end", "length"}:
+        raise BadValue("a mention without start and end")
+    start = whole_number(values["start"], "start")
+    if "end" in values:
+        return start, whole_number(values["end"], "end")
+    return start, start + whole_number(values["length"], "length")
+
+
+def _split(value: object) -> Split:
+    name = one_line(value, "split").lower()
+    if name not in _SPLITS:
+        raise BadValue(f"the split {name!r} is none of train, dev and test")
+    return _SPLITS[name]
+
+
+def _made_id(place: str, line: int) -> str:
+    """``dev.jsonl:12`` for a record without an id: the same on every read of the same file."""
+    return f"{place.removesuffix(f', line {line}')}:{line}"

@@ -1,0 +1,129 @@
+"""Makes an `Entity` of the values that a file holds for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import get_args
+
+from pydantic import Field
+
+from kglink.protocols import PluginSettings
+from kglink.records import Alias, AliasKind, Entity
+from kglink_kbs.spellings import ALIAS, ENTITY, Shapes
+from kglink_kbs.values import (
+    MAX_COUNT,
+    BadValue,
+    described,
+    finite_number,
+    key_text,
+    one_line,
+    plain_text,
+    text_list,
+    type_text,
+    whole_number,
+)
+
+_GUESSED = "guessed from its name if empty, `-` for none"
+_KINDS: Mapping[str, AliasKind] = {kind: kind for kind in get_args(AliasKind)}
+
+
+class EntityFields(PluginSettings):
+    """Which field of a record is which; all are guessed from their names unless set."""
+
+    key: str = Field("", description=f"Field with the id; {_GUESSED}.")
+    title: str = Field("", description=f"Field with the title; {_GUESSED}.")
+    description: str = Field("", description=f"Field with the description; {_GUESSED}.")
+    aliases: str = Field("", description=f"Field with the aliases; {_GUESSED}.")
+    type: str = Field("", description=f"Field with the type or types; {_GUESSED}.")
+    url: str = Field("", description=f"Field with the address of the entity's page; {_GUESSED}.")
+    popularity: str = Field("", description=f"Field with the popularity, a number; {_GUESSED}.")
+    language: str = Field("", description=f"Field with the language; {_GUESSED}.")
+    xrefs: str = Field("", description=f"Field with ids in other KBs; {_GUESSED}.")
+    separator: str = Field(
+        "", description="Splits aliases and cross-references given as one text; empty: no split."
+    )
+
+    def chosen(self) -> dict[str, str]:
+        """The fields that are set."""
+        return {field: name for field in ENTITY if (name := getattr(self, field))}
+
+
+class EntityMaker:
+    """Makes entities of values by field."""
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
+        self._alias_shapes = Shapes(ALIAS)
+
+    def make(self, values: Mapping[str, object], names: Iterable[str]) -> Entity:
+        """The entity of ``values``; ``names`` are what its record calls its fields."""
+        get = values.get
+        key = key_text(get("key"), "key")
+        title = one_line(get("title"), "title")
+        if not key:
+            raise BadValue("no id" if "key" not in values else "an empty id", _fix("key", names))
+        if not title:
+            missing = "no title" if "title" not in values else "an empty title"
+            raise BadValue(missing, _fix("title", names))
+        return Entity(
+            key=key,
+            title=title,
+            description=plain_text(get("description"), "description"),
+            type=type_text(get("type"), "type"),
+            url=one_line(get("url"), "url"),
+            popularity=finite_number(get("popularity"), "popularity"),
+            language=one_line(get("language"), "language"),
+            aliases=self._aliases(get("aliases")),
+            xrefs=tuple(dict.fromkeys(text_list(get("xrefs"), self._separator, "xrefs"))),
+        )
+
+    def _aliases(self, value: object) -> tuple[Alias, ...]:
+        if not value:
+            return ()
+        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            return _merged(self._alias(item) for item in value)
+        surfaces = text_list(value, self._separator, "aliases")
+        return tuple(Alias(surface) for surface in dict.fromkeys(surfaces))
+
+    def _alias(self, item: object) -> Alias:
+        if not isinstance(item, dict):
+            return Alias(one_line(item, "aliases"))
+        values = self._alias_shapes.values(item)
+        if "surface" not in values:
+            raise BadValue(
+                f"an alias without a surface: {described(item)} with {_listed(item)}",
+                'Write aliases as texts, or as {"surface": ..., "kind": ..., "count": ...}.',
+            )
+        count = values.get("count")
+        return Alias(
+            one_line(values["surface"], "aliases"),
+            _kind(values.get("kind")),
+            1 if count is None else whole_number(count, "the count of an alias"),
+        )
+
+
+def _kind(value: object) -> AliasKind:
+    """One of our kinds; the synonym scopes of ontologies (EXACT, hasBroadSynonym) are synonyms."""
+    kind = value.strip().lower() if isinstance(value, str) else ""
+    if "synonym" in kind or kind in ("exact", "broad", "narrow", "related"):
+        return "synonym"
+    return _KINDS.get(kind, "alias")
+
+
+def _merged(aliases: Iterable[Alias]) -> tuple[Alias, ...]:
+    """Every surface and kind once, counts added up, blank surfaces left out."""
+    counts: dict[tuple[str, AliasKind], int] = {}
+    for alias in aliases:
+        if alias.surface:
+            place = (alias.surface, alias.kind)
+            counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
+    return tuple(Alias(surface, kind, count) for (surface, kind), count in counts.items())
+
+
+def _fix(field: str, names: Iterable[str]) -> str:
+    return f"Found: {_listed(names)}. Name the field that holds it: --set {field}=FIELD"
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = [name if name.isprintable() else repr(name) for name in names]
+    return ", ".join(found[:12]) + (", ..." if len(found) > 12 else "") if found else "nothing"

@@ -1,0 +1,166 @@
+"""The names that other people's files give to the fields that kglink reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+Spellings = Mapping[str, tuple[str, ...]]
+#: Where a value lies in a record: one name, or several for a nested one.
+Path = tuple[str, ...]
+
+#: A setting of this value says that a field is not to be read at all.
+NOT_READ = "-"
+
+# Within a field the earlier spelling wins. Case, spaces, dashes, underscores and other signs do
+# not count: `entity_id` stands for entityId, "Entity ID" and @entity-id as well.
+ENTITY: Spellings = {
+    "key": (
+        *("id", "key", "entity_id", "curie", "qid", "cui", "concept_id", "identifier"),
+        *("wikidata_id", "kb_id", "document_id", "doc_id", "page_id", "code", "idx"),
+        *("iri", "uri"),
+    ),
+    "title": (
+        *("title", "name", "label", "entity", "entity_title", "entity_name", "canonical_name"),
+        *("preferred_name", "pref_label", "preferred_label", "page_title", "canonical", "term"),
+    ),
+    "description": (
+        *("description", "definition", "text", "abstract", "summary", "desc", "def", "gloss"),
+        *("entity_description", "extract", "comment"),
+    ),
+    "aliases": (
+        *("aliases", "alias", "synonyms", "synonym", "alternative_names", "alternate_names"),
+        *("alt_names", "alternative_labels", "alt_labels", "alt_label", "other_names"),
+        *("also_known_as", "aka", "surface_forms", "exact_synonyms"),
+    ),
+    "type": (
+        *("type", "types", "entity_type", "category", "semantic_type", "semantic_types", "class"),
+    ),
+    "url": ("url", "link", "page_url", "wiki_url", "wikipedia_url", "iri", "uri"),
+    "popularity": (
+        *("popularity", "prior", "frequency", "freq", "count", "views", "page_views"),
+        *("pageviews", "inlinks", "in_links"),
+    ),
+    "language": ("language", "lang", "locale"),
+    "xrefs": (
+        *("xrefs", "xref", "cross_references", "crossrefs", "same_as", "external_ids"),
+        *("exact_matches", "mappings"),
+    ),
+}
+
+ALIAS: Spellings = {
+    "surface": ("surface", "name", "value", "text", "label", "alias", "synonym", "val", "title"),
+    "kind": ("kind", "type", "scope", "pred", "source"),
+    "count": ("count", "frequency", "freq", "n"),
+}
+
+DOCUMENT: Spellings = {
+    "id": ("id", "doc_id", "document_id", "mention_id", "query_id", "pmid"),
+    "text": ("text", "context", "content", "body", "document_text"),
+    "title": ("title", "doc", "document"),
+    "split": ("split", "subset", "partition"),
+    "mentions": ("mentions", "entities", "annotations", "spans"),
+    "left": ("context_left", "left_context"),
+    "mention": ("mention", "surface", "mention_text"),
+    "right": ("context_right", "right_context"),
+    "start": ("start", "begin", "start_char", "char_start", "mention_start", "start_offset"),
+    "end": ("end", "stop", "end_char", "char_end", "mention_end", "end_offset"),
+}
+
+MENTION: Spellings = {
+    "start": ("start", "begin", "start_char", "char_start", "start_offset", "offset"),
+    "end": ("end", "stop", "end_char", "char_end", "end_offset"),
+    "length": ("length",),
+    "surface": ("text", "surface", "mention", "mention_text", "surface_form"),
+    "type": ("type", "mention_type", "entity_type", "label", "ner_type"),
+    "quality": ("quality",),
+    "kb": ("kb", "kb_name", "ontology", "db_name"),
+    "nil": ("nil", "is_nil"),
+}
+
+_GOLD_IDS = (
+    *("gold", "label_id", "gold_id", "gold_ids", "entity_id", "kb_id", "concept_id", "curie"),
+    *("qid", "cui", "wikidata_id", "label_document_id", "db_id"),
+)
+_GOLD_TITLES = ("label_title", "wikipedia_title")
+#: A mention in a list of mentions: there `id` and `key` name the entity.
+LISTED_MENTION: Spellings = {**MENTION, "gold": (*_GOLD_IDS, "key", "id", *_GOLD_TITLES)}
+#: The mention of a record of one: there `id` names the record, and `text` is all of it.
+SINGLE_MENTION: Spellings = {
+    **MENTION,
+    "surface": DOCUMENT["mention"],
+    "type": ("type", "mention_type", "entity_type", "ner_type"),
+    "gold": (*_GOLD_IDS, *_GOLD_TITLES),
+}
+
+_SIGNS = re.compile(r"[\W_]+")
+
+
+def fold_name(name: str) -> str:
+    """``entityid`` for entity_id, entityId, "Entity ID" and @entity-id."""
+    return _SIGNS.sub("", name).casefold()
+
+
+def find_fields(
+    names: Iterable[str], spellings: Spellings, chosen: Mapping[str, str] | None = None
+) -> dict[str, Path]:
+    """Where each field lies among ``names``; a ``chosen`` name stands for its field alone.
+
+    A chosen name that is none of ``names`` is read as a dotted path into nested values.
+    """
+    by_fold: dict[str, str] = {}
+    known = list(names)
+    for name in known:
+        by_fold.setdefault(fold_name(name), name)
+    found: dict[str, Path] = {}
+    for field, candidates in spellings.items():
+        choice = (chosen or {}).get(field, "")
+        if choice == NOT_READ:
+            continue
+        if choice:
+            found[field] = (choice,) if choice in known else tuple(choice.split("."))
+            continue
+        for candidate in candidates:
+            folded = fold_name(candidate)
+            if folded in by_fold:
+                found[field] = (by_fold[folded],)
+                break
+    return found
+
+
+def value_at(record: object, path: Path) -> object:
+    """The value at ``path``, through objects by name and lists by number; None where none is."""
+    for name in path:
+        if isinstance(record, dict):
+            record = record.get(name)
+        elif isinstance(record, list) and name.isdecimal() and int(name) < len(record):
+            record = record[int(name)]
+        else:
+            return None
+    return record
+
+
+class Shapes:
+    """Remembers where the fields lie in records of the same names: most files have one shape."""
+
+    def __init__(self, spellings: Spellings, chosen: Mapping[str, str] | None = None) -> None:
+        self._spellings = spellings
+        self._chosen = chosen
+        self._known: dict[tuple[str, ...], dict[str, Path]] = {}
+        self._nested = any("." in name for name in (chosen or {}).values())
+
+    def fields(self, record: Mapping[str, object]) -> dict[str, Path]:
+        """Where each field lies in ``record``."""
+        shape = tuple(record)
+        if shape not in self._known:
+            if len(self._known) >= 1000:  # names made from data would grow without end
+                self._known.clear()
+            self._known[shape] = find_fields(shape, self._spellings, self._chosen)
+        return self._known[shape]
+
+    def values(self, record: Mapping[str, object]) -> dict[str, object]:
+        """The value of each field that ``record`` has."""
+        fields = self.fields(record)
+        if self._nested:
+            return {field: value_at(record, path) for field, path in fields.items()}
+        return {field: record.get(path[0]) for field, path in fields.items()}

@@ -1,0 +1,209 @@
+"""Entities as a table: CSV, TSV and their cousins, with the names of the columns on top."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+from pydantic import Field, field_validator
+
+from kglink.errors import RecordError, SourceError, UnknownNameError
+from kglink.records import Entity, Record
+from kglink.sources import Problems, Source, SourceHead
+from kglink.sources.encoding import not_utf8
+from kglink_kbs.dialect import Dialect, Quoting, guess_dialect
+from kglink_kbs.entities import EntityFields, EntityMaker
+from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields
+from kglink_kbs.values import BadValue, checked
+
+_DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+
+
+class CsvSettings(EntityFields):
+    """Settings of ``kglink/csv``."""
+
+    separator: str = Field(
+        "|", description="Splits a cell that holds several aliases or cross-references."
+    )
+    delimiter: str = Field(
+        "",
+        description="Sign between the columns, or `tab`, `comma`, `semicolon`, `pipe`; guessed "
+        "if empty.",
+    )
+    quoting: Quoting = Field(
+        "auto",
+        description='`double`: a cell in "quotes" may hold delimiters and line breaks; `none`: '
+        "quotes are plain characters; `auto`: guessed.",
+    )
+
+    @field_validator("delimiter")
+    @classmethod
+    def _one_sign(cls, value: str) -> str:
+        sign = _DELIMITER_NAMES.get(value, value)
+        if len(sign) > 1 or sign in ("\n", "\r", '"'):
+            raise ValueError("must be one sign, and no quote or line break")
+        return sign
+
+
+class TsvSettings(CsvSettings):
+    """Settings of ``kglink/tsv``."""
+
+    delimiter: str = Field(
+        "\t", description="Sign between the columns, or `tab`, `comma`, `semicolon`, `pipe`."
+    )
+
+
+class TabularAdapter:
+    """Reads one entity from each row of a table."""
+
+    def __init__(self, settings: CsvSettings) -> None:
+        self._settings = settings
+        self._entities = EntityMaker(settings.separator)
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the entities of ``source`` in their order."""
+        head = source.head.head.decode("utf-8-sig", errors="replace")
+        settings = self._settings
+        dialect = guess_dialect(head, settings.delimiter, settings.quoting).dialect
+        rows = _rows(source, dialect, problems)
+        line, header = next(rows, (0, []))
+        header = _checked_header(source, header)
+        columns = self._columns(source, header)
+        count = 0
+        for line, row in rows:
+            count += 1
+            try:
+                yield self._entity(row, header, columns)
+            except BadValue as bad:
+                problems.report(RecordError(bad.message, where=source.where(line), hint=bad.hint))
+        if not count and not problems.total:
+            raise SourceError(f"{source.label} holds no record", hint="It has a header only.")
+
+    def _entity(self, row: list[str], header: list[str], columns: dict[str, int]) -> Entity:
+        if len(row) != len(header):
+            raise BadValue(
+                f"found {len(row)} columns, the header has {len(header)}",
+                "A cell that holds the delimiter must be quoted; --set delimiter=... and "
+                "--set quoting=double|none where the guess is wrong.",
+            )
+        values = {field: row[column] for field, column in columns.items()}
+        return self._entities.make(values, header)
+
+    def _columns(self, source: Source, header: list[str]) -> dict[str, int]:
+        """The number of each field's column."""
+        names = [name for name in header if name]
+        chosen = self._settings.chosen()
+        for name in chosen.values():
+            if name not in names and name != NOT_READ:
+                raise UnknownNameError(f"column of {source.label}", name, names)
+        fields = find_fields(names, ENTITY, chosen)
+        for field in ("key", "title"):
+            if field not in fields:
+                raise SourceError(
+                    f"{source.label} has no column for the {field}",
+                    hint=f"Its first line names: {', '.join(map(repr, names[:20]))}. Say which "
+                    f"one it is: --set {field}=COLUMN",
+                )
+        return {field: header.index(path[0]) for field, path in fields.items()}
+
+
+def _checked_header(source: Source, header: list[str]) -> list[str]:
+    """The names of the columns; those without one are passed over."""
+    try:
+        names = [checked(name, "the header").strip() for name in header]
+    except BadValue as bad:
+        raise SourceError(f"{source.where(1)}: {bad.message}", hint=bad.hint) from bad
+    for name in names:
+        if name and names.count(name) > 1:
+            raise SourceError(
+                f"{source.label} has two columns named {name!r}",
+                hint="Rename one of them in the first line.",
+            )
+    return names
+
+
+class _Feed:
+    """Hands lines to `csv.reader` and remembers on which one a row begins."""
+
+    def __init__(self, source: Source, problems: Problems) -> None:
+        self._source = source
+        self._lines = source.byte_lines(problems)
+        self.first = 0
+        self.bad: RecordError | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        number, start, line = next(self._lines)
+        self.first = self.first or number
+        try:
+            return line.decode("utf-8") + "\n"
+        except UnicodeDecodeError as error:  # the row is refused as a whole once it is complete
+            where = self._source.where(number)
+            self.bad = self.bad or not_utf8(where, line, start + error.start)
+            return line.decode("utf-8", errors="replace") + "\n"
+
+
+def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not blank, each with the number of its first line."""
+    # The limit is one of the whole process, and small; so it is only ever raised.
+    csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
+    feed = _Feed(source, problems)
+    reader = dialect.rows(feed)
+    header_seen = False
+    while True:
+        feed.first, feed.bad = 0, None
+        bad: RecordError | None
+        try:
+            row = next(reader)
+            bad = feed.bad
+        except StopIteration:
+            return
+        except csv.Error as error:
+            row, bad = [], feed.bad or _bad_row(source, feed.first, error)
+        if bad and not header_seen:
+            raise bad  # without its header a table says nothing
+        if bad:
+            problems.report(bad)
+        elif row:
+            header_seen = True
+            yield feed.first, row
+
+
+def _bad_row(source: Source, line: int, error: csv.Error) -> RecordError:
+    hint = (
+        'Inside a quoted cell a quote is written twice (""); where quotes are plain '
+        "characters, --set quoting=none."
+    )
+    if "end of data" in str(error):
+        reason = "a quote opens here that is never closed"
+    elif "new-line" in str(error):
+        reason = "a carriage return stands inside a row"
+        hint = "If the lines end as on old Macs: tr '\\r' '\\n' < FILE"
+    else:
+        reason = f"not a row of the table: {error}"
+    return RecordError(reason, where=source.where(line), hint=hint)
+
+
+def sniff_csv(head: SourceHead) -> float:
+    """Sure of a header that names an id and a title, with any delimiter but the tab."""
+    return _sniff(head, tabs=False)
+
+
+def sniff_tsv(head: SourceHead) -> float:
+    """Sure of a header that names an id and a title, separated by a tab."""
+    return _sniff(head, tabs=True)
+
+
+def _sniff(head: SourceHead, *, tabs: bool) -> float:
+    text = head.head.decode("utf-8-sig", errors="replace")
+    if "\0" in text or text.lstrip()[:1] in ("", "{", "[", "<"):
+        return 0.0
+    guess = guess_dialect(text)
+    if guess.columns < 2 or (guess.dialect.delimiter == "\t") is not tabs:
+        return 0.0
+    if find_fields(guess.header, ENTITY).keys() >= {"key", "title"}:
+        return 0.9
+    named = head.name.lower().endswith((".csv", ".tsv", ".tab"))
+    return 0.3 if named and guess.regular > 0.9 and guess.rows > 1 else 0.0

@@ -1,0 +1,162 @@
+"""Turns what stands in a file into text and numbers, or says what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+
+#: Neither a database nor a terminal is served by these; white space is no part of them.
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff]")
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+#: The largest whole number that a database column holds.
+MAX_COUNT = 2**63 - 1
+
+
+class BadValue(Exception):  # noqa: N818 - a reason; the reader makes the RecordError of it
+    """A value that a record cannot have; the reader of the record adds where it stands."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def described(value: object) -> str:
+    """How messages name a value that was found."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {_number_text(value)}"
+        case str():
+            return f"the text {shortened(value)}"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def shortened(text: str) -> str:
+    """A text in quotes, cut where it is long."""
+    return repr(text if len(text) <= 80 else text[:80] + "...")
+
+
+def checked(text: str, what: str) -> str:
+    """``text``, unless it holds a control character or half of a surrogate pair."""
+    bad = _CONTROLS.search(text)
+    if bad:
+        raise BadValue(f"{what} holds {_character(bad.group())}", _REMOVE)
+    return text
+
+
+def exact_text(value: object, what: str) -> str:
+    """A document's text as it is; only what a database cannot hold is refused."""
+    if not isinstance(value, str):
+        raise BadValue(f"{what} is {described(value)}, not a text")
+    bad = _NOT_TEXT.search(value)
+    if bad:
+        raise BadValue(f"{what} holds {_character(bad.group())}", _REMOVE)
+    return value
+
+
+def plain_text(value: object, what: str) -> str:
+    """Text or a number as text, stripped; null is the empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, str):  # what is printable, as most texts are, holds no control character
+        return value.strip() if value.isprintable() else checked(value, what).strip()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _number_text(value)
+    raise BadValue(f"{what} is {described(value)}, not a text", _nested_hint(value, what))
+
+
+def one_line(value: object, what: str) -> str:
+    """`plain_text` with every run of white space made one space."""
+    text = plain_text(value, what)
+    if text.isprintable() and "  " not in text:
+        return text
+    return " ".join(text.split())
+
+
+def key_text(value: object, what: str) -> str:
+    """An id as text: whole numbers are taken, fractions are not (1.10 would become 1.1)."""
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise BadValue(
+                f"{what} is {described(value)}, not a text or whole number",
+                "Write ids as text, in quotes: as numbers, 1.10 and 1.1 are the same.",
+            )
+        value = int(value)
+    key = plain_text(value, what)
+    if any(sign in key for sign in "\n\r\t"):
+        raise BadValue(f"{what} holds a line break or a tab")
+    return key
+
+
+def type_text(value: object, what: str) -> str:
+    """One type, or a list of them joined by commas."""
+    if isinstance(value, list):
+        return ", ".join(filter(None, (one_line(item, what) for item in value)))
+    return one_line(value, what)
+
+
+def finite_number(value: object, what: str) -> float:
+    """A number, or a text that is one; null is 0."""
+    if value is None or value == "":
+        return 0.0
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    raise BadValue(f"{what} is {described(value)}, not a finite number")
+
+
+def whole_number(value: object, what: str) -> int:
+    """A whole number from 0 on, or a float that is one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
+        return value
+    raise BadValue(f"{what} is {described(value)}, not a whole number from 0 on")
+
+
+def text_list(value: object, separator: str, what: str) -> list[str]:
+    """A list of texts, or one text that is split at ``separator`` (if any); blanks left out."""
+    if isinstance(value, str):
+        value = value.split(separator) if separator else [value]
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadValue(f"{what} is {described(value)}, not a list of texts")
+    return [text for item in value if (text := one_line(item, what))]
+
+
+def _number_text(number: float) -> str:
+    """A number as text; Python refuses to write whole numbers of thousands of digits."""
+    try:
+        return str(number)
+    except ValueError as error:
+        raise BadValue("a number of more than 4,300 digits") from error
+
+
+def _character(character: str) -> str:
+    code = ord(character)
+    if code >= 0xD800:
+        return f"half of a surrogate pair (U+{code:04X})"
+    return f"the control character U+{code:04X} {unicodedata.name(character, '')}".rstrip()
+
+
+_REMOVE = "Remove it from the file, or pass over such records with --on-error skip."
+
+
+def _nested_hint(value: object, what: str) -> str:
+    if isinstance(value, dict) and value:
+        name = what.split(maxsplit=1)[0]
+        return f"A value inside it is named with a dot: --set {name}={name}.{next(iter(value))}"
+    return ""

@@ -1,0 +1,70 @@
+"""kglink links text to several knowledge bases at once, in one joint vector space.
+
+The public names are loaded when they are first used, so that ``import kglink`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kglink.errors import KglinkError
+    from kglink.hookspecs import hookimpl
+    from kglink.protocols import PluginSettings
+    from kglink.records import (
+        Alias,
+        Candidate,
+        Document,
+        Entity,
+        EntityId,
+        Link,
+        LinkedDocument,
+        Mention,
+        Overlap,
+        Span,
+    )
+    from kglink.workspace import Workspace
+
+    __version__: str
+
+__all__ = [
+    "Alias",
+    "Candidate",
+    "Document",
+    "Entity",
+    "EntityId",
+    "KglinkError",
+    "Link",
+    "LinkedDocument",
+    "Mention",
+    "Overlap",
+    "PluginSettings",
+    "Span",
+    "Workspace",
+    "__version__",
+    "hookimpl",
+]
+
+_ROOM_OF_NAME = {
+    "KglinkError": "errors",
+    "PluginSettings": "protocols",
+    "Workspace": "workspace",
+    "hookimpl": "hookspecs",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from the room that defines it."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("kglink")
+    if name not in __all__:
+        raise AttributeError(f"module 'kglink' has no attribute {name!r}")
+    return getattr(import_module(f"kglink.{_ROOM_OF_NAME.get(name, 'records')}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names and the module's own."""
+    return sorted({*globals(), *__all__})

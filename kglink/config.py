@@ -1,0 +1,266 @@
+"""One table of settings: defaults < ``kglink.toml`` < ``KGLINK_*`` variables < flags.
+
+A setting is named ``section.key`` everywhere: ``[link]`` / ``top_k = 5`` in the file,
+``KGLINK_LINK_TOP_K=5`` in the environment, ``--top-k 5`` on the command line. The variables
+that are no settings (``KGLINK_WORKSPACE``, ``KGLINK_PLUGINS``, ``KGLINK_TRACE_HOOKS``,
+``KGLINK_DEBUG``) are read where they are needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from kglink.errors import ConfigError, UnknownNameError
+
+CONFIG_FILE = "kglink.toml"
+NOT_SETTINGS = frozenset(
+    {"KGLINK_WORKSPACE", "KGLINK_PLUGINS", "KGLINK_TRACE_HOOKS", "KGLINK_DEBUG"}
+)
+#: Variables of this prefix belong to the tests.
+_RESERVED_PREFIXES = ("KGLINK_TEST_", "KGLINK_REALDATA")
+
+
+class Section(BaseModel):
+    """The base of a section: unknown keys are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StoreSection(Section):
+    """Where entities, documents and overlaps are kept."""
+
+    url: str = Field(
+        "sqlite:///kglink.db",
+        description="Database address; a relative SQLite path counts from the workspace folder.",
+    )
+
+
+class IngestSection(Section):
+    """How `add-kb` reads a source."""
+
+    on_error: Literal["stop", "skip"] = Field(
+        "stop", description="What a bad record does: stop the run, or be skipped and counted."
+    )
+    batch_size: int = Field(
+        2000, ge=1, le=100_000, description="Records in one transaction of the store."
+    )
+    max_line_mb: float = Field(
+        32, gt=0, le=1024, description="Longest line that a source may hold, in MiB."
+    )
+    max_expansion: float = Field(
+        1000,
+        gt=1,
+        description="Most that a compressed source may grow, once it has grown past 1 GiB.",
+    )
+
+
+class EncoderSection(Section):
+    """The text encoder."""
+
+    model: str = Field(
+        "minilm", description="`minilm` (comes with kglink), a local folder, or a hub name."
+    )
+    device: str = Field("auto", description="`auto`, `cpu`, `cuda` or `cuda:N`.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="`auto` takes bf16 where the hardware gains from it."
+    )
+
+
+class SpaceSection(Section):
+    """The joint vector space."""
+
+    name: str = Field(
+        "default",
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
+        description="Which space is built and used; several can live side by side.",
+    )
+    rows: tuple[Literal["text", "alias"], ...] = Field(
+        ("text", "alias"),
+        min_length=1,
+        description="The vectors that an entity owns: one of its text, one of each alias.",
+    )
+    index: str = Field("kglink/flat", description="Index back end (`kglink plugins`).")
+    index_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Settings of the index back end."
+    )
+    description_chars: int = Field(
+        1000, ge=0, description="How much of a description goes into an entity's text."
+    )
+
+
+class LinkSection(Section):
+    """How a text is linked."""
+
+    kbs: tuple[str, ...] = Field((), description="KBs to link to; none named: all in the space.")
+    detector: str = Field("kglink/dictionary", description="Mention detector (`kglink plugins`).")
+    detector_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Settings of the detector."
+    )
+    reranker: str = Field("", description="Reranker (`kglink plugins`); empty: none.")
+    reranker_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Settings of the reranker."
+    )
+    top_k: int = Field(5, ge=1, le=1000, description="Candidates shown for each mention.")
+    threshold: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="A best candidate that is less probable than this makes the mention NIL.",
+    )
+    candidates: int = Field(
+        32, ge=1, le=1000, description="Candidates per KB that each index hands to the scorer."
+    )
+    window_chars: int = Field(
+        256, ge=0, description="Context around a mention, in characters, that the encoder reads."
+    )
+
+
+class OverlapSection(Section):
+    """How overlaps between KBs are found."""
+
+    threshold: float = Field(
+        0.5, ge=-1, le=1, description="Least cosine of two descriptions that share a name."
+    )
+
+
+class Settings(Section):
+    """All settings of a workspace."""
+
+    store: StoreSection = StoreSection()
+    ingest: IngestSection = IngestSection()
+    encoder: EncoderSection = EncoderSection()
+    space: SpaceSection = SpaceSection()
+    link: LinkSection = LinkSection()
+    overlap: OverlapSection = OverlapSection()
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSettings:
+    """Settings and, for each that is not a default, where its value came from."""
+
+    values: Settings
+    origins: Mapping[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All values and origins as JSON can hold them; written beside each result."""
+        return {"settings": self.values.model_dump(mode="json"), "origins": dict(self.origins)}
+
+
+def all_settings() -> Iterator[tuple[str, FieldInfo]]:
+    """Every ``section.key`` with its field, in the order of the table."""
+    for section, section_field in Settings.model_fields.items():
+        annotation = section_field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, Section):
+            for key, field in annotation.model_fields.items():
+                yield f"{section}.{key}", field
+
+
+def env_name(setting: str) -> str:
+    """The environment variable of ``section.key``."""
+    return "KGLINK_" + setting.replace(".", "_").upper()
+
+
+def load_settings(
+    config: Path | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> ResolvedSettings:
+    """Resolve the table from a config file, the environment and ``section.key`` flags."""
+    fields = dict(all_settings())
+    merged: dict[str, tuple[object, str]] = {}
+    for name, value in _from_file(config):
+        _known(name, fields, str(config))
+        merged[name] = (value, str(config))
+    merged.update(_from_env(os.environ if env is None else env, fields))
+    for name, value in (flags or {}).items():
+        if value is not None:
+            _known(name, fields, "flag")
+            merged[name] = (value, "flag")
+    nested: dict[str, dict[str, object]] = {}
+    for name, (value, origin) in merged.items():
+        section, _, key = name.partition(".")
+        nested.setdefault(section, {})[key] = _checked(name, fields[name], value, origin)
+    return ResolvedSettings(
+        Settings.model_validate(nested), {name: origin for name, (_, origin) in merged.items()}
+    )
+
+
+def _from_file(config: Path | None) -> Iterator[tuple[str, object]]:
+    if config is None or not config.is_file():
+        return
+    try:
+        tables = tomllib.loads(config.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{config}: {error}", hint="It must be a UTF-8 TOML file.") from error
+    except OSError as error:
+        raise ConfigError(f"{config}: {error.strerror}") from error
+    for section, table in tables.items():
+        if section not in Settings.model_fields:
+            raise UnknownNameError(f"section in {config}", section, Settings.model_fields)
+        if not isinstance(table, dict):
+            raise ConfigError(f"{config}: {section!r} must be a section, written [{section}]")
+        for key, value in table.items():
+            yield f"{section}.{key}", value
+
+
+def _from_env(
+    env: Mapping[str, str], fields: Mapping[str, FieldInfo]
+) -> dict[str, tuple[object, str]]:
+    by_variable = {env_name(name): name for name in fields}
+    found: dict[str, tuple[object, str]] = {}
+    for variable in sorted(env):
+        if not variable.startswith("KGLINK_") or variable in NOT_SETTINGS:
+            continue
+        if variable.startswith(_RESERVED_PREFIXES):
+            continue
+        if variable not in by_variable:
+            raise UnknownNameError("environment variable", variable, by_variable)
+        name = by_variable[variable]
+        found[name] = (_read_text(fields[name], env[variable]), variable)
+    return found
+
+
+def _read_text(field: FieldInfo, text: str) -> object:
+    """A variable's text as its field wants it: lists as ``a,b``, tables as JSON."""
+    kind = str(field.annotation)
+    if kind.startswith("tuple"):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if kind.startswith("dict"):
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            return text
+    return text
+
+
+def _known(name: str, fields: Mapping[str, FieldInfo], origin: str) -> None:
+    if name not in fields:
+        raise UnknownNameError(f"setting ({origin})", name, fields)
+
+
+def _checked(name: str, field: FieldInfo, value: object, origin: str) -> object:
+    """Validate one value, so that an error can say which setting and where it came from."""
+    annotated: Any = field.annotation
+    for constraint in field.metadata:
+        annotated = _annotate(annotated, constraint)
+    try:
+        return TypeAdapter(annotated).validate_python(value)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"]
+        raise ConfigError(
+            f"{name} = {value!r} ({origin}): {reason}", hint=field.description or ""
+        ) from error
+
+
+def _annotate(annotation: Any, constraint: Any) -> Any:
+    return Annotated[annotation, constraint]

@@ -1,0 +1,117 @@
+"""What this machine offers for encoding: device, precision and threads, without loading torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from kglink.errors import ConfigError
+
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+
+#: Instruction sets with which a bf16 matrix product is several times faster than an fp32 one.
+BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Where and how a model runs; ``precision`` is settled, never ``auto``."""
+
+    device: str
+    precision: Precision
+    threads: int
+
+
+def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """The instruction sets that the CPU reports; empty where the system does not say."""
+    if not cpuinfo.exists():
+        return frozenset()
+    with cpuinfo.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name.strip() in {"flags", "Features"}:
+                return frozenset(value.split())
+    return frozenset()
+
+
+def usable_cores(
+    topology: Path = Path("/sys/devices/system/cpu"), cgroup: Path = Path("/sys/fs/cgroup")
+) -> int:
+    """Physical cores that this process may use: two hyperthreads of one core count once."""
+    cpus = _allowed_cpus()
+    cores = {_siblings(topology, cpu) for cpu in cpus}
+    quota = _cpu_quota(cgroup)
+    return max(1, min(len(cores), quota) if quota else len(cores))
+
+
+def choose_hardware(
+    device: str = "auto", precision: Precision = "auto", threads: int = 0
+) -> Hardware:
+    """Settle device, precision and threads; ``auto`` and 0 mean the best of this machine."""
+    if threads < 0:
+        raise ConfigError(f"threads = {threads}", hint="Give a positive number, or 0 for auto.")
+    if precision not in {"auto", "fp32", "bf16", "fp16"}:
+        raise ConfigError(f"unknown precision {precision!r}", hint="There is: auto, bf16, fp32.")
+    chosen = _choose_device(device)
+    if chosen == "cpu" and precision == "fp16":
+        raise ConfigError("precision fp16 is for GPUs", hint="Use bf16 or fp32 on a CPU.")
+    settled = precision if precision != "auto" else _best_precision(chosen)
+    return Hardware(chosen, settled, threads or usable_cores())
+
+
+def _choose_device(device: str) -> str:
+    """Check a device name against what torch finds."""
+    if device == "cpu":
+        return device
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or not (number.isdecimal() or not number):
+        raise ConfigError(f"unknown device {device!r}", hint="There is: auto, cpu, cuda, cuda:N.")
+    if int(number or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device {device!r} is not there: torch finds {torch.cuda.device_count()} CUDA devices",
+            hint="Use device = auto, or install a torch build for this GPU.",
+        )
+    return device
+
+
+def _best_precision(device: str) -> Precision:
+    """The fastest precision whose results are good enough to search with."""
+    if device == "cpu":
+        return "bf16" if fast_bf16(cpu_flags()) else "fp32"
+    import torch
+
+    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+
+
+def fast_bf16(flags: AbstractSet[str]) -> bool:
+    """Whether a CPU with these instruction sets multiplies bf16 matrices natively."""
+    return not BF16_FLAGS.isdisjoint(flags)
+
+
+def _allowed_cpus() -> AbstractSet[int]:
+    """Logical CPUs that the scheduler may give us."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def _siblings(topology: Path, cpu: int) -> str:
+    """The hyperthreads that share a core with ``cpu``, as the kernel writes them."""
+    path = topology / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+    return path.read_text(encoding="ascii").strip() if path.exists() else str(cpu)
+
+
+def _cpu_quota(cgroup: Path) -> int:
+    """Whole CPUs that a container may use (cgroup v2); 0 means no limit."""
+    path = cgroup / "cpu.max"
+    if not path.exists():
+        return 0
+    quota, _, period = path.read_text(encoding="ascii").strip().partition(" ")
+    return max(1, round(int(quota) / int(period))) if quota.isdecimal() and period else 0

@@ -1,0 +1,1 @@
+"""Evaluation through the same search that users call."""

@@ -1,0 +1,65 @@
+"""Recall of retrieval: how often a right entity is among the first k.
+
+*Per KB*: the pool is one KB, the mentions are those with gold in it. *Joint*: all KBs in one
+list, but for each mention the KBs that hold no gold for it are left out (judged pool), because a
+KB may hold the right entity without anybody having said so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kglink.linking.linker import Linker, joint_ranking
+from kglink.records import Document, EntityId, Span
+
+JOINT = "joint"
+
+
+@dataclass
+class RecallReport:
+    """Hits at each k, for every KB and jointly."""
+
+    ks: tuple[int, ...]
+    mentions: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    hits: dict[str, dict[int, int]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(int))
+    )
+
+    def add(self, pool: str, ranking: Sequence[EntityId], gold: frozenset[EntityId]) -> None:
+        """Count one mention in one pool."""
+        self.mentions[pool] += 1
+        rank = next((at for at, one in enumerate(ranking, 1) if one in gold), None)
+        for k in self.ks:
+            self.hits[pool][k] += rank is not None and rank <= k
+
+    def recall(self, pool: str) -> dict[str, float]:
+        """``{"R@1": ...}`` of one pool."""
+        return {f"R@{k}": self.hits[pool][k] / self.mentions[pool] for k in self.ks}
+
+    def as_json(self) -> dict[str, object]:
+        """The metrics in the shape of ``kglink eval --json``."""
+        kbs = [pool for pool in self.mentions if pool != JOINT]
+        joint = self.recall(JOINT) if JOINT in self.mentions else {}
+        return {"joint": joint, "kb": {kb: self.recall(kb) for kb in kbs}}
+
+
+def evaluate_recall(
+    linker: Linker, documents: Iterable[Document], kbs: Sequence[str], ks: Sequence[int]
+) -> RecallReport:
+    """Rank the candidates of every mention with a known answer, its span given."""
+    report = RecallReport(tuple(sorted(ks)))
+    for document in documents:
+        judged = [mention for mention in document.mentions if mention.gold]
+        spans = [Span(mention.start, mention.end) for mention in judged]
+        rankings = linker.candidates(document.text, spans, limit=max(ks))
+        for mention, by_kb in zip(judged, rankings, strict=True):
+            gold = frozenset(mention.gold or ())
+            with_gold = [kb for kb in kbs if any(one.kb == kb for one in gold)]
+            for kb in with_gold:
+                report.add(kb, [one.id for one in by_kb[kb]], gold)
+            if with_gold:
+                ranked = joint_ranking(by_kb, with_gold)
+                report.add(JOINT, [one.id for one in ranked], gold)
+    return report

@@ -1,0 +1,1 @@
+"""Linking: detect mentions, retrieve candidates, decide, explain."""

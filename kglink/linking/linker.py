@@ -1,0 +1,205 @@
+"""From texts to links: detect, retrieve, rerank, decide, and say what else is the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Protocol
+
+from kglink.config import LinkSection
+from kglink.errors import UsageError
+from kglink.linking.retrieve import MentionQuery, Retriever, Scored
+from kglink.linking.scoring import Calibration
+from kglink.protocols import Detector, Reranker, RerankQuery
+from kglink.records import Candidate, Entity, EntityId, Link, LinkedDocument, Span
+from kglink.text.windows import mention_window
+
+#: Mentions are encoded and searched together, across documents, up to about this many.
+BATCH_MENTIONS = 256
+BATCH_TEXTS = 1024
+
+
+class EntityFacts(Protocol):
+    """What the linker reads of the store."""
+
+    def get_entities(self, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
+        """The entities that are there."""
+        ...
+
+    def counterparts(self, ids: Iterable[EntityId]) -> dict[EntityId, tuple[EntityId, ...]]:
+        """The same things in other KBs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextInput:
+    """A text to link; ``spans`` are its mentions where they are known, else it is searched."""
+
+    id: str
+    text: str
+    spans: tuple[Span, ...] | None = None
+
+
+class Linker:
+    """Links texts to some KBs of a space."""
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        detector: Callable[[], Detector],
+        facts: EntityFacts,
+        kbs: Sequence[str],
+        settings: LinkSection,
+        *,
+        reranker: Reranker | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self._retriever = retriever
+        self._make_detector = detector
+        self._facts = facts
+        self._kbs = tuple(kbs)
+        self._settings = settings
+        self._reranker = reranker
+        self._calibration = calibration or Calibration()
+
+    @cached_property
+    def detector(self) -> Detector:
+        """The mention detector, made when the first text without given mentions comes."""
+        return self._make_detector()
+
+    def link(self, texts: Iterable[TextInput]) -> Iterator[LinkedDocument]:
+        """Link texts; the answers come in the order of the texts, a few texts behind."""
+        batch: list[tuple[TextInput, list[Span]]] = []
+        mentions = 0
+        for source in texts:
+            spans = self.detector.detect(source.text) if source.spans is None else source.spans
+            batch.append((source, sorted(spans, key=lambda span: (span.start, span.end))))
+            mentions += len(spans)
+            if mentions >= BATCH_MENTIONS or len(batch) >= BATCH_TEXTS:
+                yield from self._link_batch(batch)
+                batch, mentions = [], 0
+        yield from self._link_batch(batch)
+
+    def _link_batch(
+        self, batch: Sequence[tuple[TextInput, list[Span]]]
+    ) -> Iterator[LinkedDocument]:
+        for source, spans in batch:
+            check_spans(source, spans)
+        places = [(source.text, span) for source, spans in batch for span in spans]
+        links: list[Link] = []
+        for first in range(0, len(places), BATCH_MENTIONS):
+            links += self._link_places(places[first : first + BATCH_MENTIONS])
+        done = iter(self._with_facts(links))
+        for source, spans in batch:
+            yield LinkedDocument(
+                id=source.id,
+                text=source.text,
+                links=tuple(islice(done, len(spans))),
+                meta={"kbs": list(self._kbs), "mentions": "given" if source.spans else "detected"},
+            )
+
+    def candidates(
+        self, text: str, spans: Sequence[Span], *, limit: int
+    ) -> list[dict[str, list[Scored]]]:
+        """For each span and KB the ranked candidates, before anything is decided."""
+        queries = [self._query(text, span) for span in spans]
+        return self._retriever.retrieve(queries, self._kbs, limit=limit)
+
+    def _link_places(self, places: Sequence[tuple[str, Span]]) -> list[Link]:
+        queries = [self._query(text, span) for text, span in places]
+        found = self._retriever.retrieve(queries, self._kbs, limit=max(self._settings.top_k, 2))
+        links = [
+            self._decide(text, span, by_kb)
+            for (text, span), by_kb in zip(places, found, strict=True)
+        ]
+        return self._reranked(places, links) if self._reranker else links
+
+    def _query(self, text: str, span: Span) -> MentionQuery:
+        surface = text[span.start : span.end]
+        if not self._settings.window_chars:
+            return MentionQuery(surface)
+        window = mention_window(text, span.start, span.end, self._settings.window_chars)
+        # A mention that stands alone has no context: its own words again would be no evidence.
+        return MentionQuery(surface, window if window.strip() != surface.strip() else "")
+
+    def _decide(self, text: str, span: Span, by_kb: Mapping[str, Sequence[Scored]]) -> Link:
+        ranked = joint_ranking(by_kb, self._kbs)
+        candidates = tuple(
+            Candidate(id=one.id, title=one.title, score=one.score, evidence=one.evidence)
+            for one in ranked[: self._settings.top_k]
+        )
+        probability = 0.0
+        if ranked:
+            rivals = by_kb[ranked[0].id.kb]
+            margin = rivals[0].score - rivals[1].score if len(rivals) > 1 else rivals[0].score
+            probability = self._calibration.probability(ranked[0].score, margin)
+        return self._link(text, span, candidates, probability)
+
+    def _link(
+        self, text: str, span: Span, candidates: tuple[Candidate, ...], probability: float
+    ) -> Link:
+        linked = bool(candidates) and probability >= self._settings.threshold
+        return Link(
+            start=span.start,
+            end=span.end,
+            surface=text[span.start : span.end],
+            candidates=candidates,
+            chosen=candidates[0] if linked else None,
+            confidence=probability if linked else 1 - probability,
+        )
+
+    def _reranked(self, places: Sequence[tuple[str, Span]], links: Sequence[Link]) -> list[Link]:
+        """The links with their candidates in the reranker's order; NIL was decided before."""
+        if self._reranker is None:
+            return list(links)
+        queries = [
+            RerankQuery(text, span, link.candidates)
+            for (text, span), link in zip(places, links, strict=True)
+        ]
+        return [
+            replace(link, candidates=order, chosen=order[0] if link.chosen else None)
+            for link, order in zip(links, self._reranker.rerank(queries), strict=True)
+        ]
+
+    def _with_facts(self, links: Sequence[Link]) -> Iterator[Link]:
+        """Add what the store says of the candidates: address, description, counterparts."""
+        ids = {candidate.id for link in links for candidate in link.candidates}
+        entities = self._facts.get_entities(ids)
+        twins = self._facts.counterparts(ids)
+        for link in links:
+            candidates = tuple(
+                _described(candidate, entities.get(candidate.id), twins.get(candidate.id, ()))
+                for candidate in link.candidates
+            )
+            yield replace(
+                link, candidates=candidates, chosen=candidates[0] if link.chosen else None
+            )
+
+
+def joint_ranking(by_kb: Mapping[str, Sequence[Scored]], kbs: Sequence[str]) -> list[Scored]:
+    """All KBs in one list: by score, then popularity, then KB order, then key."""
+    ranked = [one for kb in kbs for one in by_kb.get(kb, ())]
+    return sorted(ranked, key=lambda one: (-one.score, -one.popularity))
+
+
+def check_spans(source: TextInput, spans: Sequence[Span]) -> None:
+    """Refuse spans that lie outside of their text."""
+    for span in spans:
+        if not 0 <= span.start < span.end <= len(source.text):
+            raise UsageError(
+                f"text {source.id!r}: the span {span.start} to {span.end} is not inside the text "
+                f"of {len(source.text)} characters",
+                hint="Spans are half-open character offsets: 0 <= start < end <= length.",
+            )
+
+
+def _described(
+    candidate: Candidate, entity: Entity | None, also: tuple[EntityId, ...]
+) -> Candidate:
+    if entity is None:  # Removed from the store after the space was built.
+        return replace(candidate, also=also)
+    return replace(
+        candidate, url=entity.url, description=entity.description, type=entity.type, also=also
+    )

@@ -1,0 +1,1 @@
+"""Overlaps: entities of different KBs that are the same thing."""

@@ -1,0 +1,6 @@
+"""Where records come from: a file, a folder or standard input, decompressed on the fly."""
+
+from kglink.sources.source import Source
+from kglink.sources.values import Line, OnError, Problems, SourceHead, SourceLimits
+
+__all__ = ["Line", "OnError", "Problems", "Source", "SourceHead", "SourceLimits"]

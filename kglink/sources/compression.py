@@ -1,0 +1,258 @@
+"""Compressed streams: known by their first bytes, decompressed in bounded pieces.
+
+The readers of the standard library would do for gzip and bzip2, but python-zstandard's takes a
+truncated file for a complete one. One loop for all three says where a stream breaks, keeps the
+pieces small whatever a file expands to, and counts what the guard against bombs needs.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from bz2 import BZ2Decompressor
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+from kglink.errors import SourceError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+    from kglink.sources.values import SourceLimits
+
+#: Bytes of a signature that tell the kinds apart.
+MAGIC_BYTES = 16
+_READ = 2**18
+_PIECE = 2**18
+#: zstd's decoder takes no bound on its output, which is up to 32,768 times its input.
+_ZSTD_READ = 2**10
+
+
+class Decoder(Protocol):
+    """One compressed stream; `bz2.BZ2Decompressor` is the model."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the stream has come to its own end."""
+        ...
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether more output takes more input."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """The input behind the end of the stream."""
+        ...
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Take ``data`` and give the next piece of output."""
+        ...
+
+
+class _Gzip:
+    """`zlib` in the shape of `Decoder`; it checks gzip's header and checksum itself."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=31)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        piece = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        self.needs_input = not self._inner.unconsumed_tail and len(piece) < max_length
+        return piece
+
+
+class _Zstd:
+    """`zstandard` in the shape of `Decoder`, fed so little at a time that a bomb stays small."""
+
+    def __init__(self) -> None:
+        import zstandard  # here, so that only those who read .zst wait for it
+
+        self._inner = zstandard.ZstdDecompressor().decompressobj()
+        self._error = zstandard.ZstdError
+        self._data = b""
+        self._used = 0
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return self._used >= len(self._data)
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data + self._data[self._used :]
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        del max_length  # bounded by the input instead
+        if data:
+            self._data, self._used = self._data[self._used :] + data, 0
+        start, self._used = self._used, self._used + _ZSTD_READ
+        try:
+            return self._inner.decompress(self._data[start : self._used])
+        except self._error as error:
+            raise ValueError(str(error)) from error
+
+
+class Compression(NamedTuple):
+    """A kind of compression that is read on the fly."""
+
+    name: str
+    magic: re.Pattern[bytes]
+    suffixes: tuple[str, ...]
+    decoder: Callable[[], Decoder]
+
+
+class _Foreign(NamedTuple):
+    """A kind of archive that is not read, and the command that unpacks it."""
+
+    name: str
+    magic: bytes
+    command: str
+
+
+KINDS = (
+    Compression("gzip", re.compile(rb"\x1f\x8b"), (".gz", ".gzip", ".bgz"), _Gzip),
+    Compression(
+        "bzip2",
+        re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"),
+        (".bz2", ".bzip2"),
+        BZ2Decompressor,
+    ),
+    Compression(
+        "zstd",
+        re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+        (".zst", ".zstd"),
+        _Zstd,
+    ),
+)
+_FOREIGN = (
+    _Foreign("xz", b"\xfd7zXZ\x00", "xz -dc"),
+    _Foreign("zip", b"PK\x03\x04", "unzip -p"),
+    _Foreign("7z", b"7z\xbc\xaf\x27\x1c", "7z x -so"),
+    _Foreign("lz4", b"\x04\x22\x4d\x18", "lz4 -dc"),
+)
+
+
+def find_compression(name: str, magic: bytes) -> Compression | None:
+    """The kind of compression that ``magic``, a file's first bytes, is the signature of."""
+    for foreign in _FOREIGN:
+        if magic.startswith(foreign.magic):
+            raise SourceError(
+                f"{name} is packed with {foreign.name}, which kglink does not read",
+                hint=f"Unpack it first, or pipe it in: {foreign.command} {name} | kglink ... -",
+            )
+    return next((kind for kind in KINDS if kind.magic.match(magic)), None)
+
+
+def without_suffix(name: str, compression: Compression | None) -> str:
+    """``entities.jsonl`` for an ``entities.jsonl.gz`` that really is gzip."""
+    for suffix in compression.suffixes if compression else ():
+        if name.lower().endswith(suffix) and len(name) > len(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+class Decompressed(io.RawIOBase):
+    """The decompressed bytes of ``raw``, as a raw stream."""
+
+    def __init__(
+        self, raw: BinaryIO, compression: Compression, *, name: str, limits: SourceLimits
+    ) -> None:
+        self._raw = raw
+        self._kind = compression
+        self._name = name
+        self._limits = limits
+        self._read = self._written = self._lines = 0
+        self._pieces = self._decompress()
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill ``buffer`` with what comes next; 0 at the end."""
+        if not self._left:
+            self._left = memoryview(next(self._pieces, b""))
+        target = memoryview(buffer).cast("B")
+        count = min(len(target), len(self._left))
+        target[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+    def close(self) -> None:
+        """Close the compressed stream too."""
+        if not self.closed:
+            self._pieces.close()
+            self._raw.close()
+        super().close()
+
+    def _decompress(self) -> Generator[bytes, None, None]:
+        data = self._take()
+        while data:  # one round for each stream of a file of several
+            decoder = self._kind.decoder()
+            while not decoder.eof:
+                if decoder.needs_input and not data:
+                    data = self._take()
+                    if not data:
+                        raise self._broken_off()
+                piece = self._next_piece(decoder, data)
+                data = b""
+                if piece:
+                    yield self._counted(piece)
+            data = decoder.unused_data.lstrip(b"\0")  # some tapes and tools pad with zeros
+            while not data and (more := self._take()):
+                data = more.lstrip(b"\0")
+
+    def _take(self) -> bytes:
+        data = self._raw.read(_READ)
+        self._read += len(data)
+        return data
+
+    def _next_piece(self, decoder: Decoder, data: bytes) -> bytes:
+        try:
+            return decoder.decompress(data, _PIECE)
+        except (zlib.error, OSError, ValueError) as error:
+            raise SourceError(
+                f"{self._name} is damaged: {error} ({self._place()})",
+                hint=f"Copy or download it again; {self._kind.name} -t {self._name} checks it.",
+            ) from error
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._written += len(piece)
+        self._lines += piece.count(b"\n")
+        limits = self._limits
+        if self._written > max(limits.free_expansion, self._read * limits.max_expansion):
+            raise SourceError(
+                f"{self._name} grows to more than {limits.max_expansion:,g} times its size: "
+                f"{self._read:,} bytes of {self._kind.name} became {self._written:,}",
+                hint="If it is what you expect, raise ingest.max_expansion or unpack it first.",
+            )
+        return piece
+
+    def _broken_off(self) -> SourceError:
+        return SourceError(
+            f"{self._name} is cut short: its {self._kind.name} stream ends in the middle "
+            f"({self._place()})",
+            hint=f"Copy or download it again; {self._kind.name} -t {self._name} checks it.",
+        )
+
+    def _place(self) -> str:
+        return (
+            f"in line {self._lines + 1:,}, after {self._written:,} unpacked bytes, "
+            f"near byte {self._read:,} of the file"
+        )

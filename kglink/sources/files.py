@@ -1,0 +1,86 @@
+"""What a source asks of the file system."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from kglink.errors import SourceError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+#: Files up to this size are fingerprinted whole, larger ones by as many bytes spread over them.
+FINGERPRINT_BYTES = 64 * 2**20
+_BLOCK = 2**20
+
+
+class RawFile(io.RawIOBase):
+    """A file from its start on a position of its own, so that several can share one handle."""
+
+    def __init__(self, file: BinaryIO, name: str, *, owned: bool) -> None:
+        self._file = file
+        self._name = name
+        self._owned = owned
+        self.position = 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill ``buffer`` from `position` on; 0 at the end."""
+        view = memoryview(buffer).cast("B")
+        try:
+            self._file.seek(self.position)
+            data = self._file.read(len(view))
+        except OSError as error:
+            raise unreadable(self._name, error) from error
+        view[: len(data)] = data
+        self.position += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Close the handle too, unless it is shared."""
+        if self._owned:
+            self._file.close()
+        super().close()
+
+
+def unreadable(name: str, error: OSError | ValueError) -> SourceError:
+    """The error of a path that the system will not read."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return SourceError(f"cannot read {name}: {reason}", hint="Check the path and its permissions.")
+
+
+def near_names(path: Path) -> str:
+    """A hint that names what stands beside a missing path."""
+    try:
+        names = os.listdir(path.parent)  # noqa: PTH208 - names only, without a Path for each
+    except OSError:
+        return f"There is no folder {path.parent} either."
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f"Did you mean {path.parent / near[0]}?" if near else ""
+
+
+def visible_files(folder: Path, pattern: str) -> Iterator[tuple[str, Path]]:
+    """Relative names and paths of the files below a folder, hidden ones left out."""
+    for path in folder.rglob(pattern):
+        relative = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+            yield relative.as_posix(), path
+
+
+def sampled_ranges(size: int) -> Iterator[tuple[int, int]]:
+    """Starts and lengths of the bytes that stand for a file of ``size`` bytes."""
+    if size <= FINGERPRINT_BYTES:
+        for start in range(0, size, _BLOCK):
+            yield start, min(_BLOCK, size - start)
+        return
+    blocks = FINGERPRINT_BYTES // _BLOCK
+    for block in range(blocks):
+        yield block * (size - _BLOCK) // (blocks - 1), _BLOCK

@@ -1,0 +1,339 @@
+"""`Source`: one way to read a file, a folder or standard input."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self, cast
+
+from kglink.errors import RecordError, SourceError
+from kglink.sources.compression import (
+    MAGIC_BYTES,
+    Compression,
+    Decompressed,
+    find_compression,
+    without_suffix,
+)
+from kglink.sources.encoding import check_text, not_utf8
+from kglink.sources.files import (
+    RawFile,
+    near_names,
+    sampled_ranges,
+    unreadable,
+    visible_files,
+)
+from kglink.sources.values import Line, Problems, SourceHead, SourceLimits
+
+STDIN = "-"
+HEAD_BYTES = 2**16
+_BUFFER = 2**20
+_SPOOL_IN_MEMORY = 16 * 2**20
+_BOM = b"\xef\xbb\xbf"
+
+
+class Source:
+    """A file, a folder or standard input.
+
+    Standard input (and a pipe, such as the shell's ``<(...)``) is copied to an unnamed temporary
+    file when the source is opened: so it has a size and a fingerprint, can be read again, and an
+    interrupted run can be resumed when the same bytes are piped in once more. A source is a
+    context manager; closing it frees that copy.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        opener: Callable[[], BinaryIO] | None = None,
+        shared: bool = False,
+        path: Path | None = None,
+        limits: SourceLimits | None = None,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.limits = limits or SourceLimits()
+        self._opener = opener
+        self._shared = shared
+        self._size = size
+        self._reader: RawFile | None = None
+        self._files: list[Source] | None = None
+
+    # ------------------------------------------------------------------------- constructors
+    @classmethod
+    def open_path(
+        cls,
+        path: str | Path,
+        *,
+        limits: SourceLimits | None = None,
+        stdin: BinaryIO | None = None,
+        spool_dir: Path | None = None,
+    ) -> Source:
+        """The source at ``path``; ``-`` is standard input (or ``stdin``).
+
+        ``spool_dir`` is where standard input is kept while it is read, the system's folder for
+        temporary files unless told.
+        """
+        if str(path) == STDIN:
+            return cls.from_stream(stdin or _standard_input(), limits=limits, spool_dir=spool_dir)
+        path = Path(path)
+        try:
+            status = path.stat()
+            if stat.S_ISDIR(status.st_mode):
+                return cls(path.name or str(path), path=path, limits=limits)
+            file = path.open("rb")
+        except FileNotFoundError as error:
+            raise SourceError(f"{path} does not exist", hint=near_names(path)) from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+            raise unreadable(str(path), error) from error
+        with file:
+            if not stat.S_ISREG(status.st_mode):
+                return cls.from_stream(file, name=path.name, limits=limits, spool_dir=spool_dir)
+        return cls._of_file(path.name, path, status.st_size, limits)
+
+    @classmethod
+    def from_stream(
+        cls,
+        stream: BinaryIO,
+        *,
+        name: str = STDIN,
+        limits: SourceLimits | None = None,
+        spool_dir: Path | None = None,
+    ) -> Source:
+        """A source that holds a copy of everything that ``stream`` gives."""
+        folder = str(spool_dir) if spool_dir else None
+        with ExitStack() as undo:
+            try:
+                spool = undo.enter_context(
+                    tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY, dir=folder)
+                )
+                shutil.copyfileobj(stream, spool, _BUFFER)
+            except OSError as error:
+                raise SourceError(
+                    f"cannot keep a copy of {_shown(name)}: {error.strerror or error}",
+                    hint="It goes to the folder for temporary files; TMPDIR names another one.",
+                ) from error
+            undo.pop_all()
+        opener = cast("Callable[[], BinaryIO]", lambda: spool)
+        return cls(name, size=spool.tell(), opener=opener, shared=True, limits=limits)
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, *, name: str = STDIN, limits: SourceLimits | None = None
+    ) -> Source:
+        """A source that holds ``data``."""
+        return cls.from_stream(io.BytesIO(data), name=name, limits=limits)
+
+    @classmethod
+    def _of_file(cls, name: str, path: Path, size: int, limits: SourceLimits | None) -> Source:
+        opener = cast("Callable[[], BinaryIO]", lambda: path.open("rb"))
+        return cls(name, size=size, opener=opener, path=path, limits=limits)
+
+    # --------------------------------------------------------------------------- what it is
+    @property
+    def is_folder(self) -> bool:
+        """Whether this is a folder, which has `files` but no content of its own."""
+        return self._opener is None
+
+    @property
+    def bytes_total(self) -> int:
+        """The size in bytes as they lie on disk, compressed."""
+        if self.is_folder:
+            return sum(file.bytes_total for file in self.files())
+        return self._size
+
+    @property
+    def bytes_read(self) -> int:
+        """How many of `bytes_total` the current reading has got through."""
+        if self.is_folder:
+            return sum(file.bytes_read for file in self._files or ())
+        return self._reader.position if self._reader else 0
+
+    def where(self, line: int) -> str:
+        """How messages name a line: ``entities.jsonl, line 12``."""
+        return f"{_shown(self.name)}, line {line}"
+
+    @property
+    def label(self) -> str:
+        """How messages name the source."""
+        return _shown(self.name)
+
+    @cached_property
+    def compression(self) -> Compression | None:
+        """The kind of compression, known by the first bytes and not by the name."""
+        with self._raw() as raw:
+            return find_compression(self.label, raw.read(MAGIC_BYTES))
+
+    @cached_property
+    def head(self) -> SourceHead:
+        """The name and the beginning, by which an adapter is guessed."""
+        if self.is_folder:
+            return SourceHead(self.name, b"", self.path)
+        head = bytearray()
+        with self._stream(self._raw()) as stream:
+            try:
+                while len(head) < HEAD_BYTES and (piece := stream.read1(HEAD_BYTES - len(head))):
+                    head += piece
+            except SourceError:
+                if not head:  # else the reader gets as far as it can and says where it breaks
+                    raise
+        if not head:
+            raise SourceError(f"{self.label} is empty", hint="There is nothing to read in it.")
+        return SourceHead(without_suffix(self.name, self.compression), bytes(head), self.path)
+
+    def fingerprint(self) -> str:
+        """A cheap identity of the content: its size and a hash of its bytes as they are.
+
+        Up to 64 MiB the hash is of all bytes; of a larger file, of 64 MiB in 64 equal strides.
+        """
+        digest = blake2b(digest_size=16)
+        if self.is_folder:
+            for file in self.files():
+                digest.update(f"{file.name}\0{file.fingerprint()}\0".encode())
+        else:
+            with self._raw() as raw:
+                for start, length in sampled_ranges(self._size):
+                    raw.position = start
+                    digest.update(raw.read(length))
+        return f"blake2b:{self.bytes_total}:{digest.hexdigest()}"
+
+    # -------------------------------------------------------------------------- what it holds
+    def files(self, pattern: str = "*") -> list[Source]:
+        """The files of a folder that match, in the order of their names; a file is itself.
+
+        Hidden files are left out. `bytes_read` and `bytes_total` speak of the last answer.
+        """
+        if not self.is_folder or self.path is None:
+            return [self]
+        if self._files is None or pattern != "*":
+            self._files = [
+                self._of_file(name, path, path.stat().st_size, self.limits)
+                for name, path in sorted(visible_files(self.path, pattern))
+            ]
+        return list(self._files)
+
+    def open(self) -> BinaryIO:
+        """The content from its beginning, decompressed; close it after use."""
+        raw = self._raw()
+        self._reader = raw
+        return cast("BinaryIO", self._stream(raw))
+
+    def byte_lines(self, problems: Problems) -> Iterator[tuple[int, int, bytes]]:
+        r"""Number, byte offset and bytes of every line, split at ``\n`` and ``\r\n`` alone.
+
+        A line longer than the limit is reported to ``problems`` and never held in memory.
+        """
+        check_text(self.label, self.head.head)
+        limit = self.limits.max_line_bytes
+        offset = number = 0
+        with self.open() as stream:
+            while raw := stream.readline(limit + 2):
+                number += 1
+                start, offset = offset, offset + len(raw)
+                line = _without_break(raw)
+                if len(line) > limit:
+                    offset += _skip_line(stream, raw)
+                    problems.report(self._too_long(number))
+                    continue
+                if start == 0 and line.startswith(_BOM):
+                    line, start = line[len(_BOM) :], len(_BOM)
+                yield number, start, line
+
+    def lines(self, problems: Problems) -> Iterator[Line]:
+        """The lines as text, strictly UTF-8; others are reported to ``problems``."""
+        for number, start, line in self.byte_lines(problems):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                problems.report(not_utf8(self.where(number), line, start + error.start))
+                continue
+            if "\0" in text:
+                problems.report(
+                    RecordError(
+                        "a NUL byte",
+                        where=self.where(number),
+                        hint="Text holds none; the file may be damaged here.",
+                    )
+                )
+                continue
+            yield Line(number, text)
+
+    # -------------------------------------------------------------------------------- closing
+    def close(self) -> None:
+        """Free the copy of a stream; a file or folder has nothing to free."""
+        if self._shared and self._opener:
+            self._opener().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Source({self.name!r})"
+
+    # -------------------------------------------------------------------------------- helpers
+    def _raw(self) -> RawFile:
+        if self._opener is None:
+            raise SourceError(
+                f"{self.label} is a folder where a file is wanted",
+                hint="Name one of its files, or an adapter that reads folders (--adapter).",
+            )
+        try:
+            return RawFile(self._opener(), self.label, owned=not self._shared)
+        except OSError as error:
+            raise unreadable(self.label, error) from error
+
+    def _stream(self, raw: RawFile) -> io.BufferedReader:
+        kind = self.compression
+        if kind is None:
+            return io.BufferedReader(raw, _BUFFER)
+        unpacked = Decompressed(cast("BinaryIO", raw), kind, name=self.label, limits=self.limits)
+        return io.BufferedReader(unpacked, _BUFFER)
+
+    def _too_long(self, number: int) -> RecordError:
+        return RecordError(
+            f"the line is longer than {self.limits.max_line_bytes:,} bytes",
+            where=self.where(number),
+            hint="If it is one record, raise ingest.max_line_mb; if the file has no line "
+            "breaks, write one record per line.",
+        )
+
+
+def _shown(name: str) -> str:
+    return "standard input" if name == STDIN else name
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise SourceError("there is no standard input to read", hint="Name a file instead of -.")
+    return sys.stdin.buffer
+
+
+def _without_break(line: bytes) -> bytes:
+    if line.endswith(b"\r\n"):
+        return line[:-2]
+    return line[:-1] if line.endswith(b"\n") else line
+
+
+def _skip_line(stream: BinaryIO, begun: bytes) -> int:
+    """Read past the rest of a line that begins with ``begun``; how many bytes that was."""
+    skipped, piece = 0, begun
+    while not piece.endswith(b"\n") and (piece := stream.readline(_BUFFER)):
+        skipped += len(piece)
+    return skipped

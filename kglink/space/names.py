@@ -1,0 +1,110 @@
+"""The name index of one KB: exact and similar names, memory-mapped.
+
+A KB's names are its *alias rows*, in entity order with the title first; the vectors of a segment
+use the same rows. Exact names are found by a sorted array of hashes, similar ones by the cosine
+of trigram vectors: a sparse product against shards of at most `SHARD_ROWS` rows, so that neither
+building nor searching ever holds more than one shard's matrix in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sparse_dot_topn import sp_matmul_topn
+
+from kglink.space.ngrams import BUCKETS, gram_counts, inverse_frequency, weighted
+from kglink.space.strings import StringTable
+
+SHARD_ROWS = 500_000
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+def name_hash(folded: str) -> int:
+    """64 bits that stand for a folded name, the same on every machine."""
+    digest = hashlib.blake2b(folded.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def build_name_index(folder: Path) -> None:
+    """Index the names in ``folder/folded`` (written before, one for each alias row)."""
+    names = StringTable(folder / "folded")
+    hashes = np.fromiter((name_hash(name) for name in names), dtype=np.uint64, count=len(names))
+    order = np.argsort(hashes, kind="stable")
+    np.save(folder / "name_hashes.npy", hashes[order])
+    np.save(folder / "name_rows.npy", order.astype(np.uint32))
+
+    frequency = np.zeros(BUCKETS, dtype=np.int64)
+    for shard in _shards(names):
+        frequency += np.bincount(gram_counts(shard).indices, minlength=BUCKETS)
+    idf = inverse_frequency(frequency, len(names))
+    np.save(folder / "idf.npy", idf)
+    for number, shard in enumerate(_shards(names)):
+        by_bucket = weighted(gram_counts(shard), idf).T.tocsr()
+        for part in ("indptr", "indices", "data"):
+            np.save(folder / f"grams{number}.{part}.npy", getattr(by_bucket, part))
+
+
+class NameIndex:
+    """Exact and similar names of one KB."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folded = StringTable(folder / "folded")
+        self._hashes = np.load(folder / "name_hashes.npy", mmap_mode="r")
+        self._rows = np.load(folder / "name_rows.npy", mmap_mode="r")
+        self._idf: FloatArray = np.load(folder / "idf.npy", mmap_mode="r")
+        self._shards = [
+            _load_shard(folder, number, min(SHARD_ROWS, len(self.folded) - first))
+            for number, first in enumerate(range(0, len(self.folded), SHARD_ROWS))
+        ]
+
+    def exact(self, folded: str) -> IntArray:
+        """The alias rows whose folded name is this one."""
+        wanted = np.uint64(name_hash(folded))
+        start = np.searchsorted(self._hashes, wanted, side="left")
+        stop = np.searchsorted(self._hashes, wanted, side="right")
+        rows = np.sort(self._rows[start:stop].astype(np.int64))
+        return rows[[self.folded[row] == folded for row in rows]] if len(rows) else rows
+
+    def similar(self, folded: Sequence[str], k: int) -> list[tuple[IntArray, FloatArray]]:
+        """For each name the ``k`` most similar alias rows and their cosines, best first."""
+        queries = weighted(gram_counts(folded), self._idf)
+        found: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in folded]
+        for number, shard in enumerate(self._shards):
+            hits = sp_matmul_topn(queries, shard, top_n=min(k, shard.shape[1]), threshold=0.0)
+            for at, parts in enumerate(found):
+                own = slice(hits.indptr[at], hits.indptr[at + 1])
+                rows = hits.indices[own].astype(np.int64) + number * SHARD_ROWS
+                parts.append((rows, hits.data[own]))
+        return [_best(parts, k) for parts in found]
+
+
+def _best(parts: list[tuple[IntArray, FloatArray]], k: int) -> tuple[IntArray, FloatArray]:
+    rows = np.concatenate([rows for rows, _ in parts]) if parts else np.empty(0, dtype=np.int64)
+    scores = (
+        np.concatenate([scores for _, scores in parts]) if parts else np.empty(0, dtype=np.float32)
+    )
+    order = np.lexsort((rows, -scores))[:k]
+    return rows[order], scores[order]
+
+
+def _shards(names: StringTable) -> Iterator[list[str]]:
+    stream = iter(names)
+    while shard := list(islice(stream, SHARD_ROWS)):
+        yield shard
+
+
+def _load_shard(folder: Path, number: int, rows: int) -> sp.csr_matrix:
+    indptr, indices, data = (
+        # Mapped copy-on-write: the product refuses arrays that are read-only, and writes nothing.
+        np.load(folder / f"grams{number}.{part}.npy", mmap_mode="c")
+        for part in ("indptr", "indices", "data")
+    )
+    return sp.csr_matrix((data, indices, indptr), shape=(BUCKETS, rows), copy=False)

@@ -1,0 +1,71 @@
+"""A segment: one KB's names and vectors in an immutable, memory-mapped folder.
+
+Entities are numbered by the order of their keys. Vector rows come in blocks, one for each kind:
+``text`` (row i is entity i) and ``alias`` (row i is alias row i). A segment is named after what
+it was made of, so that a build that was interrupted goes on where it stopped, and one that
+changes nothing finds its segment ready.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import SpaceError
+from kglink.space.manifest import RowKind, SegmentInfo, damaged_files, read_part
+from kglink.space.names import NameIndex
+from kglink.space.strings import StringTable
+
+INFO_FILE = "segment.json"
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+class Segment:
+    """Read access to one KB of a space."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.info = read_part(SegmentInfo, folder / INFO_FILE)
+        if damaged := damaged_files(folder, self.info.files, thorough=False):
+            raise SpaceError(
+                f"{damaged[0]}: missing or of the wrong size",
+                hint="Rebuild the space with `kglink build --fresh`.",
+            )
+        self.kb = self.info.kb
+        self.keys = StringTable(folder / "keys")
+        self.titles = StringTable(folder / "titles")
+        self.surfaces = StringTable(folder / "surfaces")
+        self.names = NameIndex(folder)
+        self.popularity: FloatArray = np.load(folder / "popularity.npy", mmap_mode="r")
+        self.alias_counts: FloatArray = np.load(folder / "alias_counts.npy", mmap_mode="r")
+        self.alias_starts: IntArray = np.load(folder / "alias_starts.npy", mmap_mode="r")
+        self._vectors = {kind: _load_vectors(folder, kind) for kind in self.info.rows}
+
+    def entity_of(self, alias_rows: IntArray) -> IntArray:
+        """The entity that owns each alias row."""
+        return np.searchsorted(self.alias_starts, alias_rows, side="right") - 1
+
+    def aliases_of(self, entities: IntArray) -> tuple[IntArray, IntArray]:
+        """All alias rows of some entities, and for each the position of its entity in them."""
+        starts = self.alias_starts[entities]
+        counts = self.alias_starts[entities + 1] - starts
+        owner = np.repeat(np.arange(len(entities)), counts)
+        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(starts, counts) + offset, owner
+
+    def vectors(self, kind: RowKind, rows: IntArray | slice) -> FloatArray:
+        """Some vectors of one kind."""
+        return self._vectors[kind][rows].astype(np.float32)
+
+    def row_count(self, kind: RowKind) -> int:
+        """How many vectors of a kind there are."""
+        return len(self._vectors[kind])
+
+
+def _load_vectors(folder: Path, kind: RowKind) -> npt.NDArray[np.float16]:
+    loaded: npt.NDArray[np.float16] = np.load(folder / f"{kind}.npy", mmap_mode="r")
+    return loaded

@@ -1,0 +1,254 @@
+"""Building a segment: names first, then the vectors that no earlier segment has.
+
+kill -9 leaves a draft folder; the next build of the same content finds how many vectors were
+written and goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.records import Entity
+from kglink.space.manifest import (
+    ModelInfo,
+    RowKind,
+    SegmentInfo,
+    file_info,
+    write_atomically,
+)
+from kglink.space.names import build_name_index
+from kglink.space.segment import INFO_FILE, Segment
+from kglink.space.strings import StringTable, StringWriter
+from kglink.text.entity_text import entity_text
+from kglink.text.fold import fold
+
+#: Rows encoded and written between two notes of progress.
+CHUNK_ROWS = 8192
+_DRAFT = ".draft-"
+
+FloatArray = npt.NDArray[np.float32]
+Progress = Callable[[int], None]
+
+
+class TextEncoder(Protocol):
+    """What a segment needs of an encoder."""
+
+    @property
+    def truncated(self) -> int:
+        """How many texts, so far, were longer than the model reads."""
+        ...
+
+    def encode(self, texts: list[str]) -> FloatArray:
+        """One vector of length one for each text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPlan:
+    """All that decides what a segment holds."""
+
+    kb: str
+    revision: int
+    content: str
+    licence: str
+    rows: tuple[RowKind, ...]
+    model: ModelInfo
+    description_chars: int
+
+    @property
+    def folder_name(self) -> str:
+        """The KB's name and a hash of the plan."""
+        parts = [self.kb, self.content, list(self.rows), self.model.fingerprint]
+        parts.append(str(self.description_chars))
+        digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=6).hexdigest()
+        return f"{self.kb}-{digest}"
+
+
+def build_segment(
+    plan: SegmentPlan,
+    entities: Callable[[], Iterable[Entity]],
+    encoder: TextEncoder,
+    root: Path,
+    *,
+    previous: Segment | None = None,
+    progress: Progress = lambda rows: None,
+) -> Path:
+    """Make the segment of ``plan`` under ``root``, or find it there; returns its folder."""
+    final = root / plan.folder_name
+    if (final / INFO_FILE).is_file():
+        return final
+    draft = root / (_DRAFT + plan.folder_name)
+    draft.mkdir(parents=True, exist_ok=True)
+    if not (draft / "names.done").is_file():
+        counted = _write_names(draft, entities())
+        build_name_index(draft)
+        write_atomically(draft / "names.done", json.dumps(counted))
+    counted = json.loads((draft / "names.done").read_text(encoding="utf-8"))
+    reused = truncated = 0
+    for kind in plan.rows:
+        texts = _row_texts(kind, draft, entities, plan.description_chars)
+        total = counted["entities" if kind == "text" else "alias_rows"]
+        known = _KnownVectors(previous, kind, plan.model) if previous else None
+        filler = _Filler(draft, kind, total, plan.model.dim, encoder, known)
+        filler.fill(texts, progress)
+        reused += filler.reused
+        truncated += filler.truncated
+    info = SegmentInfo(
+        kb=plan.kb,
+        revision=plan.revision,
+        entities=counted["entities"],
+        alias_rows=counted["alias_rows"],
+        rows=plan.rows,
+        model=plan.model,
+        description_chars=plan.description_chars,
+        truncated_texts=truncated,
+        reused_rows=reused,
+        licence=plan.licence,
+        files={
+            path.name: file_info(path)
+            for path in sorted(draft.iterdir())
+            if path.suffix in (".npy", ".utf8")
+        },
+    )
+    write_atomically(draft / INFO_FILE, info.model_dump_json(indent=1))
+    if final.exists():  # Without its info file: the rest of a removal that was interrupted.
+        shutil.rmtree(final)
+    draft.rename(final)
+    return final
+
+
+def _write_names(draft: Path, entities: Iterable[Entity]) -> dict[str, int]:
+    """The entity and alias tables; one alias row for each folded form, the title's first."""
+    popularity, counts, starts = array("f"), array("f"), array("q", [0])
+    with (
+        StringWriter(draft / "keys") as keys,
+        StringWriter(draft / "titles") as titles,
+        StringWriter(draft / "surfaces") as surfaces,
+        StringWriter(draft / "folded") as folded_names,
+    ):
+        for entity in entities:
+            keys.add(entity.key)
+            titles.add(entity.title)
+            popularity.append(entity.popularity)
+            for folded, (surface, count) in _alias_rows(entity).items():
+                surfaces.add(surface)
+                folded_names.add(folded)
+                counts.append(count)
+            starts.append(len(counts))
+    np.save(draft / "popularity.npy", np.frombuffer(popularity, dtype=np.float32))
+    np.save(draft / "alias_counts.npy", np.frombuffer(counts, dtype=np.float32))
+    np.save(draft / "alias_starts.npy", np.frombuffer(starts, dtype=np.int64))
+    return {"entities": len(popularity), "alias_rows": len(counts)}
+
+
+def _alias_rows(entity: Entity) -> dict[str, tuple[str, int]]:
+    """Folded form -> most frequent surface and total count; a name of signs alone stays as it is."""
+    rows: dict[str, tuple[str, int]] = {}
+    title = fold(entity.title) or entity.title
+    rows[title] = (entity.title, 1)
+    for alias in sorted(entity.aliases, key=lambda alias: -alias.count):
+        folded = fold(alias.surface) or alias.surface
+        surface, count = rows.get(folded, (alias.surface, 0))
+        rows[folded] = (surface, count + alias.count)
+    return rows
+
+
+def _row_texts(
+    kind: RowKind, draft: Path, entities: Callable[[], Iterable[Entity]], description_chars: int
+) -> Iterator[str]:
+    if kind == "alias":
+        return iter(StringTable(draft / "surfaces"))
+    return (entity_text(entity, description_chars=description_chars) for entity in entities())
+
+
+class _Filler:
+    """Fills ``<kind>.npy`` and ``<kind>_hashes.npy``, going on where an earlier one stopped."""
+
+    def __init__(
+        self,
+        draft: Path,
+        kind: RowKind,
+        total: int,
+        dim: int,
+        encoder: TextEncoder,
+        known: _KnownVectors | None,
+    ) -> None:
+        self._state_file = draft / f"{kind}.state"
+        self._encoder, self._known = encoder, known
+        self._done = self.reused = self.truncated = 0
+        mode: Literal["r+", "w+"] = "w+"
+        if self._state_file.is_file():
+            mode = "r+"
+            state = json.loads(self._state_file.read_text(encoding="utf-8"))
+            self._done, self.reused, self.truncated = state
+        open_array = np.lib.format.open_memmap
+        self._vectors = open_array(draft / f"{kind}.npy", mode, np.float16, (total, dim))
+        self._hashes = open_array(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
+
+    def fill(self, texts: Iterator[str], progress: Progress) -> None:
+        """Encode or copy every row that is not there yet."""
+        progress(self._done)
+        for _ in islice(texts, self._done):
+            pass
+        while chunk := list(islice(texts, CHUNK_ROWS)):
+            stop = self._done + len(chunk)
+            hashes = np.fromiter((_text_hash(text) for text in chunk), np.uint64, len(chunk))
+            self._vectors[self._done : stop] = self._block(chunk, hashes)
+            self._hashes[self._done : stop] = hashes
+            self._vectors.flush()
+            self._hashes.flush()
+            self._done = stop
+            state = json.dumps([self._done, self.reused, self.truncated])
+            write_atomically(self._state_file, state)
+            progress(len(chunk))
+
+    def _block(self, chunk: list[str], hashes: npt.NDArray[np.uint64]) -> FloatArray:
+        found = self._known.find(hashes) if self._known else np.full(len(chunk), -1)
+        fresh = np.flatnonzero(found < 0)
+        block = np.empty((len(chunk), self._vectors.shape[1]), dtype=np.float32)
+        if len(fresh):
+            before = self._encoder.truncated
+            block[fresh] = self._encoder.encode([chunk[at] for at in fresh])
+            self.truncated += self._encoder.truncated - before
+        if self._known and len(fresh) < len(chunk):
+            block[found >= 0] = self._known.vectors(found[found >= 0])
+        self.reused += len(chunk) - len(fresh)
+        return block
+
+
+def _text_hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+class _KnownVectors:
+    """The vectors of an earlier segment, found by the hash of the text that they stand for."""
+
+    def __init__(self, segment: Segment, kind: RowKind, model: ModelInfo) -> None:
+        usable = segment.info.model.fingerprint == model.fingerprint and kind in segment.info.rows
+        self._segment, self._kind = segment, kind
+        path = segment.folder / f"{kind}_hashes.npy"
+        hashes = np.load(path, mmap_mode="r") if usable else np.empty(0, dtype=np.uint64)
+        self._order = np.argsort(hashes, kind="stable")
+        self._sorted = np.asarray(hashes)[self._order]
+
+    def find(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """The row of each hash, or -1."""
+        if not len(self._sorted):
+            return np.full(len(hashes), -1)
+        at = np.minimum(np.searchsorted(self._sorted, hashes), len(self._sorted) - 1)
+        return np.where(self._sorted[at] == hashes, self._order[at], -1)
+
+    def vectors(self, rows: npt.NDArray[np.int64]) -> FloatArray:
+        return self._segment.vectors(self._kind, rows)

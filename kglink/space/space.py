@@ -1,0 +1,129 @@
+"""A space as readers see it: the last published version, all KBs in one joint index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import SpaceError, UnknownNameError
+from kglink.protocols import RowRange
+from kglink.space.manifest import RowKind, SpaceManifest, damaged_files, read_part
+from kglink.space.segment import Segment
+
+if TYPE_CHECKING:
+    from kglink.protocols import IndexBackend, VectorIndex
+
+CURRENT_FILE = "CURRENT"
+MANIFEST_FILE = "manifest.json"
+INDEX_FILE = "index.faiss"
+
+#: Finds an index back end by its name and settings.
+BackendOf = Callable[[str, Mapping[str, str | int | float | bool]], "IndexBackend"]
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+class SpaceFolder:
+    """Where the versions and segments of one space lie."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.name = name
+        self.path = root / name
+        self.segments = self.path / "segments"
+        self.versions = self.path / "versions"
+
+    @property
+    def current(self) -> Path | None:
+        """The folder of the published version, None where nothing was published yet."""
+        pointer = self.path / CURRENT_FILE
+        if not pointer.is_file():
+            return None
+        return self.versions / pointer.read_text(encoding="utf-8").strip()
+
+    def manifest(self) -> SpaceManifest | None:
+        """The manifest of the published version."""
+        folder = self.current
+        return read_part(SpaceManifest, folder / MANIFEST_FILE) if folder else None
+
+    def damage(self) -> list[str]:
+        """Every file of the published version whose content is not what was written."""
+        folder, manifest = self.current, self.manifest()
+        if folder is None or manifest is None:
+            return []
+        bad = damaged_files(folder, {INDEX_FILE: manifest.index_file}, thorough=True)
+        for name in manifest.segments.values():
+            try:
+                segment = Segment(self.segments / name)
+            except SpaceError as error:
+                bad.append(error.message)
+            else:
+                bad += damaged_files(segment.folder, segment.info.files, thorough=True)
+        return bad
+
+
+def space_names(root: Path) -> list[str]:
+    """The spaces under a folder that were published."""
+    if not root.is_dir():
+        return []
+    return sorted(path.parent.name for path in root.glob(f"*/{CURRENT_FILE}"))
+
+
+class Space:
+    """Read access to one published version."""
+
+    def __init__(self, folder: SpaceFolder, backend_of: BackendOf) -> None:
+        version, manifest = folder.current, folder.manifest()
+        if version is None or manifest is None:
+            raise SpaceError(f"space {folder.name!r} is not built yet", hint="Run `kglink build`.")
+        self.folder = folder
+        self.manifest = manifest
+        self.version = version.name
+        self.segments = {
+            kb: Segment(folder.segments / name) for kb, name in manifest.segments.items()
+        }
+        self._spans = {(span.kb, span.kind): span for span in manifest.spans}
+        self._path = version / INDEX_FILE
+        self._backend_of = backend_of
+        self._index: VectorIndex | None = None
+
+    @property
+    def index(self) -> VectorIndex:
+        """The joint index, opened at its first use."""
+        if self._index is None:
+            files = {INDEX_FILE: self.manifest.index_file}
+            if damaged_files(self._path.parent, files, thorough=False):
+                raise SpaceError(
+                    f"{self._path}: missing or of the wrong size",
+                    hint="Rebuild it with `kglink build --fresh`.",
+                )
+            backend = self._backend_of(self.manifest.index, self.manifest.index_settings)
+            self._index = backend.load(self._path)
+        return self._index
+
+    def kbs(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
+        """The wanted KBs, or all, in the order of the space."""
+        for kb in wanted:
+            if kb not in self.segments:
+                raise UnknownNameError(
+                    f"KB in space {self.folder.name!r}",
+                    kb,
+                    self.segments,
+                    hint="`kglink build` puts every KB of the store into the space.",
+                )
+        return tuple(kb for kb in self.segments if not wanted or kb in wanted)
+
+    def has_rows(self, kind: RowKind) -> bool:
+        """Whether entities own vectors of this kind."""
+        return any(span.kind == kind for span in self.manifest.spans)
+
+    def nearest(
+        self, queries: FloatArray, kb: str, kind: RowKind, k: int
+    ) -> tuple[FloatArray, IntArray]:
+        """The nearest rows of one KB and kind: cosines and row numbers within the segment."""
+        span = self._spans[kb, kind]
+        scores, rows = self.index.search(queries, k, [RowRange(span.start, span.stop)])
+        return scores, np.where(rows >= 0, rows - span.start, -1)

@@ -1,0 +1,281 @@
+"""What differs between the databases that can hold a store: SQLite and PostgreSQL.
+
+Nothing outside this file names either of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import filelock
+from sqlalchemy import Column, Engine, Table, create_engine, event, func, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.dml import Insert
+
+from kglink.errors import StoreError, UsageError
+
+BUSY_SECONDS = 30.0
+PAGES_OF_WAL = 16_384  # 64 MiB: index pages that many batches touch reach the file once
+CACHE_KIB = 65_536
+MMAP_BYTES = 1 << 28
+
+
+class Backend(ABC):
+    """One kind of database."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self.where = url.render_as_string(hide_password=True)
+
+    @abstractmethod
+    def engine(self, *, create: bool) -> Engine:
+        """Make the engine; with ``create`` the database may be a new one."""
+
+    @abstractmethod
+    def begin(self, connection: Connection, *, write: bool) -> None:
+        """Open the transaction of a fresh connection."""
+
+    @abstractmethod
+    def lock_schema(self, connection: Connection) -> None:
+        """Keep other processes from migrating until this transaction ends."""
+
+    @abstractmethod
+    def is_foreign(self, tables: Sequence[str], own: Sequence[str]) -> bool:
+        """Whether a database with ``tables`` and no schema version belongs to someone else."""
+
+    @abstractmethod
+    def exclusive(self, engine: Engine, name: str) -> contextlib.AbstractContextManager[bool]:
+        """Hold ``name`` against all other processes; False where somebody else holds it.
+
+        The operating system or server lets go of it when the holder dies, however it dies.
+        """
+
+    @abstractmethod
+    def upsert(self, table: Table, update: Sequence[str]) -> Insert:
+        """An insert that sets the columns ``update`` anew where the primary key exists."""
+
+    @abstractmethod
+    def settle(self, connection: Connection) -> None:
+        """Bring the statistics of the query planner up to date after a bulk write."""
+
+    @abstractmethod
+    def problems(self, connection: Connection) -> list[str]:
+        """What the database itself finds broken."""
+
+    @abstractmethod
+    def explain(self, error: DBAPIError) -> StoreError | None:
+        """The error in words for the user; None where it is a mistake of ours."""
+
+
+def backend_for(url: URL) -> Backend:
+    """The backend of a database URL."""
+    kinds: dict[str, type[Backend]] = {"sqlite": SQLite, "postgresql": PostgreSQL}
+    kind = kinds.get(url.get_backend_name())
+    if kind is None:
+        raise UsageError(
+            f"no store in {url.get_backend_name()!r}: {url.render_as_string()}",
+            hint="Use sqlite:///PATH or postgresql+psycopg://USER@HOST/DATABASE.",
+        )
+    return kind(url)
+
+
+def _conflict_key(table: Table) -> list[Column[Any]]:
+    return list(table.primary_key.columns)
+
+
+class SQLite(Backend):
+    """A file, in write-ahead mode: readers never wait, one writer at a time."""
+
+    def __init__(self, url: URL) -> None:
+        super().__init__(url)
+        if not url.database or url.database == ":memory:" or url.query.get("mode") == "memory":
+            raise UsageError(
+                "a store in memory cannot be shared between connections",
+                hint="Give a path, for instance in a temporary folder: sqlite:////tmp/kglink.db",
+            )
+        self.path = Path(url.database)
+        self.where = str(self.path)
+
+    def engine(self, *, create: bool) -> Engine:
+        """Make the engine of a file whose folder exists."""
+        if not self.path.parent.is_dir():
+            raise StoreError(
+                f"no folder {self.path.parent} for the store {self.path.name}",
+                hint="Make the folder first, or check the path.",
+            )
+        if not create and not self.path.is_file():
+            raise StoreError(f"no store at {self.path}", hint="Add a KB first: kglink add-kb")
+        engine = create_engine(self.url, connect_args={"timeout": BUSY_SECONDS})
+        event.listen(engine, "connect", self.tune)
+        return engine
+
+    @staticmethod
+    def tune(connection: sqlite3.Connection, _record: object = None) -> None:
+        """Set up a connection of the driver."""
+        # The driver's own transactions would begin too late, at the first write.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_OF_WAL}")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
+
+    def begin(self, connection: Connection, *, write: bool) -> None:
+        """Take the write lock at once: a reader that turns writer may have to start over."""
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    def lock_schema(self, connection: Connection) -> None:
+        """A write transaction is alone already."""
+
+    def is_foreign(self, tables: Sequence[str], own: Sequence[str]) -> bool:
+        """A file with any table in it is another program's."""
+        return bool(tables)
+
+    @contextlib.contextmanager
+    def exclusive(self, engine: Engine, name: str) -> Iterator[bool]:
+        """Lock a file beside the store."""
+        lock = filelock.FileLock(f"{self.path}.{name}.lock", timeout=0)
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            # While it is held: a process that waits notices that its file has no name any more.
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+    def upsert(self, table: Table, update: Sequence[str]) -> Insert:
+        """SQLite's ON CONFLICT."""
+        statement = sqlite.insert(table)
+        return statement.on_conflict_do_update(
+            index_elements=_conflict_key(table),
+            set_={name: statement.excluded[name] for name in update},
+        )
+
+    def settle(self, connection: Connection) -> None:
+        """Sample each index; a full count would read the whole file."""
+        connection.exec_driver_sql("PRAGMA analysis_limit = 1000")
+        connection.exec_driver_sql("ANALYZE")
+
+    def problems(self, connection: Connection) -> list[str]:
+        """Pages, indexes and references."""
+        rows = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars()
+        found = [f"damaged: {row}" for row in rows if row != "ok"]
+        orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(10)
+        return found + [f"damaged: a row of {row[0]} without its {row[2]}" for row in orphans]
+
+    def explain(self, error: DBAPIError) -> StoreError | None:
+        """By SQLite's primary result code."""
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        hints = {
+            sqlite3.SQLITE_BUSY: (
+                f"is locked: another process has been writing for {BUSY_SECONDS:.0f} seconds",
+                "Wait until it is done, or stop it, and run this again.",
+            ),
+            sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", _AFTER_FULL),
+            sqlite3.SQLITE_IOERR: (f"cannot be written or read ({error.orig})", _AFTER_FULL),
+            sqlite3.SQLITE_READONLY: ("may not be written", "Check the rights of file and folder."),
+            sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "Check the rights of file and folder."),
+            sqlite3.SQLITE_CORRUPT: (f"is damaged ({error.orig})", _RESTORE),
+            sqlite3.SQLITE_NOTADB: ("is no SQLite file", "Check the path."),
+            sqlite3.SQLITE_TOOBIG: ("takes no text of a gigabyte", "Split the record."),
+        }
+        hints[sqlite3.SQLITE_LOCKED] = hints[sqlite3.SQLITE_BUSY]
+        if code not in hints:
+            return None
+        what, hint = hints[code]
+        return StoreError(f"the store {self.where} {what}", hint=hint)
+
+
+_AFTER_FULL = (
+    "Make room on that disk and run the same command again: all batches written so far are kept."
+)
+_RESTORE = "Restore it from a copy, or remove it and add the KBs again."
+
+
+class PostgreSQL(Backend):
+    """A database of a server."""
+
+    def engine(self, *, create: bool) -> Engine:
+        """Make the engine; the database exists, its tables may not."""
+        del create
+        try:
+            # Positional parameters on both, so that a bulk write takes the same tuples.
+            engine = create_engine(self.url, paramstyle="format")
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                f"no driver for {self.where}: {error.name} is missing",
+                hint="pip install 'kglink[postgres]'",
+            ) from error
+        return engine
+
+    def begin(self, connection: Connection, *, write: bool) -> None:
+        """Give a reader one state to look at; the driver has begun the transaction itself."""
+        if not write:
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+    def lock_schema(self, connection: Connection) -> None:
+        """One advisory lock for all migrations of this database."""
+        connection.execute(select(func.pg_advisory_xact_lock(_lock_number("schema"))))
+
+    def is_foreign(self, tables: Sequence[str], own: Sequence[str]) -> bool:
+        """A server's database may be shared, as long as no table has our name."""
+        return not set(tables).isdisjoint(own)
+
+    @contextlib.contextmanager
+    def exclusive(self, engine: Engine, name: str) -> Iterator[bool]:
+        """Take an advisory lock of the session."""
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            number = _lock_number(name)
+            held = bool(connection.scalar(select(func.pg_try_advisory_lock(number))))
+            try:
+                yield held
+            finally:
+                if held:
+                    connection.execute(select(func.pg_advisory_unlock(number)))
+
+    def upsert(self, table: Table, update: Sequence[str]) -> Insert:
+        """PostgreSQL's ON CONFLICT."""
+        statement = postgresql.insert(table)
+        return statement.on_conflict_do_update(
+            index_elements=_conflict_key(table),
+            set_={name: statement.excluded[name] for name in update},
+        )
+
+    def settle(self, connection: Connection) -> None:
+        """Sample the tables."""
+        for table in ("entities", "aliases", "documents", "mentions", "golds"):
+            connection.execute(text(f"ANALYZE {table}"))
+
+    def problems(self, connection: Connection) -> list[str]:
+        """The server looks after its files itself."""
+        del connection
+        return []
+
+    def explain(self, error: DBAPIError) -> StoreError | None:
+        """By SQLSTATE, or by the driver's class where there was no connection."""
+        state = getattr(error.orig, "sqlstate", None) or ""
+        if state == "53100":
+            return StoreError(f"the store {self.where} cannot grow: disk full", hint=_AFTER_FULL)
+        if not state or state.startswith(("08", "28", "3D", "53", "57")):
+            return StoreError(
+                f"the store {self.where} does not answer: {error.orig}",
+                hint="Check that the server runs, and the name, user and password in the URL.",
+            )
+        return None
+
+
+def _lock_number(name: str) -> Any:
+    """A lock number of its own for each schema and name."""
+    return func.hashtextextended(func.current_schema() + ".kglink." + name, 0)

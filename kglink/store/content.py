@@ -1,0 +1,164 @@
+"""Records as the store holds them: completed, checked, folded, hashed.
+
+The hash is taken over all fields of a record joined by NUL characters, which no field may hold:
+the same on every machine, and no two different records have the same text. This runs for every
+record of every ingest, so it is one pass and one text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import NamedTuple
+
+from kglink.errors import RecordError
+from kglink.records import AliasKind, Document, Entity, EntityId, Mention
+from kglink.store.schema import GIVEN, MAX_KEY, NIL, UNKNOWN
+from kglink.text.fold import fold
+
+MAX_COUNT = 2**63 - 1
+
+
+class PreparedEntity(NamedTuple):
+    """An entity ready to be written; ``fields`` are its columns from title to language."""
+
+    number: int
+    key: str
+    content_hash: str
+    fields: tuple[str, str, str, str, float, str]
+    aliases: list[tuple[str, str, AliasKind, int]]
+    xrefs: tuple[str, ...]
+
+
+class PreparedDocument(NamedTuple):
+    """A document ready to be written; ``golds`` are (mention, position, text of the id)."""
+
+    number: int
+    key: str
+    content_hash: str
+    fields: tuple[str, str, str]
+    mentions: list[tuple[int, int, str, str, str, int]]
+    golds: list[tuple[int, int, str]]
+
+
+def record_place(number: int, key: str) -> str:
+    """Where a record stands in its source, for messages."""
+    return f"record {number:,} ({key!r})"
+
+
+def prepare_entity(number: int, entity: Entity, language: str) -> PreparedEntity:
+    """Complete, check, fold and hash an entity; RecordError where it cannot be stored."""
+    popularity = float(entity.popularity)
+    language = entity.language or language
+    fields = (entity.title, entity.description, entity.type, entity.url, popularity, language)
+    names = completed_names(entity)
+    parts = [entity.title, entity.description, entity.type, entity.url, repr(popularity), language]
+    parts.append(str(len(names)))
+    aliases = []
+    for (surface, kind), count in names.items():
+        parts.append(f"{surface}\0{kind}\0{count}")
+        aliases.append((surface, folded_name(surface), kind, count))
+    parts += entity.xrefs
+    text = "\0".join(parts)
+    separators = len(parts) - 1 + 2 * len(names)
+    problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
+    if problem:
+        raise RecordError(problem, where=record_place(number, entity.key))
+    return PreparedEntity(number, entity.key, _digest(text), fields, aliases, entity.xrefs)
+
+
+def prepare_document(number: int, document: Document, split: str) -> PreparedDocument:
+    """Check and hash a document; RecordError where it cannot be stored."""
+    fields = (document.title, document.text, document.split or split)
+    golds = [
+        (index, position, gold_text(gold))
+        for index, mention in enumerate(document.mentions)
+        for position, gold in enumerate(dict.fromkeys(mention.gold or ()))
+    ]
+    mentions = [
+        (m.start, m.end, m.surface, m.type, m.quality, _gold_state(m)) for m in document.mentions
+    ]
+    parts = [*fields, str(len(mentions))]
+    for row in (*mentions, *golds):
+        parts.extend(map(str, row))
+    text = "\0".join(parts)
+    problem = _document_problem(document) or _text_problem(document.id, text, len(parts) - 1)
+    if problem:
+        raise RecordError(problem, where=record_place(number, document.id))
+    return PreparedDocument(number, document.id, _digest(text), fields, mentions, golds)
+
+
+def completed_names(entity: Entity) -> dict[tuple[str, AliasKind], int]:
+    """How often each name of an entity was seen, the title first, repeated ones added up."""
+    title: tuple[str, AliasKind] = (entity.title, "title")
+    names = {title: 0}
+    for alias in entity.aliases:
+        name = (alias.surface, alias.kind)
+        if name in names:
+            names[name] += alias.count
+        elif alias.surface and not alias.surface.isspace():
+            names[name] = alias.count
+    names[title] = names[title] or 1
+    return names
+
+
+def folded_name(surface: str) -> str:
+    """The folded form under which a name is found; empty where it is too long for a name."""
+    folded = fold(surface)
+    return folded if len(folded) <= MAX_KEY else ""
+
+
+def gold_text(gold: EntityId) -> str:
+    """A gold id as it was written in the source."""
+    return str(gold) if gold.kb else gold.key
+
+
+def _gold_state(mention: Mention) -> int:
+    if mention.gold is None:
+        return UNKNOWN
+    return GIVEN if mention.gold else NIL
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# -------------------------------------------------------------------------------- problems
+def _key_problem(key: str) -> str:
+    if not key:
+        return "a record without an id"
+    return f"an id of more than {MAX_KEY} characters" if len(key) > MAX_KEY else ""
+
+
+def _entity_problem(entity: Entity, names: dict[tuple[str, AliasKind], int]) -> str:
+    if not entity.title or entity.title.isspace():
+        return "an entity without a title"
+    if not math.isfinite(entity.popularity):
+        return "a popularity that is not a finite number"
+    counts = names.values()
+    if min(counts) < 0 or max(counts) > MAX_COUNT:
+        return "an alias count that is negative or beyond 64 bits"
+    return _key_problem(entity.key)
+
+
+def _document_problem(document: Document) -> str:
+    text = document.text
+    for mention in document.mentions:
+        start, end = mention.start, mention.end
+        if not 0 <= start < end <= len(text):
+            return "a mention outside its text"
+        if text[start:end] != mention.surface:
+            return "a mention whose offsets do not hold its surface"
+    return _key_problem(document.id)
+
+
+def _text_problem(key: str, text: str, separators: int) -> str:
+    """What no database text can hold; ``text`` is all of a record, joined by NUL characters."""
+    try:
+        key.encode()
+        text.encode()
+    except UnicodeEncodeError:
+        return "text that is not Unicode: one half of a surrogate pair"
+    if "\0" in key or text.count("\0") != separators:
+        return "text with a NUL character"
+    return ""

@@ -1,0 +1,141 @@
+"""Connections, transactions and bulk statements of a store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Row as SQLRow
+from sqlalchemy import Select, event, inspect, make_url, select, text
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.sql.dml import UpdateBase
+
+from kglink.errors import StoreError, UsageError
+from kglink.store.backends import backend_for
+from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
+
+Row = tuple[Any, ...]
+
+
+class Database:
+    """An open database at the newest schema."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        try:
+            self.backend = backend_for(make_url(url))
+        except (ArgumentError, NoSuchModuleError) as error:
+            raise UsageError(
+                f"{url!r} is no database URL", hint="For a file: sqlite:///path/to/kglink.db"
+            ) from error
+        self.where = self.backend.where
+        self._engine = self.backend.engine(create=create)
+        self._sql: dict[UpdateBase | Select[Any], str] = {}
+        event.listen(self._engine, "begin", self._begin)
+        self._writing = self._engine.execution_options(kglink_write=True)
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    # ------------------------------------------------------------------------ transactions
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection that sees one state of the store."""
+        with self._explained(), self._engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that is committed at the end, or leaves nothing behind."""
+        with self._explained(), self._writing.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def exclusive(self, name: str) -> Iterator[bool]:
+        """Hold ``name`` against all other processes; False where somebody else holds it."""
+        with self._explained(), self.backend.exclusive(self._engine, name) as held:
+            yield held
+
+    def _begin(self, connection: Connection) -> None:
+        options = connection.get_execution_options()
+        if options.get("isolation_level") != "AUTOCOMMIT":
+            self.backend.begin(connection, write=bool(options.get("kglink_write")))
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            explained = self.backend.explain(error)
+            if explained is None:
+                raise
+            raise explained from error
+
+    # -------------------------------------------------------------------------- statements
+    def bulk(self, connection: Connection, statement: UpdateBase, rows: Sequence[Row]) -> None:
+        """Run a statement for many rows of plain values, given in the order of its parameters.
+
+        The driver gets the tuples as they are: no parameter is looked at in between.
+        """
+        if rows:
+            connection.exec_driver_sql(self._compiled(statement), list(rows))
+
+    def raw_rows(
+        self, connection: Connection, statement: Select[Any], values: Row
+    ) -> Sequence[SQLRow[Any]]:
+        """All rows of a query whose values are given in the order of its parameters."""
+        return connection.exec_driver_sql(self._compiled(statement), values).all()
+
+    def _compiled(self, statement: UpdateBase | Select[Any]) -> str:
+        sql = self._sql.get(statement)
+        if sql is None:
+            sql = self._sql[statement] = str(statement.compile(dialect=self._engine.dialect))
+        return sql
+
+    def rows(self, statement: Select[Any]) -> list[Row]:
+        """All rows of a query, in a transaction of their own."""
+        with self.read() as connection:
+            return [tuple(row) for row in connection.execute(statement)]
+
+    # ------------------------------------------------------------------------------ schema
+    def version(self, connection: Connection) -> str | None:
+        """The schema of the tables; None where there are none."""
+        tables = inspect(connection).get_table_names()
+        if VERSION_TABLE in tables:
+            query = select(text("version_num")).select_from(text(VERSION_TABLE))
+            version: str | None = connection.scalar(query)
+            return version
+        if self.backend.is_foreign(tables, list(metadata.tables)):
+            raise StoreError(
+                f"{self.where} holds tables of another program",
+                hint="Give the store a database or file of its own.",
+            )
+        return None
+
+    def _migrate(self) -> None:
+        with self.read() as connection:
+            if self._is_current(connection):
+                return
+        with self.write() as connection:
+            self.backend.lock_schema(connection)
+            if not self._is_current(connection):  # another process may have been faster
+                from kglink.store.migrate import upgrade
+
+                upgrade(connection)
+
+    def _is_current(self, connection: Connection) -> bool:
+        version = self.version(connection)
+        if version is not None and version > SCHEMA_VERSION:
+            raise StoreError(
+                f"the store {self.where} has schema {version}, "
+                f"this kglink reads up to {SCHEMA_VERSION}",
+                hint="Update kglink (pip install --upgrade kglink), or use another workspace.",
+            )
+        return version == SCHEMA_VERSION

@@ -1,0 +1,193 @@
+"""Reads a source into a KB: batch by batch, each with its progress in one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from sqlalchemy import Table, select
+
+from kglink.errors import RecordError, SourceError, StoreError, UsageError
+from kglink.records import Document, Entity, Record
+from kglink.store import progress as state
+from kglink.store.batches import Plan, batches, plan_batch, split_kinds
+from kglink.store.content import (
+    PreparedDocument,
+    PreparedEntity,
+    prepare_document,
+    prepare_entity,
+)
+from kglink.store.database import Database
+from kglink.store.document_writer import remove_documents, write_documents
+from kglink.store.entity_writer import remove_entities, write_entities
+from kglink.store.golds import count_unresolved, resolve_golds
+from kglink.store.progress import Progress
+from kglink.store.removal import Remover, remove_kb, stale_ids
+from kglink.store.schema import documents, entities, kbs
+from kglink.store.values import IngestJob, IngestSummary, Tally
+
+_KB_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+R = TypeVar("R", Entity, Document)
+P = TypeVar("P", PreparedEntity, PreparedDocument)
+
+
+def check_kb_name(name: str) -> None:
+    """Refuse a name that is no KB name, and suggest one."""
+    if not _KB_NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is no KB name: use a to z, 0 to 9, _ and -, at most 64 of them, "
+            "a letter or digit first",
+            hint=f"For instance: {suggested_name(name)}",
+        )
+
+
+def suggested_name(name: str) -> str:
+    """The KB name nearest to any text."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9_-]+", "_", plain).strip("_-")[:64] or "my_kb"
+
+
+class Ingest:
+    """One job at work; the caller holds the KB against other processes."""
+
+    def __init__(
+        self, db: Database, job: IngestJob, notify: Callable[[int], None] | None = None
+    ) -> None:
+        self._db = db
+        self._job = job
+        self._notify = notify or (lambda _: None)
+        self._finish_removal()
+        with db.write() as connection:
+            self._at = state.start(connection, job)
+        self._resumed_from = self._at.read
+
+    def run(self, records: Iterable[Record]) -> IngestSummary:
+        """Read all records, then remove what they did not bring, then publish."""
+        try:
+            if not self._at.complete:
+                self._read(records)
+        except BaseException:
+            if self._at.read == 0:
+                self._forget()
+            raise
+        if not self._at.entities.seen and not self._at.documents.seen:
+            self._forget()
+            raise SourceError(
+                f"no usable record in {self._job.source}",
+                hint="Check that the file is not empty and that --adapter fits it.",
+            )
+        self._sweep(entities, remove_entities)
+        self._sweep(documents, remove_documents)
+        resolve_golds(self._db, self._at.kb_id, self._job.links_to or (self._job.kb,))
+        return self._publish()
+
+    def _finish_removal(self) -> None:
+        query = select(kbs.c.id).where(kbs.c.name == self._job.kb, kbs.c.removing == 1)
+        for (kb_id,) in self._db.rows(query):
+            remove_kb(self._db, kb_id, self._job.kb)
+
+    # ----------------------------------------------------------------------------- reading
+    def _read(self, records: Iterable[Record]) -> None:
+        for batch in batches(records, self._job.batch_size, self._at.read):
+            found, texts = split_kinds(batch)
+            prepared_entities = self._prepared(found, prepare_entity, self._job.language)
+            prepared_documents = self._prepared(texts, prepare_document, self._job.split)
+            self._write(batch[-1][0], prepared_entities, prepared_documents)
+            self._notify(self._at.read)
+        self._save(complete=True)
+
+    def _prepared(
+        self, numbered: Sequence[tuple[int, R]], prepare: Callable[[int, R, str], P], default: str
+    ) -> list[P]:
+        prepared = []
+        for number, record in numbered:
+            try:
+                prepared.append(prepare(number, record, default))
+            except RecordError as error:
+                self._job.problems.report(error)
+        return prepared
+
+    def _write(
+        self, read: int, found: Sequence[PreparedEntity], texts: Sequence[PreparedDocument]
+    ) -> None:
+        kb_id, run = self._at.kb_id, self._at.run
+        with self._db.write() as connection:
+            entity_plan = plan_batch(self._db, connection, entities, kb_id, run, found)
+            document_plan = plan_batch(self._db, connection, documents, kb_id, run, texts)
+            for duplicate in entity_plan.duplicates + document_plan.duplicates:
+                self._job.problems.report(duplicate)
+            write_entities(self._db, connection, kb_id, run, entity_plan)
+            write_documents(self._db, connection, kb_id, run, document_plan)
+            after = self._after(read, _tally(entity_plan), _tally(document_plan))
+            state.save(connection, after)
+        self._at = after
+
+    def _after(self, read: int, entity_tally: Tally, document_tally: Tally) -> Progress:
+        return replace(
+            self._at,
+            read=read,
+            dirty=self._at.dirty or bool(entity_tally.altered or document_tally.altered),
+            entities=self._at.entities + entity_tally,
+            documents=self._at.documents + document_tally,
+        )
+
+    def _save(self, *, complete: bool) -> None:
+        after = replace(self._at, complete=complete)
+        with self._db.write() as connection:
+            state.save(connection, after)
+        self._at = after
+
+    # --------------------------------------------------------------------------- finishing
+    def _sweep(self, table: Table, remove: Remover) -> None:
+        # A source of documents alone takes no entity away, and the other way round.
+        brought = self._at.entities if table is entities else self._at.documents
+        if not brought.seen:
+            return
+        for ids in stale_ids(self._db, table, self._at.kb_id, self._at.run):
+            gone = Tally(removed=len(ids))
+            tallies = (gone, Tally()) if table is entities else (Tally(), gone)
+            after = self._after(self._at.read, *tallies)
+            with self._db.write() as connection:
+                remove(self._db, connection, ids)
+                state.save(connection, after)
+            self._at = after
+
+    def _publish(self) -> IngestSummary:
+        with self._db.write() as connection:
+            unresolved = count_unresolved(connection, self._at.kb_id)
+            revision, totals = state.finish(connection, self._at, self._job)
+        if self._at.dirty:
+            with self._db.write() as connection:
+                self._db.backend.settle(connection)
+        done = self._at.entities
+        return IngestSummary(
+            kb=self._job.kb,
+            revision=revision,
+            added=done.added,
+            changed=done.changed,
+            removed=done.removed,
+            unchanged=done.unchanged,
+            aliases=totals.aliases,
+            with_description=totals.with_description,
+            documents=totals.documents,
+            mentions=totals.mentions,
+            gold_unresolved=unresolved,
+            resumed_from=self._resumed_from,
+            document_tally=self._at.documents,
+        )
+
+    def _forget(self) -> None:
+        if self._at.dirty:
+            return
+        # The error that brought us here is the one to tell, not that this failed as well.
+        with contextlib.suppress(StoreError), self._db.write() as connection:
+            state.forget(connection, self._at)
+
+
+def _tally(plan: Plan[PreparedEntity] | Plan[PreparedDocument]) -> Tally:
+    return Tally(len(plan.added), len(plan.changed), 0, len(plan.unchanged))

@@ -1,0 +1,196 @@
+"""Pairs of entities that are the same thing, and what people say of them.
+
+A pair is stored once, the KB that comes first in the alphabet on the left. A pair one of whose
+entities is gone is kept, so that its verdict lives through updates, but not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import IO, Any, NamedTuple, get_args
+
+from sqlalchemy import Column, ColumnElement, delete, insert, or_, select, tuple_, update
+
+from kglink.errors import UsageError
+from kglink.records import EntityId, Overlap, Verdict
+from kglink.store.database import Database, Row
+from kglink.store.entity_reader import read_named_entities
+from kglink.store.kb_reader import kb_id, kb_ids
+from kglink.store.pages import is_storable
+from kglink.store.schema import entities, kbs, overlaps
+
+BATCH = 2000
+LOOKUP_PAGE = 500
+
+o = overlaps.c
+_PAIR = (o.left_kb, o.left_key, o.right_kb, o.right_key)
+
+
+class _Side(NamedTuple):
+    kb: Column[Any]
+    key: Column[Any]
+
+
+_LEFT, _RIGHT = _Side(o.left_kb, o.left_key), _Side(o.right_kb, o.right_key)
+
+
+class OverlapTable:
+    """The overlaps of a store."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._upsert = db.backend.upsert(overlaps, ["probability", "evidence"])
+
+    def save(self, left: str, right: str, found: Iterable[Overlap]) -> int:
+        """Put ``found`` in the place of all overlaps of two KBs; judged ones stay as judged.
+
+        All of them take effect at once, or none. ``found`` may be slow and long: it is kept in a
+        temporary file until it has come to its end.
+        """
+        for name in (left, right):
+            kb_id(self._db, name)
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
+            saved = _spool(found, {left, right}, spool)
+            spool.seek(0)
+            self._replace(min(left, right), max(left, right), spool)
+        return saved
+
+    def _replace(self, left: str, right: str, spool: IO[str]) -> None:
+        with self._db.write() as connection:
+            unjudged = (o.left_kb == left) & (o.right_kb == right) & o.verdict.is_(None)
+            connection.execute(delete(overlaps).where(unjudged))
+            while rows := [tuple(json.loads(line)) for line in islice(spool, BATCH)]:
+                self._db.bulk(connection, self._upsert, rows)
+
+    def read(self, left: str | None, right: str | None, least: float) -> Iterator[Overlap]:
+        """Overlaps in the order of their names; those of ``left`` have it on the left."""
+        for name in filter(None, (left, right)):
+            kb_id(self._db, name)
+        where = [o.probability >= least, _exists(_LEFT), _exists(_RIGHT)]
+        where += [or_(o.left_kb == name, o.right_kb == name) for name in (left, right) if name]
+        query = select(*_PAIR, o.probability, o.evidence, o.verdict)
+        query = query.where(*where).order_by(*_PAIR).limit(BATCH)
+        page = self._db.rows(query)
+        while page:
+            for row in page:
+                yield _overlap(row, left, right)
+            full, after = len(page) == BATCH, tuple_(*_PAIR) > page[-1][:4]
+            page = self._db.rows(query.where(after)) if full else []
+
+    def counterparts(
+        self, ids: Iterable[EntityId], least: float
+    ) -> dict[EntityId, tuple[EntityId, ...]]:
+        """The entities that are the same thing, the surest first; without those judged wrong."""
+        wanted: dict[str, dict[str, None]] = defaultdict(dict)
+        for name in ids:
+            if is_storable(name.key) and is_storable(name.kb):
+                wanted[name.kb][name.key] = None
+        order = {kb: rank for rank, kb in enumerate(kb_ids(self._db))}
+        found: dict[EntityId, list[tuple[float, EntityId]]] = defaultdict(list)
+        for name, other, probability, verdict in self._partners(wanted, least):
+            found[name].append((1.0 if verdict == "correct" else probability, other))
+        return {
+            name: tuple(
+                other
+                for _, other in sorted(
+                    others, key=lambda pair: (-pair[0], order[pair[1].kb], pair[1].key)
+                )
+            )
+            for name, others in found.items()
+        }
+
+    def _partners(
+        self, wanted: dict[str, dict[str, None]], least: float
+    ) -> Iterator[tuple[EntityId, EntityId, float, str | None]]:
+        good = or_(
+            o.verdict == "correct",
+            (o.probability >= least) & or_(o.verdict.is_(None), o.verdict != "wrong"),
+        )
+        for kb, keys in wanted.items():
+            remaining = iter(keys)
+            while chunk := list(islice(remaining, LOOKUP_PAGE)):
+                for mine, other in ((_LEFT, _RIGHT), (_RIGHT, _LEFT)):
+                    query = select(mine.key, other.kb, other.key, o.probability, o.verdict).where(
+                        mine.kb == kb, mine.key.in_(chunk), good, _exists(mine), _exists(other)
+                    )
+                    for key, other_kb, other_key, probability, verdict in self._db.rows(query):
+                        pair = EntityId(kb, key), EntityId(other_kb, other_key)
+                        yield *pair, probability, verdict
+
+    def judge(self, left: EntityId, right: EntityId, verdict: Verdict | None) -> None:
+        """Set or clear what people say of a pair, whether it was found before or not."""
+        if verdict is not None and verdict not in get_args(Verdict):
+            raise UsageError(
+                f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
+            )
+        pair = _pair(left, right)
+        found = read_named_entities(self._db, [left, right])
+        for name in (left, right):
+            if name not in found:
+                raise UsageError(f"there is no entity {name}", hint="kglink search finds its id.")
+        where = [column == value for column, value in zip(_PAIR, pair, strict=True)]
+        with self._db.write() as connection:
+            result = connection.execute(update(overlaps).where(*where).values(verdict=verdict))
+            if not result.rowcount and verdict is not None:
+                probability = 1.0 if verdict == "correct" else 0.0
+                row = (*pair, probability, "{}", verdict)
+                connection.execute(insert(overlaps).values(row))
+
+
+def _exists(side: _Side) -> ColumnElement[bool]:
+    return (
+        select(entities.c.id)
+        .join(kbs, kbs.c.id == entities.c.kb_id)
+        .where(kbs.c.name == side.kb, kbs.c.removing == 0, entities.c.key == side.key)
+        .exists()
+    )
+
+
+def _spool(found: Iterable[Overlap], names: set[str], out: IO[str]) -> int:
+    saved = 0
+    for overlap in found:
+        if {overlap.left.kb, overlap.right.kb} != names:
+            raise UsageError(
+                f"the overlap of {overlap.left} and {overlap.right} is not one of "
+                + " and ".join(sorted(names))
+            )
+        if not 0 <= overlap.probability <= 1:
+            raise UsageError(
+                f"the overlap of {overlap.left} and {overlap.right} has the probability "
+                f"{overlap.probability}",
+                hint="A probability lies between 0 and 1.",
+            )
+        out.write(json.dumps(_row(overlap)) + "\n")
+        saved += 1
+    return saved
+
+
+def _row(overlap: Overlap) -> Row:
+    evidence = {name: float(value) for name, value in overlap.evidence.items()}
+    for name, value in evidence.items():
+        if not math.isfinite(value):
+            raise UsageError(f"the evidence {name!r} of {overlap.left} is not a finite number")
+    pair = _pair(overlap.left, overlap.right)
+    return (*pair, float(overlap.probability), json.dumps(evidence), overlap.verdict)
+
+
+def _pair(left: EntityId, right: EntityId) -> tuple[str, str, str, str]:
+    if left.kb == right.kb:
+        raise UsageError(
+            f"{left} and {right} are of one KB", hint="An overlap joins entities of two KBs."
+        )
+    first, second = (left, right) if left.kb < right.kb else (right, left)
+    return (*first, *second)
+
+
+def _overlap(row: Row, left: str | None, right: str | None) -> Overlap:
+    left_kb, left_key, right_kb, right_key, probability, evidence, verdict = row
+    pair = EntityId(left_kb, left_key), EntityId(right_kb, right_key)
+    if left == right_kb or (left is None and right == left_kb):
+        pair = pair[1], pair[0]
+    return Overlap(*pair, probability, json.loads(evidence), verdict)

@@ -1,0 +1,195 @@
+"""The tables of the entity store.
+
+Two rules make the store fast and kill-proof. An integer id of an entity or document holds the
+number of its KB in its upper bits, so all rows of a KB are one id range: they lie together, two
+processes that add different KBs never draw the same id, and a KB is counted or removed by range.
+Gold and overlaps name entities by KB and key, not by id: they outlive an update that takes an
+entity away, are not shown meanwhile, and come back with it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+#: The Alembic revision that this code reads and writes; the last of ``migrations/versions``.
+SCHEMA_VERSION = "0001"
+VERSION_TABLE = "kglink_schema"
+
+#: Longest key and document id, and longest folded name that is indexed: what fits into an index
+#: entry of PostgreSQL (2,704 bytes) at four bytes a character.
+MAX_KEY = 512
+
+_ID_BITS = 32
+
+#: What is known of a mention's gold (``mentions.gold``).
+UNKNOWN, NIL, GIVEN = 0, 1, 2
+
+
+class IdRange(NamedTuple):
+    """The half-open range of ids that belong to one KB."""
+
+    first: int
+    stop: int
+
+
+def id_range(kb_id: int) -> IdRange:
+    """The ids of the entities and of the documents of a KB."""
+    return IdRange(kb_id << _ID_BITS, (kb_id + 1) << _ID_BITS)
+
+
+# SQLite only makes a column called INTEGER its row id; PostgreSQL needs 64 bits for it.
+_Id = BigInteger().with_variant(Integer(), "sqlite")
+# Code-point order on both, whatever the locale of the server.
+_Name = Text().with_variant(Text(collation="C"), "postgresql")
+
+metadata = MetaData()
+
+kbs = Table(
+    "kbs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", _Name, nullable=False, unique=True),
+    Column("adapter", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("settings", Text, nullable=False),  # JSON
+    Column("links_to", Text, nullable=False),  # JSON
+    Column("licence", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("dirty", SmallInteger, nullable=False),
+    Column("removing", SmallInteger, nullable=False),
+    Column("entities", BigInteger, nullable=False),
+    Column("with_description", BigInteger, nullable=False),
+    Column("aliases", BigInteger, nullable=False),
+    Column("documents", BigInteger, nullable=False),
+    Column("mentions", BigInteger, nullable=False),
+    Column("updated_at", Text, nullable=False),
+)
+
+ingests = Table(
+    "ingests",
+    metadata,
+    Column("kb_id", Integer, ForeignKey("kbs.id"), primary_key=True, autoincrement=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("read", BigInteger, nullable=False),  # records committed
+    Column("complete", SmallInteger, nullable=False),  # the source was read to its end
+    Column("counts", Text, nullable=False),  # JSON
+    Column("holder", Text, nullable=False),
+    Column("started_at", Text, nullable=False),
+)
+
+entities = Table(
+    "entities",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=False),
+    Column("kb_id", Integer, ForeignKey("kbs.id"), nullable=False),
+    Column("key", _Name, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("popularity", Float(53), nullable=False),
+    Column("language", Text, nullable=False),
+    Column("content_hash", Text, nullable=False),
+    Column("run", Integer, nullable=False),  # the ingest that saw it last
+    Column("record", BigInteger, nullable=False),  # its number in that ingest's source
+    UniqueConstraint("kb_id", "key", name="uq_entities_kb_key"),
+)
+
+aliases = Table(
+    "aliases",
+    metadata,
+    Column("entity_id", _Id, ForeignKey("entities.id"), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("surface", Text, nullable=False),
+    Column("folded", _Name, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Index("ix_aliases_folded", "folded", "entity_id"),
+    sqlite_with_rowid=False,
+)
+
+xrefs = Table(
+    "xrefs",
+    metadata,
+    Column("entity_id", _Id, ForeignKey("entities.id"), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("xref", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=False),
+    Column("kb_id", Integer, ForeignKey("kbs.id"), nullable=False),
+    Column("key", _Name, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("split", Text, nullable=False),
+    Column("content_hash", Text, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("record", BigInteger, nullable=False),
+    UniqueConstraint("kb_id", "key", name="uq_documents_kb_key"),
+)
+
+mentions = Table(
+    "mentions",
+    metadata,
+    Column("document_id", _Id, ForeignKey("documents.id"), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("surface", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("quality", Text, nullable=False),
+    Column("gold", SmallInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# A gold that no KB answers to yet is kept under the KB name "", with its full text as key.
+golds = Table(
+    "golds",
+    metadata,
+    Column("document_id", _Id, primary_key=True, autoincrement=False),
+    Column("mention", Integer, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("kb", _Name, primary_key=True),
+    Column("key", _Name, nullable=False),
+    ForeignKeyConstraint(
+        ["document_id", "mention"],
+        ["mentions.document_id", "mentions.position"],
+        name="fk_golds_mention",
+    ),
+    sqlite_with_rowid=False,
+)
+
+# ``left_kb < right_kb`` always; the reader turns a pair round where it was asked for so.
+overlaps = Table(
+    "overlaps",
+    metadata,
+    Column("left_kb", _Name, primary_key=True),
+    Column("left_key", _Name, primary_key=True),
+    Column("right_kb", _Name, primary_key=True),
+    Column("right_key", _Name, primary_key=True),
+    Column("probability", Float(53), nullable=False),
+    Column("evidence", Text, nullable=False),  # JSON
+    Column("verdict", Text),
+    Index("ix_overlaps_right", "right_kb", "right_key"),
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,157 @@
+"""The front door of the entity store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import select
+
+from kglink.errors import StoreError, UnknownNameError
+from kglink.records import Document, Entity, EntityId, Overlap, Record, Verdict
+from kglink.store import document_reader, entity_reader, kb_reader, removal
+from kglink.store.database import Database
+from kglink.store.health import find_problems
+from kglink.store.ingest import Ingest, check_kb_name
+from kglink.store.overlaps import OverlapTable
+from kglink.store.schema import ingests, kbs
+from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias, StoredEntity
+
+
+class Store:
+    """KBs, their entities and documents, and the overlaps between them, in one database.
+
+    Iterators read a page at a time: they hold nothing open between pages, and what is written
+    meanwhile behind the place where they are is seen when they come there.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._overlaps = OverlapTable(db)
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True) -> Store:
+        """Open ``sqlite:///PATH`` or a PostgreSQL URL; an older schema is brought up to date."""
+        return cls(Database(url, create=create))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --------------------------------------------------------------------------------- KBs
+    def kbs(self) -> list[KBInfo]:
+        """All KBs in the order in which they were added."""
+        return kb_reader.read_kbs(self._db)
+
+    def kb(self, name: str) -> KBInfo:
+        """One KB; UnknownNameError where there is none of that name."""
+        found = {info.name: info for info in self.kbs()}
+        if name not in found:
+            raise UnknownNameError("KB", name, found)
+        return found[name]
+
+    def ingest(
+        self,
+        job: IngestJob,
+        records: Iterable[Record],
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> IngestSummary:
+        """Read a source into a KB: make it, update it, or go on with an interrupted ingest.
+
+        ``progress`` is told how many records are committed. An error or a kill leaves the store at
+        its last committed batch; the same job again goes on from there.
+        """
+        check_kb_name(job.kb)
+        for name in job.links_to:
+            kb_reader.kb_id(self._db, name)
+        with self._alone(job.kb):
+            return Ingest(self._db, job, progress).run(records)
+
+    def remove_kb(self, name: str) -> None:
+        """Remove a KB, batch by batch; verdicts on its overlaps are kept for its return."""
+        number = removal.find_kb(self._db, name)
+        with self._alone(name):
+            removal.remove_kb(self._db, number, name)
+
+    @contextlib.contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        with self._db.exclusive(name) as held:
+            if not held:
+                query = select(ingests.c.holder).join(kbs).where(kbs.c.name == name)
+                holders = [row[0] for row in self._db.rows(query)] or ["another process"]
+                raise StoreError(
+                    f"KB {name!r} is being changed by {holders[0]}",
+                    hint="Wait until it is done, or stop that process and run this again.",
+                )
+            yield
+
+    # ---------------------------------------------------------------------------- entities
+    def entities(self, kb: str) -> Iterator[StoredEntity]:
+        """All entities of a KB in the order of their keys."""
+        return entity_reader.read_entities(self._db, kb)
+
+    def get_entities(self, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
+        """Entities by their ids; those that do not exist are left out."""
+        return entity_reader.read_named_entities(self._db, ids)
+
+    def aliases_of(self, kb: str) -> Iterator[StoredAlias]:
+        """All names of a KB in the order of their entities' keys, each entity's title first."""
+        return entity_reader.read_aliases(self._db, kb)
+
+    def shared_names(self, left: str, right: str) -> Iterator[tuple[str, str, str]]:
+        """All (left key, right key, folded name) of entities with a folded name in common."""
+        return entity_reader.read_shared_names(self._db, left, right)
+
+    # --------------------------------------------------------------------------- documents
+    def documents(self, kb: str | None = None, split: str | None = None) -> Iterator[Document]:
+        """The documents of one KB or of all, in the order of KBs and of the documents' ids.
+
+        A gold holds the entities that exist now. One of which none exists is None: unknown.
+        """
+        return document_reader.read_documents(self._db, kb, split)
+
+    # ---------------------------------------------------------------------------- overlaps
+    def save_overlaps(self, left: str, right: str, overlaps: Iterable[Overlap]) -> int:
+        """Replace all overlaps of two KBs at once; pairs that people judged stay as judged."""
+        return self._overlaps.save(left, right, overlaps)
+
+    def overlaps(
+        self, left: str | None = None, right: str | None = None, *, min_probability: float = 0.0
+    ) -> Iterator[Overlap]:
+        """Overlaps of all KBs, of one, or of two, in the order of their names.
+
+        Those of ``left`` have it on their left side, those of ``right`` on their right.
+        """
+        return self._overlaps.read(left, right, min_probability)
+
+    def counterparts(
+        self, ids: Iterable[EntityId], *, min_probability: float = 0.5
+    ) -> dict[EntityId, tuple[EntityId, ...]]:
+        """The same things in other KBs, the surest first, for each id that has any.
+
+        A pair judged wrong is none whatever its probability, one judged correct always is.
+        """
+        return self._overlaps.counterparts(ids, min_probability)
+
+    def set_verdict(self, left: EntityId, right: EntityId, verdict: Verdict | None) -> None:
+        """Set or clear what people say of a pair of entities."""
+        self._overlaps.judge(left, right, verdict)
+
+    # ------------------------------------------------------------------------------ health
+    def check(self) -> list[str]:
+        """What is broken or left unfinished; an empty list for a healthy store."""
+        return find_problems(self._db)

@@ -1,0 +1,149 @@
+"""What the store is given and what it answers with, beside the records themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kglink.records import AliasKind, Entity, Split
+from kglink.sources import Problems
+
+
+@dataclass(frozen=True, slots=True)
+class IngestJob:
+    """One source to be read into one KB.
+
+    ``fingerprint`` stands for the source's content; the same job after an interruption goes on
+    where the last one stopped. ``split`` and ``language`` fill in for records that say none.
+    """
+
+    kb: str
+    adapter: str
+    source: str
+    fingerprint: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+    links_to: tuple[str, ...] = ()
+    split: Split = ""
+    licence: str = ""
+    language: str = ""
+    batch_size: int = 2000
+    problems: Problems = field(default_factory=Problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many records of one kind an ingest has added, changed, removed, left alone."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    unchanged: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.added + other.added,
+            self.changed + other.changed,
+            self.removed + other.removed,
+            self.unchanged + other.unchanged,
+        )
+
+    def __str__(self) -> str:
+        return f"+{self.added:,} ~{self.changed:,} -{self.removed:,} ={self.unchanged:,}"
+
+    @property
+    def seen(self) -> int:
+        """How many records the source brought."""
+        return self.added + self.changed + self.unchanged
+
+    @property
+    def altered(self) -> int:
+        """How many records of the store are other than before."""
+        return self.added + self.changed + self.removed
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How much a KB holds."""
+
+    entities: int = 0
+    with_description: int = 0
+    aliases: int = 0
+    documents: int = 0
+    mentions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSummary:
+    """What an ingest did: entities by what happened to them, then what the KB holds now.
+
+    ``resumed_from`` is the number of records that an interrupted run had committed before. The
+    tallies are those of the whole ingest, the interrupted part included.
+    """
+
+    kb: str
+    revision: int
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+    aliases: int
+    with_description: int
+    documents: int
+    mentions: int
+    gold_unresolved: int
+    resumed_from: int
+    document_tally: Tally = Tally()
+
+    def __str__(self) -> str:
+        parts = [str(self.entity_tally)] if self.entity_tally != Tally() else []
+        if self.document_tally != Tally():
+            parts.append(f"documents {self.document_tally}")
+        return ", ".join(parts)
+
+    @property
+    def entity_tally(self) -> Tally:
+        """Added, changed, removed and unchanged entities as one value."""
+        return Tally(self.added, self.changed, self.removed, self.unchanged)
+
+
+@dataclass(frozen=True, slots=True)
+class KBInfo:
+    """A KB at a glance; ``complete`` is False while an ingest or a removal is unfinished."""
+
+    name: str
+    adapter: str
+    source: str
+    revision: int
+    entities: int
+    with_description: int
+    aliases: int
+    documents: int
+    mentions: int
+    licence: str
+    links_to: tuple[str, ...]
+    updated_at: str
+    complete: bool
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary for machine-readable output."""
+        return dataclasses.asdict(self) | {"links_to": list(self.links_to)}
+
+
+class StoredEntity(NamedTuple):
+    """An entity, and a hash that changes whenever anything in it does."""
+
+    entity: Entity
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAlias:
+    """A name of an entity as the store holds it, with its folded form."""
+
+    key: str
+    surface: str
+    folded: str
+    kind: AliasKind
+    count: int

@@ -1,0 +1,56 @@
+"""Tools for tests: contracts that a plugin must hold to, and made-up worlds.
+
+The names are loaded when they are first used: a KB adapter's tests need no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kglink.testing.contracts.base import PluginContract
+    from kglink.testing.contracts.detector import DetectorContract
+    from kglink.testing.contracts.exporter import ExporterContract
+    from kglink.testing.contracts.index import IndexBackendContract
+    from kglink.testing.contracts.kb import KBAdapterContract
+    from kglink.testing.contracts.objective import ObjectiveContract
+    from kglink.testing.contracts.reranker import RerankerContract
+    from kglink.testing.contracts.sampler import SamplerContract
+    from kglink.testing.contracts.scorer import ScorerContract
+
+__all__ = [
+    "DetectorContract",
+    "ExporterContract",
+    "IndexBackendContract",
+    "KBAdapterContract",
+    "ObjectiveContract",
+    "PluginContract",
+    "RerankerContract",
+    "SamplerContract",
+    "ScorerContract",
+]
+
+_MODULE_OF_NAME = {
+    "DetectorContract": "detector",
+    "ExporterContract": "exporter",
+    "IndexBackendContract": "index",
+    "KBAdapterContract": "kb",
+    "ObjectiveContract": "objective",
+    "PluginContract": "base",
+    "RerankerContract": "reranker",
+    "SamplerContract": "sampler",
+    "ScorerContract": "scorer",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a contract from its module."""
+    if name not in _MODULE_OF_NAME:
+        raise AttributeError(f"module 'kglink.testing' has no attribute {name!r}")
+    return getattr(import_module(f"kglink.testing.contracts.{_MODULE_OF_NAME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names and the module's own."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,86 @@
+"""What all contracts share: how the plugin under test is made and how checks are run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from kglink.registry import Kind, Registry, load_registry
+
+
+class PluginContract:
+    """The checks of one kind of plugin; subclass the contract of a kind, not this one.
+
+    Set ``plugin`` to the name under which the plugin is registered, or override ``make`` (named
+    in each contract) to test a class that is not.
+    """
+
+    kind: ClassVar[Kind]
+    plugin: str = ""
+    """The registered name, ``vendor/name``."""
+    settings: Mapping[str, object] = MappingProxyType({})
+    """The settings to make it with."""
+    generic: ClassVar[bool] = False
+    """True where nobody described the plugin: checks that need a description are loosened."""
+
+    def create(self, *args: object) -> Any:
+        """Make the registered plugin."""
+        create: Any = installed_plugins().create
+        return create(self.kind, self.plugin, self.settings, *args)
+
+
+@functools.cache
+def installed_plugins() -> Registry:
+    """The plugins of this environment, which does not change while tests run."""
+    return load_registry()
+
+
+def check_names(contract: type[PluginContract]) -> list[str]:
+    """The names of a contract's checks."""
+    return [name for name in dir(contract) if name.startswith("test_")]
+
+
+def run_check(contract: type[PluginContract], name: str, tmp_path: Path) -> None:
+    """Run one check of a contract as pytest does."""
+    check = getattr(contract(), name)
+    if "tmp_path" in inspect.signature(check).parameters:
+        check(tmp_path)
+    else:
+        check()
+
+
+def contract_of(kind: Kind) -> type[PluginContract]:
+    """The contract of a kind; loads what its checks need, torch for some."""
+    from kglink import testing
+
+    contracts: dict[Kind, str] = {
+        "kb": "KBAdapterContract",
+        "detector": "DetectorContract",
+        "scorer": "ScorerContract",
+        "sampler": "SamplerContract",
+        "objective": "ObjectiveContract",
+        "index": "IndexBackendContract",
+        "reranker": "RerankerContract",
+        "exporter": "ExporterContract",
+    }
+    contract: type[PluginContract] = getattr(testing, contracts[kind])
+    return contract
+
+
+def undescribed(kind: Kind, plugin: str) -> type[PluginContract]:
+    """The contract for a registered plugin of which only the name is known."""
+    contract = contract_of(kind)
+    return type(f"Installed{contract.__name__}", (contract,), {"plugin": plugin, "generic": True})
+
+
+def undescribed_checks(registry: Registry) -> Iterator[tuple[type[PluginContract], str]]:
+    """Every check that needs no sample data, for every third-party plugin but KB adapters."""
+    for plugin in registry.plugins():
+        if plugin.kind != "kb" and not plugin.provider.builtin:
+            contract = undescribed(plugin.kind, plugin.name)
+            for name in check_names(contract):
+                yield contract, name

@@ -1,0 +1,15 @@
+"""Synthetic worlds: KBs of any size that share entities, names and documents in known numbers."""
+
+from kglink.testing.worlds.documents import DocumentSettings
+from kglink.testing.worlds.files import write_documents_jsonl, write_entities_jsonl
+from kglink.testing.worlds.settings import WorldSettings
+from kglink.testing.worlds.world import Counts, World
+
+__all__ = [
+    "Counts",
+    "DocumentSettings",
+    "World",
+    "WorldSettings",
+    "write_documents_jsonl",
+    "write_entities_jsonl",
+]

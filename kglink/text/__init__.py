@@ -1,0 +1,1 @@
+"""Text: folding with exact offset maps, windows, and spans marked in brackets."""

@@ -1,0 +1,49 @@
+"""Which scripts are written without spaces, and which cuts would go through a word."""
+
+from __future__ import annotations
+
+import unicodedata
+
+#: Thai to Lao, Burmese, Khmer, kana and Han: no spaces between words.
+UNSPACED = (
+    (0x0E01, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3005, 0x3007), (0x3041, 0x30FF),
+    (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F),
+    (0x1B000, 0x1B16F), (0x20000, 0x3FFFD),
+)  # fmt: skip
+#: Hangul syllables: spaces between words, but particles are glued to them.
+HANGUL = (0xAC00, 0xD7A3)
+
+_ZERO_WIDTH_JOINER = "\u200d"
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether it belongs to a script that is written without spaces between words."""
+    point = ord(character)
+    return any(first <= point <= last for first, last in UNSPACED)
+
+
+def cuts_word(text: str, position: int) -> bool:
+    """Whether a cut at ``position`` goes through a word or through one visible character."""
+    if not 0 < position < len(text):
+        return False
+    left, right = text[position - 1], text[position]
+    if left == "\r" and right == "\n":
+        return True
+    if _ZERO_WIDTH_JOINER in (left, right) or _extends(right):
+        return True
+    if is_unspaced(left) or is_unspaced(right):
+        return False
+    return _in_word(left) and _in_word(right)
+
+
+def _in_word(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LMN"
+
+
+def _extends(character: str) -> bool:
+    """Whether it is drawn on the character before it: a mark, a skin tone, a tag of a flag."""
+    return (
+        unicodedata.category(character)[0] == "M"
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+        or "\U000e0020" <= character <= "\U000e007f"
+    )

@@ -1,0 +1,60 @@
+"""Finding and making workspace folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from kglink.config import CONFIG_FILE
+from kglink.errors import ConfigError, UsageError
+
+WORKSPACE_VARIABLE = "KGLINK_WORKSPACE"
+
+_NEW_CONFIG = """\
+# Settings of this kglink workspace. Every key is also a variable (link.top_k: KGLINK_LINK_TOP_K)
+# and most are flags; `kglink settings` lists them all with their values and origins.
+
+[store]
+url = "sqlite:///kglink.db"
+"""
+
+
+def find_workspace(
+    start: Path | None = None, *, named: Path | None = None, env: Mapping[str, str] | None = None
+) -> Path | None:
+    """The workspace to use: ``named``, else ``KGLINK_WORKSPACE``, else upward from ``start``."""
+    chosen = named or _from_env(os.environ if env is None else env)
+    if chosen is not None:
+        folder = chosen.expanduser().resolve()
+        if not (folder / CONFIG_FILE).is_file():
+            raise ConfigError(
+                f"{chosen} is no workspace: it has no {CONFIG_FILE}",
+                hint=f"Make one there with `kglink init {chosen}`.",
+            )
+        return folder
+    start = (start or Path.cwd()).resolve()
+    for folder in (start, *start.parents):
+        if (folder / CONFIG_FILE).is_file():
+            return folder
+    return None
+
+
+def init_workspace(folder: Path) -> Path:
+    """Make ``folder`` a workspace; one that exists already is an error."""
+    folder = folder.expanduser().resolve()
+    config = folder / CONFIG_FILE
+    if config.exists():
+        raise UsageError(f"{folder} is a workspace already", hint=f"Its settings: {config}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with config.open("x", encoding="utf-8") as out:
+            out.write(_NEW_CONFIG)
+    except OSError as error:
+        raise UsageError(f"cannot make a workspace in {folder}: {error.strerror}") from error
+    return folder
+
+
+def _from_env(env: Mapping[str, str]) -> Path | None:
+    value = env.get(WORKSPACE_VARIABLE, "")
+    return Path(value) if value else None

@@ -1,0 +1,382 @@
+"""`Workspace`: everything that kglink does, as methods of one object."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, get_args
+
+from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
+from kglink.errors import SpaceError, UnknownNameError, UsageError
+from kglink.records import Document, Entity, LinkedDocument, Split
+from kglink.registry import Registry, load_registry
+from kglink.sources import Problems, Source, SourceLimits
+from kglink.workspace.folder import find_workspace, init_workspace
+
+if TYPE_CHECKING:
+    from kglink.evaluation.recall import RecallReport
+    from kglink.linking.linker import Linker, TextInput
+    from kglink.linking.retrieve import Scored
+    from kglink.overlap.find import OverlapReport
+    from kglink.protocols import Detector, IndexBackend
+    from kglink.space.build import BuildProgress, BuildReport, SpaceSource
+    from kglink.space.space import Space, SpaceFolder
+    from kglink.store import IngestSummary, KBInfo, Store
+    from kglink.workspace.encoder import LazyEncoder
+
+SPACES_FOLDER = "spaces"
+
+
+@dataclass(frozen=True, slots=True)
+class AddedKB:
+    """What `Workspace.add_kb` did."""
+
+    summary: IngestSummary
+    adapter: str
+    problems: Problems
+
+
+class Workspace:
+    """A workspace folder, opened."""
+
+    def __init__(self, folder: Path, resolved: ResolvedSettings, registry: Registry) -> None:
+        self.folder = folder
+        self.resolved = resolved
+        self.registry = registry
+
+    # ------------------------------------------------------------------------ open and close
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path | None = None,
+        *,
+        create: bool = False,
+        flags: Mapping[str, object] | None = None,
+        registry: Registry | None = None,
+    ) -> Self:
+        """Open a workspace: this folder, or the one found upward from the current folder.
+
+        ``create`` makes one (in ``folder`` or the current folder) where there is none. ``flags``
+        are settings by their full names, such as ``{"link.top_k": 10}``.
+        """
+        named = Path(folder) if folder is not None else None
+        if create and named is not None and not (named / CONFIG_FILE).exists():
+            init_workspace(named)
+        found = find_workspace(named=named)
+        if found is None:
+            if not create:
+                raise UsageError(
+                    "there is no workspace here or above",
+                    hint="Make one with `kglink init`, or add a KB: `kglink add-kb NAME SOURCE`.",
+                )
+            found = init_workspace(Path.cwd())
+        resolved = load_settings(found / CONFIG_FILE, flags=flags)
+        return cls(found, resolved, registry or load_registry())
+
+    def close(self) -> None:
+        """Close the store."""
+        if "store" in self.__dict__:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def settings(self) -> Settings:
+        """The resolved settings."""
+        return self.resolved.values
+
+    @cached_property
+    def store(self) -> Store:
+        """The entity store."""
+        from kglink.store import Store
+
+        return Store.open(self.store_url)
+
+    @property
+    def store_url(self) -> str:
+        """The store's address, a relative SQLite path counted from the workspace folder."""
+        url = self.settings.store.url
+        prefix, slashes, path = url.partition(":///")
+        if prefix.startswith("sqlite") and slashes and path and not Path(path).is_absolute():
+            return f"{prefix}:///{self.folder / path}"
+        return url
+
+    @cached_property
+    def encoder(self) -> LazyEncoder:
+        """The text encoder, loaded when it is first used."""
+        from kglink.workspace.encoder import LazyEncoder
+
+        return LazyEncoder(self.settings.encoder)
+
+    # ------------------------------------------------------------------------------- ingest
+    def open_source(self, source: str | Path) -> Source:
+        """Open a file, a folder or ``-`` within the limits of the settings."""
+        ingest = self.settings.ingest
+        limits = SourceLimits(int(ingest.max_line_mb * 2**20), ingest.max_expansion)
+        return Source.open_path(source, limits=limits)
+
+    def add_kb(
+        self,
+        name: str,
+        source: str | Path | Source,
+        *,
+        adapter: str = "",
+        options: Mapping[str, object] | None = None,
+        links_to: Sequence[str] = (),
+        split: str = "",
+        licence: str = "",
+        progress: Callable[[int], None] | None = None,
+    ) -> AddedKB:
+        """Read a source into KB ``name``; a KB that exists is updated to what the source holds."""
+        opened = source if isinstance(source, Source) else self.open_source(source)
+        plugin = self.registry.get("kb", adapter or self.registry.guess_kb(opened.head).name)
+        settings = self.registry.settings_for("kb", plugin.name, options)
+        problems = Problems(self.settings.ingest.on_error)
+        from kglink.store import IngestJob
+
+        job = IngestJob(
+            kb=name,
+            adapter=plugin.name,
+            source=opened.name,
+            fingerprint=_job_fingerprint(
+                opened, plugin.name, settings.model_dump(mode="json"), [*links_to], split
+            ),
+            settings=settings.model_dump(mode="json"),
+            links_to=tuple(links_to),
+            split=_split(split),
+            licence=licence,
+            batch_size=self.settings.ingest.batch_size,
+            problems=problems,
+        )
+        records = self.registry.create("kb", plugin.name, settings).read(opened, problems)
+        summary = self.store.ingest(job, records, progress=progress)
+        return AddedKB(summary, plugin.name, problems)
+
+    # ------------------------------------------------------------------------------ overlap
+    def find_overlaps(
+        self,
+        left: str | None = None,
+        right: str | None = None,
+        *,
+        progress: Callable[[int], None] = lambda pairs: None,
+    ) -> list[OverlapReport]:
+        """Find the overlaps of one pair of KBs, or of all pairs."""
+        from kglink.overlap.find import find_overlaps
+
+        if (left is None) != (right is None):
+            raise UsageError("overlap needs two KBs or none", hint="None: all pairs.")
+        with_entities = [info.name for info in self.store.kbs() if info.entities]
+        named = (self.store.kb(left).name, self.store.kb(right).name) if left and right else None
+        return [
+            find_overlaps(
+                self.store,
+                *pair,
+                self.encoder,
+                threshold=self.settings.overlap.threshold,
+                progress=progress,
+            )
+            for pair in ([named] if named else combinations(with_entities, 2))
+        ]
+
+    # -------------------------------------------------------------------------------- space
+    @property
+    def space_folder(self) -> SpaceFolder:
+        """Where the space of the settings lies."""
+        from kglink.space.space import SpaceFolder
+
+        return SpaceFolder(self.folder / SPACES_FOLDER, self.settings.space.name)
+
+    def space_is_current(self) -> bool:
+        """Whether the published space holds just what the store holds now."""
+        from kglink.space.build import is_current
+
+        sources = list(self._space_sources())
+        return is_current(self.space_folder, sources, self.encoder.info, self.settings.space)
+
+    def expected_rows(self) -> int | None:
+        """About how many vectors a build will go through; None where nothing is left to do."""
+        from kglink.space.build import plan_of
+
+        manifest = self.space_folder.manifest()
+        ready = set(manifest.segments.values()) if manifest else set()
+        infos = {info.name: info for info in self.store.kbs()}
+        section = self.settings.space
+        rows = 0
+        for source in self._space_sources():
+            if plan_of(source, self.encoder.info, section).folder_name not in ready:
+                info = infos[source.kb]
+                rows += info.entities * ("text" in section.rows)
+                rows += info.aliases * ("alias" in section.rows)
+        return rows or None
+
+    def discard_space(self) -> None:
+        """Remove the space of the settings with all its files."""
+        if self.space_folder.path.exists():
+            shutil.rmtree(self.space_folder.path)
+
+    def build(self, *, progress: BuildProgress = lambda kb, rows: None) -> BuildReport:
+        """Build and publish the joint space of all KBs; only what changed is encoded."""
+        from kglink.space.build import build_space
+
+        return build_space(
+            self.space_folder,
+            list(self._space_sources()),
+            self.encoder.info,
+            self.encoder,
+            self._index_backend,
+            self.settings.space,
+            recorded_settings=self.resolved.as_dict(),
+            progress=progress,
+        )
+
+    def space(self) -> Space:
+        """The published space."""
+        from kglink.space.space import Space
+
+        space = Space(self.space_folder, self._index_backend)
+        if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
+            raise SpaceError(
+                f"space {space.folder.name!r} was made by another model "
+                f"({space.manifest.model.name}) than the settings name "
+                f"({self.encoder.info.name})",
+                hint="Set encoder.model back, or rebuild the space with `kglink build`.",
+            )
+        return space
+
+    # ------------------------------------------------------------------------- link, search
+    def linker(self, kbs: Sequence[str] = (), *, space: Space | None = None) -> Linker:
+        """A linker to some KBs of the space, or to all."""
+        from kglink.linking.linker import Linker
+        from kglink.linking.retrieve import Retriever
+        from kglink.space.alias_names import SpaceNames
+
+        space = space or self.space()
+        link = self.settings.link
+        names = space.kbs(kbs or link.kbs)
+
+        def detector() -> Detector:
+            all_names = SpaceNames(space, names)
+            return self.registry.create(
+                "detector", link.detector, link.detector_settings, all_names
+            )
+
+        reranker = (
+            self.registry.create("reranker", link.reranker, link.reranker_settings)
+            if link.reranker
+            else None
+        )
+        retriever = Retriever(space, self.encoder, candidates=max(link.candidates, link.top_k))
+        return Linker(retriever, detector, self.store, names, link, reranker=reranker)
+
+    def link(
+        self, texts: Iterable[TextInput | str], kbs: Sequence[str] = ()
+    ) -> Iterator[LinkedDocument]:
+        """Link texts to the space; plain strings are numbered."""
+        from kglink.linking.linker import TextInput
+
+        inputs = (
+            TextInput(str(number), text) if isinstance(text, str) else text
+            for number, text in enumerate(texts, 1)
+        )
+        return self.linker(kbs).link(inputs)
+
+    def search(self, text: str, *, k: int = 10, kbs: Sequence[str] = ()) -> list[Scored]:
+        """The entities of the space that a text names or describes, best first."""
+        from kglink.linking.linker import joint_ranking
+        from kglink.linking.retrieve import MentionQuery, Retriever
+
+        space = self.space()
+        names = space.kbs(kbs)
+        retriever = Retriever(space, self.encoder, candidates=k)
+        found = retriever.retrieve([MentionQuery(text, text)], names)
+        return joint_ranking(found[0], names)[:k]
+
+    # --------------------------------------------------------------------------- evaluation
+    def evaluate(
+        self,
+        docs: str,
+        *,
+        split: str = "dev",
+        kbs: Sequence[str] = (),
+        ks: Sequence[int] = (1, 5),
+        progress: Callable[[int], None] = lambda documents: None,
+    ) -> RecallReport:
+        """Recall of retrieval on the annotated documents of a KB, their spans given."""
+        from kglink.evaluation.recall import evaluate_recall
+
+        known = self.store.kb(docs)
+        if not known.mentions:
+            raise UnknownNameError(
+                "source of annotated documents",
+                docs,
+                [info.name for info in self.store.kbs() if info.mentions],
+            )
+        space = self.space()
+        linker = self.linker(kbs, space=space)
+        documents = self.store.documents(docs, _split(split) or None)
+
+        def counted() -> Iterator[Document]:
+            for document in documents:
+                yield document
+                progress(1)
+
+        return evaluate_recall(linker, counted(), space.kbs(kbs), ks)
+
+    # ------------------------------------------------------------------------------ helpers
+    def _index_backend(
+        self, name: str, settings: Mapping[str, str | int | float | bool]
+    ) -> IndexBackend:
+        return self.registry.create("index", name, settings)
+
+    def _space_sources(self) -> Iterator[SpaceSource]:
+        from kglink.space.build import SpaceSource
+
+        for info in self.store.kbs():
+            if not info.entities:
+                continue
+            if not info.complete:
+                raise SpaceError(
+                    f"KB {info.name!r} is half-way through an update",
+                    hint="Finish it: run the same `kglink add-kb` again.",
+                )
+            yield SpaceSource(
+                kb=info.name,
+                revision=info.revision,
+                content=_content(info),
+                licence=info.licence,
+                entities=partial(self._entities, info.name),
+                unchanged=partial(self._is_still, info),
+            )
+
+    def _entities(self, kb: str) -> Iterator[Entity]:
+        return (row.entity for row in self.store.entities(kb))
+
+    def _is_still(self, before: KBInfo) -> bool:
+        return _content(self.store.kb(before.name)) == _content(before)
+
+
+def _content(info: KBInfo) -> str:
+    return f"{info.revision} {info.updated_at} {info.complete}"
+
+
+def _split(split: str) -> Split:
+    if split not in get_args(Split):
+        raise UsageError(f"unknown split {split!r}", hint="There is: train, dev, test.")
+    return split  # type: ignore[return-value]  # just checked
+
+
+def _job_fingerprint(source: Source, *facts: object) -> str:
+    """The same for the same content read in the same way: such a job can be resumed."""
+    digest = hashlib.blake2b(source.fingerprint().encode(), digest_size=16)
+    digest.update(json.dumps(facts, sort_keys=True).encode())
+    return digest.hexdigest()

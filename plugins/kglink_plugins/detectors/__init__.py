@@ -1,0 +1,1 @@
+"""Detectors: they find the mentions of a text."""

@@ -1,0 +1,1 @@
+"""The parts of the dictionary detector: borders of words, compiled aliases, guard, finder."""

@@ -1,0 +1,158 @@
+"""Compiled aliases on disk: written once per state of the KBs, then memory-mapped.
+
+One folder per fingerprint and settings, published by a rename. Its manifest holds a checksum of
+each file; a folder that does not match its manifest is compiled anew. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+import unicodedata
+from pathlib import Path
+
+import marisa_trie
+import numpy as np
+from pydantic import BaseModel
+
+from kglink.errors import StoreError
+from kglink.protocols import Names
+from kglink_plugins.detectors.lexicon.compiled import Lexicon, compile_lexicon
+from kglink_plugins.detectors.lexicon.settings import DictionarySettings
+
+#: Raise it when the files, the folding or the borders of words change.
+FORMAT = 1
+MANIFEST = "manifest.json"
+_TRIES = ("keys", "surfaces")
+_ARRAYS = ("counts", "shapes", "bits")
+_KEPT_FOLDERS = 4
+_STALE_SECONDS = 24 * 3600
+_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+class _Manifest(BaseModel):
+    """What a folder of compiled aliases holds."""
+
+    format: int
+    longest: int
+    sha256: dict[str, str]
+
+
+def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
+    """The compiled aliases of ``names``: from the cache, else compiled and cached."""
+    if names.cache_dir is None:
+        return compile_lexicon(names, settings)
+    folder = names.cache_dir / f"dictionary-{_digest(names.fingerprint, settings)}"
+    lexicon = load(folder)
+    if lexicon is not None:
+        return lexicon
+    lexicon = compile_lexicon(names, settings)
+    try:
+        save(lexicon, folder)
+    except OSError as error:
+        if error.errno in _READ_ONLY:
+            # Somebody else's workspace: the compiled aliases live as long as this process.
+            return lexicon
+        raise StoreError(
+            f"{folder}: cannot keep the compiled aliases: {error.strerror}",
+            hint="Free some space there, or open the workspace on another disk.",
+        ) from error
+    # The mapped files take less memory than what was just built.
+    return load(folder) or lexicon
+
+
+def save(lexicon: Lexicon, folder: Path) -> None:
+    """Write the files beside ``folder`` and publish them under its name."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=".dictionary-", dir=folder.parent))
+    try:
+        for name in _TRIES:
+            getattr(lexicon, name).save(str(made / f"{name}.marisa"))
+        for name in _ARRAYS:
+            np.save(made / f"{name}.npy", getattr(lexicon, name), allow_pickle=False)
+        sums = {path.name: _sha256(path) for path in sorted(made.iterdir())}
+        manifest = _Manifest(format=FORMAT, longest=lexicon.longest, sha256=sums)
+        (made / MANIFEST).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
+        _publish(made, folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    _forget_old(folder)
+
+
+def load(folder: Path) -> Lexicon | None:
+    """The aliases compiled there, memory-mapped; None where they are missing or damaged."""
+    manifest = _read_manifest(folder / MANIFEST)
+    if manifest is None or set(manifest.sha256) != _file_names():
+        return None
+    for name, expected in manifest.sha256.items():
+        path = folder / name
+        if not path.is_file() or _sha256(path) != expected:
+            return None
+    tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
+    arrays = {
+        name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS
+    }
+    return Lexicon(**tries, **arrays, longest=manifest.longest)
+
+
+def _digest(fingerprint: str, settings: DictionarySettings) -> str:
+    parts = [
+        FORMAT,
+        unicodedata.unidata_version,
+        fingerprint,
+        settings.min_chars,
+        settings.max_chars,
+        settings.match_case,
+        settings.acronym_chars,
+        settings.numbers,
+        sorted(settings.stop_words),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _file_names() -> set[str]:
+    return {f"{name}.marisa" for name in _TRIES} | {f"{name}.npy" for name in _ARRAYS}
+
+
+def _read_manifest(path: Path) -> _Manifest | None:
+    if not path.is_file():
+        return None
+    try:
+        manifest = _Manifest.model_validate_json(path.read_bytes())
+    except ValueError:
+        return None
+    return manifest if manifest.format == FORMAT else None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _publish(made: Path, folder: Path) -> None:
+    if folder.exists():
+        # Damaged, or published by another process just now; either way ours is whole.
+        folder.rename(made / "replaced")
+    try:
+        made.rename(folder)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+    shutil.rmtree(folder / "replaced", ignore_errors=True)
+
+
+def _forget_old(folder: Path) -> None:
+    """Remove compiled aliases of earlier states, and what a killed process left."""
+    published = sorted(
+        folder.parent.glob("dictionary-*"), key=lambda path: path.stat().st_mtime, reverse=True
+    )
+    kept = {folder, *published[:_KEPT_FOLDERS]}
+    stale = [path for path in published if path not in kept]
+    oldest = time.time() - _STALE_SECONDS
+    unfinished = folder.parent.glob(".dictionary-*")
+    for path in [*stale, *(path for path in unfinished if path.stat().st_mtime < oldest)]:
+        shutil.rmtree(path, ignore_errors=True)

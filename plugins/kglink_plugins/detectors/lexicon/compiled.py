@@ -1,0 +1,140 @@
+"""All aliases of some KBs, compiled: a static trie, what the guard knows, and a filter.
+
+The trie (marisa-trie) holds the folded aliases and answers with all that a text begins with at one
+position. The filter says beforehand, for all words of a text at once, where that is worth asking:
+it is a bit table over hashes of the first one and the first two words of every alias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import marisa_trie
+import numpy as np
+import numpy.typing as npt
+
+from kglink.protocols import NameRow
+from kglink_plugins.detectors.lexicon.borders import Hashes, words_of
+from kglink_plugins.detectors.lexicon.guard import Guard, shape_of
+from kglink_plugins.detectors.lexicon.settings import DictionarySettings
+
+Bytes = npt.NDArray[np.uint8]
+
+#: Rows of the filter: aliases of one word, those that need a capital, and those of several words.
+ONE_WORD, ONE_CAPITAL_WORD, TWO_WORDS = range(3)
+_SLOTS_PER_ALIAS = 16
+_KEYS_AT_ONCE = 20_000
+_MOST_COUNT = 2**32 - 1
+
+
+class Lexicon(NamedTuple):
+    """Compiled aliases; ``counts`` and ``shapes`` are indexed by the ids of the trie ``keys``."""
+
+    keys: marisa_trie.Trie
+    surfaces: marisa_trie.Trie
+    """The aliases as they are written."""
+    counts: npt.NDArray[np.uint32]
+    shapes: Bytes
+    bits: Bytes
+    """The filter: three rows of bits, each addressed by the high bits of a hash."""
+    longest: int
+    """Characters of the longest key."""
+
+
+def compile_lexicon(rows: Iterable[NameRow], settings: DictionarySettings) -> Lexicon:
+    """Compile the aliases that a text can match."""
+    guard = guard_of(settings)
+    entries, surfaces = _collected(rows, settings)
+    keys: dict[str, int] = {}
+    for folded, (count, shape) in entries.items():
+        whole = shape | guard.word_shape(folded)
+        if not guard.never(whole):
+            keys[folded] = count << 8 | whole
+    trie = marisa_trie.Trie(keys)
+    counts = np.zeros(len(keys), dtype=np.uint32)
+    shapes = np.zeros(len(keys), dtype=np.uint8)
+    for folded, packed in keys.items():
+        row = trie.key_id(folded)
+        counts[row], shapes[row] = min(packed >> 8, _MOST_COUNT), packed & 0xFF
+    return Lexicon(
+        keys=trie,
+        surfaces=marisa_trie.Trie(surfaces),
+        counts=counts,
+        shapes=shapes,
+        bits=_filter_bits(keys, guard),
+        longest=max(map(len, keys), default=0),
+    )
+
+
+def guard_of(settings: DictionarySettings) -> Guard:
+    """The guard that these settings ask for."""
+    return Guard(settings.match_case, settings.acronym_chars, settings.stop_words)
+
+
+def passes(bits: Bytes, row: int, hashes: Hashes) -> npt.NDArray[np.bool_]:
+    """Which hashes the filter row lets pass: all that are in it, and a few that are not."""
+    slots = _slots(bits, hashes)
+    found: npt.NDArray[np.bool_] = (bits[row, slots >> 3] >> (slots & 7).astype(np.uint8)) & 1 != 0
+    return found
+
+
+def is_text(surface: str) -> bool:
+    """Whether it can be written in UTF-8, which lone surrogates cannot."""
+    return surface.isascii() or not any("\ud800" <= character <= "\udfff" for character in surface)
+
+
+def _collected(
+    rows: Iterable[NameRow], settings: DictionarySettings
+) -> tuple[dict[str, tuple[int, int]], set[str]]:
+    """The sum of counts and the union of shapes of each folded alias, and all surfaces."""
+    entries: dict[str, tuple[int, int]] = {}
+    surfaces: set[str] = set()
+    for row in rows:
+        if not _wanted(row.folded, settings):
+            continue
+        count, shape = entries.get(row.folded, (0, 0))
+        entries[row.folded] = count + row.count, shape | shape_of(row.surface)
+        if is_text(row.surface):
+            surfaces.add(row.surface)
+    return entries, surfaces
+
+
+def _wanted(folded: str, settings: DictionarySettings) -> bool:
+    if len(folded) > settings.max_chars or len(folded) - folded.count(" ") < settings.min_chars:
+        return False
+    has = str.isalnum if settings.numbers else str.isalpha
+    return any(map(has, folded))
+
+
+def _filter_bits(keys: dict[str, int], guard: Guard) -> Bytes:
+    slots = 1 << max(10, (len(keys) * _SLOTS_PER_ALIAS).bit_length())
+    bits = np.zeros((3, slots // 8), dtype=np.uint8)
+    for chunk in _chunks(list(keys)):
+        words = words_of("\n".join(chunk))
+        lengths = np.fromiter(map(len, chunk), dtype=np.int64, count=len(chunk))
+        ends = np.cumsum(lengths + 1) - 1
+        first = np.searchsorted(words.starts, ends - lengths)
+        several = words.ends[first] < ends
+        capital = np.fromiter(
+            (guard.needs_capital(key, keys[key] & 0xFF) for key in chunk), np.bool_, len(chunk)
+        )
+        _set(bits, ONE_WORD, words.one[first[~several & ~capital]])
+        _set(bits, ONE_CAPITAL_WORD, words.one[first[~several & capital]])
+        _set(bits, TWO_WORDS, words.two[first[several]])
+    return bits
+
+
+def _chunks(keys: list[str]) -> Iterator[list[str]]:
+    for first in range(0, len(keys), _KEYS_AT_ONCE):
+        yield keys[first : first + _KEYS_AT_ONCE]
+
+
+def _set(bits: Bytes, row: int, hashes: Hashes) -> None:
+    slots = _slots(bits, hashes)
+    np.bitwise_or.at(bits[row], slots >> 3, np.uint8(1) << (slots & 7).astype(np.uint8))
+
+
+def _slots(bits: Bytes, hashes: Hashes) -> npt.NDArray[np.int64]:
+    shift = 64 - (bits.shape[1] * 8).bit_length() + 1
+    return (hashes >> np.uint64(shift)).astype(np.int64)

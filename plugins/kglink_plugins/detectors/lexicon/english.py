@@ -1,0 +1,58 @@
+"""English words that are names as well, and would be found everywhere."""
+
+from __future__ import annotations
+
+#: Function words: in lower case never a mention.
+FUNCTION_WORDS = frozenset(
+    """
+    a about above after again against all almost also although always am among an and another any
+    are as at be because been before behind being below beside besides between beyond both but by
+    can cannot could did do does doing done down during each either else enough ever every few for
+    from further had has have having he hence her here hers herself him himself his how however i
+    if in indeed instead into is it its itself just less let like many may me might mine more most
+    much must my myself neither never no none nor not now of off often on once one only onto or
+    other others ought our ours ourselves out over own per perhaps quite rather same shall she
+    should since so some still such than that the their theirs them themselves then thence there
+    therefore these they this those though through thus to together too toward towards under until
+    up upon us very was we were what whatever when where whereas whether which while who whom whose
+    why will with within without would yet you your yours yourself yourselves
+    """.split()  # noqa: SIM905 the words are read and edited as a text
+)
+
+#: Content words that are titles of many things: in lower case a mention only of an entity whose
+#: name is written in lower case.
+COMMON_WORDS = frozenset(
+    """
+    able act action age air alone answer area arm around art attack away baby back bad ball band
+    bank bar base bed best better big bill bit black block blood blue board boat body book box boy
+    bread break bridge bright bring brother brown build building business call car card care case
+    cat cause center centre chance change chase child children church city class clear close cold
+    color colour come company control cook cool cost country course court cross cry cup cut dark
+    date daughter dawn day dead deal dear death deep design desire dog door dream dress drink drive
+    drop early earth east easy eat edge effect eight end energy even evening event evil eye face
+    fact fall family far fast father fear feel feet field fight film final find fine fire first
+    fish five flight floor flow fly food foot force form four free fresh friend front full fun
+    future game garden gate general get ghost gift girl give glass go god gold gone good great
+    green grey ground group grow guard hair half hall hand hands happy hard head health hear heart
+    heat heaven help hero high hill hit hold home hope horse hot hour hours house human hunger hunt
+    hunter ice idea image inside iron island job join joy jump keep key kid kill kind king knife
+    know lady land large last late law lead leave left legend lesson letter level lie life light
+    line lines list little live long look lord lost love low luck machine magic make man march mark
+    market mary master match matter mean men mercy message metal middle mind mirror miss model
+    moment money month moon morning mother mountain mouth move movie music name need new news next
+    night nine north nothing number ocean office oil old open orange order outside page pain paint
+    pair paper park part party past path patient patients peace people person pet piece place plan
+    plane plant play point police pool poor power press price pride prince prison problem public
+    pure queen question quick quiet race rain reach read ready real reason red rest return rich
+    right ring rise river road rock role room rose round rule run sad safe sand save say school
+    sea season seat second secret see seed seven shadow shape share sharp ship shock shop short
+    shot show side sign silence silver simple sister six size skin sky sleep slow small smart smoke
+    snow soft soldier son song soul sound source south space spirit spring stage stand star start
+    state station stay step stone stop storm story strange stranger street strong study style
+    summer sun sure surface sweet system table take talk team ten test thing things think three
+    thunder time today top touch tower town trade train travel tree trip true trust truth try turn
+    twelve two type unit use value view voice wait walk wall want war warm watch water wave way
+    week well west wheel white wild win wind window wing winner winter wish woman women wonder wood
+    word words work world year yellow yes young zero
+    """.split()  # noqa: SIM905 the words are read and edited as a text
+)

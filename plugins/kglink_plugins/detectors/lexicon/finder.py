@@ -1,0 +1,218 @@
+"""The search itself: matches of a text, and which of them stay where they overlap."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.records import Span
+from kglink.text.fold import Folded, Offsets, fold_with_map
+from kglink_plugins.detectors.lexicon.borders import Borders, borders_of, code_points, words_of
+from kglink_plugins.detectors.lexicon.compiled import (
+    ONE_CAPITAL_WORD,
+    ONE_WORD,
+    TWO_WORDS,
+    Lexicon,
+    is_text,
+    passes,
+)
+from kglink_plugins.detectors.lexicon.guard import EDGED, Guard, Verdict, in_context
+
+#: Characters of text that are folded at once: few enough for the processor's cache.
+PIECE = 1 << 17
+#: Signs that a name may have around the part of it that folding keeps (``.NET``, ``Yahoo!``).
+_EDGE_SIGNS = 3
+
+
+class Match(NamedTuple):
+    """An alias found in a text; ``size`` is the number of its folded characters."""
+
+    start: int
+    end: int
+    size: int
+    frequency: int
+    score: float
+
+
+class _Piece(NamedTuple):
+    """A part of the text, folded; matches from the folded position ``stop`` on are left out."""
+
+    offset: int
+    folded: Folded
+    borders: Borders
+    stop: int
+
+
+class _Known(NamedTuple):
+    """What holds of a surface wherever it stands."""
+
+    shape: int
+    frequency: int
+    verdict: Verdict
+
+
+class DictionaryDetector:
+    """Finds the aliases of a lexicon; safe to use from several threads."""
+
+    def __init__(self, lexicon: Lexicon, guard: Guard, piece: int = PIECE) -> None:
+        self._lexicon = lexicon
+        self._guard = guard
+        self._piece = piece
+
+    def detect(self, text: str) -> list[Span]:
+        """The mentions in reading order; where some overlap, the longest stays."""
+        if not len(self._lexicon.shapes):
+            return []
+        known: dict[str, _Known] = {}
+        matches: list[Match] = []
+        for piece in self._pieces(text):
+            matches.extend(self._matches(text, piece, known))
+        return [Span(match.start, match.end, match.score) for match in without_overlaps(matches)]
+
+    def _pieces(self, text: str) -> Iterator[_Piece]:
+        """Cut the text; each piece is long enough for every match that begins before its stop."""
+        offset, size = 0, self._piece
+        while offset < len(text):
+            folded = fold_with_map(text[offset : offset + size])
+            borders = borders_of(folded)
+            if offset + size >= len(text):
+                yield _Piece(offset, folded, borders, len(folded.text))
+                return
+            stop = self._safe_stop(folded, borders)
+            if not stop:
+                # One word, or nothing that folding keeps, fills the whole piece.
+                size *= 2
+                continue
+            yield _Piece(offset, folded, borders, stop)
+            offset, size = offset + int(folded.starts[stop]), self._piece
+
+    def _safe_stop(self, folded: Folded, borders: Borders) -> int:
+        """The last beginning of a word after which the longest alias still fits; 0 if none.
+
+        The last visible character does not count: the text behind the cut may belong to it.
+        """
+        if not folded.text:
+            return 0
+        last = int(np.searchsorted(folded.starts, folded.starts[-1]))
+        limit = last - self._lexicon.longest - 1
+        if limit <= 0:
+            return 0
+        letters = code_points(folded.text[: limit + 1]) != ord(" ")
+        begins = np.flatnonzero(borders.begin[: limit + 1] & letters)
+        return int(begins[-1]) if begins.size else 0
+
+    def _matches(self, text: str, piece: _Piece, known: dict[str, _Known]) -> Iterator[Match]:
+        offset, folded, borders, stop = piece
+        begins = self._promising(text, piece)
+        begins = begins[(begins < stop) & borders.begin[begins]]
+        # Reading one number from a memory view is several times faster than from an array.
+        starts, ends = folded.starts.data, folded.ends.data
+        may_end = borders.end.data
+        letters, reach = folded.text, self._lexicon.longest
+        prefixes = self._lexicon.keys.prefixes
+        for begin in begins.tolist():
+            for key in prefixes(letters[begin : begin + reach]):
+                end = begin + len(key)
+                if may_end[end]:
+                    span = offset + starts[begin], offset + ends[end - 1]
+                    match = self._judged(text, *span, key, known)
+                    if match is not None:
+                        yield match
+
+    def _promising(self, text: str, piece: _Piece) -> npt.NDArray[np.int64]:
+        """Where the filter lets a word pass."""
+        bits, words = self._lexicon.bits, words_of(piece.folded.text)
+        found = passes(bits, ONE_WORD, words.one) | passes(bits, TWO_WORDS, words.two)
+        capital = ~found & passes(bits, ONE_CAPITAL_WORD, words.one)
+        rows = np.flatnonzero(capital)
+        if rows.size:
+            firsts = piece.folded.starts[words.starts[rows]]
+            lasts = piece.folded.ends[words.ends[rows] - 1]
+            found[rows] = _perhaps_capital(text, piece.offset, firsts, lasts)
+        return words.starts[found]
+
+    def _judged(
+        self, text: str, start: int, end: int, key: str, known: dict[str, _Known]
+    ) -> Match | None:
+        surface = text[start:end]
+        facts = known.get(surface)
+        if facts is None:
+            facts = known[surface] = self._known(key, surface, self._written(surface))
+        if facts.shape & EDGED:
+            start, end = self._with_signs(text, start, end)
+            facts = self._known(key, text[start:end], self._written(text[start:end]))
+        score = in_context(facts.verdict, text, start, end)
+        return Match(start, end, len(key), facts.frequency, score) if score else None
+
+    def _known(self, key: str, surface: str, exact: bool) -> _Known:
+        row = self._lexicon.keys.key_id(key)
+        shape = int(self._lexicon.shapes[row])
+        verdict = self._guard.verdict(key, shape, surface, exact=exact)
+        return _Known(shape, int(self._lexicon.counts[row]), verdict)
+
+    def _written(self, surface: str) -> bool:
+        return is_text(surface) and surface in self._lexicon.surfaces
+
+    def _with_signs(self, text: str, start: int, end: int) -> tuple[int, int]:
+        """The widest span that is an alias as written, signs around it included; else the same."""
+        lefts = _signs(text[max(0, start - _EDGE_SIGNS) : start][::-1])
+        rights = _signs(text[end : end + _EDGE_SIGNS])
+        spans = [
+            (start - left, end + right) for left in range(lefts + 1) for right in range(rights + 1)
+        ]
+        spans.sort(key=lambda span: (span[0] - span[1], span[0]))
+        return next((span for span in spans if self._written(text[slice(*span)])), (start, end))
+
+
+def _perhaps_capital(
+    text: str, offset: int, firsts: Offsets, lasts: Offsets
+) -> npt.NDArray[np.bool_]:
+    """Which spans hold a capital, or a character beyond ASCII that might be one."""
+    points = code_points(text[offset : offset + int(lasts[-1])])
+    capitals = (points >= 128) | ((points >= ord("A")) & (points <= ord("Z")))
+    counts = np.concatenate([[0], np.cumsum(capitals)])
+    return counts[lasts] > counts[firsts]
+
+
+def without_overlaps(matches: Iterable[Match]) -> list[Match]:
+    """Where matches overlap the longest stays, then the most frequent, then the leftmost."""
+    kept: list[Match] = []
+    group: list[Match] = []
+    reach = 0
+    for match in sorted(matches):
+        if group and match.start >= reach:
+            kept.extend(_resolved(group))
+            group = []
+        group.append(match)
+        reach = max(reach, match.end)
+    kept.extend(_resolved(group))
+    return kept
+
+
+def _resolved(group: list[Match]) -> list[Match]:
+    if len(group) < 2:
+        return group
+    kept: list[Match] = []
+    for match in sorted(group, key=_preference):
+        place = bisect.bisect(kept, match)
+        after_left = not place or kept[place - 1].end <= match.start
+        before_right = place == len(kept) or match.end <= kept[place].start
+        if after_left and before_right:
+            kept.insert(place, match)
+    return kept
+
+
+def _preference(match: Match) -> tuple[int, int, int, int]:
+    return -match.size, -match.frequency, match.start, match.end
+
+
+def _signs(text: str) -> int:
+    """How many characters at the beginning of ``text`` are neither letters nor white space."""
+    for count, character in enumerate(text):
+        if character.isalnum() or character.isspace():
+            return count
+    return len(text)

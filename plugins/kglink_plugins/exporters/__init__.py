@@ -1,0 +1,1 @@
+"""Exporters: how linked documents leave kglink (table, json, jsonl, html)."""

@@ -1,0 +1,281 @@
+"""Linked documents as one web page that needs nothing but itself: see page.html, .css, .js."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from string import Template
+from tempfile import SpooledTemporaryFile
+from typing import NamedTuple, TextIO
+
+from pydantic import Field
+
+from kglink.protocols import PluginSettings
+from kglink.records import Candidate, EntityId, Link, LinkedDocument
+from kglink_plugins.exporters.escape import (
+    for_page,
+    json_text,
+    number,
+    page_json,
+    plain,
+    web_address,
+)
+from kglink_plugins.exporters.summary import Mark, Tally, counted, in_reading_order, marks, notes
+
+# Colours and underlines cycle at different lengths: 28 KBs differ in one or the other.
+COLOURS = 7
+UNDERLINES = 4
+
+# Documents wait in memory up to this size, then on disk, until the legend's counts are known.
+MEMORY_LIMIT = 16 * 1024 * 1024
+
+
+class HtmlSettings(PluginSettings):
+    """What the page shows."""
+
+    title: str = Field("Linked text", description="The heading of the page.")
+    explain: bool = Field(False, description="Show the parts of each candidate's score.")
+    description_limit: int = Field(
+        400, ge=0, description="How many characters of an entity's description the page keeps."
+    )
+
+
+class HtmlExporter:
+    """Writes all documents as one self-contained web page."""
+
+    def __init__(self, settings: HtmlSettings) -> None:
+        self._settings = settings
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write the page once the last document is known: its legend stands first."""
+        body = _Body(self._settings)
+        with SpooledTemporaryFile(MEMORY_LIMIT, "w+", encoding="utf-8", newline="") as parts:
+            for document in documents:
+                parts.writelines(body.article(document))
+            parts.seek(0)
+            head, tail = _frame(self._settings, body)
+            out.write(head)
+            shutil.copyfileobj(parts, out)
+        out.write(tail)
+        out.flush()
+
+
+class _Heading(NamedTuple):
+    """A document as the table of contents shows it."""
+
+    name: str
+    mentions: int
+
+
+@dataclass
+class _Body:
+    """Renders documents and keeps what the rest of the page must know about them."""
+
+    settings: HtmlSettings
+    tally: Tally = field(default_factory=Tally)
+    headings: list[_Heading] = field(default_factory=list)
+    kbs: dict[str, int] = field(default_factory=dict)
+    entities: dict[EntityId, int] = field(default_factory=dict)
+    entity_data: list[object] = field(default_factory=list)
+
+    def article(self, document: LinkedDocument) -> Iterator[str]:
+        """The HTML of one document, in pieces."""
+        count = Tally()
+        count.add(document)
+        self.tally.add(document)
+        page = len(self.headings) + 1
+        name = document.id or f"document {page}"
+        self.headings.append(_Heading(name, len(document.links)))
+        links = in_reading_order(document.links)
+        numbers = {id(link): number for number, link in enumerate(links)}
+        yield f'<article id="d{page}" aria-labelledby="d{page}-name">\n<header>'
+        yield f'<h2 id="d{page}-name">{_text(name)}</h2><p>{count}</p></header>\n'
+        yield from (f'<p class="note">{_text(note)}</p>\n' for note in notes(document.meta))
+        # The HTML parser drops one line break right after a tag of <pre>, not after a <div>.
+        yield '<div class="text" dir="auto">'
+        position = 0
+        for mark in marks(links):
+            yield _text(document.text[position : mark.link.start])
+            yield self._mark(mark, page, numbers, document.text)
+            position = mark.link.end
+        yield f"{_text(document.text[position:])}</div>\n"
+        yield from self._list(links, page)
+        if document.meta:
+            yield _details(document)
+        data = [self._link_data(link) for link in links]
+        yield f'<script type="application/json">{page_json(data)}</script>\n</article>\n'
+
+    # ------------------------------------------------------------------------- the text
+    def _mark(self, mark: Mark, page: int, numbers: dict[int, int], text: str) -> str:
+        link = mark.link
+        shown = _text(text[link.start : link.end])
+        inner = (
+            f"<span {self._attributes(item, page, numbers[id(item)], 'm inner')}"
+            f' data-text="{_text(item.surface)}"></span>'
+            for item in mark.inner
+        )
+        return f"<span {self._attributes(link, page, numbers[id(link)])}>{shown}</span>" + "".join(
+            inner
+        )
+
+    def _attributes(self, link: Link, page: int, index: int, kind: str = "m") -> str:
+        kb = link.chosen.id.kb if link.chosen else "NIL"
+        answer = str(link.chosen.id) if link.chosen else "no entity (NIL)"
+        label = f"{link.surface}: {answer}, {_percent(link.confidence)} sure"
+        return (
+            f'class="{kind} {self._kb_class(link.chosen)}" id="m{page}-{index}" role="button"'
+            f' tabindex="0" aria-haspopup="dialog" aria-expanded="false" data-i="{index}"'
+            f' data-kb="{_text(kb)}" aria-label="{_text(label)}"'
+        )
+
+    def _kb_class(self, candidate: Candidate | None) -> str:
+        return _kb_class(self._kb(candidate.id.kb)) if candidate else "nil"
+
+    # -------------------------------------------------------------------- the list below
+    def _list(self, links: list[Link], page: int) -> Iterator[str]:
+        if not links:
+            return
+        yield '<details class="list"><summary>All mentions as a list</summary>\n<table>'
+        yield "<thead><tr><th>mention</th><th>entity</th><th>confidence</th><th>also</th></tr>"
+        yield "</thead>\n<tbody>\n"
+        for index, link in enumerate(links):
+            chosen = link.chosen
+            also = ", ".join(_text(str(entity)) for entity in chosen.also) if chosen else ""
+            yield (
+                f'<tr class="{self._kb_class(chosen)}">'
+                f'<td><a href="#m{page}-{index}">{_text(link.surface)}</a></td>'
+                f"<td>{_entity(chosen) if chosen else 'NIL'}</td>"
+                f"<td>{_percent(link.confidence)}</td><td>{also}</td></tr>\n"
+            )
+        yield "</tbody>\n</table></details>\n"
+
+    # ---------------------------------------------------------------- what the cards show
+    def _link_data(self, link: Link) -> dict[str, object]:
+        chosen = self._entity(link.chosen) if link.chosen else None
+        return {
+            "sure": number(link.confidence),
+            "chosen": chosen,
+            "candidates": [self._candidate_data(item) for item in link.candidates],
+        }
+
+    def _candidate_data(self, item: Candidate) -> dict[str, object]:
+        data: dict[str, object] = {"entity": self._entity(item), "score": number(item.score)}
+        if item.also:
+            data["also"] = [[self._kb(entity.kb), for_page(str(entity))] for entity in item.also]
+        if self.settings.explain:
+            data["evidence"] = plain(item.evidence)
+        return data
+
+    def _entity(self, candidate: Candidate) -> int:
+        """The place of an entity in the page's table; what was seen first is shown."""
+        place = self.entities.setdefault(candidate.id, len(self.entities))
+        if place == len(self.entity_data):
+            limit = self.settings.description_limit
+            self.entity_data.append(
+                {
+                    "kb": self._kb(candidate.id.kb),
+                    "id": for_page(str(candidate.id)),
+                    "title": for_page(candidate.title),
+                    "type": for_page(candidate.type),
+                    "url": web_address(candidate.url),
+                    "description": for_page(_cut(candidate.description, limit)),
+                }
+            )
+        return place
+
+    def _kb(self, name: str) -> int:
+        return self.kbs.setdefault(name, len(self.kbs))
+
+
+def _frame(settings: HtmlSettings, body: _Body) -> tuple[str, str]:
+    """What stands before and after the documents."""
+    style, script = _part("page.css"), _part("page.js")
+    values = {
+        "title": _text(settings.title),
+        "style": style,
+        "style_hash": _csp_hash(style),
+        "script": script,
+        "script_hash": _csp_hash(script),
+        "totals": f"{body.tally} in {counted(body.tally.documents, 'document')}",
+        "legend": _legend(body),
+        "contents": _contents(body.headings),
+    }
+    head, tail = _part("page.html").split("$documents")
+    data = {"kbs": [for_page(name) for name in body.kbs], "entities": body.entity_data}
+    return (
+        Template(head).substitute(values),
+        Template(tail).substitute(values | {"data": page_json(data)}),
+    )
+
+
+def _legend(body: _Body) -> str:
+    items = [(name, _kb_class(index), body.tally.per_kb[name]) for name, index in body.kbs.items()]
+    if body.tally.nil:
+        items.append(("NIL", "nil", body.tally.nil))
+    return "\n".join(
+        f'<li><label><input type="checkbox" checked data-shows="{mark.split()[0]}">'
+        f'<span class="m {mark}">{_text(name)}</span> <small>{count:,}</small></label></li>'
+        for name, mark, count in items
+    )
+
+
+def _contents(headings: list[_Heading]) -> str:
+    if len(headings) < 2:
+        return ""
+    items = "\n".join(
+        f'<li><a href="#d{page}">{_text(name)}</a> <small>{mentions:,}</small></li>'
+        for page, (name, mentions) in enumerate(headings, 1)
+    )
+    return (
+        f"<details><summary>{counted(len(headings), 'document')}</summary>\n"
+        f"<ol>\n{items}\n</ol></details>"
+    )
+
+
+def _details(document: LinkedDocument) -> str:
+    rows = "".join(
+        f"<dt>{_text(str(key))}</dt><dd>{_text(_value(value))}</dd>"
+        for key, value in document.meta.items()
+    )
+    return f"<details><summary>How it was linked</summary>\n<dl>{rows}</dl></details>\n"
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json_text(plain(value))
+
+
+def _entity(candidate: Candidate) -> str:
+    name = _text(str(candidate.id))
+    url = web_address(candidate.url)
+    return f'<a href="{_text(url)}" rel="noopener noreferrer">{name}</a>' if url else name
+
+
+def _kb_class(index: int) -> str:
+    return f"kb{index} c{index % COLOURS} u{index % UNDERLINES}"
+
+
+def _text(text: str) -> str:
+    return escape(for_page(text), quote=True)
+
+
+def _percent(value: float) -> str:
+    rounded = number(value)
+    return "unknown" if rounded is None else f"{rounded:.0%}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit].rstrip() + " …"
+
+
+def _part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _csp_hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,0 +1,255 @@
+"""Linked documents for people: the text with its mentions marked, then a line per mention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Literal, NamedTuple, TextIO
+
+from pydantic import Field
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from kglink.protocols import PluginSettings
+from kglink.records import Candidate, Link, LinkedDocument
+from kglink_plugins.exporters.escape import encodable, one_line, terminal_lines
+from kglink_plugins.exporters.summary import (
+    Tally,
+    counted,
+    in_reading_order,
+    marks,
+    notes,
+)
+
+# Okabe and Ito's palette without black and yellow: told apart by colour-blind people, readable
+# on dark and light. The KB's name always stands beside the colour.
+KB_COLOURS = ("#0096d6", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9")
+NIL_STYLE = "dim italic"
+
+# A column is as wide as its widest cell, but one long cell does not push away all others.
+WIDEST_COLUMN = 44
+GAP = "   "
+
+
+class TableSettings(PluginSettings):
+    """What the table shows."""
+
+    explain: bool = Field(False, description="Show every candidate with the parts of its score.")
+    show_text: bool = Field(
+        True, description="Print the text itself first, with its mentions marked."
+    )
+    text_limit: int = Field(
+        2000, ge=0, description="How many characters of a text are shown; the rest is counted."
+    )
+    colour: Literal["auto", "always", "never"] = Field(
+        "auto", description="Colour on a terminal (auto, which honours NO_COLOR), always or never."
+    )
+
+
+class Cell(NamedTuple):
+    """A piece of text on one line, its style, and the side it is aligned to."""
+
+    text: str
+    style: str = ""
+    right: bool = False
+
+
+class TableExporter:
+    """Prints linked documents as aligned text, in colour on a terminal."""
+
+    def __init__(self, settings: TableSettings) -> None:
+        self._settings = settings
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Print each document as soon as it comes, and the totals at the end."""
+        page = _Page(self._settings, out)
+        tally = Tally()
+        for document in documents:
+            page.print_document(document)
+            tally.add(document)
+            out.flush()
+        page.print_totals(tally)
+        out.flush()
+
+
+class _Page:
+    """One run of the exporter: where it prints to and which colour each KB has got."""
+
+    def __init__(self, settings: TableSettings, out: TextIO) -> None:
+        self._settings = settings
+        self._out = out
+        self._console = _console(settings, out)
+        self._kbs: dict[str, int] = {}
+
+    def print_document(self, document: LinkedDocument) -> None:
+        """The name, the text, the notes and the mentions of a document."""
+        if document.id:
+            self._print(Text(one_line(document.id), style="bold"))
+        if self._settings.show_text and document.text:
+            self._print_text(document)
+        for note in notes(document.meta):
+            self._print(Text(f"note: {one_line(note)}", style="yellow"))
+        links = in_reading_order(document.links)
+        rows = aligned([self._row(link) for link in links])
+        for link, row in zip(links, rows, strict=True):
+            self._print(row)
+            if self._settings.explain:
+                self._print_evidence(link)
+        if not links:
+            self._print(Text("no mentions found", style="dim"))
+        self._print(Text())
+
+    def print_totals(self, tally: Tally) -> None:
+        """The last line."""
+        documents = counted(tally.documents, "document")
+        after = "" if tally.documents == 1 else f"{GAP}{documents}"
+        self._print(Text(f"{tally}{after}", style="bold"))
+
+    # --------------------------------------------------------------------------- the text
+    def _print_text(self, document: LinkedDocument) -> None:
+        shown = Text()
+        position = 0
+        groups = marks(document.links)
+        end = _cut(document.text, [group.link for group in groups], self._settings.text_limit)
+        for link, _ in groups:
+            if link.end > end:
+                break
+            shown.append_text(_body(document.text[position : link.start]))
+            shown.append_text(self._mark(link, document.text[link.start : link.end]))
+            position = link.end
+        shown.append_text(_body(document.text[position:end]))
+        self._print(shown, wrap=True)
+        if end < len(document.text):
+            left = counted(len(document.text) - end, "more character")
+            below = "; every mention is listed below" if document.links else ""
+            self._print(Text(f"… {left} not shown{below}", style="dim"))
+        self._print(Text())
+
+    def _mark(self, link: Link, surface: str) -> Text:
+        name = one_line(link.chosen.id.kb) if link.chosen else "NIL"
+        style = self._style(link.chosen)
+        return Text.assemble(
+            ("[", "dim"), (one_line(surface), f"{style} underline"), (f"|{name}]", f"dim {style}")
+        )
+
+    # ----------------------------------------------------------------------- the mentions
+    def _row(self, link: Link) -> list[Cell]:
+        chosen = link.chosen
+        style = self._style(chosen)
+        return [
+            Cell(one_line(link.surface), "bold"),
+            Cell(one_line(str(chosen.id)) if chosen else "NIL", style),
+            Cell(short(link.confidence), right=True),
+            Cell(_also(chosen) if chosen else _nearest(link), "dim"),
+        ]
+
+    def _print_evidence(self, link: Link) -> None:
+        if not link.candidates:
+            return
+        parts = list(dict.fromkeys(key for item in link.candidates for key in item.evidence))
+        head = [" ", "candidate", "score", *(one_line(part.replace("_", " ")) for part in parts)]
+        rows = [[Cell(name, "dim", right=column > 1) for column, name in enumerate(head)]]
+        rows[0].append(Cell("title", "dim"))
+        rows += [self._evidence_row(link, item, parts) for item in link.candidates]
+        for row in aligned(rows, gap="  "):
+            self._print(Text("  ").append_text(row))
+
+    def _evidence_row(self, link: Link, item: Candidate, parts: Sequence[str]) -> list[Cell]:
+        is_chosen = link.chosen is not None and item.id == link.chosen.id
+        values = [short(item.evidence[part]) if part in item.evidence else "" for part in parts]
+        return [
+            Cell(">" if is_chosen else " "),
+            Cell(one_line(str(item.id)), self._style(item)),
+            Cell(short(item.score), right=True),
+            *(Cell(value, "dim", right=True) for value in values),
+            Cell(one_line(item.title)),
+        ]
+
+    # ------------------------------------------------------------------------- the output
+    def _style(self, candidate: Candidate | None) -> str:
+        if candidate is None:
+            return NIL_STYLE
+        index = self._kbs.setdefault(candidate.id.kb, len(self._kbs))
+        return KB_COLOURS[index % len(KB_COLOURS)]
+
+    def _print(self, line: Text, *, wrap: bool = False) -> None:
+        line.plain = encodable(line.plain, self._out)
+        if self._console is None:
+            self._out.write(line.plain + "\n")
+        else:
+            self._console.print(line, soft_wrap=not wrap)
+
+
+def aligned(rows: Sequence[Sequence[Cell]], *, gap: str = GAP) -> list[Text]:
+    """Rows as lines whose columns stand under each other, by width on the screen."""
+    columns = zip_longest(*([cell_len(cell.text) for cell in row] for row in rows), fillvalue=0)
+    widths = [min(max(column), WIDEST_COLUMN) for column in columns]
+    return [_line(row, widths, gap) for row in rows]
+
+
+def short(value: float) -> str:
+    """A number in two digits, without the zero before the point (``.97``, ``1.00``, ``-.05``)."""
+    text = f"{float(value):.2f}"
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+
+
+def _console(settings: TableSettings, out: TextIO) -> Console | None:
+    """A console for coloured output, or None for plain text."""
+    if settings.colour == "never":
+        return None
+    if settings.colour == "always":
+        return Console(
+            file=out,
+            markup=False,
+            highlight=False,
+            emoji=False,
+            force_terminal=True,
+            no_color=False,
+            color_system="truecolor",
+        )
+    console = Console(file=out, markup=False, highlight=False, emoji=False)
+    coloured = console.is_terminal and not console.no_color and not console.is_dumb_terminal
+    return console if coloured else None
+
+
+def _line(row: Sequence[Cell], widths: Sequence[int], gap: str) -> Text:
+    line = Text()
+    for number, (cell, width) in enumerate(zip(row, widths, strict=False)):
+        space = " " * (width - cell_len(cell.text))
+        before, after = (space, "") if cell.right else ("", space)
+        line.append(gap if number else "")
+        line.append(before).append(cell.text, style=cell.style).append(after)
+    line.rstrip()
+    return line
+
+
+def _body(text: str) -> Text:
+    return Text("\n".join(terminal_lines(text)))
+
+
+def _cut(text: str, links: Sequence[Link], limit: int) -> int:
+    """Where to stop showing: at the limit, or before the word or after the mention there."""
+    if len(text) <= limit:
+        return len(text)
+    before = [link for link in links if link.start < limit]
+    shown = before[-1].end if before else 0
+    if shown > limit:
+        return shown
+    space = text.rfind(" ", max(shown, limit - 40), limit + 1)
+    return space if space > 0 else limit
+
+
+def _also(chosen: Candidate) -> str:
+    return "also " + ", ".join(_ids(chosen)) if chosen.also else ""
+
+
+def _ids(chosen: Candidate) -> Iterator[str]:
+    return (one_line(str(entity)) for entity in chosen.also)
+
+
+def _nearest(link: Link) -> str:
+    if not link.candidates:
+        return "no candidates"
+    nearest = link.candidates[0]
+    return f"nearest {one_line(str(nearest.id))} {short(nearest.score)}"

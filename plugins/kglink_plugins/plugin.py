@@ -1,0 +1,49 @@
+"""What kglink's own plugins register. Factories import their modules when they are called."""
+
+from __future__ import annotations
+
+from kglink.hookspecs import Register, hookimpl
+from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
+from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
+from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
+from kglink_plugins.exporters.table import TableExporter, TableSettings
+
+
+@hookimpl
+def register_detectors(register: Register) -> None:
+    """Register the mention detectors."""
+    register(
+        "kglink/dictionary",
+        dictionary_detector,
+        settings=DictionarySettings,
+        summary="finds every alias of the linked KBs, whatever its case, accents and punctuation",
+    )
+
+
+@hookimpl
+def register_exporters(register: Register) -> None:
+    """Register the output formats."""
+    register(
+        "kglink/table",
+        TableExporter,
+        settings=TableSettings,
+        summary="for people: the text with its mentions marked, then a line per mention",
+    )
+    register(
+        "kglink/jsonl",
+        JsonlExporter,
+        settings=JsonSettings,
+        summary="one JSON object per line and document, written as it comes",
+    )
+    register(
+        "kglink/json",
+        JsonExporter,
+        settings=JsonSettings,
+        summary="one JSON list of all documents",
+    )
+    register(
+        "kglink/html",
+        HtmlExporter,
+        settings=HtmlSettings,
+        summary="one web page that needs nothing else: coloured by KB, candidates on hover",
+    )

@@ -1,0 +1,1 @@
+"""A KB adapter for kglink."""

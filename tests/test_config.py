@@ -1,0 +1,90 @@
+"""Settings: the order of their sources, and what is said of a bad one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kglink.config import all_settings, env_name, load_settings
+from kglink.errors import ConfigError, UnknownNameError
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "kglink.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_flag_beats_variable_beats_file_beats_default(tmp_path: Path) -> None:
+    config = write(tmp_path, "[link]\ntop_k = 7\nthreshold = 0.2\ncandidates = 50\n")
+    resolved = load_settings(
+        config, env={"KGLINK_LINK_TOP_K": "8", "KGLINK_LINK_THRESHOLD": "0.3"},
+        flags={"link.top_k": 9, "link.window_chars": None},
+    )  # fmt: skip
+    link = resolved.values.link
+    assert (link.top_k, link.threshold, link.candidates, link.window_chars) == (9, 0.3, 50, 256)
+    assert resolved.origins == {
+        "link.top_k": "flag",
+        "link.threshold": "KGLINK_LINK_THRESHOLD",
+        "link.candidates": str(config),
+    }
+
+
+def test_lists_and_tables_in_variables() -> None:
+    env = {
+        "KGLINK_LINK_KBS": "doid, hp",
+        "KGLINK_SPACE_ROWS": "text",
+        "KGLINK_LINK_DETECTOR_SETTINGS": '{"min_chars": 3}',
+    }
+    settings = load_settings(env=env).values
+    assert settings.link.kbs == ("doid", "hp")
+    assert settings.space.rows == ("text",)
+    assert settings.link.detector_settings == {"min_chars": 3}
+
+
+@pytest.mark.parametrize("name", [name for name, _ in all_settings()])
+def test_every_setting_has_a_description_a_variable_and_a_toml_key(name: str) -> None:
+    field = dict(all_settings())[name]
+    assert field.description
+    assert field.description.endswith(".")
+    assert env_name(name) == "KGLINK_" + name.upper().replace(".", "_")
+
+
+def test_other_kglink_variables_are_no_settings() -> None:
+    names = ("KGLINK_WORKSPACE", "KGLINK_PLUGINS", "KGLINK_DEBUG", "KGLINK_TEST_POSTGRES")
+    assert load_settings(env=dict.fromkeys(names, "x")).origins == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("[link]\ntop_kk = 1", UnknownNameError, "Did you mean 'link.top_k'"),
+        ("[lnk]\ntop_k = 1", UnknownNameError, "Did you mean 'link'"),
+        ("[link]\ntop_k = 0", ConfigError, "link.top_k = 0"),
+        ("[link]\ntop_k = 'many'", ConfigError, "link.top_k = 'many'"),
+        ("link = 3", ConfigError, "must be a section"),
+        ("[link", ConfigError, "TOML"),
+        ("[ingest]\non_error = 'ask'", ConfigError, "'stop' or 'skip'"),
+        ("[overlap]\nthreshold = 1.5", ConfigError, "less than or equal to 1"),
+    ],
+)
+def test_a_bad_file_says_what_and_where(
+    tmp_path: Path, text: str, error: type[Exception], said: str
+) -> None:
+    config = write(tmp_path, text)
+    with pytest.raises(error) as caught:
+        load_settings(config, env={})
+    assert said in str(caught.value)
+    assert str(config) in str(caught.value) or "section" in str(caught.value)
+
+
+def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
+    config = tmp_path / "kglink.toml"
+    config.write_bytes(b"[link]\n# caf\xe9\n")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load_settings(config, env={})
+
+
+def test_an_unknown_variable_names_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="KGLINK_LINK_TOP_K"):
+        load_settings(env={"KGLINK_LINK_TOPK": "3"})

@@ -1,0 +1,272 @@
+"""Segments and spaces: what is written, reused, resumed, published, refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kglink.config import SpaceSection
+from kglink.errors import SpaceError, UnknownNameError
+from kglink.records import Alias, Entity
+from kglink.registry import load_registry
+from kglink.space import segment_build
+from kglink.space.alias_names import SpaceNames
+from kglink.space.build import BuildReport, SpaceSource, build_space, is_current
+from kglink.space.manifest import ModelInfo
+from kglink.space.segment import Segment
+from kglink.space.space import Space, SpaceFolder, space_names
+from kglink.text.entity_text import entity_text
+
+MODEL = ModelInfo(name="toy", fingerprint="f1", dim=8)
+MERCURY = Entity("m1", "Mercury", "The planet.", "planet", popularity=5)
+AMBER = Entity(
+    "a1", "Amber", "", "resin", aliases=(Alias("amber", count=3), Alias("Succinite", count=2))
+)
+HERON = Entity("h1", "Héron", "A bird.", aliases=(Alias("Heron"), Alias("†")))
+
+
+@dataclass
+class HashEncoder:
+    """Unit vectors from a hash of the text, and a note of every text that was encoded."""
+
+    seen: list[str] = field(default_factory=list)
+    truncated: int = 0
+    fail_after: int | None = None
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        if self.fail_after is not None and len(self.seen) >= self.fail_after:
+            raise KeyboardInterrupt
+        self.seen += texts
+        return np.stack([vector_of(text) for text in texts])
+
+
+def vector_of(text: str) -> np.ndarray:
+    seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little")
+    vector = np.random.default_rng(seed).standard_normal(MODEL.dim).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def source(kb: str, *entities: Entity, content: str = "1", unchanged: bool = True) -> SpaceSource:
+    def read() -> Iterator[Entity]:
+        return iter(sorted(entities, key=lambda entity: entity.key))
+
+    return SpaceSource(kb, 1, content, "CC0", read, lambda: unchanged)
+
+
+def backend_of(name: str, settings: object) -> object:
+    return load_registry(only="builtin").create("index", name, settings)  # type: ignore[call-overload]
+
+
+def build(
+    folder: SpaceFolder,
+    *sources: SpaceSource,
+    encoder: HashEncoder | None = None,
+    model: ModelInfo = MODEL,
+    settings: SpaceSection | None = None,
+) -> BuildReport:
+    return build_space(
+        folder, sources, model, encoder or HashEncoder(), backend_of,  # type: ignore[arg-type]
+        settings or SpaceSection(), recorded_settings={},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SpaceFolder:
+    return SpaceFolder(tmp_path, "default")
+
+
+def opened(folder: SpaceFolder) -> Space:
+    return Space(folder, backend_of)  # type: ignore[arg-type]
+
+
+def test_entity_text_by_hand() -> None:
+    assert entity_text(MERCURY) == "Mercury (planet). The planet."
+    assert entity_text(AMBER) == "Amber (resin); amber; Succinite"
+    assert entity_text(replace(HERON, description="x" * 20), description_chars=5) == (
+        "Héron; Heron; †. xxxxx"
+    )
+
+
+def test_a_segment_holds_names_in_entity_order_with_the_title_first(folder: SpaceFolder) -> None:
+    build(folder, source("kb", MERCURY, AMBER, HERON))
+    segment = opened(folder).segments["kb"]
+    assert list(segment.keys) == ["a1", "h1", "m1"]
+    assert list(segment.titles) == ["Amber", "Héron", "Mercury"]
+    # "amber" folds to the title's form and adds its count; a name of signs alone stays.
+    assert list(segment.surfaces) == ["Amber", "Succinite", "Héron", "†", "Mercury"]
+    assert list(segment.names.folded) == ["amber", "succinite", "heron", "†", "mercury"]
+    assert segment.alias_counts.tolist() == [4, 2, 2, 1, 1]
+    assert segment.alias_starts.tolist() == [0, 2, 4, 5]
+    assert segment.popularity.tolist() == [0, 0, 5]
+    assert segment.entity_of(np.array([0, 1, 2, 3, 4])).tolist() == [0, 0, 1, 1, 2]
+    rows, owner = segment.aliases_of(np.array([0, 2]))
+    assert rows.tolist() == [0, 1, 4]
+    assert owner.tolist() == [0, 0, 1]
+
+
+def test_vectors_stand_in_the_rows_that_the_manifest_names(folder: SpaceFolder) -> None:
+    report = build(folder, source("kb", MERCURY, AMBER), source("two", HERON))
+    space = opened(folder)
+    spans = [(span.kb, span.kind, span.start, span.stop) for span in report.manifest.spans]
+    assert spans == [
+        ("kb", "text", 0, 2), ("kb", "alias", 2, 5), ("two", "text", 5, 6), ("two", "alias", 6, 8),
+    ]  # fmt: skip
+    assert report.encoded_rows == 8
+    for kb, entity in (("kb", AMBER), ("two", HERON)):
+        scores, rows = space.nearest(vector_of(entity_text(entity))[None], kb, "text", 1)
+        assert rows.tolist() == [[0]]
+        assert scores[0, 0] == pytest.approx(1, abs=2e-3)
+    _, rows = space.nearest(vector_of("Succinite")[None], "kb", "alias", 1)
+    assert rows.tolist() == [[1]]
+    assert space.nearest(vector_of("†")[None], "two", "alias", 5)[1].tolist()[0][2:] == [-1] * 3
+
+
+def test_only_what_changed_is_encoded_again(folder: SpaceFolder) -> None:
+    build(folder, source("kb", MERCURY, AMBER), source("two", HERON))
+    encoder = HashEncoder()
+    changed = replace(MERCURY, description="The nearest planet.")
+    report = build(
+        folder, source("kb", changed, AMBER, content="2"), source("two", HERON), encoder=encoder
+    )
+    assert encoder.seen == [entity_text(changed)]
+    assert report.manifest.segments["two"].startswith("two-")
+    _, rows = opened(folder).nearest(vector_of(entity_text(changed))[None], "kb", "text", 1)
+    assert rows.tolist() == [[1]]
+
+
+def test_another_model_reuses_nothing(folder: SpaceFolder) -> None:
+    build(folder, source("kb", MERCURY))
+    encoder = HashEncoder()
+    other = MODEL.model_copy(update={"fingerprint": "f2"})
+    build(folder, source("kb", MERCURY), encoder=encoder, model=other)
+    assert encoder.seen == [entity_text(MERCURY), "Mercury"]
+
+
+def test_an_interrupted_build_goes_on_and_ends_in_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
+    entities = [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
+    whole, broken = SpaceFolder(tmp_path / "a", "default"), SpaceFolder(tmp_path / "b", "default")
+    build(whole, source("kb", *entities))
+    first = HashEncoder(fail_after=16)
+    with pytest.raises(KeyboardInterrupt):
+        build(broken, source("kb", *entities), encoder=first)
+    assert broken.current is None
+    second = HashEncoder()
+    build(broken, source("kb", *entities), encoder=second)
+    assert len(first.seen) + len(second.seen) == 60
+    assert _contents(whole) == _contents(broken)
+
+
+def _contents(folder: SpaceFolder) -> dict[str, bytes]:
+    files = [path for path in folder.path.rglob("*") if path.suffix in (".npy", ".utf8", ".faiss")]
+    return {str(path.relative_to(folder.path)): path.read_bytes() for path in files}
+
+
+def test_the_old_version_stays_until_the_new_one_is_whole(folder: SpaceFolder) -> None:
+    build(folder, source("kb", MERCURY))
+    before = folder.current
+    with pytest.raises(KeyboardInterrupt):
+        build(folder, source("kb", HERON, content="2"), encoder=HashEncoder(fail_after=0))
+    assert folder.current == before
+    assert list(opened(folder).segments["kb"].titles) == ["Mercury"]
+
+
+def test_stale_versions_and_segments_are_removed(folder: SpaceFolder) -> None:
+    build(folder, source("kb", MERCURY), source("two", HERON))
+    build(folder, source("kb", AMBER, content="2"))
+    assert [path.name for path in folder.versions.iterdir()] == ["000002"]
+    assert len(list(folder.segments.iterdir())) == 1
+    assert space_names(folder.path.parent) == ["default"]
+
+
+def test_a_kb_that_changes_during_the_build_is_not_published(folder: SpaceFolder) -> None:
+    with pytest.raises(SpaceError, match="changed while"):
+        build(folder, source("kb", MERCURY, unchanged=False))
+    assert folder.current is None
+    assert list(folder.segments.iterdir()) == []
+
+
+def test_current_means_same_content_model_rows_and_index(folder: SpaceFolder) -> None:
+    sources = [source("kb", MERCURY)]
+    assert not is_current(folder, sources, MODEL, SpaceSection())
+    build(folder, *sources)
+    assert is_current(folder, sources, MODEL, SpaceSection())
+    assert not is_current(folder, [source("kb", MERCURY, content="2")], MODEL, SpaceSection())
+    assert not is_current(folder, [*sources, source("two", HERON)], MODEL, SpaceSection())
+    assert not is_current(folder, sources, MODEL, SpaceSection(rows=("text",)))
+    assert not is_current(folder, sources, MODEL, SpaceSection(index="kglink/faiss"))
+
+
+def test_a_space_without_alias_rows(folder: SpaceFolder) -> None:
+    build(folder, source("kb", MERCURY, AMBER), settings=SpaceSection(rows=("text",)))
+    space = opened(folder)
+    assert space.has_rows("text")
+    assert not space.has_rows("alias")
+    assert space.index.size == 2
+
+
+def test_names_for_detectors(folder: SpaceFolder) -> None:
+    build(folder, source("kb", AMBER), source("two", HERON))
+    names = SpaceNames(opened(folder), ["two", "kb"])
+    rows = [(row.surface, row.folded, row.kb, row.count) for row in names]
+    assert rows == [
+        ("Héron", "heron", "two", 2), ("†", "†", "two", 1),
+        ("Amber", "amber", "kb", 4), ("Succinite", "succinite", "kb", 2),
+    ]  # fmt: skip
+    assert len(names) == 4
+    assert names.fingerprint != SpaceNames(opened(folder), ["kb"]).fingerprint
+
+
+def test_damage_is_found_and_named(folder: SpaceFolder) -> None:
+    build(folder, source("kb", MERCURY))
+    assert folder.damage() == []
+    titles = opened(folder).segments["kb"].folder / "titles.utf8"
+    titles.write_bytes(b"Nercury")
+    assert folder.damage() == [str(titles)]
+    titles.write_bytes(b"short")
+    with pytest.raises(SpaceError, match=r"titles\.utf8.*wrong size"):
+        opened(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda raw: raw | {"format": 99}, "newer kglink"),
+        (lambda raw: raw | {"surprise": 1}, "surprise"),
+        (lambda raw: {key: raw[key] for key in raw if key != "spans"}, "spans"),
+    ],
+)
+def test_a_manifest_that_is_not_ours_is_refused(folder: SpaceFolder, change, said) -> None:  # type: ignore[no-untyped-def]  # lambdas
+    build(folder, source("kb", MERCURY))
+    assert folder.current
+    path = folder.current / "manifest.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(SpaceError, match=said):
+        opened(folder)
+
+
+def test_nothing_built_yet_and_unknown_kbs(folder: SpaceFolder) -> None:
+    with pytest.raises(SpaceError, match="not built yet"):
+        opened(folder)
+    with pytest.raises(SpaceError, match="no KB with entities"):
+        build(folder)
+    build(folder, source("kb", MERCURY))
+    with pytest.raises(UnknownNameError, match="Did you mean 'kb'"):
+        opened(folder).kbs(["kbs"])
+
+
+def test_two_builds_at_once(folder: SpaceFolder) -> None:
+    def entities() -> Iterator[Entity]:
+        with pytest.raises(SpaceError, match="being built by another process"):
+            build(folder, source("kb", MERCURY))
+        yield MERCURY
+
+    build(folder, SpaceSource("kb", 1, "1", "", entities, lambda: True))
+    assert Segment(folder.segments / next(folder.segments.iterdir()).name).kb == "kb"
