@@ -21,7 +21,7 @@ help: ## say what there is to make
 
 .PHONY: demo
 demo: $(INSTALLED) ## link a text to two small KBs, print it, write build/demo/
-	$(BIN)/kglink demo $(DEMO_DIR)
+	$(BIN)/kglink demo --dir $(DEMO_DIR)
 
 .PHONY: test
 test: lint pytest ## run every check: lint, types, import rules, tests, docs, packaging
@@ -44,7 +44,7 @@ format: $(INSTALLED) ## put the code into its one form
 .PHONY: docs
 docs: $(INSTALLED) ## write the reference pages anew and build the site into site/
 	$(BIN)/python docs/generate.py
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "The site: site/index.html"
 
 .PHONY: install

@@ -58,15 +58,15 @@ class Names:
     """Aliases as a linker hands them to a detector."""
 
     def __init__(self, surfaces: list[str], cache_dir: Path, fingerprint: str) -> None:
-        self.surfaces = surfaces
+        self.rows = [NameRow(surface, fold(surface), "kb", 1) for surface in surfaces]
         self.cache_dir: Path | None = cache_dir
         self.fingerprint = fingerprint
 
     def __iter__(self) -> Iterator[NameRow]:
-        return (NameRow(surface, fold(surface), "kb", 1) for surface in self.surfaces)
+        return iter(self.rows)
 
     def __len__(self) -> int:
-        return len(self.surfaces)
+        return len(self.rows)
 
 
 def vocabulary(rng: np.random.Generator) -> list[str]:
@@ -86,21 +86,21 @@ def zipf(rng: np.random.Generator, exponent: float, size: int) -> IntArray:
 
 
 def synthetic_aliases(rng: np.random.Generator, words: list[str], count: int) -> list[str]:
-    """Names of one to five words, of which every second is rarer than running text has."""
+    """Names of one to five words, most of them rarer than those of running text."""
     aliases: dict[str, None] = {}
     while len(aliases) < count:
-        sizes = rng.choice([1, 2, 3, 4, 5], count, p=[0.02, 0.4, 0.33, 0.2, 0.05])
-        rare = rng.integers(VOCABULARY // 50, VOCABULARY, int(sizes.sum()))
-        drawn = iter(np.where(rng.random(len(rare)) < 0.5, rare, zipf(rng, 0.6, len(rare))))
+        sizes = rng.choice([1, 2, 3, 4, 5], count, p=[0.01, 0.4, 0.34, 0.2, 0.05])
+        rare = rng.integers(VOCABULARY // 20, VOCABULARY, int(sizes.sum()))
+        drawn = iter(np.where(rng.random(len(rare)) < 0.75, rare, zipf(rng, 0.6, len(rare))))
         for size in sizes.tolist():
             aliases[" ".join(words[next(drawn)] for _ in range(size)).capitalize()] = None
     return list(aliases)[:count]
 
 
 def synthetic_text(rng: np.random.Generator, words: list[str], aliases: list[str]) -> str:
-    """Running text with one planted alias in about 25 words, in lower case."""
+    """Running text with one planted alias in about 40 words, in lower case."""
     text = [words[number] for number in zipf(rng, 1.0, TEXT_WORDS).tolist()]
-    for place in rng.integers(0, TEXT_WORDS, TEXT_WORDS // 25).tolist():
+    for place in rng.integers(0, TEXT_WORDS, TEXT_WORDS // 40).tolist():
         text[place] = aliases[int(rng.integers(len(aliases)))].lower()
     for place in range(0, TEXT_WORDS, 18):
         text[place] = text[place].capitalize()

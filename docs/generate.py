@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from html import escape
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
@@ -213,7 +214,10 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return _sentence(text).replace("|", "\\|")
+    """A table's cell; Markdown flavours differ on a bar in backticks, HTML is read by all."""
+    bar_in_code = re.compile(r"`([^`]*\|[^`]*)`")
+    with_html = bar_in_code.sub(lambda match: f"<code>{escape(match[1])}</code>", _sentence(text))
+    return with_html.replace("|", "&#124;")
 
 
 # -------------------------------------------------------------------------------- plugins

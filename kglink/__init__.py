@@ -54,15 +54,17 @@ _ROOM_OF_NAME = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Load a public name from the room that defines it."""
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # else a type checker would take any name for a public one
 
-        return version("kglink")
-    if name not in __all__:
-        raise AttributeError(f"module 'kglink' has no attribute {name!r}")
-    return getattr(import_module(f"kglink.{_ROOM_OF_NAME.get(name, 'records')}"), name)
+    def __getattr__(name: str) -> object:
+        """Load a public name from the room that defines it."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("kglink")
+        if name not in __all__:
+            raise AttributeError(f"module 'kglink' has no attribute {name!r}")
+        return getattr(import_module(f"kglink.{_ROOM_OF_NAME.get(name, 'records')}"), name)
 
 
 def __dir__() -> list[str]:

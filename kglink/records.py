@@ -107,6 +107,15 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class TextInput:
+    """A text to link; ``spans`` are its mentions where they are known, else it is searched."""
+
+    id: str
+    text: str
+    spans: tuple[Span, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """An entity that a mention may mean; ``evidence`` holds the parts of its score."""
 

@@ -5,11 +5,32 @@ from __future__ import annotations
 import importlib
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 HEADER = "import kglink\nfrom kglink.hookspecs import hookimpl\n"
+BUILTIN = """
+    from kglink.protocols import PluginSettings
+
+    class Columns(PluginSettings):
+        delimiter: str = ","
+        columns: tuple[str, ...] = ()
+        rename: dict[str, str] = {}
+        skip: int = 0
+
+    @hookimpl
+    def register_kbs(register):
+        register("kglink/jsonl", lambda settings: ("jsonl", settings), summary="JSON lines",
+                 sniff=lambda head: 0.9 if head.head.startswith(b"{") else 0.0)
+        register("kglink/csv", lambda settings: ("csv", settings), settings=Columns,
+                 summary="Columns", sniff=lambda head: 0.4)
+"""
+ACME = """
+    @hookimpl
+    def register_kbs(register):
+        register("acme/wiki", lambda settings: "wiki", summary="A wiki")
+"""
 
 
 class FakeEnvironment:
@@ -17,7 +38,6 @@ class FakeEnvironment:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.modules: set[str] = set()
 
     def install(
         self, distribution: str, version: str, code: str, *, module: str = "", entry: str = "main"
@@ -32,20 +52,18 @@ class FakeEnvironment:
         )
         with (info / "entry_points.txt").open("a") as entries:
             entries.write(f"[kglink]\n{entry} = {module}\n")
-        self.modules.add(module)
+        sys.modules.pop(module, None)  # another test may have used the name
         importlib.invalidate_caches()
         return module
 
 
-@contextmanager
-def fake_environment(folder: Path) -> Iterator[FakeEnvironment]:
-    """A fake environment at the front of ``sys.path``, taken away again."""
+def fake_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, builtin: str = BUILTIN
+) -> FakeEnvironment:
+    """An environment of our own plugins alone, at the front of ``sys.path`` during a test."""
+    monkeypatch.delenv("KGLINK_PLUGINS", raising=False)
+    monkeypatch.delenv("KGLINK_TRACE_HOOKS", raising=False)
+    monkeypatch.syspath_prepend(folder)
     environment = FakeEnvironment(folder)
-    sys.path.insert(0, str(folder))
-    try:
-        yield environment
-    finally:
-        sys.path.remove(str(folder))
-        for module in environment.modules:
-            sys.modules.pop(module, None)
-        importlib.invalidate_caches()
+    environment.install("kglink", "9.9", builtin, module="fake_builtin")
+    return environment

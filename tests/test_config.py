@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from kglink.config import all_settings, env_name, load_settings
 from kglink.errors import ConfigError, UnknownNameError
 

@@ -14,13 +14,15 @@ from html.parser import HTMLParser
 import pytest
 from rich.cells import cell_len
 
-from kglink.protocols import Exporter
+from kglink.protocols import Exporter, Factory, PluginSettings
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
+from kglink.testing import ExporterContract
 from kglink_plugins.exporters.escape import json_text, one_line, plain, web_address
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.summary import marks
 from kglink_plugins.exporters.table import TableExporter, TableSettings, short
+from kglink_plugins.plugin import register_exporters
 
 TEXT = "Clara Oswald left the Tower of London; the Zygon commander stayed."
 CLARA = Candidate(
@@ -62,6 +64,58 @@ def written(exporter: Exporter, *documents: LinkedDocument) -> str:
 
 def one(text: str, *links: Link, name: str = "d") -> LinkedDocument:
     return LinkedDocument(name, text, links)
+
+
+# --------------------------------------------------------------------------------- contracts
+class TestJsonlContract(ExporterContract):
+    output = "jsonl"
+
+    def make(self) -> Exporter:
+        return JsonlExporter(JsonSettings(explain=True))
+
+
+class TestJsonContract(ExporterContract):
+    output = "json"
+
+    def make(self) -> Exporter:
+        return JsonExporter(JsonSettings())
+
+
+class TestTableContract(ExporterContract):
+    def make(self) -> Exporter:
+        return TableExporter(TableSettings(colour="always", explain=True))
+
+
+class TestHtmlContract(ExporterContract):
+    streams = False  # the legend with its counts stands before the documents
+
+    def make(self) -> Exporter:
+        return HtmlExporter(HtmlSettings(explain=True))
+
+
+def test_the_four_formats_are_registered() -> None:
+    made: dict[str, object] = {}
+
+    def register(
+        name: str,
+        factory: Factory,
+        *,
+        settings: type[PluginSettings] | None = None,
+        summary: str,
+        extra: str = "",
+    ) -> None:
+        assert settings
+        assert summary
+        assert not extra
+        made[name] = factory(settings())
+
+    register_exporters(register)
+    assert {name: type(exporter) for name, exporter in made.items()} == {
+        "kglink/table": TableExporter,
+        "kglink/jsonl": JsonlExporter,
+        "kglink/json": JsonExporter,
+        "kglink/html": HtmlExporter,
+    }
 
 
 # ------------------------------------------------------------------------------------- JSON

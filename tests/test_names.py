@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kglink.space import names as names_module
 from kglink.space.names import NameIndex, build_name_index
 from kglink.space.ngrams import BUCKETS, gram_counts, inverse_frequency, weighted
 from kglink.space.strings import StringTable, StringWriter
 
-WORDS = "lung heart cancer of the acute kidney disease syndrome type ii x y zo".split()
+WORDS = ["lung", "heart", "cancer", "of", "the", "acute", "kidney", "disease", "syndrome", "type", "ii", "x", "y", "zo"]
 
 
 def index_of(folder: Path, folded: list[str]) -> NameIndex:
@@ -41,7 +42,9 @@ def brute_cosines(query: str, names: list[str]) -> np.ndarray:
     frequency = Counter(gram for name in names for gram in trigrams(name))
 
     def vector(name: str) -> dict[str, float]:
-        idf = {gram: np.log((1 + len(names)) / (1 + frequency[gram])) + 1 for gram in trigrams(name)}
+        idf = {
+            gram: np.log((1 + len(names)) / (1 + frequency[gram])) + 1 for gram in trigrams(name)
+        }
         raw = {gram: np.sqrt(count) * idf[gram] for gram, count in trigrams(name).items()}
         norm = np.sqrt(sum(value**2 for value in raw.values()))
         return {gram: value / norm for gram, value in raw.items()}
@@ -100,7 +103,9 @@ def test_a_hash_that_collides_is_not_a_match(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=20))
-def test_strings_come_back_as_they_went_in(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+def test_strings_come_back_as_they_went_in(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+) -> None:
     texts = [text.encode("utf-8", "ignore").decode() for text in texts]
     stem = tmp_path_factory.mktemp("strings") / "table"
     with StringWriter(stem) as table:

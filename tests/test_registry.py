@@ -2,59 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import subprocess
 import sys
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_distributions import FakeEnvironment, fake_environment
+from fake_distributions import ACME, FakeEnvironment, fake_environment
 
-from kglink import hookspecs
-from kglink.errors import ConfigError, PluginError, SourceError, UnknownNameError, UsageError
+from kglink.errors import PluginError, UnknownNameError, UsageError
 from kglink.protocols import PluginSettings
-from kglink.registry import HOOK_OF_KIND, KINDS, Guess, Kind, Registry, load_registry
-from kglink.registry.hooks import hook_names
-from kglink.registry.plugin import WORD_OF_KIND
-from kglink.sources import SourceHead
+from kglink.registry import Registry, load_registry
 
 ROOT = Path(__file__).parent.parent
 
-BUILTIN = """
-    from kglink.protocols import PluginSettings
-
-    class Columns(PluginSettings):
-        delimiter: str = ","
-        columns: tuple[str, ...] = ()
-        rename: dict[str, str] = {}
-        skip: int = 0
-
-    @hookimpl
-    def register_kbs(register):
-        register("kglink/jsonl", lambda settings: ("jsonl", settings), summary="JSON lines",
-                 sniff=lambda head: 0.9 if head.head.startswith(b"{") else 0.0)
-        register("kglink/csv", lambda settings: ("csv", settings), settings=Columns,
-                 summary="Columns", sniff=lambda head: 0.4)
-"""
-ACME = """
-    @hookimpl
-    def register_kbs(register):
-        register("acme/wiki", lambda settings: "wiki", summary="A wiki")
-"""
-
 
 @pytest.fixture
-def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEnvironment]:
-    monkeypatch.delenv("KGLINK_PLUGINS", raising=False)
-    monkeypatch.delenv("KGLINK_TRACE_HOOKS", raising=False)
-    with fake_environment(tmp_path) as environment:
-        environment.install("kglink", "9.9", BUILTIN, module="fake_builtin")
-        yield environment
+def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEnvironment:
+    return fake_environment(tmp_path, monkeypatch)
 
 
 def third_party(registry: Registry) -> list[str]:
@@ -285,234 +253,6 @@ def test_an_unknown_name_lists_what_exists(env: FakeEnvironment) -> None:
         load_registry().create("kb", "jsnl")
     assert "unknown KB adapter 'jsnl'" in str(caught.value)
     assert "There is: kglink/csv, kglink/jsonl." in str(caught.value)
-
-
-# --------------------------------------------------------------------------------- making
-def make_csv(raw: dict[str, object]) -> object:
-    return load_registry().settings_for("kb", "csv", raw)
-
-
-def test_settings_are_read_from_values_and_from_text(env: FakeEnvironment) -> None:
-    registry = load_registry()
-    made = registry.create("kb", "csv", {"skip": "3", "delimiter": ";"})
-    name, settings = made  # type: ignore[misc] # this factory makes a pair
-    assert (name, settings.skip, settings.delimiter) == ("csv", 3, ";")
-    again = registry.create("kb", "csv", settings)
-    assert again[1] is settings  # type: ignore[index] # as above
-
-
-@pytest.mark.parametrize("text", ["id,title", " id , title,", '["id", "title"]'])
-def test_a_list_is_read_from_text(env: FakeEnvironment, text: str) -> None:
-    assert getattr(make_csv({"columns": text}), "columns") == ("id", "title")  # noqa: B009 - typed as object
-
-
-def test_a_table_is_read_from_json_text(env: FakeEnvironment) -> None:
-    settings = make_csv({"rename": '{"name": "title"}'})
-    assert getattr(settings, "rename") == {"name": "title"}  # noqa: B009 - typed as object
-
-
-@pytest.mark.parametrize(
-    ("raw", "wanted"),
-    [
-        ({"skip": "many"}, ["KB adapter 'kglink/csv'", "setting skip = 'many'", "integer"]),
-        ({"delimeter": ";"}, ["has no setting 'delimeter'", "did you mean 'delimiter'?"]),
-        ({"delimeter": ";"}, ["Its settings: delimiter, columns, rename, skip."]),
-        ({"rename": "nonsense"}, ["setting rename = 'nonsense'", "dictionary"]),
-        ({"skip": "x", "columns": 3}, ["setting skip = 'x'", "setting columns = 3"]),
-    ],
-)
-def test_a_wrong_setting_names_plugin_key_value_and_expectation(
-    env: FakeEnvironment, raw: dict[str, object], wanted: list[str]
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make_csv(raw)
-    for part in wanted:
-        assert part in str(caught.value)
-
-
-def test_a_plugin_without_settings_says_so(env: FakeEnvironment) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_registry().create("kb", "jsonl", {"x": 1})
-    assert str(caught.value) == (
-        "KB adapter 'kglink/jsonl' has no setting 'x'\n  It has no settings."
-    )
-
-
-def test_settings_of_another_plugin_are_refused(env: FakeEnvironment) -> None:
-    with pytest.raises(UsageError, match="takes Columns, not PluginSettings"):
-        load_registry().create("kb", "csv", PluginSettings())
-
-
-def test_a_missing_module_names_the_exact_extra(env: FakeEnvironment) -> None:
-    code = """
-        def make(settings):
-            import no_such_module_here
-
-        @hookimpl
-        def register_exporters(register):
-            register("VENDOR/a", make, summary="x", extra="pages")
-            register("VENDOR/b", make, summary="x")
-    """
-    env.install("acme", "1", code.replace("VENDOR", "acme"))
-    env.install("kglink", "9.9", code.replace("VENDOR", "kglink"), module="fake_exporters",
-                entry="exporters")  # fmt: skip
-    registry = load_registry()
-    hints: dict[str, str] = {}
-    for name in registry.names("exporter"):
-        with pytest.raises(PluginError, match="needs the module 'no_such_module_here'") as caught:
-            registry.create("exporter", name)
-        hints[name] = caught.value.hint
-    assert hints["kglink/a"] == 'Install it: pip install "kglink[pages]"'
-    assert hints["acme/a"] == 'Install it: pip install "acme[pages]"'
-    assert "acme" in hints["acme/b"]
-
-
-def test_arguments_after_the_settings_reach_the_factory(env: FakeEnvironment) -> None:
-    env.install(
-        "acme",
-        "1",
-        """
-        @hookimpl
-        def register_detectors(register):
-            register("acme/d", lambda settings, names: names, summary="x")
-        """,
-    )
-    names = object()
-    made: object = load_registry().create("detector", "acme/d", {}, names)
-    assert made is names
-
-
-# ------------------------------------------------------------------------------- guessing
-def head(data: bytes) -> SourceHead:
-    return SourceHead("sample", data, None)
-
-
-def test_the_surest_adapter_is_guessed_with_its_runner_up(env: FakeEnvironment) -> None:
-    guess = load_registry().guess_kb(head(b'{"id": 1}'))
-    assert guess == Guess("kglink/jsonl", 0.9, Guess("kglink/csv", 0.4))
-    assert load_registry().guess_kb(head(b"a,b")) == Guess("kglink/csv", 0.4, None)
-
-
-SNIFFER = """
-    @hookimpl
-    def register_kbs(register):
-        register("acme/x", print, summary="x", sniff=lambda head: SURE)
-"""
-
-
-def test_two_equally_sure_adapters_are_no_guess(env: FakeEnvironment) -> None:
-    env.install("acme", "1", SNIFFER.replace("SURE", "0.4"))
-    with pytest.raises(SourceError) as caught:
-        load_registry().guess_kb(head(b"a,b"))
-    assert "acme/x and kglink/csv" in str(caught.value)
-    assert "--adapter" in caught.value.hint
-
-
-def test_a_format_that_nobody_knows_is_told(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    with fake_environment(tmp_path_factory.mktemp("site")) as environment:
-        environment.install("kglink", "9", SNIFFER.replace("SURE", "0").replace("acme", "kglink"),
-                            module="only_kb")  # fmt: skip
-        with pytest.raises(SourceError) as caught:
-            load_registry(only="builtin").guess_kb(head(b"?"))
-    assert "sample: no KB adapter knows this format" in str(caught.value)
-    assert "There is: kglink/x." in str(caught.value)
-
-
-@pytest.mark.parametrize("sure", ["2.0", "-1", "float('nan')", "1 / 0", "None"])
-def test_a_sniff_that_fails_or_is_out_of_range_names_its_provider(
-    env: FakeEnvironment, sure: str
-) -> None:
-    env.install("acme", "1.5", SNIFFER.replace("SURE", sure))
-    with pytest.raises(PluginError, match=r"'acme/x' of acme 1\.5"):
-        load_registry().guess_kb(head(b"a,b"))
-
-
-# ---------------------------------------------------------------- one test named for each hook
-def registered_by(env: FakeEnvironment, kind: Kind) -> None:
-    """A plugin that implements the hook of ``kind`` is found, named and made."""
-    env.install(
-        "acme",
-        "1",
-        f"""
-        class Thing:
-            def __init__(self, settings, *args):
-                self.settings = settings
-
-        @hookimpl
-        def {HOOK_OF_KIND[kind]}(register):
-            register("acme/thing", Thing, summary="A thing")
-        """,
-    )
-    registry = load_registry()
-    assert "acme/thing" in registry.names(kind)
-    assert registry.get(kind, "thing").title == f"{WORD_OF_KIND[kind]} 'acme/thing'"
-    create: Callable[..., object] = registry.create
-    assert type(create(kind, "acme/thing")).__name__ == "Thing"
-
-
-def test_register_kbs(env: FakeEnvironment) -> None:
-    registered_by(env, "kb")
-
-
-def test_register_detectors(env: FakeEnvironment) -> None:
-    registered_by(env, "detector")
-
-
-def test_register_scorers(env: FakeEnvironment) -> None:
-    registered_by(env, "scorer")
-
-
-def test_register_samplers(env: FakeEnvironment) -> None:
-    registered_by(env, "sampler")
-
-
-def test_register_objectives(env: FakeEnvironment) -> None:
-    registered_by(env, "objective")
-
-
-def test_register_index_backends(env: FakeEnvironment) -> None:
-    registered_by(env, "index")
-
-
-def test_register_rerankers(env: FakeEnvironment) -> None:
-    registered_by(env, "reranker")
-
-
-def test_register_exporters(env: FakeEnvironment) -> None:
-    registered_by(env, "exporter")
-
-
-def test_register_commands(env: FakeEnvironment) -> None:
-    env.install("acme", "1", "@hookimpl\ndef register_commands(app): app.append('command')")
-    app: list[str] = []
-    load_registry().add_commands(app)
-    assert app == ["command"]
-
-
-def test_register_routes(env: FakeEnvironment) -> None:
-    env.install("acme", "1", "@hookimpl\ndef register_routes(app): app.append('page')")
-    app: list[str] = []
-    load_registry().add_routes(app)
-    assert app == ["page"]
-
-
-def test_every_hook_has_a_test_named_after_it() -> None:
-    missing = [name for name in hook_names() if f"test_{name}" not in globals()]
-    assert not missing
-
-
-def test_every_kind_has_a_hook() -> None:
-    assert set(hook_names()) == {*HOOK_OF_KIND.values(), "register_commands", "register_routes"}
-    assert set(KINDS) == set(WORD_OF_KIND)
-
-
-def test_every_hook_is_documented_with_its_signature() -> None:
-    page = (ROOT / "docs" / "plugins.md").read_text()
-    for name in hook_names():
-        arguments = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)
-        assert f"### `{name}({arguments})`" in page
 
 
 # ------------------------------------------------------------------------------- the real ones

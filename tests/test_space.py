@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from kglink.config import SpaceSection
 from kglink.errors import SpaceError, UnknownNameError
 from kglink.records import Alias, Entity

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kglink.linking.linker import TextInput
+from kglink.records import TextInput
 from kglink.workspace import Workspace, init_workspace
 from kglink_cli.build import build_with_progress
 from kglink_cli.console import note

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kglink_cli.checkup import Check, licences, machine_checks, workspace_checks
 from kglink_cli.console import print_json, print_table
 from kglink_cli.session import session_of
+
+if TYPE_CHECKING:
+    from kglink_cli.checkup import Check
 
 _SIGNS = {"ok": "ok", "note": "note", "bad": "BAD"}
 
@@ -23,6 +25,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check versions, device, model, store and spaces, and say how to mend what is not well."""
+    from kglink_cli.checkup import licences, machine_checks, workspace_checks
+
     session = session_of(context)
     if show_licences:
         with session.open() as workspace:

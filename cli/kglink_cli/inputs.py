@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kglink.text.markup import parse_marked
-
 from kglink.errors import RecordError, SourceError, UsageError
-from kglink.linking.linker import TextInput
-from kglink.records import Document, Span
+from kglink.records import Document, Span, TextInput
 from kglink.sources import Problems, Source
 from kglink.workspace import Workspace
 from kglink_cli.console import note
@@ -62,6 +59,8 @@ def _read(
         return
     text = _decoded(source)
     if marked:
+        from kglink.text.markup import parse_marked
+
         clean, marks = parse_marked(text)
         yield TextInput(name, clean, tuple(marks))
     else:

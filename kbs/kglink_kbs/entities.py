@@ -61,9 +61,9 @@ class EntityMaker:
         key = key_text(get("key"), "key")
         title = one_line(get("title"), "title")
         if not key:
-            raise BadValue("no id" if "key" not in values else "an empty id", _fix("key", names))
+            raise BadValue("no id" if get("key") is None else "an empty id", _fix("key", names))
         if not title:
-            missing = "no title" if "title" not in values else "an empty title"
+            missing = "no title" if get("title") is None else "an empty title"
             raise BadValue(missing, _fix("title", names))
         return Entity(
             key=key,

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from kglink.errors import RecordError, SourceError
-from kglink.sources import Problems, Source
-from kglink.sources.encoding import check_text
+from kglink.sources import Problems, Source, check_text
 from kglink_kbs.values import described
 
 _BOM = b"\xef\xbb\xbf"

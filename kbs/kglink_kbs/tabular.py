@@ -163,7 +163,8 @@ def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tupl
         except csv.Error as error:
             row, bad = [], feed.bad or _bad_row(source, feed.first, error)
         if bad and not header_seen:
-            raise bad  # without its header a table says nothing
+            # Without its header a table says nothing: no bad record, but a bad source.
+            raise SourceError(bad.message, hint=bad.hint)
         if bad:
             problems.report(bad)
         elif row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Protocol
@@ -13,7 +13,7 @@ from kglink.errors import UsageError
 from kglink.linking.retrieve import MentionQuery, Retriever, Scored
 from kglink.linking.scoring import Calibration
 from kglink.protocols import Detector, Reranker, RerankQuery
-from kglink.records import Candidate, Entity, EntityId, Link, LinkedDocument, Span
+from kglink.records import Candidate, Entity, EntityId, Link, LinkedDocument, Span, TextInput
 from kglink.text.windows import mention_window
 
 #: Mentions are encoded and searched together, across documents, up to about this many.
@@ -31,15 +31,6 @@ class EntityFacts(Protocol):
     def counterparts(self, ids: Iterable[EntityId]) -> dict[EntityId, tuple[EntityId, ...]]:
         """The same things in other KBs."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class TextInput:
-    """A text to link; ``spans`` are its mentions where they are known, else it is searched."""
-
-    id: str
-    text: str
-    spans: tuple[Span, ...] | None = None
 
 
 class Linker:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kglink.errors import KglinkError, PluginError, SourceError
 from kglink.registry.discovery import blame
 from kglink.registry.plugin import Plugin
-from kglink.sources import SourceHead
+from kglink.sources import SourceHead, check_text
 
 
 class Guess(NamedTuple):
@@ -28,6 +28,7 @@ def guess_kb(plugins: Iterable[Plugin], head: SourceHead) -> Guess:
     sure = [Guess(name, -negative) for negative, name in ranked if negative]
     names = ", ".join(plugin.name for plugin in adapters)
     if not sure:
+        check_text(head.name, head.head)
         raise SourceError(
             f"{head.name}: no KB adapter knows this format",
             hint=f"Name the adapter with --adapter. There is: {names}.",

@@ -1,6 +1,7 @@
 """Where records come from: a file, a folder or standard input, decompressed on the fly."""
 
+from kglink.sources.encoding import check_text
 from kglink.sources.source import Source
 from kglink.sources.values import Line, OnError, Problems, SourceHead, SourceLimits
 
-__all__ = ["Line", "OnError", "Problems", "Source", "SourceHead", "SourceLimits"]
+__all__ = ["Line", "OnError", "Problems", "Source", "SourceHead", "SourceLimits", "check_text"]

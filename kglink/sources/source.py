@@ -131,7 +131,8 @@ class Source:
         cls, data: bytes, *, name: str = STDIN, limits: SourceLimits | None = None
     ) -> Source:
         """A source that holds ``data``."""
-        return cls.from_stream(io.BytesIO(data), name=name, limits=limits)
+        opener = cast("Callable[[], BinaryIO]", lambda: io.BytesIO(data))
+        return cls(name, size=len(data), opener=opener, limits=limits)
 
     @classmethod
     def _of_file(cls, name: str, path: Path, size: int, limits: SourceLimits | None) -> Source:

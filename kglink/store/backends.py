@@ -24,7 +24,6 @@ from kglink.errors import StoreError, UsageError
 BUSY_SECONDS = 30.0
 PAGES_OF_WAL = 16_384  # 64 MiB: index pages that many batches touch reach the file once
 CACHE_KIB = 65_536
-MMAP_BYTES = 1 << 28
 
 
 class Backend(ABC):
@@ -126,7 +125,6 @@ class SQLite(Backend):
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_OF_WAL}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        connection.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
 
     def begin(self, connection: Connection, *, write: bool) -> None:
         """Take the write lock at once: a reader that turns writer may have to start over."""

@@ -10,16 +10,23 @@ from sqlalchemy import BindParameter, Select, Table, bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.errors import RecordError
-from kglink.records import Document, Entity, Record
-from kglink.store.content import record_place
+from kglink.records import Document, Record
+from kglink.store.content import (
+    PreparedDocument,
+    PreparedEntity,
+    prepare_document,
+    prepare_entity,
+    record_place,
+)
 from kglink.store.database import Database
 from kglink.store.schema import id_range
+from kglink.store.values import IngestJob
 
 #: A batch ends early at this many characters, so that long texts do not fill the memory.
 BATCH_CHARACTERS = 8_000_000
 
-#: How many keys are looked up in one statement; SQLite takes 32,766 parameters.
-LOOKUP_SIZE = 2000
+#: How many keys are looked up in one statement: it is compiled once, with all its parameters.
+LOOKUP_SIZE = 250
 
 
 class Prepared(Protocol):
@@ -60,40 +67,47 @@ class _Known(NamedTuple):
     record: int
 
 
-def batches(records: Iterable[Record], size: int, skip: int) -> Iterator[list[tuple[int, Record]]]:
-    """Cut a stream into lists of (number from 1, record), without the first ``skip`` records."""
-    batch: list[tuple[int, Record]] = []
-    characters = 0
+class Batch:
+    """Records made ready to be written in one transaction."""
+
+    def __init__(self, job: IngestJob) -> None:
+        self._job = job
+        self._characters = 0
+        self.read = 0
+        self.entities: list[PreparedEntity] = []
+        self.documents: list[PreparedDocument] = []
+
+    def add(self, number: int, record: Record) -> None:
+        """Take in the record of that number; a bad one goes to the job's problems instead."""
+        self.read = number
+        try:
+            if isinstance(record, Document):
+                self.documents.append(prepare_document(number, record, self._job.split))
+                self._characters += len(record.text)
+            else:
+                self.entities.append(prepare_entity(number, record, self._job.language))
+                self._characters += len(record.description)
+        except RecordError as error:
+            self._job.problems.report(error)
+
+    def is_full(self) -> bool:
+        """Whether it is time to write."""
+        size = len(self.entities) + len(self.documents)
+        return size >= self._job.batch_size or self._characters >= BATCH_CHARACTERS
+
+
+def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[Batch]:
+    """Cut a stream into batches, without the first ``skip`` records."""
+    batch = Batch(job)
     for number, record in enumerate(records, start=1):
         if number <= skip:
             continue
-        batch.append((number, record))
-        characters += _weight(record)
-        if len(batch) >= size or characters >= BATCH_CHARACTERS:
+        batch.add(number, record)
+        if batch.is_full():
             yield batch
-            batch, characters = [], 0
-    if batch:
+            batch = Batch(job)
+    if batch.read:
         yield batch
-
-
-def _weight(record: Record) -> int:
-    if isinstance(record, Document):
-        return len(record.text)
-    return len(record.description) + 32 * len(record.aliases)
-
-
-def split_kinds(
-    batch: Iterable[tuple[int, Record]],
-) -> tuple[list[tuple[int, Entity]], list[tuple[int, Document]]]:
-    """The entities and the documents of a batch."""
-    found: list[tuple[int, Entity]] = []
-    texts: list[tuple[int, Document]] = []
-    for number, record in batch:
-        if isinstance(record, Document):
-            texts.append((number, record))
-        else:
-            found.append((number, record))
-    return found, texts
 
 
 def plan_batch(
@@ -130,7 +144,7 @@ def _known_rows(
         wanted = keys[start : start + LOOKUP_SIZE]
         filler = [wanted[-1]] * (LOOKUP_SIZE - len(wanted))
         for row in db.raw_rows(connection, query, (kb_id, *wanted, *filler)):
-            known[row[0]] = _Known(row[1], row[2], row[3], row[4])
+            known[row.key] = _Known(row.id, row.content_hash, row.run, row.record)
     return known
 
 

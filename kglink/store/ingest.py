@@ -5,22 +5,16 @@ from __future__ import annotations
 import contextlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar
 
 from sqlalchemy import Table, select
 
-from kglink.errors import RecordError, SourceError, StoreError, UsageError
-from kglink.records import Document, Entity, Record
+from kglink.errors import SourceError, StoreError, UsageError
+from kglink.records import Record
 from kglink.store import progress as state
-from kglink.store.batches import Plan, batches, plan_batch, split_kinds
-from kglink.store.content import (
-    PreparedDocument,
-    PreparedEntity,
-    prepare_document,
-    prepare_entity,
-)
+from kglink.store.batches import Batch, Plan, batches, plan_batch
+from kglink.store.content import PreparedDocument, PreparedEntity
 from kglink.store.database import Database
 from kglink.store.document_writer import remove_documents, write_documents
 from kglink.store.entity_writer import remove_entities, write_entities
@@ -31,9 +25,6 @@ from kglink.store.schema import documents, entities, kbs
 from kglink.store.values import IngestJob, IngestSummary, Tally
 
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-
-R = TypeVar("R", Entity, Document)
-P = TypeVar("P", PreparedEntity, PreparedDocument)
 
 
 def check_kb_name(name: str) -> None:
@@ -93,37 +84,24 @@ class Ingest:
 
     # ----------------------------------------------------------------------------- reading
     def _read(self, records: Iterable[Record]) -> None:
-        for batch in batches(records, self._job.batch_size, self._at.read):
-            found, texts = split_kinds(batch)
-            prepared_entities = self._prepared(found, prepare_entity, self._job.language)
-            prepared_documents = self._prepared(texts, prepare_document, self._job.split)
-            self._write(batch[-1][0], prepared_entities, prepared_documents)
+        for batch in batches(records, self._job, self._at.read):
+            self._write(batch)
             self._notify(self._at.read)
-        self._save(complete=True)
-
-    def _prepared(
-        self, numbered: Sequence[tuple[int, R]], prepare: Callable[[int, R, str], P], default: str
-    ) -> list[P]:
-        prepared = []
-        for number, record in numbered:
-            try:
-                prepared.append(prepare(number, record, default))
-            except RecordError as error:
-                self._job.problems.report(error)
-        return prepared
-
-    def _write(
-        self, read: int, found: Sequence[PreparedEntity], texts: Sequence[PreparedDocument]
-    ) -> None:
-        kb_id, run = self._at.kb_id, self._at.run
+        after = replace(self._at, complete=True)
         with self._db.write() as connection:
-            entity_plan = plan_batch(self._db, connection, entities, kb_id, run, found)
-            document_plan = plan_batch(self._db, connection, documents, kb_id, run, texts)
-            for duplicate in entity_plan.duplicates + document_plan.duplicates:
+            state.save(connection, after)
+        self._at = after
+
+    def _write(self, batch: Batch) -> None:
+        db, kb_id, run = self._db, self._at.kb_id, self._at.run
+        with db.write() as connection:
+            found = plan_batch(db, connection, entities, kb_id, run, batch.entities)
+            texts = plan_batch(db, connection, documents, kb_id, run, batch.documents)
+            for duplicate in found.duplicates + texts.duplicates:
                 self._job.problems.report(duplicate)
-            write_entities(self._db, connection, kb_id, run, entity_plan)
-            write_documents(self._db, connection, kb_id, run, document_plan)
-            after = self._after(read, _tally(entity_plan), _tally(document_plan))
+            write_entities(db, connection, kb_id, run, found)
+            write_documents(db, connection, kb_id, run, texts)
+            after = self._after(batch.read, _tally(found), _tally(texts))
             state.save(connection, after)
         self._at = after
 
@@ -135,12 +113,6 @@ class Ingest:
             entities=self._at.entities + entity_tally,
             documents=self._at.documents + document_tally,
         )
-
-    def _save(self, *, complete: bool) -> None:
-        after = replace(self._at, complete=complete)
-        with self._db.write() as connection:
-            state.save(connection, after)
-        self._at = after
 
     # --------------------------------------------------------------------------- finishing
     def _sweep(self, table: Table, remove: Remover) -> None:

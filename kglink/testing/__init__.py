@@ -44,11 +44,13 @@ _MODULE_OF_NAME = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Load a contract from its module."""
-    if name not in _MODULE_OF_NAME:
-        raise AttributeError(f"module 'kglink.testing' has no attribute {name!r}")
-    return getattr(import_module(f"kglink.testing.contracts.{_MODULE_OF_NAME[name]}"), name)
+if not TYPE_CHECKING:  # else a type checker would take any name for a public one
+
+    def __getattr__(name: str) -> object:
+        """Load a contract from its module."""
+        if name not in _MODULE_OF_NAME:
+            raise AttributeError(f"module 'kglink.testing' has no attribute {name!r}")
+        return getattr(import_module(f"kglink.testing.contracts.{_MODULE_OF_NAME[name]}"), name)
 
 
 def __dir__() -> list[str]:

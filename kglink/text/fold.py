@@ -242,7 +242,8 @@ def _squeezed(mapped: str, starts: Offsets, ends: Offsets) -> Folded:
     kept[: len(mapped) - len(mapped.lstrip(" "))] = False
     kept[len(mapped.rstrip(" ")) :] = False
     rows = np.flatnonzero(kept)
-    starts, ends = starts[rows], ends[rows]
-    inner = np.flatnonzero(spaces[rows])
-    ends[inner] = np.maximum(starts[inner + 1], ends[inner])
+    starts, ends, inner = starts[rows], ends[rows], np.flatnonzero(spaces[rows])
+    # A space may also come out of one character, as in "1 2" of ½; then there is no gap.
+    inner = inner[starts[inner + 1] > ends[inner - 1]]
+    starts[inner], ends[inner] = ends[inner - 1], starts[inner + 1]
     return Folded(text, starts, ends)

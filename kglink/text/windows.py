@@ -16,8 +16,8 @@ def mention_window(text: str, start: int, end: int, max_chars: int) -> str:
     right = min(len(text) - end, room - left)
     left = min(start, room - right)
     first, stop = start - left, end + right
-    while first < start and cuts_word(text, first):
+    while first < start and (text[first].isspace() or cuts_word(text, first)):
         first += 1
-    while stop > end and cuts_word(text, stop):
+    while stop > end and (text[stop - 1].isspace() or cuts_word(text, stop)):
         stop -= 1
-    return text[first:start].lstrip() + text[start:end] + text[end:stop].rstrip()
+    return text[first:stop]

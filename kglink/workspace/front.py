@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Self, get_args
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import SpaceError, UnknownNameError, UsageError
-from kglink.records import Document, Entity, LinkedDocument, Split
+from kglink.records import Document, Entity, LinkedDocument, Split, TextInput
 from kglink.registry import Registry, load_registry
 from kglink.sources import Problems, Source, SourceLimits
 from kglink.workspace.folder import find_workspace, init_workspace
 
 if TYPE_CHECKING:
     from kglink.evaluation.recall import RecallReport
-    from kglink.linking.linker import Linker, TextInput
+    from kglink.linking.linker import Linker
     from kglink.linking.retrieve import Scored
     from kglink.overlap.find import OverlapReport
     from kglink.protocols import Detector, IndexBackend
@@ -282,8 +282,6 @@ class Workspace:
         self, texts: Iterable[TextInput | str], kbs: Sequence[str] = ()
     ) -> Iterator[LinkedDocument]:
         """Link texts to the space; plain strings are numbered."""
-        from kglink.linking.linker import TextInput
-
         inputs = (
             TextInput(str(number), text) if isinstance(text, str) else text
             for number, text in enumerate(texts, 1)

@@ -1,12 +1,14 @@
-"""What kglink's own plugins register. Factories import their modules when they are called."""
+"""What kglink's own plugins register; nothing heavy is loaded before a factory is called."""
 
 from __future__ import annotations
 
 from kglink.hookspecs import Register, hookimpl
+from kglink.protocols import IndexBackend
 from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.table import TableExporter, TableSettings
+from kglink_plugins.indexes.settings import FactorySettings, FlatSettings
 
 
 @hookimpl
@@ -47,3 +49,32 @@ def register_exporters(register: Register) -> None:
         settings=HtmlSettings,
         summary="one web page that needs nothing else: coloured by KB, candidates on hover",
     )
+
+
+@hookimpl
+def register_index_backends(register: Register) -> None:
+    """Register the vector indexes."""
+    register(
+        "kglink/flat",
+        _flat_backend,
+        settings=FlatSettings,
+        summary="exact search over all vectors, memory-mapped",
+    )
+    register(
+        "kglink/faiss",
+        _factory_backend,
+        settings=FactorySettings,
+        summary="any index of a faiss factory string: smaller or faster, approximate",
+    )
+
+
+def _flat_backend(settings: FlatSettings) -> IndexBackend:
+    from kglink_plugins.indexes.flat import FlatBackend
+
+    return FlatBackend(settings)
+
+
+def _factory_backend(settings: FactorySettings) -> IndexBackend:
+    from kglink_plugins.indexes.factory import FactoryBackend
+
+    return FactoryBackend(settings)

@@ -35,7 +35,7 @@ class ScorerContract(PluginContract):
         assert matrix.dtype == mentions.states.dtype
         for row in range(3):
             for column in range(4):
-                alone = scorer.score(_pick(mentions, row), _pick(entities, column))
+                alone = scorer.score(_alone(mentions, row), _alone(entities, column))
                 self._close(alone, matrix[row : row + 1, column : column + 1])
 
     def test_equals_the_formula(self) -> None:
@@ -105,9 +105,14 @@ def encoded(lengths: list[int], seed: int) -> Encoded:
     return Encoded(states, mask)
 
 
-def _pick(batch: Encoded, rows: int | torch.Tensor) -> Encoded:
-    chosen = torch.tensor([rows]) if isinstance(rows, int) else rows
-    return Encoded(batch.states[chosen], batch.mask[chosen])
+def _pick(batch: Encoded, rows: torch.Tensor) -> Encoded:
+    return Encoded(batch.states[rows], batch.mask[rows])
+
+
+def _alone(batch: Encoded, row: int) -> Encoded:
+    """A batch of one row without any padding."""
+    tokens = _tokens(batch, row)
+    return Encoded(tokens[None], torch.ones(1, len(tokens), dtype=torch.bool))
 
 
 def _tokens(batch: Encoded, row: int) -> torch.Tensor:

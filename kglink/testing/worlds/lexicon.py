@@ -117,7 +117,7 @@ PLACE = Kind(
     """),
     (
         "A %(noun)s not far from %(town)s, known for %(deed)s and first named %(year)s.",
-        "Mentioned %(year)s for the first time, this %(noun)s near %(town)s is famous for %(deed)s.",
+        "Mentioned %(year)s for the first time, this %(noun)s near %(town)s is famed for %(deed)s.",
         "Travellers from %(town)s come for %(deed)s. On maps since %(year)s, %(noun)s.",
     ),
 )

@@ -121,6 +121,7 @@ class Permutation:
         return cls(n, factor, (key >> 20) % n, pow(factor, -1, n))
 
     def __call__(self, x: int) -> int:
+        """The number that ``x`` is mapped to."""
         return (x * self.factor + self.shift) % self.n
 
     def inverse(self, y: int) -> int:

@@ -68,12 +68,10 @@ class World:
         return (self.entity(number, index) for index in range(self._n))
 
     def overlaps(self, left: str = "", right: str = "") -> Iterator[Overlap]:
-        """The pairs that are the same thing: of two KBs, or of every two KBs."""
-        for one, other in combinations(self.settings.kbs, 2):
-            if not left or (one, other) == (left, right):
-                yield from self._pairs(self.kb_number(one), self.kb_number(other))
-            elif (other, one) == (left, right):
-                yield from self._pairs(self.kb_number(other), self.kb_number(one))
+        """The pairs that are the same thing: of the two given KBs, or of every two."""
+        pairs = [(left, right)] if left or right else combinations(self.settings.kbs, 2)
+        for one, other in pairs:
+            yield from self._pairs(self.kb_number(one), self.kb_number(other))
 
     def documents(self, count: int, settings: DocumentSettings | None = None) -> Iterator[Document]:
         """``count`` annotated documents, each computed from the seed and its number alone."""

@@ -80,7 +80,7 @@ def borders_of(folded: Folded) -> Borders:
     kinds = _kinds(points)
     edges = _edges(kinds)
     edges[1:-1] &= folded.starts[1:] != folded.starts[:-1]
-    # A single letter goes on in C++ and C#.
+    # A single letter or digit goes on in C++ and C#.
     sign = (points[1:] == ord("+")) | (points[1:] == ord("#"))
     edges[1:-1] &= ~(sign & edges[:-2] & (kinds[:-1] == _LETTER))
     begin, end = edges, edges.copy()

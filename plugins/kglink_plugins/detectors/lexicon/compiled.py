@@ -50,18 +50,16 @@ def compile_lexicon(rows: Iterable[NameRow], settings: DictionarySettings) -> Le
     for folded, (count, shape) in entries.items():
         whole = shape | guard.word_shape(folded)
         if not guard.never(whole):
-            keys[folded] = count << 8 | whole
+            keys[folded] = min(count, _MOST_COUNT) << 8 | whole
     trie = marisa_trie.Trie(keys)
-    counts = np.zeros(len(keys), dtype=np.uint32)
-    shapes = np.zeros(len(keys), dtype=np.uint8)
-    for folded, packed in keys.items():
-        row = trie.key_id(folded)
-        counts[row], shapes[row] = min(packed >> 8, _MOST_COUNT), packed & 0xFF
+    rows_of_keys = np.fromiter(map(trie.key_id, keys), np.int64, len(keys))
+    packed = np.zeros(len(keys), dtype=np.uint64)
+    packed[rows_of_keys] = np.fromiter(keys.values(), np.uint64, len(keys))
     return Lexicon(
         keys=trie,
         surfaces=marisa_trie.Trie(surfaces),
-        counts=counts,
-        shapes=shapes,
+        counts=(packed >> np.uint64(8)).astype(np.uint32),
+        shapes=packed.astype(np.uint8),
         bits=_filter_bits(keys, guard),
         longest=max(map(len, keys), default=0),
     )

@@ -44,15 +44,18 @@ def case_of(surface: str) -> int:
     """The case flag of a surface; LOWER where the script has no case."""
     if surface.islower():
         return LOWER
+    # str.istitle() asks for a capital in every word; "Lung cancer" is Title case as well.
+    if surface[:1].isupper() and surface[1:].islower():
+        return TITLE
+    if surface.isupper():
+        letters = sum(map(str.isupper, surface))
+        return UPPER if letters > 1 else UPPER | TITLE
+    if surface.istitle():
+        return TITLE
     cased = [character for character in surface if character.isupper() or character.islower()]
     if not cased:
         return LOWER
-    if surface.isupper():
-        return UPPER if len(cased) > 1 else UPPER | TITLE
-    # str.istitle() asks for a capital in every word; "Lung cancer" is Title case as well.
-    if surface.istitle() or (cased[0].isupper() and not any(map(str.isupper, cased[1:]))):
-        return TITLE
-    return MIXED
+    return TITLE if cased[0].isupper() and not any(map(str.isupper, cased[1:])) else MIXED
 
 
 def shape_of(surface: str) -> int:

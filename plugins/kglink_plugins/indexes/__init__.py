@@ -1,0 +1,1 @@
+"""Index back ends: nearest rows by inner product, on faiss."""

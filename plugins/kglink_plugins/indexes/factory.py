@@ -1,0 +1,187 @@
+"""Any index that faiss's factory makes: smaller or faster than the flat one, mostly not exact."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import ConfigError
+from kglink.protocols import RowRange, VectorIndex
+from kglink_plugins.indexes.faiss_library import (
+    configure_faiss,
+    faiss,
+    faiss_errors,
+    read_index,
+    write_index,
+)
+from kglink_plugins.indexes.flat import FlatIndex
+from kglink_plugins.indexes.rows import (
+    FloatArray,
+    IntArray,
+    best_first,
+    check_queries,
+    merge_ranges,
+    no_rows,
+    row_count,
+    spool_rows,
+)
+from kglink_plugins.indexes.settings import FactorySettings
+
+#: Rows fetched beyond ``k``, so that a few equal scores at the border can be told apart.
+_MARGIN = 8
+#: Rows that are added at a time: some kinds hold a transformed copy of what they are given.
+_ADDED = 65536
+
+
+class FactoryBackend:
+    """Builds and loads the index that ``settings.factory`` describes.
+
+    Training draws its rows with a fixed seed. Graphs (HNSW) are built by several threads at once,
+    and two builds of one may differ in a few links.
+    """
+
+    def __init__(self, settings: FactorySettings | None = None) -> None:
+        configure_faiss()
+        self._settings = settings or FactorySettings()
+
+    def build(self, batches: Iterable[FloatArray], dim: int) -> VectorIndex:
+        """Index the rows of all batches, in their order."""
+        index = self._empty(dim)
+        with tempfile.TemporaryFile() as file:
+            rows = spool_rows(batches, dim, file)
+            hint = "Choose fewer lists or a simpler factory, or use kglink/flat."
+            with faiss_errors(f"cannot build {self._settings.factory}", hint=hint):
+                if not index.is_trained and len(rows):
+                    index.train(self._sample(rows))
+                for start in range(0, len(rows), _ADDED):
+                    index.add(rows[start : start + _ADDED])
+        return _wrap(index)
+
+    def load(self, path: Path) -> VectorIndex:
+        """Open a file that ``save`` wrote, memory-mapped where its kind allows it."""
+        index = read_index(path)
+        self._tune(index)
+        return _wrap(index)
+
+    def _empty(self, dim: int) -> Any:
+        """A new index of the wanted kind, for inner products."""
+        factory = self._settings.factory
+        try:
+            index = faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"faiss cannot make an index {factory!r} of dimension {dim}",
+                hint="Examples: SQfp16, SQbf16, IVF1024,Flat, HNSW32, Flat.",
+            ) from error
+        self._tune(index)
+        return index
+
+    def _tune(self, index: Any) -> None:
+        """Set how hard an index searches."""
+        core = _core(index)
+        if isinstance(core, faiss.IndexIVF):
+            core.nprobe = min(self._settings.nprobe, core.nlist)
+            core.cp.min_points_per_centroid = 1  # else faiss writes to standard error
+        if isinstance(core, faiss.IndexHNSW):
+            core.hnsw.efSearch = self._settings.ef_search
+            core.hnsw.efConstruction = self._settings.ef_construction
+
+    def _sample(self, rows: FloatArray) -> FloatArray:
+        """Rows for training, drawn from all of them and the same each time."""
+        if len(rows) <= self._settings.train_rows:
+            return np.ascontiguousarray(rows)
+        rng = np.random.default_rng(0)
+        chosen = rng.choice(len(rows), self._settings.train_rows, replace=False)
+        return np.ascontiguousarray(rows[np.sort(chosen)])
+
+
+class FactoryIndex:
+    """An index of any kind; scores are what its codes say, which may be rounded."""
+
+    exact = False
+
+    def __init__(self, index: Any) -> None:
+        self.size = int(index.ntotal)
+        self.dim = int(index.d)
+        self._index = index
+
+    def search(
+        self, queries: npt.ArrayLike, k: int, ranges: Sequence[RowRange] | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Scores and row numbers, best first, (n, k) each; -inf and -1 where fewer were found."""
+        checked = check_queries(queries, k, self.dim)
+        spans = merge_ranges(ranges, self.size)
+        total = row_count(spans)
+        if not total or not len(checked):
+            return no_rows(len(checked), k)
+        fetch = min(k + _MARGIN, total)
+        selector = None if total == self.size else _selector(spans, self.size)
+        scores, rows = self._fetch(checked, fetch, selector, thorough=False)
+        short = np.flatnonzero((rows[:, : min(k, total)] < 0).any(axis=1))
+        if len(short):
+            # A filter left too few near the query: look everywhere.
+            scores[short], rows[short] = self._fetch(checked[short], fetch, selector, thorough=True)
+        return best_first(scores, rows, k)
+
+    def save(self, path: Path) -> None:
+        """Write one file."""
+        write_index(self._index, path)
+
+    def _fetch(
+        self, queries: FloatArray, count: int, selector: Any, *, thorough: bool
+    ) -> tuple[FloatArray, IntArray]:
+        params = _parameters(self._index, selector, thorough=thorough)
+        kind = type(self._index).__name__
+        with faiss_errors(f"{kind} cannot be searched", hint="Use kglink/flat for this."):
+            scores, rows = self._index.search(queries, count, params=params)
+        return scores, rows
+
+
+def _wrap(index: Any) -> VectorIndex:
+    """A flat index is exact, whoever made it."""
+    return FlatIndex(index) if isinstance(index, faiss.IndexFlat) else FactoryIndex(index)
+
+
+def _core(index: Any) -> Any:
+    """The index below transformations and refinements."""
+    while True:
+        index = faiss.downcast_index(index)
+        if isinstance(index, faiss.IndexPreTransform):
+            index = index.index
+        elif isinstance(index, faiss.IndexRefine):
+            index = index.base_index
+        else:
+            return index
+
+
+def _parameters(index: Any, selector: Any, *, thorough: bool) -> Any:
+    """Search parameters of the right class for an index and all that it wraps."""
+    index = faiss.downcast_index(index)
+    if isinstance(index, faiss.IndexPreTransform):
+        inner = _parameters(index.index, selector, thorough=thorough)
+        return faiss.SearchParametersPreTransform(index_params=inner)
+    if isinstance(index, faiss.IndexRefine):
+        inner = _parameters(index.base_index, selector, thorough=thorough)
+        return faiss.IndexRefineSearchParameters(base_index_params=inner)
+    if isinstance(index, faiss.IndexIVF):
+        nprobe = index.nlist if thorough else index.nprobe
+        return faiss.SearchParametersIVF(sel=selector, nprobe=nprobe)
+    if isinstance(index, faiss.IndexHNSW):
+        effort = index.ntotal if thorough else index.hnsw.efSearch
+        return faiss.SearchParametersHNSW(sel=selector, efSearch=effort)
+    return faiss.SearchParameters(sel=selector) if selector is not None else None
+
+
+def _selector(spans: Sequence[RowRange], size: int) -> Any:
+    """Which rows take part: a range where it is one, else a bit for each row."""
+    if len(spans) == 1:
+        return faiss.IDSelectorRange(spans[0].start, spans[0].stop)
+    chosen = np.zeros(size, dtype=np.uint8)
+    for start, stop in spans:
+        chosen[start:stop] = 1
+    return faiss.IDSelectorBitmap(np.packbits(chosen, bitorder="little"))

@@ -1,0 +1,141 @@
+"""The exact index: every row compared with every query."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import SpaceError
+from kglink.protocols import RowRange
+from kglink_plugins.indexes.faiss_library import (
+    configure_faiss,
+    faiss,
+    read_index,
+    write_index,
+)
+from kglink_plugins.indexes.rows import (
+    FloatArray,
+    IntArray,
+    best_first,
+    check_queries,
+    merge_ranges,
+    no_rows,
+    row_count,
+    spool_rows,
+)
+from kglink_plugins.indexes.settings import FlatSettings
+
+#: Rows fetched beyond ``k``, so that a few equal scores at the border can be told apart.
+_MARGIN = 8
+#: Rows that are scored anew at a time; bounds the memory of many queries with a large ``k``.
+_RESCORED = 16384
+#: How far two ways of summing one inner product may lie apart, in units of both norms' product.
+_ROUNDING = 2e-6
+
+
+class FlatBackend:
+    """Builds and loads `FlatIndex`."""
+
+    def __init__(self, settings: FlatSettings | None = None) -> None:
+        configure_faiss()
+
+    def build(self, batches: Iterable[FloatArray], dim: int) -> FlatIndex:
+        """Index the rows of all batches, in their order."""
+        index = faiss.IndexFlatIP(dim)
+        with tempfile.TemporaryFile() as file:
+            index.add(spool_rows(batches, dim, file))
+        return FlatIndex(index)
+
+    def load(self, path: Path) -> FlatIndex:
+        """Open a file that ``save`` wrote, memory-mapped."""
+        index = read_index(path)
+        if not isinstance(index, faiss.IndexFlat):
+            raise SpaceError(
+                f"{path}: an index of kind {type(index).__name__}, not a flat one",
+                hint="Open it with the back end that the manifest names.",
+            )
+        return FlatIndex(index)
+
+
+class FlatIndex:
+    """All rows in fp32; answers are exact, and the same for a query alone or among others."""
+
+    exact = True
+
+    def __init__(self, index: Any) -> None:
+        self.size = int(index.ntotal)
+        self.dim = int(index.d)
+        self._index = index
+        self._rows = _stored_rows(index)
+
+    def search(
+        self, queries: npt.ArrayLike, k: int, ranges: Sequence[RowRange] | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Scores and row numbers, best first, (n, k) each; -inf and -1 where fewer exist."""
+        checked = check_queries(queries, k, self.dim)
+        spans = merge_ranges(ranges, self.size)
+        total = row_count(spans)
+        if not total or not len(checked):
+            return no_rows(len(checked), k)
+        fetch = min(k + _MARGIN, total)
+        step = max(1, _RESCORED // fetch)
+        parts = [
+            self._search(checked[start : start + step], k, fetch, spans)
+            for start in range(0, len(checked), step)
+        ]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([p[1] for p in parts])
+
+    def save(self, path: Path) -> None:
+        """Write one file."""
+        write_index(self._index, path)
+
+    def _search(
+        self, queries: FloatArray, k: int, fetch: int, spans: Sequence[RowRange]
+    ) -> tuple[FloatArray, IntArray]:
+        """Fetch candidates, score them one way for all, and fetch more where ``k`` is a tie."""
+        found, rows = self._fetch(queries, fetch, spans)
+        vectors = self._rows[rows]
+        # The product's last bits depend on a row's place in a block; a plain sum's do not.
+        scores = np.einsum("qkd,qd->qk", vectors, queries)
+        best, best_rows = best_first(scores, rows, k)
+        if fetch < row_count(spans):
+            longest = np.sqrt(np.einsum("qkd,qkd->qk", vectors, vectors).max(axis=1))
+            slack = _ROUNDING * longest * np.linalg.norm(queries, axis=1)
+            more = min(2 * fetch, row_count(spans))
+            for row in np.flatnonzero(best[:, k - 1] <= found[:, -1] + slack):
+                best[row], best_rows[row] = self._search(queries[row : row + 1], k, more, spans)
+        return best, best_rows
+
+    def _fetch(
+        self, queries: FloatArray, count: int, spans: Sequence[RowRange]
+    ) -> tuple[FloatArray, IntArray]:
+        """The ``count`` best rows of all spans together, by faiss's own scores.
+
+        One search for each span: faiss keeps to matrix products for a single range, and gives
+        them up for a union of ranges.
+        """
+        parts = [self._fetch_span(queries, min(count, row_count([s])), s) for s in spans]
+        scores = np.concatenate([part[0] for part in parts], axis=1)
+        rows = np.concatenate([part[1] for part in parts], axis=1)
+        return best_first(scores, rows, count)
+
+    def _fetch_span(
+        self, queries: FloatArray, count: int, span: RowRange
+    ) -> tuple[FloatArray, IntArray]:
+        selector = faiss.IDSelectorRange(span.start, span.stop)
+        params = faiss.SearchParameters(sel=selector)
+        scores, rows = self._index.search(queries, count, params=params)
+        return scores, rows
+
+
+def _stored_rows(index: Any) -> FloatArray:
+    """The index's own memory as a matrix, nothing copied."""
+    if not index.ntotal:
+        return np.empty((0, index.d), np.float32)
+    stored: FloatArray = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
+    return stored.reshape(index.ntotal, index.d)

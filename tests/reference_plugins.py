@@ -1,0 +1,183 @@
+"""One small and correct plugin of each kind; the contracts must pass on them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+import torch
+
+from kglink.errors import RecordError
+from kglink.protocols import (
+    Encoded,
+    Names,
+    RerankQuery,
+    RowRange,
+    SamplerBatch,
+    SamplerPool,
+)
+from kglink.records import Candidate, Entity, LinkedDocument, Record, Span
+from kglink.sources import Problems, Source, SourceHead
+
+if TYPE_CHECKING:
+    from kglink.protocols import FloatArray, IntArray
+
+
+class ReferenceAdapter:
+    """Reads ``key=title`` lines."""
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        for line in source.lines(problems):
+            key, equals, title = line.text.partition("=")
+            if key.strip() and equals:
+                yield self.entity(key, title)
+            elif line.text.strip():
+                self.complain(line.text, source.where(line.number), problems)
+
+    def entity(self, key: str, title: str) -> Entity:
+        return Entity(key.strip(), title.strip())
+
+    def complain(self, text: str, where: str, problems: Problems) -> None:
+        problems.report(RecordError("no key=title", where=where))
+
+
+def sniff(head: SourceHead) -> float:
+    return 0.9 if re.match(rb"[A-Z]\d+=", head.head) else 0.0
+
+
+class ReferenceDetector:
+    """Finds words that are names, exactly as they are written."""
+
+    def __init__(self, names: Names) -> None:
+        self.surfaces = {row.surface for row in names}
+
+    def detect(self, text: str) -> list[Span]:
+        words = re.finditer(r"\w+", text)
+        return [Span(word.start(), word.end()) for word in words if word[0] in self.surfaces]
+
+
+class ReferenceScorer:
+    """The inner product of the means of both sides."""
+
+    def score(self, mentions: Encoded, entities: Encoded) -> torch.Tensor:
+        return self.mean(mentions) @ self.mean(entities).T
+
+    def mean(self, batch: Encoded) -> torch.Tensor:
+        kept = batch.states.masked_fill(~batch.mask[..., None], 0.0)
+        return kept.sum(1) / batch.mask.sum(1, keepdim=True)
+
+
+class ReferenceSampler:
+    """Draws from all rows but gold, each with the same chance."""
+
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        drawn = np.full((len(batch.gold), k), -1, np.int64)
+        for row, gold in enumerate(batch.gold):
+            rows = [number for number in range(len(pool.domains)) if number not in gold]
+            chosen = rng.permutation(np.array(rows, np.int64))[:k]
+            drawn[row, : len(chosen)] = chosen
+        return drawn
+
+
+class ReferenceObjective:
+    """The mean over rows of minus the log of the softmax mass on the right answers."""
+
+    def loss(self, scores: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:
+        some = positive.any(1)
+        if not some.any():
+            return scores[torch.isfinite(scores)].sum() * 0.0
+        scores, positive = scores[some], positive[some]
+        right = scores.masked_fill(~positive, -torch.inf).logsumexp(1)
+        return (scores.logsumexp(1) - right).mean()
+
+
+class ReferenceIndex:
+    """Compares with every row."""
+
+    exact = True
+
+    def __init__(self, rows: FloatArray) -> None:
+        self.rows = rows
+        self.size = len(rows)
+
+    def search(
+        self, queries: FloatArray, k: int, ranges: Sequence[RowRange] | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        allowed = self.allowed(ranges)
+        scores = np.full((len(queries), k), self.padding(), np.float32)
+        ids = np.full((len(queries), k), -1, np.int64)
+        for number, query in enumerate(queries):
+            products = self.products(self.rows[allowed], query)
+            best = self.order(products, allowed)[:k]
+            ids[number, : len(best)] = allowed[best]
+            scores[number, : len(best)] = products[best]
+        return scores, ids
+
+    def padding(self) -> float:
+        return -np.inf
+
+    def products(self, rows: FloatArray, query: FloatArray) -> FloatArray:
+        return rows @ query
+
+    def order(self, products: FloatArray, rows: IntArray) -> IntArray:
+        return np.lexsort((rows, -products))
+
+    def allowed(self, ranges: Sequence[RowRange] | None) -> IntArray:
+        if ranges is None:
+            return np.arange(self.size)
+        parts = [np.arange(part.start, part.stop) for part in ranges]
+        return np.concatenate([np.array([], np.int64), *parts])
+
+    def save(self, path: Path) -> None:
+        with path.open("wb") as file:
+            np.save(file, self.rows, allow_pickle=False)
+
+
+class ReferenceBackend:
+    """Keeps the rows as they are."""
+
+    index: type[ReferenceIndex] = ReferenceIndex
+
+    def build(self, batches: Iterable[FloatArray], dim: int) -> ReferenceIndex:
+        return self.index(np.concatenate([np.zeros((0, dim), np.float32), *batches]))
+
+    def load(self, path: Path) -> ReferenceIndex:
+        return self.index(np.load(path, mmap_mode=None, allow_pickle=False))
+
+
+class ReferenceReranker:
+    """Prefers short titles."""
+
+    def rerank(self, queries: Sequence[RerankQuery]) -> list[tuple[Candidate, ...]]:
+        return [self.ranked(query) for query in queries]
+
+    def ranked(self, query: RerankQuery) -> tuple[Candidate, ...]:
+        scored = [
+            replace(candidate, score=self.score(candidate), evidence={"length": 1.0})
+            for candidate in query.candidates
+        ]
+        return tuple(sorted(scored, key=lambda candidate: -candidate.score))
+
+    def score(self, candidate: Candidate) -> float:
+        return 1 / (1 + len(candidate.title))
+
+
+class ReferenceExporter:
+    """Writes JSON lines."""
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        for document in documents:
+            out.write(json.dumps(self.value(document)) + "\n")
+
+    def value(self, document: LinkedDocument) -> dict[str, object]:
+        entities = [
+            {"start": link.start, "end": link.end, "text": link.surface} for link in document.links
+        ]
+        return {"id": document.id, "text": document.text, "entities": entities}

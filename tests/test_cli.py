@@ -1,0 +1,256 @@
+"""The commands as their users meet them: what they print, where, and how they end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Kglink
+
+ENTITIES = [
+    {"id": "m1", "title": "Mercury", "description": "The planet nearest to the Sun.", "type": "planet"},
+    {"id": "m2", "title": "Mercury", "description": "A metal that is liquid when it is warm."},
+    {"id": "v1", "name": "Venus", "synonyms": ["Morning Star", "Evening Star"]},
+]  # fmt: skip
+
+
+def write_jsonl(path: Path, records: list[dict[str, object]]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder without a workspace."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KGLINK_WORKSPACE", raising=False)
+    return tmp_path
+
+
+def test_from_nothing_to_linked_text(kglink: Kglink, here: Path) -> None:
+    write_jsonl(here / "planets.jsonl", ENTITIES)
+    added = kglink("add-kb", "planets", "planets.jsonl")
+    assert "made" in added.err
+    assert (here / "kglink.toml").exists()
+    assert "guessed from the content" in added.err
+    assert added.out.startswith("planets +3 ~0 -0 =0   2 with description")
+    linked = kglink("link", "-", "--format", "jsonl", stdin="The Evening Star and MERCURY.")
+    (line,) = linked.out.splitlines()
+    record = json.loads(line)
+    assert record["text"] == "The Evening Star and MERCURY."
+    found = [(one["text"], one["kb"], one["start"]) for one in record["entities"]]
+    assert found == [("Evening Star", "planets", 4), ("MERCURY", "planets", 21)]
+    assert record["entities"][0]["key"] == "v1"
+    assert {one["key"] for one in record["entities"][1]["candidates"][:2]} == {"m1", "m2"}
+    assert "building it now" in linked.err
+
+
+def test_an_update_says_what_changed(kglink: Kglink, here: Path) -> None:
+    source = write_jsonl(here / "planets.jsonl", ENTITIES)
+    kglink("add-kb", "planets", source)
+    changed = [ENTITIES[0] | {"description": "Small."}, ENTITIES[2], {"id": "e", "title": "Earth"}]
+    write_jsonl(source, changed)
+    updated = kglink("add-kb", "planets", source, "--json")
+    summary = json.loads(updated.out)
+    assert {key: summary[key] for key in ("added", "changed", "removed", "unchanged")} == {
+        "added": 1, "changed": 1, "removed": 1, "unchanged": 1,
+    }  # fmt: skip
+    assert summary["adapter"] == "kglink/jsonl"
+
+
+def test_kbs_lists_shows_and_removes(kglink: Kglink, here: Path) -> None:
+    kglink("add-kb", "planets", write_jsonl(here / "p.jsonl", ENTITIES), "--licence", "CC0-1.0")
+    (info,) = json.loads(kglink("kbs", "--json").out)
+    assert {"name", "adapter", "source", "revision", "entities", "with_description", "aliases",
+            "documents", "mentions"} <= set(info)  # fmt: skip
+    assert (info["name"], info["entities"], info["aliases"]) == ("planets", 3, 5)
+    assert "Morning Star" in kglink("kbs", "show", "planets").out
+    assert "planets" in kglink("kbs").out
+    kglink("kbs", "remove", "planets", "--yes")
+    assert json.loads(kglink("kbs", "--json").out) == []
+
+
+def test_removing_asks_first(kglink: Kglink, here: Path) -> None:
+    kglink("add-kb", "planets", write_jsonl(here / "p.jsonl", ENTITIES))
+    kglink("kbs", "remove", "planets", stdin="n\n", code=1)
+    assert len(json.loads(kglink("kbs", "--json").out)) == 1
+
+
+@pytest.mark.parametrize("output_format", ["json", "jsonl"])
+def test_machine_readable_output_is_alone_on_standard_output(
+    kglink: Kglink, demo: Path, output_format: str
+) -> None:
+    ran = kglink("link", "-", "--format", output_format, stdin="Heron saw the Mercury.")
+    value = json.loads(ran.out)
+    record = value[0] if output_format == "json" else value
+    assert set(record) == {"id", "text", "entities", "meta"}
+    assert {"start", "end", "text", "kb", "key", "title", "url", "score", "confidence", "nil",
+            "candidates", "also"} <= set(record["entities"][0])  # fmt: skip
+
+
+def test_the_table_for_people(kglink: Kglink, demo: Path) -> None:
+    ran = kglink("link", "-", stdin="In Cornwall a heron met Théo Kerouanton.")
+    assert "encyclopedia:cornwall" in ran.out or "lanternfall:cornwall" in ran.out
+    assert "also" in ran.out
+    assert "linked" in ran.out.splitlines()[-1]
+
+
+def test_marked_mentions(kglink: Kglink, demo: Path) -> None:
+    ran = kglink("link", "-", "--marked", "-f", "jsonl", stdin="Mr [[Turner]] met Heron.")
+    record = json.loads(ran.out)
+    assert record["text"] == "Mr Turner met Heron."
+    assert [(one["start"], one["text"]) for one in record["entities"]] == [(3, "Turner")]
+
+
+def test_given_spans_and_a_folder(kglink: Kglink, demo: Path, tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    (texts / "inner").mkdir(parents=True)
+    given = {"id": "g1", "text": "Mr Turner met Heron.", "entities": [{"start": 3, "end": 9}]}
+    write_jsonl(texts / "b.jsonl", [given, {"id": "g2", "text": "Cornwall"}])
+    (texts / "a.txt").write_text("Skerrow Light", encoding="utf-8")
+    (texts / "inner" / "c.txt.gz").write_bytes(gzip.compress(b"the Mercury"))
+    (texts / "picture.bin").write_bytes(b"\x00\x01")
+    (texts / ".hidden").write_text("Heron", encoding="utf-8")
+    ran = kglink("link", texts, "-f", "jsonl")
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    assert [record["id"] for record in records] == ["a.txt", "g1", "g2", "inner/c.txt.gz"]
+    assert [one["text"] for one in records[1]["entities"]] == ["Turner"]
+    assert "1 files that are not text" in ran.err
+
+
+def test_explain_shows_the_evidence(kglink: Kglink, demo: Path) -> None:
+    ran = kglink("link", "-", "--explain", "-f", "json", stdin="Heron counts the lamps.")
+    evidence = json.loads(ran.out)[0]["entities"][0]["candidates"][0]["evidence"]
+    assert set(evidence) == {"name", "exact", "title", "case", "alias", "context"}
+    assert "alias" in kglink("link", "-", "--explain", stdin="Heron counts the lamps.").out
+
+
+def test_top_k_threshold_and_kb(kglink: Kglink, demo: Path) -> None:
+    arguments = ("link", "-", "-f", "json", "--top-k", "2", "--kb", "encyclopedia")
+    (record,) = json.loads(kglink(*arguments, "--threshold", "1", stdin="A heron.").out)
+    (one,) = record["entities"]
+    assert len(one["candidates"]) == 2
+    assert {candidate["kb"] for candidate in one["candidates"]} == {"encyclopedia"}
+    assert one["nil"] is True
+    assert one["kb"] is None
+
+
+def test_a_page_and_a_file(kglink: Kglink, demo: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    kglink("link", "-", "-o", page, stdin="Heron met a heron.")
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert list(tmp_path.glob(".*partial")) == []
+
+
+def test_an_interrupted_file_is_resumed(kglink: Kglink, demo: Path, tmp_path: Path) -> None:
+    texts = write_jsonl(
+        tmp_path / "t.jsonl", [{"id": f"d{at}", "text": f"Heron {at}"} for at in range(9)]
+    )
+    whole, output = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
+    kglink("link", texts, "-o", whole)
+    bad = texts.read_text(encoding="utf-8").splitlines(keepends=True)
+    texts.write_text("".join([*bad[:5], "{broken\n"]), encoding="utf-8")
+    kglink("link", texts, "-o", output, code=1)
+    assert not output.exists()
+    (draft,) = tmp_path.glob(".out.jsonl.*.partial")
+    draft.write_bytes(draft.read_bytes() + b'{"id": "d5", "te')
+    texts.write_text("".join(bad), encoding="utf-8")
+    ran = kglink("link", texts, "-o", output)
+    assert output.read_bytes() == whole.read_bytes()
+    assert list(tmp_path.glob(".*partial")) == []
+    assert "resumed" in ran.err or "linked" in ran.err
+
+
+def test_search(kglink: Kglink, demo: Path) -> None:
+    found = json.loads(kglink("search", "Fresnel lens", "--json", "-k", "3").out)
+    assert found[0]["title"] == "Fresnel lens"
+    assert len(found) == 3
+    assert "fresnel_lens" in kglink("search", "Fresnel lens").out
+
+
+def test_overlap_as_json(kglink: Kglink, demo_copy: Path) -> None:
+    pairs = json.loads(kglink("overlap", "encyclopedia", "lanternfall", "--json").out)
+    assert all(
+        set(pair) == {"left", "right", "probability", "evidence", "verdict"} for pair in pairs
+    )
+    assert {"left": "encyclopedia:cornwall", "right": "lanternfall:cornwall"}.items() <= next(
+        pair for pair in pairs if pair["left"] == "encyclopedia:cornwall"
+    ).items()
+    looser = json.loads(kglink("overlap", "--threshold", "0.3", "--json").out)
+    assert len(looser) > len(pairs)
+
+
+def test_eval(kglink: Kglink, demo: Path) -> None:
+    result = json.loads(kglink("eval", "--docs", "docs", "--split", "test", "--json").out)
+    assert result["kbs"] == ["encyclopedia", "lanternfall"]
+    assert set(result["metrics"]["kb"]) == {"encyclopedia", "lanternfall"}
+    assert 0 < result["metrics"]["joint"]["R@1"] <= result["metrics"]["joint"]["R@32"] <= 1
+    assert "joint" in kglink("eval", "--docs", "docs", "--split", "test").out
+
+
+def test_build_again_encodes_nothing(kglink: Kglink, demo_copy: Path) -> None:
+    ran = kglink("build", "--json")
+    assert "0 vectors encoded" in ran.err
+    assert json.loads(ran.out)["segments"].keys() == {"encyclopedia", "lanternfall"}
+
+
+def test_settings_say_where_a_value_comes_from(
+    kglink: Kglink, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_LINK_TOP_K", "9")
+    resolved = json.loads(kglink("settings", "--json").out)
+    assert resolved["settings"]["link"]["top_k"] == 9
+    assert resolved["origins"]["link.top_k"] == "KGLINK_LINK_TOP_K"
+    assert "link.top_k" in kglink("settings").out
+
+
+def test_doctor_finds_a_healthy_workspace_and_a_damaged_one(
+    kglink: Kglink, demo_copy: Path
+) -> None:
+    checks = json.loads(kglink("doctor", "--json").out)
+    assert {"python", "libraries", "device", "memory", "plugins", "minilm", "store", "space"} <= {
+        check["what"] for check in checks
+    }
+    assert not [check for check in checks if check["state"] == "bad"]
+    titles = next(demo_copy.glob("spaces/default/segments/*/titles.utf8"))
+    raw = bytearray(titles.read_bytes())
+    raw[0] ^= 1
+    titles.write_bytes(raw)
+    assert "kglink build --fresh" in kglink("doctor", code=1).out
+
+
+def test_licences_of_everything(kglink: Kglink, demo: Path) -> None:
+    rows = json.loads(kglink("doctor", "--licences", "--json").out)
+    assert {(row["what"], row["name"], row["licence"]) for row in rows} == {
+        ("model", "minilm", "apache-2.0"),
+        ("KB", "encyclopedia", "CC0-1.0"),
+        ("KB", "lanternfall", "CC0-1.0"),
+        ("dataset", "docs", "not said"),
+    }
+
+
+def test_the_demo(kglink: Kglink, tmp_path: Path) -> None:
+    ran = kglink("demo", "--dir", tmp_path / "demo")
+    assert "also lanternfall:" in ran.out or "also encyclopedia:" in ran.out
+    assert "encyclopedia:" in ran.out
+    assert "R@1" in ran.out
+    assert "R@5" in ran.out
+    assert (tmp_path / "demo" / "demo.html").exists()
+    assert ran.out.count("\n  kglink ") == 3
+
+
+def test_init_and_workspace_option(kglink: Kglink, here: Path) -> None:
+    kglink("init", "one")
+    again = kglink("init", "one", code=2)
+    assert "is a workspace already" in again.err
+    assert kglink("--workspace", "one", "kbs", "--json").out.strip() == "[]"
+    assert "kglink init" in kglink("kbs", code=2).err
+    assert "no workspace" in kglink("--workspace", here, "kbs", code=2).err
+
+
+def test_version_help_and_completion(kglink: Kglink) -> None:
+    assert kglink("--version").out.startswith("kglink ")
+    assert "add-kb" in kglink("--help").out
+    assert "--links-to" in kglink("add-kb", "--help").out

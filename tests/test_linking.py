@@ -1,0 +1,151 @@
+"""Linking with the real model on the demo's KBs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kglink.errors import SpaceError, UnknownNameError, UsageError
+from kglink.records import EntityId, Link, Span, TextInput
+from kglink.workspace import Workspace
+
+BIRD = "A grey heron stood on one leg in the shallow pond and caught a fish."
+KEEPER = "Heron counts the lamps at Skerrow Light and finds one too many."
+
+
+def link_one(workspace: Workspace, text: str, mention: str, **flags: object) -> Link:
+    start = text.index(mention)
+    given = TextInput("t", text, (Span(start, start + len(mention)),))
+    (document,) = workspace.link([given], **flags)  # type: ignore[arg-type]
+    (link,) = document.links
+    assert text[link.start : link.end] == link.surface == mention
+    return link
+
+
+@pytest.fixture(scope="module")
+def workspace(demo_master: Path):  # type: ignore[no-untyped-def]  # a generator of Workspace
+    with Workspace.open(demo_master) as opened:
+        yield opened
+
+
+def test_the_context_decides_between_entities_of_one_name(workspace: Workspace) -> None:
+    assert link_one(workspace, KEEPER, "Heron").chosen.id == EntityId("lanternfall", "isolde_heron")  # type: ignore[union-attr]
+    best = link_one(workspace, BIRD, "heron").chosen
+    assert best is not None
+    assert best.id.key in {"heron", "grey_heron"}
+
+
+def test_an_answer_says_what_the_thing_is_called_in_the_other_kb(workspace: Workspace) -> None:
+    link = link_one(workspace, "They visited Cornwall in June.", "Cornwall")
+    both = {EntityId("encyclopedia", "cornwall"), EntityId("lanternfall", "cornwall")}
+    assert link.chosen is not None
+    assert {link.chosen.id, *link.chosen.also} == both
+
+
+def test_only_the_wanted_kbs_answer(workspace: Workspace) -> None:
+    for kb in ("encyclopedia", "lanternfall"):
+        link = link_one(workspace, KEEPER, "Heron", kbs=[kb])
+        assert {candidate.id.kb for candidate in link.candidates} == {kb}
+    with pytest.raises(UnknownNameError, match="Did you mean 'lanternfall'"):
+        list(workspace.link(["x"], kbs=["lantern-fall"]))
+
+
+def test_candidates_come_best_first_with_their_evidence(workspace: Workspace) -> None:
+    link = link_one(workspace, KEEPER, "Heron")
+    scores = [candidate.score for candidate in link.candidates]
+    assert scores == sorted(scores, reverse=True)
+    assert len(link.candidates) == workspace.settings.link.top_k
+    assert link.candidates[0].evidence["exact"] == 1
+    assert all(candidate.url.startswith("https://") for candidate in link.candidates)
+    assert all(candidate.description for candidate in link.candidates)
+
+
+def test_a_mention_that_no_kb_knows_is_nil(workspace: Workspace) -> None:
+    link = link_one(workspace, "Then Théo Kerouanton poured the tea.", "Théo Kerouanton")
+    assert link.chosen is None
+    assert link.candidates
+    assert 0.5 < link.confidence <= 1
+
+
+def test_the_threshold_moves_the_border_of_nil(demo_master: Path) -> None:
+    text = "Then Théo Kerouanton poured the tea."
+    for threshold, nil in ((0.0, False), (1.0, True)):
+        with Workspace.open(demo_master, flags={"link.threshold": threshold}) as workspace:
+            link = link_one(workspace, text, "Théo Kerouanton")
+            assert (link.chosen is None) == nil
+            probability = 1 - link.confidence if nil else link.confidence
+            assert 0 < probability < 0.5
+
+
+def test_detected_mentions_are_exact_and_do_not_overlap(workspace: Workspace) -> None:
+    text = "🌊 The Lizard — Cornwall’s AMBER; Ａｍｂｅｒ, Ámbër\r\nand\tSkerrow  Light."
+    (document,) = workspace.link([text])
+    assert document.text == text
+    places = [(link.start, link.end) for link in document.links]
+    assert places == sorted(places)
+    assert all(stop <= start for (_, stop), (start, _) in zip(places, places[1:], strict=False))
+    surfaces = [link.surface for link in document.links]
+    assert surfaces[-1] == "Skerrow  Light"
+    assert {"AMBER", "Ａｍｂｅｒ", "Ámbër"} <= set(surfaces)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.sampled_from(["Heron", "Amber", "é", "🌊", "\r\n", "Ａ", "ﬁ", "İ", " ", "ß"])))
+def test_offsets_hold_for_any_mixture(workspace: Workspace, parts: list[str]) -> None:
+    text = "".join(parts)
+    (document,) = workspace.link([text])
+    assert document.text == text
+    for link in document.links:
+        assert text[link.start : link.end] == link.surface
+
+
+def test_texts_come_back_in_order_however_many_mentions_they_have(workspace: Workspace) -> None:
+    texts = ["Heron. " * (40 * (at % 4)) for at in range(20)]
+    documents = list(workspace.link(texts))
+    assert [document.text for document in documents] == texts
+    assert [len(document.links) for document in documents] == [40 * (at % 4) for at in range(20)]
+
+
+def test_the_same_text_gives_the_same_answer(workspace: Workspace) -> None:
+    first, second = (list(workspace.link([BIRD, KEEPER])) for _ in range(2))
+    assert first == second
+
+
+def test_spans_outside_of_the_text_are_refused(workspace: Workspace) -> None:
+    for span in (Span(0, 9), Span(-1, 2), Span(2, 2)):
+        with pytest.raises(UsageError, match="not inside the text of 5 characters"):
+            list(workspace.link([TextInput("t", "Heron", (span,))]))
+
+
+def test_search_by_name_and_by_meaning(workspace: Workspace) -> None:
+    assert workspace.search("Fresnel lens", k=3)[0].id.key == "fresnel_lens"
+    meant = [one.id.key for one in workspace.search("an instrument that measures air pressure")]
+    assert "barometer" in meant[:3]
+    only = workspace.search("lighthouse", k=4, kbs=["lanternfall"])
+    assert {one.id.kb for one in only} == {"lanternfall"}
+
+
+def test_a_space_of_another_model_is_refused(demo_copy: Path) -> None:
+    with Workspace.open(demo_copy) as workspace:
+        folder = workspace.space_folder.current
+        assert folder
+        manifest = folder / "manifest.json"
+        fingerprint = workspace.encoder.info.fingerprint
+        manifest.write_text(manifest.read_text().replace(fingerprint, "another"))
+        with pytest.raises(SpaceError, match="another model"):
+            workspace.space()
+
+
+def test_recall_on_the_demo_is_far_above_chance(workspace: Workspace) -> None:
+    report = workspace.evaluate("docs", split="test", ks=(1, 5))
+    assert report.mentions["encyclopedia"] == 38
+    assert report.mentions["lanternfall"] == 52
+    assert report.mentions["joint"] == 71
+    for kb in ("encyclopedia", "lanternfall", "joint"):
+        recall = report.recall(kb)
+        assert 0.6 < recall["R@1"] < recall["R@5"] <= 1

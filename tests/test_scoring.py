@@ -1,0 +1,65 @@
+"""Scores, probabilities and ties, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kglink.linking.linker import joint_ranking
+from kglink.linking.retrieve import Scored
+from kglink.linking.scoring import Calibration, Evidence, FusionWeights
+from kglink.records import EntityId
+
+WEIGHTS = FusionWeights(name=0.2, title=0.1, case=0.1, alias=0.4, context=0.2)
+
+
+def evidence(**values: float) -> Evidence:
+    names = ("name", "exact", "title", "case", "alias", "context")
+    arrays = {name: np.array([values.get(name, 0)], dtype=np.float32) for name in names}
+    return Evidence(**arrays)
+
+
+@pytest.mark.parametrize(
+    ("values", "score"),
+    [
+        ({"alias": 0.5}, 0.2),
+        ({"name": 0.5}, 0.2 * 0.0625),
+        ({"name": 1, "exact": 1, "title": 1, "case": 1, "alias": 1, "context": 1}, 1),
+        ({"alias": -1, "context": 0.5}, -0.3),
+        ({"name": -0.5}, 0),
+    ],
+)
+def test_the_score_is_the_weighted_mean(values: dict[str, float], score: float) -> None:
+    assert WEIGHTS.score(evidence(**values))[0] == pytest.approx(score, abs=1e-5)
+
+
+def test_weights_need_not_sum_to_one() -> None:
+    double = FusionWeights(name=0.4, title=0.2, case=0.2, alias=0.8, context=0.4)
+    some = evidence(name=0.9, alias=0.7, context=0.1)
+    assert double.score(some) == pytest.approx(WEIGHTS.score(some))
+
+
+def test_evidence_is_rounded_for_people() -> None:
+    assert evidence(alias=1 / 3).of(0) == {
+        "name": 0, "exact": 0, "title": 0, "case": 0, "alias": 0.3333, "context": 0,
+    }  # fmt: skip
+
+
+def test_the_probability_by_hand() -> None:
+    calibration = Calibration(score=4, margin=2, bias=-3)
+    assert calibration.probability(0.5, 0.5) == pytest.approx(0.5)
+    assert calibration.probability(1, 1) == pytest.approx(1 / (1 + np.exp(-3)))
+
+
+def scored(kb: str, key: str, score: float, popularity: float = 0) -> Scored:
+    return Scored(EntityId(kb, key), key, score, popularity, {})
+
+
+def test_joint_ranking_by_score_then_popularity_then_kb_order() -> None:
+    by_kb = {
+        "b": [scored("b", "1", 0.9), scored("b", "2", 0.5)],
+        "a": [scored("a", "1", 0.9), scored("a", "2", 0.9, popularity=7), scored("a", "3", 0.1)],
+    }
+    ranked = joint_ranking(by_kb, ["b", "a"])
+    assert [str(one.id) for one in ranked] == ["a:2", "b:1", "a:1", "b:2", "a:3"]
+    assert [str(one.id) for one in joint_ranking(by_kb, ["a"])] == ["a:2", "a:1", "a:3"]
