@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -67,12 +66,11 @@ def entity_texts(data: Path, count: int) -> list[str]:
 
 def synthetic_texts(count: int) -> list[str]:
     """Texts of 3 to 120 words with the skewed lengths of real definitions."""
-    rng = random.Random(0)
-    words = ["".join(rng.choices("aeioulnrst", k=rng.randint(2, 9))) for _ in range(5000)]
-    return [
-        " ".join(rng.choices(words, k=min(120, int(rng.lognormvariate(3, 0.8)) + 3)))
-        for _ in range(count)
-    ]
+    rng = np.random.default_rng(0)
+    letters = list("aeioulnrst")
+    words = ["".join(rng.choice(letters, rng.integers(2, 10))) for _ in range(5000)]
+    lengths = np.minimum(rng.lognormal(3, 0.8, count).astype(int) + 3, 120)
+    return [" ".join(rng.choice(words, length)) for length in lengths]
 
 
 def recall_at_10(encode: Encode, data: Path) -> float:

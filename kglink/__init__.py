@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Mention,
         Overlap,
         Span,
+        TextInput,
     )
     from kglink.workspace import Workspace
 
@@ -41,6 +42,7 @@ __all__ = [
     "Overlap",
     "PluginSettings",
     "Span",
+    "TextInput",
     "Workspace",
     "__version__",
     "hookimpl",

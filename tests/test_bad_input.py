@@ -89,14 +89,14 @@ def test_a_line_of_50_mb(kglink: Kglink, here: Path) -> None:
     ("arguments", "said", "code"),
     [
         (["add-kb", "kb", "missing.jsonl"], "does not exist", 1),
-        (["add-kb", "My KB", "good.jsonl"], "my-kb", 2),
+        (["add-kb", "My KB", "good.jsonl"], "my_kb", 2),
         (["add-kb", "kb", "good.jsonl", "--adapter", "jsnl"], "kglink/jsonl", 2),
         (["add-kb", "kb", "good.jsonl", "--set", "titel=x"], "title", 2),
         (["add-kb", "kb", "good.jsonl", "--set", "title"], "key=value", 2),
         (["add-kb", "kb", "good.jsonl", "--split", "tests"], "train, dev, test", 2),
         (["add-kb", "kb", "good.jsonl", "--on-error", "ask"], "stop", 2),
         (["add-kb", "kb", "good.jsonl", "--links-to", "nowhere"], "nowhere", 2),
-        (["add-kb", "kb"], "SOURCE", 2),
+        (["add-kb", "kb"], "source", 2),
         (["link", "good.jsonl", "--format", "pdf"], "kglink/table", 2),
         (["link", "missing.txt"], "add-kb", 1),
         (["link", "-", "--top-k", "0"], "link.top_k", 2),
@@ -136,7 +136,7 @@ def test_texts_that_are_no_texts(kglink: Kglink, demo: Path, tmp_path: Path) -> 
     empty = tmp_path / "folder"
     empty.mkdir()
     assert "holds no file" in kglink("link", empty, code=1).err
-    assert "character" in kglink("link", "-", "--marked", stdin="an [[open mark", code=2).err
+    assert "character" in kglink("link", "-", "--marked", stdin="an [[open mark", code=1).err
     spans = {"id": "x", "text": "Heron", "entities": [{"start": 0, "end": 99}]}
     assert "line 1" in kglink("link", "-", stdin=json.dumps(spans), code=1).err
     entities = tmp_path / "entities.jsonl"

@@ -39,8 +39,8 @@ def test_the_context_decides_between_entities_of_one_name(workspace: Workspace) 
 
 
 def test_an_answer_says_what_the_thing_is_called_in_the_other_kb(workspace: Workspace) -> None:
-    link = link_one(workspace, "They visited Cornwall in June.", "Cornwall")
-    both = {EntityId("encyclopedia", "cornwall"), EntityId("lanternfall", "cornwall")}
+    link = link_one(workspace, BIRD, "grey heron")
+    both = {EntityId("encyclopedia", "heron"), EntityId("lanternfall", "grey_heron")}
     assert link.chosen is not None
     assert {link.chosen.id, *link.chosen.also} == both
 
@@ -148,4 +148,6 @@ def test_recall_on_the_demo_is_far_above_chance(workspace: Workspace) -> None:
     assert report.mentions["joint"] == 71
     for kb in ("encyclopedia", "lanternfall", "joint"):
         recall = report.recall(kb)
-        assert 0.6 < recall["R@1"] < recall["R@5"] <= 1
+        assert 0.8 < recall["R@1"] <= recall["R@5"] <= 1
+    # All in one list is harder: names are shared between the KBs, and nothing is trained yet.
+    assert report.recall("joint")["R@1"] < report.recall("judged_joint")["R@1"]

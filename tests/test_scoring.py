@@ -10,7 +10,7 @@ from kglink.linking.retrieve import Scored
 from kglink.linking.scoring import Calibration, Evidence, FusionWeights
 from kglink.records import EntityId
 
-WEIGHTS = FusionWeights(name=0.2, title=0.1, case=0.1, alias=0.4, context=0.2)
+WEIGHTS = FusionWeights(name=0.2, title=0.1, case=0.1, alias=0.4, context=0.15, named_context=0.05)
 
 
 def evidence(**values: float) -> Evidence:
@@ -25,7 +25,8 @@ def evidence(**values: float) -> Evidence:
         ({"alias": 0.5}, 0.2),
         ({"name": 0.5}, 0.2 * 0.0625),
         ({"name": 1, "exact": 1, "title": 1, "case": 1, "alias": 1, "context": 1}, 1),
-        ({"alias": -1, "context": 0.5}, -0.3),
+        ({"alias": -1, "context": 0.5}, -0.325),
+        ({"alias": -1, "context": 0.5, "exact": 1}, -0.3),
         ({"name": -0.5}, 0),
     ],
 )
@@ -34,7 +35,7 @@ def test_the_score_is_the_weighted_mean(values: dict[str, float], score: float) 
 
 
 def test_weights_need_not_sum_to_one() -> None:
-    double = FusionWeights(name=0.4, title=0.2, case=0.2, alias=0.8, context=0.4)
+    double = FusionWeights(name=0.4, title=0.2, case=0.2, alias=0.8, context=0.3, named_context=0.1)
     some = evidence(name=0.9, alias=0.7, context=0.1)
     assert double.score(some) == pytest.approx(WEIGHTS.score(some))
 
@@ -46,7 +47,7 @@ def test_evidence_is_rounded_for_people() -> None:
 
 
 def test_the_probability_by_hand() -> None:
-    calibration = Calibration(score=4, margin=2, bias=-3)
+    calibration = Calibration(alias=4, margin=2, bias=-3)
     assert calibration.probability(0.5, 0.5) == pytest.approx(0.5)
     assert calibration.probability(1, 1) == pytest.approx(1 / (1 + np.exp(-3)))
 

@@ -22,6 +22,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 #: Seconds between two lines of progress where there is no terminal.
 LINE_EVERY = 10.0
@@ -33,15 +34,14 @@ Report = Callable[[float, int], None]
 
 def print_error(message: str, hint: str = "") -> None:
     """One error message on standard error."""
-    console = _stderr()
-    console.print(f"[bold red]error[/]  {escape(message)}", highlight=False, soft_wrap=True)
+    _print(Text.assemble(("error", "bold red"), "  ", message))
     if hint:
-        console.print(f"       {escape(hint)}", highlight=False, soft_wrap=True)
+        _print(Text(f"       {hint}"))
 
 
 def note(label: str, text: str) -> None:
     """A note on standard error, its label in a column of its own."""
-    _stderr().print(f"[bold]{escape(label):10}[/] {escape(text)}", highlight=False, soft_wrap=True)
+    _print(Text.assemble((f"{label:10}", "bold"), " ", text))
 
 
 def print_json(value: object) -> None:
@@ -120,6 +120,10 @@ class _Lines:
 
 def _plain(cell: object) -> str:
     return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
+
+
+def _print(text: Text) -> None:
+    _stderr().print(text, highlight=False, soft_wrap=True)
 
 
 def _stderr() -> Console:

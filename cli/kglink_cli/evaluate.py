@@ -27,9 +27,10 @@ def evaluate(
     """Measure how often a right entity is among the first k, the mentions' places given."""
     ranks = _ranks(k)
     with session_of(context).open({"space.name": space}) as workspace:
+        documents = workspace.store.kb(docs).documents
         ensure_space(workspace)
         done = 0
-        with progress("documents", workspace.store.kb(docs).documents) as report:
+        with progress("documents", documents) as report:
 
             def advance(documents: int) -> None:
                 nonlocal done
@@ -52,11 +53,11 @@ def evaluate(
 
 
 def print_recall(result: RecallReport) -> None:
-    """A row for each KB, and one for all jointly."""
+    """A row for each KB, then all in one list; judged: less the KBs without gold."""
     columns = ("pool", "mentions", *(f"R@{rank}" for rank in result.ks))
     rows = [
-        [pool, count, *(f"{share:.3f}" for share in result.recall(pool).values())]
-        for pool, count in result.mentions.items()
+        [pool, result.mentions[pool], *(f"{share:.3f}" for share in result.recall(pool).values())]
+        for pool in result.pools()
     ]
     print_table(columns, rows, right=range(1, len(columns)))
 

@@ -19,21 +19,27 @@ def read_inputs(
     workspace: Workspace, path: str, *, marked: bool, problems: Problems
 ) -> Iterator[TextInput]:
     """The texts of a file, of a folder's files in the order of their names, or of ``-``."""
-    source = workspace.open_source(path)
-    if not source.is_folder:
-        yield from _read(workspace, source, source.name, marked, problems)
-        return
-    root = Path(path)
+    with workspace.open_source(path) as source:
+        if source.is_folder:
+            yield from _read_folder(workspace, Path(path), marked, problems)
+        else:
+            yield from _read(workspace, source, source.name, marked, problems)
+
+
+def _read_folder(
+    workspace: Workspace, root: Path, marked: bool, problems: Problems
+) -> Iterator[TextInput]:
     files = [file for file in sorted(root.rglob("*")) if _is_visible_file(file, root)]
     if not files:
-        raise SourceError(f"{path} holds no file", hint="Name a folder of texts.")
+        raise SourceError(f"{root} holds no file", hint="Name a folder of texts.")
     left_out = 0
     for file in files:
-        inner = workspace.open_source(file)
-        if b"\x00" in inner.head.head:
-            left_out += 1
-            continue
-        yield from _read(workspace, inner, file.relative_to(root).as_posix(), marked, problems)
+        with workspace.open_source(file) as source:
+            if source.bytes_total and b"\x00" in source.head.head:
+                left_out += 1
+                continue
+            name = file.relative_to(root).as_posix()
+            yield from _read(workspace, source, name, marked, problems)
     if left_out:
         note("left out", f"{left_out:,} files that are not text")
 
@@ -46,6 +52,9 @@ def _is_visible_file(file: Path, root: Path) -> bool:
 def _read(
     workspace: Workspace, source: Source, name: str, marked: bool, problems: Problems
 ) -> Iterator[TextInput]:
+    if not source.bytes_total:  # An empty text is a text.
+        yield TextInput(name, "")
+        return
     if _holds_records(source):
         adapter = workspace.registry.create("kb", DOCUMENTS)
         for record in adapter.read(source, problems):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -11,6 +12,8 @@ from kglink_kbs.spellings import ENTITY, find_fields
 Quoting = Literal["auto", "double", "none"]
 _DELIMITERS = (",", "\t", ";", "|")
 _ROWS = 200
+#: A cell between tabs that has quotes around it.
+_ENCLOSED = re.compile(r'(?:^|\t)"[^"\t\n]*"(?:\r?$|\t)', re.MULTILINE)
 
 
 class Dialect(NamedTuple):
@@ -49,8 +52,10 @@ def guess_dialect(head: str, delimiter: str = "", quoting: Quoting = "auto") -> 
     sample = head[: head.rfind("\n") + 1] or head
     lines = [line.removesuffix("\r") + "\n" for line in sample.removesuffix("\n").split("\n")]
     delimiters = (delimiter,) if delimiter else _DELIMITERS
-    quotings = (True, False) if quoting == "auto" else (quoting == "double",)
-    dialects = [Dialect(sign, quoted) for sign in delimiters for quoted in quotings]
+    dialects = [Dialect(sign, quoting != "none") for sign in delimiters]
+    if quoting == "auto" and "\t" in delimiters and not _ENCLOSED.search(sample):
+        # Tables with tabs are often written without quoting; the others hardly ever.
+        dialects.append(Dialect("\t", quoted=False))
     return max((_fit(lines, dialect) for dialect in dialects), key=lambda guess: guess[:5])
 
 

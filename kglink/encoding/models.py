@@ -39,6 +39,7 @@ class ModelSource:
     path: Path
     weights: tuple[Path, ...]
     pooling: Pooling
+    dim: int
     max_tokens: int
     fingerprint: str
 
@@ -75,7 +76,9 @@ def describe_folder(name: str, folder: Path) -> ModelSource:
     facts: list[Any] = [pooling, max_tokens, {k: config[k] for k in config.keys() - _HISTORY}]
     facts += [file_sha256(path) for path in (*weights, tokenizer)]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return ModelSource(name, folder, weights, pooling, max_tokens, digest[:16])
+    return ModelSource(
+        name, folder, weights, pooling, _dim(folder, config), max_tokens, digest[:16]
+    )
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -216,6 +219,18 @@ def _pooling_mode(path: Path) -> Pooling:
     raise ModelError(
         f"{path}: pooling {', '.join(map(str, modes))} is not supported",
         hint="Supported are mean and cls.",
+    )
+
+
+def _dim(folder: Path, config: dict[str, Any]) -> int:
+    """The width of a model's states, under the names that different families have for it."""
+    for key in ("hidden_size", "dim", "d_model"):
+        value = config.get(key)
+        if isinstance(value, int) and value > 0:
+            return value
+    raise ModelError(
+        f"{folder}: config.json has no hidden_size",
+        hint="Give the folder of a text encoder such as BERT.",
     )
 
 

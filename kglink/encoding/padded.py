@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,8 +17,8 @@ from kglink.errors import ModelError
 class PaddedModel:
     """A transformers model and its pooling."""
 
-    def __init__(self, model: Any, pooling: Pooling, pad_id: int) -> None:
-        self.dim = int(model.config.hidden_size)
+    def __init__(self, model: Any, dim: int, pooling: Pooling, pad_id: int) -> None:
+        self.dim = dim
         self._model = model
         self._pooling = pooling
         self._pad_id = pad_id
@@ -42,10 +43,36 @@ def load_padded(source: ModelSource, dtype: torch.dtype, device: torch.device) -
     from transformers import AutoModel
 
     try:
-        model = AutoModel.from_pretrained(
-            source.path, local_files_only=True, use_safetensors=True, dtype=dtype
-        )
+        with _no_progress_bar():
+            model, report = AutoModel.from_pretrained(
+                source.path,
+                local_files_only=True,
+                use_safetensors=True,
+                dtype=dtype,
+                output_loading_info=True,
+            )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(f"{source.path}: the model cannot be loaded: {error}") from error
+    # transformers fills what it misses with random numbers; only the unused pooler may be missing.
+    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    if missing:
+        raise ModelError(
+            f"{source.path}: the weights do not fit config.json: {missing[0]} is missing",
+            hint="Give weights and configuration of one and the same model.",
+        )
     pad_id = getattr(model.config, "pad_token_id", None) or 0
-    return PaddedModel(model.eval().to(device), source.pooling, pad_id)
+    return PaddedModel(model.eval().to(device), source.dim, source.pooling, pad_id)
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Keep transformers from drawing a bar, which would spoil a log."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,8 +1,8 @@
 """Recall of retrieval: how often a right entity is among the first k.
 
 *Per KB*: the pool is one KB, the mentions are those with gold in it. *Joint*: all KBs in one
-list, but for each mention the KBs that hold no gold for it are left out (judged pool), because a
-KB may hold the right entity without anybody having said so.
+list. *Judged joint*: the same, but for each mention the KBs that hold no gold for it are left out,
+because a KB may hold the right entity without anybody having said so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kglink.linking.linker import Linker, joint_ranking
 from kglink.records import Document, EntityId, Span
 
 JOINT = "joint"
+JUDGED_JOINT = "judged_joint"
 
 
 @dataclass
@@ -38,11 +39,18 @@ class RecallReport:
         """``{"R@1": ...}`` of one pool."""
         return {f"R@{k}": self.hits[pool][k] / self.mentions[pool] for k in self.ks}
 
+    def pools(self) -> list[str]:
+        """The KBs in their order, then the joint pools."""
+        joint = [pool for pool in (JOINT, JUDGED_JOINT) if pool in self.mentions]
+        return [*sorted(self.mentions.keys() - set(joint)), *joint]
+
     def as_json(self) -> dict[str, object]:
         """The metrics in the shape of ``kglink eval --json``."""
-        kbs = [pool for pool in self.mentions if pool != JOINT]
-        joint = self.recall(JOINT) if JOINT in self.mentions else {}
-        return {"joint": joint, "kb": {kb: self.recall(kb) for kb in kbs}}
+        joint = {
+            pool: self.recall(pool) if pool in self.mentions else {}
+            for pool in (JOINT, JUDGED_JOINT)
+        }
+        return joint | {"kb": {kb: self.recall(kb) for kb in self.pools() if kb not in joint}}
 
 
 def evaluate_recall(
@@ -60,6 +68,7 @@ def evaluate_recall(
             for kb in with_gold:
                 report.add(kb, [one.id for one in by_kb[kb]], gold)
             if with_gold:
-                ranked = joint_ranking(by_kb, with_gold)
-                report.add(JOINT, [one.id for one in ranked], gold)
+                for pool, members in ((JOINT, kbs), (JUDGED_JOINT, with_gold)):
+                    ranked = joint_ranking(by_kb, members)
+                    report.add(pool, [one.id for one in ranked], gold)
     return report

@@ -19,6 +19,8 @@ from kglink.text.windows import mention_window
 #: Mentions are encoded and searched together, across documents, up to about this many.
 BATCH_MENTIONS = 256
 BATCH_TEXTS = 1024
+#: Candidates per KB among which the best rival of the answer is looked for.
+LEAST_RIVALS = 4
 
 
 class EntityFacts(Protocol):
@@ -100,10 +102,14 @@ class Linker:
 
     def _link_places(self, places: Sequence[tuple[str, Span]]) -> list[Link]:
         queries = [self._query(text, span) for text, span in places]
-        found = self._retriever.retrieve(queries, self._kbs, limit=max(self._settings.top_k, 2))
+        limit = max(self._settings.top_k, LEAST_RIVALS)
+        found = self._retriever.retrieve(queries, self._kbs, limit=limit)
+        rankings = [joint_ranking(by_kb, self._kbs) for by_kb in found]
+        best = {ranked[0].id for ranked in rankings if ranked}
+        twins = self._facts.counterparts(best)
         links = [
-            self._decide(text, span, by_kb)
-            for (text, span), by_kb in zip(places, found, strict=True)
+            self._decide(text, span, ranked, twins)
+            for (text, span), ranked in zip(places, rankings, strict=True)
         ]
         return self._reranked(places, links) if self._reranker else links
 
@@ -115,22 +121,18 @@ class Linker:
         # A mention that stands alone has no context: its own words again would be no evidence.
         return MentionQuery(surface, window if window.strip() != surface.strip() else "")
 
-    def _decide(self, text: str, span: Span, by_kb: Mapping[str, Sequence[Scored]]) -> Link:
-        ranked = joint_ranking(by_kb, self._kbs)
+    def _decide(
+        self,
+        text: str,
+        span: Span,
+        ranked: Sequence[Scored],
+        twins: Mapping[EntityId, tuple[EntityId, ...]],
+    ) -> Link:
         candidates = tuple(
             Candidate(id=one.id, title=one.title, score=one.score, evidence=one.evidence)
             for one in ranked[: self._settings.top_k]
         )
-        probability = 0.0
-        if ranked:
-            rivals = by_kb[ranked[0].id.kb]
-            margin = rivals[0].score - rivals[1].score if len(rivals) > 1 else rivals[0].score
-            probability = self._calibration.probability(ranked[0].score, margin)
-        return self._link(text, span, candidates, probability)
-
-    def _link(
-        self, text: str, span: Span, candidates: tuple[Candidate, ...], probability: float
-    ) -> Link:
+        probability = self._probability(ranked, twins)
         linked = bool(candidates) and probability >= self._settings.threshold
         return Link(
             start=span.start,
@@ -140,6 +142,17 @@ class Linker:
             chosen=candidates[0] if linked else None,
             confidence=probability if linked else 1 - probability,
         )
+
+    def _probability(
+        self, ranked: Sequence[Scored], twins: Mapping[EntityId, tuple[EntityId, ...]]
+    ) -> float:
+        """How likely the best is right; the same thing in another KB is no rival of it."""
+        if not ranked:
+            return 0.0
+        best = ranked[0]
+        same = {best.id, *twins.get(best.id, ())}
+        rival = next((one.score for one in ranked if one.id not in same), 0.0)
+        return self._calibration.probability(best.evidence["alias"], best.score - rival)
 
     def _reranked(self, places: Sequence[tuple[str, Span]], links: Sequence[Link]) -> list[Link]:
         """The links with their candidates in the reranker's order; NIL was decided before."""

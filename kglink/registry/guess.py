@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kglink.errors import KglinkError, PluginError, SourceError
+from kglink.protocols import Sniff
 from kglink.registry.discovery import blame
 from kglink.registry.plugin import Plugin
 from kglink.sources import SourceHead, check_text
@@ -23,7 +24,9 @@ def guess_kb(plugins: Iterable[Plugin], head: SourceHead) -> Guess:
     """The adapter for a source; one that none knows, or two know equally well, is an error."""
     adapters = list(plugins)
     ranked = sorted(
-        ((-_confidence(plugin, head), plugin.name) for plugin in adapters if plugin.sniff),
+        (-_confidence(plugin, plugin.sniff, head), plugin.name)
+        for plugin in adapters
+        if plugin.sniff
     )
     sure = [Guess(name, -negative) for negative, name in ranked if negative]
     names = ", ".join(plugin.name for plugin in adapters)
@@ -42,10 +45,9 @@ def guess_kb(plugins: Iterable[Plugin], head: SourceHead) -> Guess:
     return Guess(best.name, best.confidence, second)
 
 
-def _confidence(plugin: Plugin, head: SourceHead) -> float:
-    assert plugin.sniff is not None  # noqa: S101 - the caller asks only those that have one
+def _confidence(plugin: Plugin, sniff: Sniff, head: SourceHead) -> float:
     try:
-        confidence = float(plugin.sniff(head))
+        confidence = float(sniff(head))
     except KglinkError:
         raise
     except Exception as error:

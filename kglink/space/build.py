@@ -22,16 +22,18 @@ import numpy.typing as npt
 
 from kglink.config import SpaceSection
 from kglink.errors import SpaceError
+from kglink.protocols import IndexBackend
 from kglink.records import Entity
 from kglink.space.manifest import (
     ModelInfo,
     RowSpan,
+    SegmentInfo,
     SpaceManifest,
     file_info,
     library_versions,
     write_atomically,
 )
-from kglink.space.segment import Segment
+from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.segment_build import SegmentPlan, TextEncoder, build_segment
 from kglink.space.space import CURRENT_FILE, INDEX_FILE, MANIFEST_FILE, BackendOf, SpaceFolder
 
@@ -80,30 +82,28 @@ def build_space(
     progress: BuildProgress = lambda kb, rows: None,
 ) -> BuildReport:
     """Build and publish the space of these KBs, reusing whatever is still right."""
+    # Asked for now: an index that cannot be made must not be found out after an hour of encoding.
+    backend = backend_of(settings.index, settings.index_settings)
     if not sources:
         raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
     folder.segments.mkdir(parents=True, exist_ok=True)
     folder.versions.mkdir(parents=True, exist_ok=True)
     with _build_lock(folder):
-        names = {
-            source.kb: _segment(folder, source, model, encoder, settings, progress).name
-            for source in sources
-        }
-        segments = {kb: Segment(folder.segments / name) for kb, name in names.items()}
+        made = [_segment(folder, source, model, encoder, settings, progress) for source in sources]
+        segments = {segment.kb: segment for segment, _ in made}
         version = _next_version(folder)
         manifest = _write_version(
-            version, folder.name, segments, model, backend_of, settings, recorded_settings
+            version, folder.name, segments, model, backend, settings, recorded_settings
         )
         write_atomically(folder.path / CURRENT_FILE, version.name + "\n")
-        _remove_stale(folder, version, set(names.values()))
-    infos = [segment.info for segment in segments.values()]
-    rows = manifest.spans[-1].stop
-    reused = sum(info.reused_rows for info in infos)
+        _remove_stale(folder, version, {segment.folder.name for segment in segments.values()})
+    fresh = [segment.info for segment, is_new in made if is_new]
+    encoded = sum(_row_count(info) - info.reused_rows for info in fresh)
     return BuildReport(
         manifest=manifest,
-        encoded_rows=rows - reused,
-        reused_rows=reused,
-        truncated_texts=sum(info.truncated_texts for info in infos),
+        encoded_rows=encoded,
+        reused_rows=manifest.spans[-1].stop - encoded,
+        truncated_texts=sum(info.truncated_texts for info in fresh),
         index_bytes=manifest.index_file.bytes,
     )
 
@@ -144,9 +144,13 @@ def _segment(
     encoder: TextEncoder,
     settings: SpaceSection,
     progress: BuildProgress,
-) -> Path:
+) -> tuple[Segment, bool]:
+    """The segment of a KB, and whether it had to be made."""
     plan = plan_of(source, model, settings)
-    path = build_segment(
+    path = folder.segments / plan.folder_name
+    if (path / INFO_FILE).is_file():
+        return Segment(path), False
+    build_segment(
         plan,
         source.entities,
         encoder,
@@ -159,7 +163,11 @@ def _segment(
         raise SpaceError(
             f"KB {source.kb!r} changed while its segment was built", hint="Run the build again."
         )
-    return path
+    return Segment(path), True
+
+
+def _row_count(info: SegmentInfo) -> int:
+    return sum(info.entities if kind == "text" else info.alias_rows for kind in info.rows)
 
 
 def _previous_segment(folder: SpaceFolder, kb: str) -> Segment | None:
@@ -175,14 +183,12 @@ def _write_version(
     name: str,
     segments: Mapping[str, Segment],
     model: ModelInfo,
-    backend_of: BackendOf,
+    backend: IndexBackend,
     settings: SpaceSection,
     recorded_settings: Mapping[str, Any],
 ) -> SpaceManifest:
     version.mkdir()
-    index = backend_of(settings.index, settings.index_settings).build(
-        _vector_batches(segments.values()), model.dim
-    )
+    index = backend.build(_vector_batches(segments.values()), model.dim)
     index.save(version / INDEX_FILE)
     with (version / INDEX_FILE).open("rb") as stream:
         os.fsync(stream.fileno())

@@ -84,10 +84,8 @@ def build_segment(
     previous: Segment | None = None,
     progress: Progress = lambda rows: None,
 ) -> Path:
-    """Make the segment of ``plan`` under ``root``, or find it there; returns its folder."""
+    """Make the segment of ``plan`` under ``root``; returns its folder."""
     final = root / plan.folder_name
-    if (final / INFO_FILE).is_file():
-        return final
     draft = root / (_DRAFT + plan.folder_name)
     draft.mkdir(parents=True, exist_ok=True)
     if not (draft / "names.done").is_file():

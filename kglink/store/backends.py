@@ -190,6 +190,8 @@ class SQLite(Backend):
             sqlite3.SQLITE_TOOBIG: ("takes no text of a gigabyte", "Split the record."),
         }
         hints[sqlite3.SQLITE_LOCKED] = hints[sqlite3.SQLITE_BUSY]
+        if str(error.orig).startswith("Could not decode"):  # the driver's own, without a code
+            return StoreError(f"the store {self.where} is damaged: no UTF-8", hint=_RESTORE)
         if code not in hints:
             return None
         what, hint = hints[code]

@@ -54,6 +54,10 @@ class OverlapTable:
         """
         for name in (left, right):
             kb_id(self._db, name)
+        if left == right:
+            raise UsageError(
+                f"overlaps of {left!r} with itself", hint="An overlap joins entities of two KBs."
+            )
         with tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
             saved = _spool(found, {left, right}, spool)
             spool.seek(0)

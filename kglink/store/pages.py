@@ -22,7 +22,7 @@ class KeyRange(NamedTuple):
 
     def holds(self, column: Column[Any]) -> ColumnElement[bool]:
         """Whether a key is in the range."""
-        return column.between(self.first, self.last)
+        return (column >= self.first) & (column <= self.last)
 
 
 def key_ranges(

@@ -77,8 +77,11 @@ def save(connection: Connection, progress: Progress) -> None:
 def forget(connection: Connection, progress: Progress) -> None:
     """Take back the start of an ingest that has changed nothing."""
     connection.execute(delete(ingests).where(ingests.c.kb_id == progress.kb_id))
+    mine = kbs.c.id == progress.kb_id
     if progress.is_new:
-        connection.execute(delete(kbs).where(kbs.c.id == progress.kb_id))
+        connection.execute(delete(kbs).where(mine))
+    else:
+        connection.execute(update(kbs).where(mine).values(run=progress.run - 1))
 
 
 def finish(connection: Connection, progress: Progress, job: IngestJob) -> tuple[int, Totals]:

@@ -6,6 +6,7 @@ each file; a folder that does not match its manifest is compiled anew. Nothing i
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -85,18 +86,24 @@ def save(lexicon: Lexicon, folder: Path) -> None:
 
 def load(folder: Path) -> Lexicon | None:
     """The aliases compiled there, memory-mapped; None where they are missing or damaged."""
-    manifest = _read_manifest(folder / MANIFEST)
-    if manifest is None or set(manifest.sha256) != _file_names():
-        return None
-    for name, expected in manifest.sha256.items():
-        path = folder / name
-        if not path.is_file() or _sha256(path) != expected:
+    try:
+        manifest = _Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+        if manifest.format != FORMAT or set(manifest.sha256) != _file_names():
             return None
+        if any(_sha256(folder / name) != sha256 for name, sha256 in manifest.sha256.items()):
+            return None
+        return _mapped(folder, manifest.longest)
+    except (FileNotFoundError, ValueError):
+        # Never written, no manifest any more, or replaced by another process while we read.
+        return None
+
+
+def _mapped(folder: Path, longest: int) -> Lexicon:
     tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
     arrays = {
         name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS
     }
-    return Lexicon(**tries, **arrays, longest=manifest.longest)
+    return Lexicon(**tries, **arrays, longest=longest)
 
 
 def _digest(fingerprint: str, settings: DictionarySettings) -> str:
@@ -118,24 +125,14 @@ def _file_names() -> set[str]:
     return {f"{name}.marisa" for name in _TRIES} | {f"{name}.npy" for name in _ARRAYS}
 
 
-def _read_manifest(path: Path) -> _Manifest | None:
-    if not path.is_file():
-        return None
-    try:
-        manifest = _Manifest.model_validate_json(path.read_bytes())
-    except ValueError:
-        return None
-    return manifest if manifest.format == FORMAT else None
-
-
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _publish(made: Path, folder: Path) -> None:
-    if folder.exists():
-        # Damaged, or published by another process just now; either way ours is whole.
+    # What is there is damaged, or was published by another process just now; ours is whole.
+    with contextlib.suppress(FileNotFoundError):
         folder.rename(made / "replaced")
     try:
         made.rename(folder)
@@ -147,12 +144,17 @@ def _publish(made: Path, folder: Path) -> None:
 
 def _forget_old(folder: Path) -> None:
     """Remove compiled aliases of earlier states, and what a killed process left."""
-    published = sorted(
-        folder.parent.glob("dictionary-*"), key=lambda path: path.stat().st_mtime, reverse=True
-    )
-    kept = {folder, *published[:_KEPT_FOLDERS]}
-    stale = [path for path in published if path not in kept]
+    published = sorted(folder.parent.glob("dictionary-*"), key=_written_at, reverse=True)
+    stale = [path for path in published[_KEPT_FOLDERS:] if path != folder]
     oldest = time.time() - _STALE_SECONDS
     unfinished = folder.parent.glob(".dictionary-*")
-    for path in [*stale, *(path for path in unfinished if path.stat().st_mtime < oldest)]:
+    for path in [*stale, *(path for path in unfinished if _written_at(path) < oldest)]:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _written_at(path: Path) -> float:
+    """When a folder was written; now, where another process has just removed it."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return time.time()
