@@ -57,8 +57,7 @@ def _obographs(graphs: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _obo_terms(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
     term: dict[str, Any] = {}
     in_term = False
-    for line in lines:
-        line = line.rstrip("\n")
+    for line in map(str.rstrip, lines):
         if line.startswith("["):
             if _live(term):
                 yield term

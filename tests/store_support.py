@@ -47,18 +47,10 @@ def dump(url: str) -> dict[str, list[tuple[Any, ...]]]:
     """All that a store holds, by table, without internal ids, run numbers and times."""
     e, a, x, d, m, g = (t.c for t in (entities, aliases, xrefs, documents, mentions, golds))
     k = kbs.c
-    kb_columns: tuple[Any, ...] = (
-        k.name,
-        k.adapter,
-        k.source,
-        k.settings,
-        k.links_to,
-        k.licence,
-        k.revision,
-    )
-    kb_columns += (k.dirty, k.removing, k.entities, k.with_description, k.aliases)
+    kb_names = "name adapter source settings links_to licence revision dirty removing"
+    kb_names += " entities with_description aliases documents mentions"
     queries = {
-        "kbs": select(*kb_columns, k.documents, k.mentions),
+        "kbs": select(*(k[name] for name in kb_names.split())),
         "ingests": select(ingests.c.fingerprint, ingests.c.read),
         "entities": select(
             k.name, e.key, e.title, e.description, e.type, e.url, e.popularity, e.language,

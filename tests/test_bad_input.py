@@ -27,8 +27,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def kb_state(kglink: Kglink) -> object:
-    return json.loads(kglink("kbs", "--json").out)
+def entity_counts(kglink: Kglink) -> list[int]:
+    return [info["entities"] for info in json.loads(kglink("kbs", "--json").out)]
 
 
 BAD_SOURCES = {
@@ -59,7 +59,7 @@ def test_a_bad_source_is_one_message_and_a_clean_store(
     assert said in ran.err
     source.write_text(GOOD, encoding="utf-8")
     kglink("add-kb", "kb", source)
-    assert [info["entities"] for info in kb_state(kglink)] == [1]  # type: ignore[attr-defined]
+    assert entity_counts(kglink) == [1]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_store_of_a_newer_schema(kglink: Kglink, here: Path) -> None:
     (here / "good.jsonl").write_text(GOOD, encoding="utf-8")
     kglink("add-kb", "kb", "good.jsonl")
     with sqlite3.connect(here / "kglink.db") as database:
-        database.execute("update alembic_version set version_num = '9999'")
+        database.execute("update kglink_schema set version_num = '9999'")
     database.close()
     ran = kglink("kbs", code=1)
     assert "newer" in ran.err
@@ -196,7 +196,7 @@ def test_two_processes_that_add_kbs_at_once(kglink: Kglink, here: Path) -> None:
     for process in running:
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-    assert [info["entities"] for info in kb_state(kglink)] == [20_000] * 2  # type: ignore[attr-defined]
+    assert entity_counts(kglink) == [20_000] * 2
 
 
 def test_ctrl_c_in_the_middle_stops_with_one_message_and_is_resumed(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Kglink
 
-ENTITIES = [
-    {"id": "m1", "title": "Mercury", "description": "The planet nearest to the Sun.", "type": "planet"},
+Records = list[dict[str, Any]]
+
+ENTITIES: Records = [
+    {"id": "m1", "title": "Mercury", "description": "The planet near the Sun.", "type": "planet"},
     {"id": "m2", "title": "Mercury", "description": "A metal that is liquid when it is warm."},
     {"id": "v1", "name": "Venus", "synonyms": ["Morning Star", "Evening Star"]},
 ]  # fmt: skip
 
 
-def write_jsonl(path: Path, records: list[dict[str, object]]) -> Path:
+def write_jsonl(path: Path, records: Records) -> Path:
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
 
@@ -107,7 +110,11 @@ def test_marked_mentions(kglink: Kglink, demo: Path) -> None:
 def test_given_spans_and_a_folder(kglink: Kglink, demo: Path, tmp_path: Path) -> None:
     texts = tmp_path / "texts"
     (texts / "inner").mkdir(parents=True)
-    given = {"id": "g1", "text": "Mr Turner met Heron.", "entities": [{"start": 3, "end": 9}]}
+    given: dict[str, Any] = {
+        "id": "g1",
+        "text": "Mr Turner met Heron.",
+        "entities": [{"start": 3, "end": 9}],
+    }
     write_jsonl(texts / "b.jsonl", [given, {"id": "g2", "text": "Cornwall"}])
     (texts / "a.txt").write_text("Skerrow Light", encoding="utf-8")
     (texts / "inner" / "c.txt.gz").write_bytes(gzip.compress(b"the Mercury"))

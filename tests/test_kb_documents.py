@@ -15,6 +15,7 @@ from kglink_kbs.documents import DocumentsAdapter, DocumentsSettings, sniff
 from kglink_kbs.offsets import Unit, character_offsets
 
 Fields = Mapping[str, object]
+PAGE = Path(__file__).parent.parent / "docs" / "kbs" / "documents.md"
 TEXT = "The Sun warms Mars."
 
 
@@ -43,7 +44,8 @@ def sun(**fields: object) -> Fields:
 
 SAMPLE = """\
 {"id": "m1", "doc": "7", "context": "The Sun warms Mars.", "start": 4, "end": 7, \
-"mention": "Sun", "type": "Star", "source_ids": ["S"], "gold": {"wiki": ["Q525"], "fan": ["s", "t"]}}
+"mention": "Sun", "type": "Star", "source_ids": ["S"], \
+"gold": {"wiki": ["Q525"], "fan": ["s", "t"]}}
 {"context_left": "The", "mention": "Sun", "context_right": "warms Mars.", "label_id": 3, \
 "label_title": "The Sun", "split": "valid"}
 {"id": "d3", "title": "On  stars", "text": "The Sun warms Mars.", "split": "train", "entities": [\
@@ -375,6 +377,12 @@ def test_a_count_of_mentions_makes_no_document() -> None:
 )
 def test_sniffing(head: str, low: float, high: float) -> None:
     assert low <= sniff(SourceHead("x", head.encode(), None)) <= high
+
+
+def test_the_page_names_every_setting() -> None:
+    table = PAGE.read_text(encoding="utf-8").split("## Settings")[1]
+    for setting in DocumentsSettings.model_fields:
+        assert f"`{setting}`" in table, setting
 
 
 # ------------------------------------------------------------------------------ real files

@@ -26,7 +26,7 @@ from kglink_kbs.tabular import CsvSettings, TabularAdapter, TsvSettings, sniff_c
 
 # No deadline: the machine may be busy. The examples are the same in every run.
 fuzz = settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     database=None,

@@ -17,6 +17,7 @@ from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings, sniff
 from kglink_kbs.spellings import ENTITY
 
 Fields = Mapping[str, object]
+PAGE = Path(__file__).parent.parent / "docs" / "kbs" / "jsonl.md"
 
 
 def read(data: str | bytes, problems: Problems | None = None, /, **settings: str) -> list[Record]:
@@ -155,7 +156,7 @@ def test_numbers_are_ids(value: object, key: str) -> None:
         ({"id": True, "title": "T"}, "key is true, not a text", ""),
         ({"id": ["1"], "title": "T"}, "key is a list, not a text", ""),
         ({"id": "a\tb", "title": "T"}, "key holds a line break or a tab", ""),
-        ({"id": 1, "title": {"en": "T"}}, "title is an object, not a text", "--set title=title.en"),
+        ({"id": 1, "title": {"en": "T"}}, "title is an object, not a text", "--set title=FIELD.en"),
         ({"id": 1, "title": "T", "text": True}, "description is true, not a text", ""),
         ({"id": 1, "title": "T", "aliases": 5}, "aliases is the number 5, not a list of texts", ""),
         ({"id": 1, "title": "T", "aliases": [[]]}, "aliases is a list, not a text", ""),
@@ -353,6 +354,17 @@ def test_sniffing(head: str, low: float, high: float) -> None:
 def test_the_guess_names_what_is_no_text_at_all() -> None:
     with pytest.raises(SourceError, match="is UTF-16, and kglink reads UTF-8"):
         load_registry().guess_kb(SourceHead("a.jsonl", '{"id": 1}\n'.encode("utf-16"), None))
+
+
+# ------------------------------------------------------------------------------- the page
+def test_the_page_names_every_setting_and_spelling() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    for field, spellings in ENTITY.items():
+        row = rows["id" if field == "key" else field]
+        assert [part for part in row.split("`")[1::2] if part in spellings] == list(spellings)
+    for setting in JsonlSettings.model_fields:
+        assert f"`{setting}`" in page.split("## Settings")[1], setting
 
 
 # ------------------------------------------------------------------------------- real files

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 from itertools import pairwise
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -15,6 +16,8 @@ from kglink.sources import Problems, Source, SourceHead, SourceLimits
 from kglink.testing import KBAdapterContract
 from kglink_kbs.dialect import guess_dialect
 from kglink_kbs.tabular import CsvSettings, TabularAdapter, TsvSettings, sniff_csv, sniff_tsv
+
+PAGE = Path(__file__).parent.parent / "docs" / "kbs" / "tabular.md"
 
 
 def read(
@@ -217,6 +220,12 @@ def test_a_bad_table_is_refused_as_a_whole(
     assert message in caught.value.message
     assert hint in caught.value.hint
     str(caught.value).encode()
+
+
+def test_the_page_names_every_setting() -> None:
+    table = PAGE.read_text(encoding="utf-8").split("## Settings")[1]
+    for setting in CsvSettings.model_fields:
+        assert f"`{setting}`" in table, setting
 
 
 # -------------------------------------------------------------------------------- guessing

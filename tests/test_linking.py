@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,26 +15,27 @@ from kglink.records import EntityId, Link, Span, TextInput
 from kglink.workspace import Workspace
 
 BIRD = "A grey heron stood on one leg in the shallow pond and caught a fish."
+ISOLDE = EntityId("lanternfall", "isolde_heron")
 KEEPER = "Heron counts the lamps at Skerrow Light and finds one too many."
 
 
-def link_one(workspace: Workspace, text: str, mention: str, **flags: object) -> Link:
+def link_one(workspace: Workspace, text: str, mention: str, kbs: Sequence[str] = ()) -> Link:
     start = text.index(mention)
     given = TextInput("t", text, (Span(start, start + len(mention)),))
-    (document,) = workspace.link([given], **flags)  # type: ignore[arg-type]
+    (document,) = workspace.link([given], kbs)
     (link,) = document.links
     assert text[link.start : link.end] == link.surface == mention
     return link
 
 
 @pytest.fixture(scope="module")
-def workspace(demo_master: Path):  # type: ignore[no-untyped-def]  # a generator of Workspace
+def workspace(demo_master: Path) -> Iterator[Workspace]:
     with Workspace.open(demo_master) as opened:
         yield opened
 
 
 def test_the_context_decides_between_entities_of_one_name(workspace: Workspace) -> None:
-    assert link_one(workspace, KEEPER, "Heron").chosen.id == EntityId("lanternfall", "isolde_heron")  # type: ignore[union-attr]
+    assert link_one(workspace, KEEPER, "Heron").candidates[0].id == ISOLDE
     best = link_one(workspace, BIRD, "heron").chosen
     assert best is not None
     assert best.id.key in {"heron", "grey_heron"}
@@ -86,7 +89,7 @@ def test_detected_mentions_are_exact_and_do_not_overlap(workspace: Workspace) ->
     assert document.text == text
     places = [(link.start, link.end) for link in document.links]
     assert places == sorted(places)
-    assert all(stop <= start for (_, stop), (start, _) in zip(places, places[1:], strict=False))
+    assert all(stop <= start for (_, stop), (start, _) in pairwise(places))
     surfaces = [link.surface for link in document.links]
     assert surfaces[-1] == "Skerrow  Light"
     assert {"AMBER", "Ａｍｂｅｒ", "Ámbër"} <= set(surfaces)

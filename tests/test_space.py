@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from kglink.config import SpaceSection
 from kglink.errors import SpaceError, UnknownNameError
+from kglink.protocols import IndexBackend
 from kglink.records import Alias, Entity
 from kglink.registry import load_registry
 from kglink.space import segment_build
@@ -59,8 +61,8 @@ def source(kb: str, *entities: Entity, content: str = "1", unchanged: bool = Tru
     return SpaceSource(kb, 1, content, "CC0", read, lambda: unchanged)
 
 
-def backend_of(name: str, settings: object) -> object:
-    return load_registry(only="builtin").create("index", name, settings)  # type: ignore[call-overload]
+def backend_of(name: str, settings: Mapping[str, str | int | float | bool]) -> IndexBackend:
+    return load_registry(only="builtin").create("index", name, settings)
 
 
 def build(
@@ -71,7 +73,7 @@ def build(
     settings: SpaceSection | None = None,
 ) -> BuildReport:
     return build_space(
-        folder, sources, model, encoder or HashEncoder(), backend_of,  # type: ignore[arg-type]
+        folder, sources, model, encoder or HashEncoder(), backend_of,
         settings or SpaceSection(), recorded_settings={},
     )  # fmt: skip
 
@@ -82,7 +84,7 @@ def folder(tmp_path: Path) -> SpaceFolder:
 
 
 def opened(folder: SpaceFolder) -> Space:
-    return Space(folder, backend_of)  # type: ignore[arg-type]
+    return Space(folder, backend_of)
 
 
 def test_entity_text_by_hand() -> None:
@@ -244,7 +246,9 @@ def test_damage_is_found_and_named(folder: SpaceFolder) -> None:
         (lambda raw: {key: raw[key] for key in raw if key != "spans"}, "spans"),
     ],
 )
-def test_a_manifest_that_is_not_ours_is_refused(folder: SpaceFolder, change, said) -> None:  # type: ignore[no-untyped-def]  # lambdas
+def test_a_manifest_that_is_not_ours_is_refused(
+    folder: SpaceFolder, change: Callable[[dict[str, Any]], dict[str, Any]], said: str
+) -> None:
     build(folder, source("kb", MERCURY))
     assert folder.current
     path = folder.current / "manifest.json"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import store_child
 from store_support import entity, job, keys
 
 from kglink.errors import StoreError
-from kglink.records import Entity
+from kglink.records import Entity, EntityId, Overlap
 from kglink.store import IngestJob, Store, backends
 from kglink.store.backends import SQLite
 
@@ -160,3 +162,26 @@ def test_a_database_that_may_not_grow(path: Path, monkeypatch: pytest.MonkeyPatc
     with Store.open(url) as store:
         assert len(keys(store)) == committed
         assert store.ingest(job(batch_size=100), records).resumed_from == committed
+
+
+def test_a_lock_file_that_cannot_be_made(path: Path) -> None:
+    (path.parent / "kglink.db.kb.lock").mkdir()
+    with (
+        Store.open(f"sqlite:///{path}") as store,
+        pytest.raises(StoreError, match=r"cannot make the lock file .*kglink\.db\.kb\.lock"),
+    ):
+        store.ingest(job(), [entity("1")])
+
+
+def test_no_room_for_overlaps_that_are_on_their_way(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda *_, **__: open("/dev/full", "w"))  # noqa: SIM115 - the caller closes it
+    with Store.open(f"sqlite:///{path}") as store:
+        for kb in ("a", "b"):
+            store.ingest(job(kb), [entity("1")])
+        overlap = Overlap(EntityId("a", "1"), EntityId("b", "1"), 1.0)
+        with pytest.raises(StoreError, match="temporary file: No space left") as caught:
+            store.save_overlaps("a", "b", itertools.repeat(overlap, 1000))
+        assert "Make room" in caught.value.hint
+        assert list(store.overlaps()) == []

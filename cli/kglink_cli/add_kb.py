@@ -10,7 +10,7 @@ import typer
 
 from kglink.registry import Guess
 from kglink.sources import Problems, Source
-from kglink_cli.console import note, print_json, progress
+from kglink_cli.console import counted, note, print_json, progress
 from kglink_cli.session import parse_options, session_of, split_names
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
     if summary.entity_tally.seen:
         parts += [f"{summary.with_description:,} with description", f"{summary.aliases:,} aliases"]
     if summary.documents:
-        parts += [f"{summary.documents:,} documents", f"{summary.mentions:,} mentions"]
+        parts += [counted(summary.documents, "document"), counted(summary.mentions, "mention")]
     sys.stdout.write("   ".join(parts) + f"   {seconds:.1f} s\n")
     if summary.gold_unresolved:
         note("gold", f"{summary.gold_unresolved:,} gold entities are in none of the linked KBs")
@@ -97,11 +97,11 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
 def _print_problems(problems: Problems) -> None:
     if not problems.counts:
         return
-    note("skipped", f"{problems.counts.total():,} bad records:")
+    note("skipped", f"{counted(problems.total, 'bad record')}:")
     for reason, count in problems.counts.most_common():
         note("", f"{count:,} x {reason}")
     for example in problems.examples[:EXAMPLES]:
-        note("", f"e.g. {example}")
+        note("", f"e.g. {example.splitlines()[0]}")
 
 
 def _as_json(added: AddedKB) -> dict[str, object]:

@@ -44,6 +44,11 @@ def note(label: str, text: str) -> None:
     _print(Text.assemble((f"{label:10}", "bold"), " ", text))
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 mention``, ``2 mentions``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def print_json(value: object) -> None:
     """One JSON value on standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=1) + "\n")

@@ -13,7 +13,7 @@ import typer
 from kglink.records import LinkedDocument
 from kglink.sources import Problems
 from kglink_cli.build import ensure_space
-from kglink_cli.console import note, progress
+from kglink_cli.console import counted, note, progress
 from kglink_cli.inputs import read_inputs
 from kglink_cli.outputs import format_of, write_to
 from kglink_cli.session import parse_options, session_of, split_names
@@ -91,6 +91,6 @@ def link(
         write_to(output, exporter, name, made_by, linked)
     seconds = time.monotonic() - began
     where = f" to {output}" if output else ""
-    note("linked", f"{mentions:,} mentions in {seconds:.1f} s{where}")
+    note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")
     if problems.counts:
-        note("skipped", f"{problems.counts.total():,} bad records: {problems.examples[0]}")
+        note("skipped", f"{counted(problems.total, 'bad record')}: {problems.examples[0]}")

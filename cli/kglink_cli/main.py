@@ -14,6 +14,7 @@ from kglink.errors import KglinkError
 from kglink.registry import load_registry
 from kglink.workspace import WORKSPACE_VARIABLE
 from kglink_cli.console import print_error
+from kglink_cli.plugins_command import refuse_taken_commands
 from kglink_cli.session import DEBUG_VARIABLE, Session
 
 EPILOG = "Documentation: docs/ in the project. Settings: kglink settings."
@@ -31,6 +32,7 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_options)
     load_registry().add_commands(app)
+    refuse_taken_commands(app)
     return app
 
 

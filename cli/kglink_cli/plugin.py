@@ -15,10 +15,10 @@ from kglink_cli import (
     kbs,
     link,
     overlap,
-    plugins_command,
     search,
     settings,
 )
+from kglink_cli.plugins_command import app as plugins_app
 
 
 @hookimpl
@@ -35,4 +35,4 @@ def register_commands(app: typer.Typer) -> None:
     app.command("eval")(evaluate.evaluate)
     app.command("settings")(settings.settings)
     app.command("doctor")(doctor.doctor)
-    app.add_typer(plugins_command.app(), name="plugins")
+    app.add_typer(plugins_app(), name="plugins")

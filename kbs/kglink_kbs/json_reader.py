@@ -83,7 +83,7 @@ def _begun_object(text: str) -> dict[str, Any]:
     while text[place : place + 1] == '"':
         try:
             name, place = decoder.raw_decode(text, place)
-            fields[name] = ""
+            fields[name] = None
             fields[name], place = decoder.raw_decode(text, _past(text, place, ":"))
             place = _past(text, place, ",}")
         except json.JSONDecodeError:

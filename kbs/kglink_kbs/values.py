@@ -156,7 +156,8 @@ _REMOVE = "Remove it from the file, or pass over such records with --on-error sk
 
 
 def _nested_hint(value: object, what: str) -> str:
-    if isinstance(value, dict) and value:
-        name = what.split(maxsplit=1)[0]
-        return f"A value inside it is named with a dot: --set {name}={name}.{next(iter(value))}"
-    return ""
+    if not isinstance(value, dict) or not value:
+        return ""
+    inner = next(iter(value))
+    field = f"FIELD.{inner}" if inner.isprintable() else "FIELD.INNER"
+    return f"A value inside it is named with a dot: --set {what}={field}"

@@ -67,8 +67,9 @@ def load_padded(source: ModelSource, dtype: torch.dtype, device: torch.device) -
 @contextmanager
 def _no_progress_bar() -> Iterator[None]:
     """Keep transformers from drawing a bar, which would spoil a log."""
-    from transformers.utils import logging
+    from transformers import utils
 
+    logging: Any = utils.logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -69,6 +69,10 @@ class FusionWeights:
         return np.asarray(mean, dtype=np.float32)
 
 
+#: For a search the words are a name or a description, so the text counts as much as the names.
+SEARCH_WEIGHTS = FusionWeights(alias=0.5, context=1.0, named_context=0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """A logistic model: probability that the best candidate is right.

@@ -151,7 +151,7 @@ def _write_names(draft: Path, entities: Iterable[Entity]) -> dict[str, int]:
 
 
 def _alias_rows(entity: Entity) -> dict[str, tuple[str, int]]:
-    """Folded form -> most frequent surface and total count; a name of signs alone stays as it is."""
+    """Folded form -> most frequent surface and total count; a name of signs alone stays."""
     rows: dict[str, tuple[str, int]] = {}
     title = fold(entity.title) or entity.title
     rows[title] = (entity.title, 1)

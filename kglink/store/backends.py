@@ -146,11 +146,17 @@ class SQLite(Backend):
         except filelock.Timeout:
             yield False
             return
+        except OSError as error:
+            raise StoreError(
+                f"cannot make the lock file {lock.lock_file}: {error.strerror}",
+                hint="Check the rights of that folder and the room on its disk.",
+            ) from error
         try:
             yield True
         finally:
             # While it is held: a process that waits notices that its file has no name any more.
-            Path(lock.lock_file).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # Windows keeps a file that is open
+                Path(lock.lock_file).unlink()
             lock.release()
 
     def upsert(self, table: Table, update: Sequence[str]) -> Insert:

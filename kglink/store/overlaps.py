@@ -6,6 +6,7 @@ entities is gone is kept, so that its verdict lives through updates, but not sho
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import tempfile
@@ -16,7 +17,7 @@ from typing import IO, Any, NamedTuple, get_args
 
 from sqlalchemy import Column, ColumnElement, delete, insert, or_, select, tuple_, update
 
-from kglink.errors import UsageError
+from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId, Overlap, Verdict
 from kglink.store.database import Database, Row
 from kglink.store.entity_reader import read_named_entities
@@ -60,7 +61,8 @@ class OverlapTable:
             )
         with tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
             saved = _spool(found, {left, right}, spool)
-            spool.seek(0)
+            with _room():
+                spool.seek(0)
             self._replace(min(left, right), max(left, right), spool)
         return saved
 
@@ -169,9 +171,22 @@ def _spool(found: Iterable[Overlap], names: set[str], out: IO[str]) -> int:
                 f"{overlap.probability}",
                 hint="A probability lies between 0 and 1.",
             )
-        out.write(json.dumps(_row(overlap)) + "\n")
+        line = json.dumps(_row(overlap)) + "\n"
+        with _room():
+            out.write(line)
         saved += 1
     return saved
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot write a temporary file: {error.strerror}",
+            hint=f"Make room in {tempfile.gettempdir()}, or set TMPDIR to another folder.",
+        ) from error
 
 
 def _row(overlap: Overlap) -> Row:

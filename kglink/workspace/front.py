@@ -292,10 +292,11 @@ class Workspace:
         """The entities of the space that a text names or describes, best first."""
         from kglink.linking.linker import joint_ranking
         from kglink.linking.retrieve import MentionQuery, Retriever
+        from kglink.linking.scoring import SEARCH_WEIGHTS
 
         space = self.space()
         names = space.kbs(kbs)
-        retriever = Retriever(space, self.encoder, candidates=k)
+        retriever = Retriever(space, self.encoder, candidates=k, weights=SEARCH_WEIGHTS)
         found = retriever.retrieve([MentionQuery(text, text)], names)
         return joint_ranking(found[0], names)[:k]
 

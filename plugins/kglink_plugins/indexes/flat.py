@@ -32,8 +32,8 @@ from kglink_plugins.indexes.settings import FlatSettings
 
 #: Rows fetched beyond ``k``, so that a few equal scores at the border can be told apart.
 _MARGIN = 8
-#: Rows that are scored anew at a time; bounds the memory of many queries with a large ``k``.
-_RESCORED = 16384
+#: Queries answered together, and rows scored anew together: they bound the memory of a search.
+_QUERIES, _RESCORED = 256, 16384
 #: How far two ways of summing one inner product may lie apart, in units of both norms' product.
 _ROUNDING = 2e-6
 
@@ -83,7 +83,7 @@ class FlatIndex:
         if not total or not len(checked):
             return no_rows(len(checked), k)
         fetch = min(k + _MARGIN, total)
-        step = max(1, _RESCORED // fetch)
+        step = max(1, min(_QUERIES, _RESCORED // fetch))
         parts = [
             self._search(checked[start : start + step], k, fetch, spans)
             for start in range(0, len(checked), step)
