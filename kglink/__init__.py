@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kglink.records import (
         Alias,
         Candidate,
+        CodeMapping,
         Document,
         Entity,
         EntityId,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Alias",
     "Candidate",
+    "CodeMapping",
     "Document",
     "Entity",
     "EntityId",

@@ -35,7 +35,11 @@ class PluginSettings(BaseModel):
 
 # ------------------------------------------------------------------------------------- KBs
 class KBAdapter(Protocol):
-    """Reads one source format as a stream of records, in the same order on every read."""
+    """Reads one source format as a stream of records, in the same order on every read.
+
+    An adapter whose golds are no keys may say so in an attribute ``resolve`` (``"xref"`` or
+    ``"title"``); it counts where the user says nothing else and names KBs to link to.
+    """
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the records; report a bad one to ``problems``, which raises or counts it.

@@ -83,7 +83,22 @@ class Document:
     split: Split = ""
 
 
-Record = Entity | Document
+@dataclass(frozen=True, slots=True)
+class CodeMapping:
+    """A source's word that two codes, such as ``DOID:1485`` and ``MESH:D003550``, mean the same.
+
+    Without a ``verdict`` it is a cross-reference, through which golds are resolved. With one it
+    is what the source says of an overlap: the verdict on two entities that have these codes.
+    """
+
+    subject: str
+    object: str
+    predicate: str = "skos:exactMatch"
+    confidence: float = 1.0
+    verdict: Verdict | None = None
+
+
+Record = Entity | Document | CodeMapping
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,15 @@ def add_kb(
     split: Annotated[
         str, typer.Option("--split", help="train, dev or test: the split of its documents.")
     ] = "",
+    resolve: Annotated[
+        str,
+        typer.Option(
+            "--resolve",
+            help="How annotations name entities of those KBs: key, xref (as codes that are "
+            "looked up through cross-references) or title (redirects included); the adapter's "
+            "own way where not told.",
+        ),
+    ] = "",
     options: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the adapter, key=value; may be repeated."),
@@ -63,6 +72,7 @@ def add_kb(
                 options=parse_options(options or []),
                 links_to=split_names(links_to),
                 split=split,
+                resolve=resolve,
                 licence=licence,
                 progress=lambda records: report(opened.bytes_read, records),
             )
@@ -88,13 +98,19 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
         parts += [f"{summary.with_description:,} with description", f"{summary.aliases:,} aliases"]
     if summary.documents:
         parts += [counted(summary.documents, "document"), counted(summary.mentions, "mention")]
+    if summary.mapping_tally.seen:
+        parts.append(f"{summary.mapping_tally.seen:,} mappings")
     sys.stdout.write("   ".join(parts) + f"   {seconds:.1f} s\n")
     if summary.gold_unresolved:
         note("gold", f"{summary.gold_unresolved:,} gold entities are in none of the linked KBs")
+    if summary.mappings_unresolved:
+        note("mappings", f"{summary.mappings_unresolved:,} join no entities of two linked KBs")
     _print_problems(added.problems)
 
 
 def _print_problems(problems: Problems) -> None:
+    for reason, count in problems.mended.most_common():
+        note("mended", f"{count:,} x {reason}")
     if not problems.counts:
         return
     note("skipped", f"{counted(problems.total, 'bad record')}:")
@@ -114,4 +130,5 @@ def _as_json(added: AddedKB) -> dict[str, object]:
         **{name: getattr(summary, name) for name in fields},
         "adapter": added.adapter,
         "skipped": dict(added.problems.counts),
+        "mended": dict(added.problems.mended),
     }

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from kglink.hookspecs import RegisterKB, hookimpl
-from kglink_kbs import documents, jsonl, tabular
+from kglink_kbs import (
+    blink,
+    documents,
+    jsonl,
+    obo,
+    obographs,
+    reddit,
+    skos,
+    tabular,
+    wikidata,
+    zeshel,
+)
 
 
 @hookimpl
@@ -36,4 +47,54 @@ def register_kbs(register: RegisterKB) -> None:
         settings=documents.DocumentsSettings,
         summary="Annotated texts as JSON lines: spans, single mentions, or BLINK's contexts",
         sniff=documents.sniff,
+    )
+    register(
+        "kglink/obo",
+        obo.OboAdapter,
+        settings=obo.OboSettings,
+        summary="Ontologies in the OBO flat file format, 1.2 and 1.4",
+        sniff=obo.sniff,
+    )
+    register(
+        "kglink/obographs",
+        obographs.ObographsAdapter,
+        settings=obographs.ObographsSettings,
+        summary="Ontologies in the OBO Graphs JSON format",
+        sniff=obographs.sniff,
+    )
+    register(
+        "kglink/skos",
+        skos.SkosAdapter,
+        settings=skos.SkosSettings,
+        summary="SKOS thesauri and OWL ontologies as Turtle, RDF/XML, N-Triples or JSON-LD",
+        extra="rdf",
+        sniff=skos.sniff,
+    )
+    register(
+        "kglink/wikidata",
+        wikidata.WikidataAdapter,
+        settings=wikidata.WikidataSettings,
+        summary="Wikidata's JSON dumps: items in one language, filtered by class and sitelinks",
+        sniff=wikidata.sniff,
+    )
+    register(
+        "kglink/zeshel",
+        zeshel.ZeshelAdapter,
+        settings=zeshel.ZeshelSettings,
+        summary="ZESHEL: one world's pages as entities, and the mentions in them",
+        sniff=zeshel.sniff,
+    )
+    register(
+        "kglink/blink",
+        blink.BlinkAdapter,
+        settings=blink.BlinkSettings,
+        summary="BLINK: a catalogue of entities, mentions between their contexts, or both",
+        sniff=blink.sniff,
+    )
+    register(
+        "kglink/reddit",
+        reddit.RedditAdapter,
+        settings=reddit.RedditSettings,
+        summary="Reddit entity linking: posts and comments with annotations by tier",
+        sniff=reddit.sniff,
     )

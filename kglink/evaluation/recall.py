@@ -8,10 +8,12 @@ because a KB may hold the right entity without anybody having said so.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
-from kglink.linking.linker import Linker, joint_ranking
+from kglink.linking.linker import BATCH_MENTIONS, Linker, joint_ranking
+from kglink.linking.retrieve import Scored
 from kglink.records import Document, EntityId, Span
 
 JOINT = "joint"
@@ -58,17 +60,28 @@ def evaluate_recall(
 ) -> RecallReport:
     """Rank the candidates of every mention with a known answer, its span given."""
     report = RecallReport(tuple(sorted(ks)))
-    for document in documents:
-        judged = [mention for mention in document.mentions if mention.gold]
-        spans = [Span(mention.start, mention.end) for mention in judged]
-        rankings = linker.candidates(document.text, spans, limit=max(ks))
-        for mention, by_kb in zip(judged, rankings, strict=True):
-            gold = frozenset(mention.gold or ())
-            with_gold = [kb for kb in kbs if any(one.kb == kb for one in gold)]
-            for kb in with_gold:
-                report.add(kb, [one.id for one in by_kb[kb]], gold)
-            if with_gold:
-                for pool, members in ((JOINT, kbs), (JUDGED_JOINT, with_gold)):
-                    ranked = joint_ranking(by_kb, members)
-                    report.add(pool, [one.id for one in ranked], gold)
+    judged = (
+        (document.text, Span(mention.start, mention.end), frozenset(mention.gold))
+        for document in documents
+        for mention in document.mentions
+        if mention.gold
+    )
+    while batch := list(islice(judged, BATCH_MENTIONS)):
+        rankings = linker.candidates([(text, span) for text, span, _ in batch], limit=max(ks))
+        for (_, _, gold), by_kb in zip(batch, rankings, strict=True):
+            _count(report, gold, by_kb, kbs)
     return report
+
+
+def _count(
+    report: RecallReport,
+    gold: frozenset[EntityId],
+    by_kb: Mapping[str, Sequence[Scored]],
+    kbs: Sequence[str],
+) -> None:
+    with_gold = [kb for kb in kbs if any(one.kb == kb for one in gold)]
+    for kb in with_gold:
+        report.add(kb, [one.id for one in by_kb[kb]], gold)
+    if with_gold:
+        for pool, members in ((JOINT, kbs), (JUDGED_JOINT, with_gold)):
+            report.add(pool, [one.id for one in joint_ranking(by_kb, members)], gold)

@@ -94,16 +94,14 @@ class Linker:
             )
 
     def candidates(
-        self, text: str, spans: Sequence[Span], *, limit: int
+        self, places: Sequence[tuple[str, Span]], *, limit: int
     ) -> list[dict[str, list[Scored]]]:
-        """For each span and KB the ranked candidates, before anything is decided."""
-        queries = [self._query(text, span) for span in spans]
+        """For each span of a text, and each KB, the ranked candidates; nothing is decided."""
+        queries = [self._query(text, span) for text, span in places]
         return self._retriever.retrieve(queries, self._kbs, limit=limit)
 
     def _link_places(self, places: Sequence[tuple[str, Span]]) -> list[Link]:
-        queries = [self._query(text, span) for text, span in places]
-        limit = max(self._settings.top_k, LEAST_RIVALS)
-        found = self._retriever.retrieve(queries, self._kbs, limit=limit)
+        found = self.candidates(places, limit=max(self._settings.top_k, LEAST_RIVALS))
         rankings = [joint_ranking(by_kb, self._kbs) for by_kb in found]
         best = {ranked[0].id for ranked in rankings if ranked}
         twins = self._facts.counterparts(best)

@@ -139,9 +139,11 @@ KINDS = (
         _Zstd,
     ),
 )
+#: The first bytes of a zip archive, which some adapters read and no line reader does.
+ZIP_MAGIC = b"PK\x03\x04"
 _FOREIGN = (
     _Foreign("xz", b"\xfd7zXZ\x00", "xz -dc"),
-    _Foreign("zip", b"PK\x03\x04", "unzip -p"),
+    _Foreign("zip", ZIP_MAGIC, "unzip -p"),
     _Foreign("7z", b"7z\xbc\xaf\x27\x1c", "7z x -so"),
     _Foreign("lz4", b"\x04\x22\x4d\x18", "lz4 -dc"),
 )
@@ -149,13 +151,18 @@ _FOREIGN = (
 
 def find_compression(name: str, magic: bytes) -> Compression | None:
     """The kind of compression that ``magic``, a file's first bytes, is the signature of."""
+    refuse_archive(name, magic)
+    return next((kind for kind in KINDS if kind.magic.match(magic)), None)
+
+
+def refuse_archive(name: str, magic: bytes) -> None:
+    """Refuse a file whose first bytes are the signature of an archive that is not read."""
     for foreign in _FOREIGN:
         if magic.startswith(foreign.magic):
             raise SourceError(
                 f"{name} is packed with {foreign.name}, which kglink does not read",
                 hint=f"Unpack it first, or pipe it in: {foreign.command} {name} | kglink ... -",
             )
-    return next((kind for kind in KINDS if kind.magic.match(magic)), None)
 
 
 def without_suffix(name: str, compression: Compression | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kglink.errors import RecordError, SourceError
+from kglink.sources.compression import refuse_archive
 
 _MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -13,7 +14,8 @@ _MARKS = (
 
 
 def check_text(name: str, head: bytes) -> None:
-    """Refuse a file whose beginning is UTF-16, UTF-32, a tar archive or other binary data."""
+    """Refuse a file whose beginning is UTF-16, UTF-32, an archive or other binary data."""
+    refuse_archive(name, head)
     if encoding := _wide_encoding(head):
         raise SourceError(
             f"{name} is {encoding}, and kglink reads UTF-8",

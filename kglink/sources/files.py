@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import io
 import os
 from collections.abc import Iterator
@@ -43,6 +44,19 @@ class RawFile(io.RawIOBase):
         view[: len(data)] = data
         self.position += len(data)
         return len(data)
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to a place counted from the start, from here or from the end."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self.position}.get(whence)
+        place = offset + (self._file.seek(0, os.SEEK_END) if base is None else base)
+        if place < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self.position = place
+        return place
 
     def close(self) -> None:
         """Close the handle too, unless it is shared."""

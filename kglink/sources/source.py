@@ -18,6 +18,7 @@ from typing import BinaryIO, Self, cast
 from kglink.errors import RecordError, SourceError
 from kglink.sources.compression import (
     MAGIC_BYTES,
+    ZIP_MAGIC,
     Compression,
     Decompressed,
     find_compression,
@@ -175,10 +176,21 @@ class Source:
             return find_compression(self.label, raw.read(MAGIC_BYTES))
 
     @cached_property
+    def is_zip(self) -> bool:
+        """Whether this is a zip archive, which `open_raw` gives to those who read archives."""
+        if self.is_folder:
+            return False
+        with self._raw() as raw:
+            return raw.read(len(ZIP_MAGIC)) == ZIP_MAGIC
+
+    @cached_property
     def head(self) -> SourceHead:
-        """The name and the beginning, by which an adapter is guessed."""
+        """The name and the beginning, by which an adapter is guessed; of a zip archive as it is."""
         if self.is_folder:
             return SourceHead(self.name, b"", self.path)
+        if self.is_zip:
+            with self._raw() as raw:
+                return SourceHead(self.name, raw.read(HEAD_BYTES), self.path)
         head = bytearray()
         with self._stream(self._raw()) as stream:
             try:
@@ -227,6 +239,11 @@ class Source:
         raw = self._raw()
         self._reader = raw
         return cast("BinaryIO", self._stream(raw))
+
+    def open_raw(self) -> BinaryIO:
+        """The bytes as they lie on disk, seekable and not decompressed; close it after use."""
+        self._reader = self._raw()
+        return cast("BinaryIO", self._reader)
 
     def byte_lines(self, problems: Problems) -> Iterator[tuple[int, int, bytes]]:
         r"""Number, byte offset and bytes of every line, split at ``\n`` and ``\r\n`` alone.

@@ -52,6 +52,7 @@ class Problems:
         self.on_error = on_error
         self.counts: Counter[str] = Counter()
         self.examples: list[str] = []
+        self.mended: Counter[str] = Counter()
         self._keep = keep
 
     @property
@@ -63,7 +64,15 @@ class Problems:
         """Raise ``error``, or count it and keep it as an example."""
         if self.on_error == "stop":
             raise error
+        self.leave_out(error)
+
+    def leave_out(self, error: RecordError) -> None:
+        """Count what a format is known to hold and its adapter to leave out, in either mode."""
         full = len(self.counts) >= MAX_REASONS and error.reason not in self.counts
         self.counts[OTHER_REASONS if full else error.reason] += 1
         if len(self.examples) < self._keep:
             self.examples.append(str(error))
+
+    def mend(self, reason: str) -> None:
+        """Count what an adapter has set right; ``reason`` is one of a few."""
+        self.mended[reason] += 1

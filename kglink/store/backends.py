@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -244,7 +245,11 @@ class PostgreSQL(Backend):
         """Take an advisory lock of the session."""
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             number = _lock_number(name)
-            held = bool(connection.scalar(select(func.pg_try_advisory_lock(number))))
+            attempt = select(func.pg_try_advisory_lock(number))
+            # The server takes a moment to notice that the process of a session was killed.
+            patience = time.monotonic() + 1.0
+            while not (held := bool(connection.scalar(attempt))) and time.monotonic() < patience:
+                time.sleep(0.1)
             try:
                 yield held
             finally:

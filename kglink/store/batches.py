@@ -10,12 +10,14 @@ from sqlalchemy import BindParameter, Select, Table, bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.errors import RecordError
-from kglink.records import Document, Record
+from kglink.records import CodeMapping, Document, Record
 from kglink.store.content import (
     PreparedDocument,
     PreparedEntity,
+    PreparedMapping,
     prepare_document,
     prepare_entity,
+    prepare_mapping,
     record_place,
 )
 from kglink.store.database import Database
@@ -76,6 +78,7 @@ class Batch:
         self.read = 0
         self.entities: list[PreparedEntity] = []
         self.documents: list[PreparedDocument] = []
+        self.mappings: list[PreparedMapping] = []
 
     def add(self, number: int, record: Record) -> None:
         """Take in the record of that number; a bad one goes to the job's problems instead."""
@@ -84,6 +87,8 @@ class Batch:
             if isinstance(record, Document):
                 self.documents.append(prepare_document(number, record, self._job.split))
                 self._characters += len(record.text)
+            elif isinstance(record, CodeMapping):
+                self.mappings.append(prepare_mapping(number, record))
             else:
                 self.entities.append(prepare_entity(number, record, self._job.language))
                 self._characters += len(record.description)
@@ -92,7 +97,7 @@ class Batch:
 
     def is_full(self) -> bool:
         """Whether it is time to write."""
-        size = len(self.entities) + len(self.documents)
+        size = len(self.entities) + len(self.documents) + len(self.mappings)
         return size >= self._job.batch_size or self._characters >= BATCH_CHARACTERS
 
 

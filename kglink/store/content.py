@@ -12,8 +12,9 @@ import math
 from typing import NamedTuple
 
 from kglink.errors import RecordError
-from kglink.records import AliasKind, Document, Entity, EntityId, Mention
+from kglink.records import AliasKind, CodeMapping, Document, Entity, EntityId, Mention
 from kglink.store.schema import GIVEN, MAX_KEY, NIL, UNKNOWN
+from kglink.text.codes import code_of
 from kglink.text.fold import fold
 
 MAX_COUNT = 2**63 - 1
@@ -27,7 +28,7 @@ class PreparedEntity(NamedTuple):
     content_hash: str
     fields: tuple[str, str, str, str, float, str]
     aliases: list[tuple[str, str, AliasKind, int]]
-    xrefs: tuple[str, ...]
+    xrefs: list[tuple[str, str]]
 
 
 class PreparedDocument(NamedTuple):
@@ -39,6 +40,15 @@ class PreparedDocument(NamedTuple):
     fields: tuple[str, str, str]
     mentions: list[tuple[int, int, str, str, str, int]]
     golds: list[tuple[int, int, str]]
+
+
+class PreparedMapping(NamedTuple):
+    """A mapping ready to be written; ``fields`` are its columns from subject to verdict."""
+
+    number: int
+    key: str
+    content_hash: str
+    fields: tuple[str, str, str, str, str, float, str]
 
 
 def record_place(number: int, key: str) -> str:
@@ -64,7 +74,8 @@ def prepare_entity(number: int, entity: Entity, language: str) -> PreparedEntity
     problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
     if problem:
         raise RecordError(problem, where=record_place(number, entity.key))
-    return PreparedEntity(number, entity.key, _digest(text), fields, aliases, entity.xrefs)
+    xrefs = [(xref, code_of(xref)) for xref in entity.xrefs]
+    return PreparedEntity(number, entity.key, _digest(text), fields, aliases, xrefs)
 
 
 def prepare_document(number: int, document: Document, split: str) -> PreparedDocument:
@@ -86,6 +97,20 @@ def prepare_document(number: int, document: Document, split: str) -> PreparedDoc
     if problem:
         raise RecordError(problem, where=record_place(number, document.id))
     return PreparedDocument(number, document.id, _digest(text), fields, mentions, golds)
+
+
+def prepare_mapping(number: int, mapping: CodeMapping) -> PreparedMapping:
+    """Check and hash a mapping; RecordError where it cannot be stored."""
+    codes = code_of(mapping.subject), code_of(mapping.object)
+    key = f"{codes[0]} {mapping.predicate} {codes[1]}"
+    sides = (mapping.subject, codes[0], mapping.object, codes[1])
+    fields = (*sides, mapping.predicate, float(mapping.confidence), mapping.verdict or "")
+    text = "\0".join(map(str, fields))
+    problem = _mapping_problem(mapping, codes) or _text_problem(key, text, len(fields) - 1)
+    if problem or len(key) > MAX_KEY:
+        problem = problem or f"a mapping of more than {MAX_KEY} characters"
+        raise RecordError(problem, where=record_place(number, key))
+    return PreparedMapping(number, key, _digest(text), fields)
 
 
 def completed_names(entity: Entity) -> dict[tuple[str, AliasKind], int]:
@@ -150,6 +175,15 @@ def _document_problem(document: Document) -> str:
         if text[start:end] != mention.surface:
             return "a mention whose offsets do not hold its surface"
     return _key_problem(document.id)
+
+
+def _mapping_problem(mapping: CodeMapping, codes: tuple[str, str]) -> str:
+    for text, code in zip((mapping.subject, mapping.object), codes, strict=True):
+        if not code:
+            return f"a mapping of {text[:80]!r}, which is no code (such as DOID:1485)"
+    if not 0 <= mapping.confidence <= 1:  # not a number fails here too
+        return "a confidence that does not lie between 0 and 1"
+    return ""
 
 
 def _text_problem(key: str, text: str, separators: int) -> str:

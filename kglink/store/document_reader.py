@@ -59,7 +59,7 @@ def _golds(connection: Connection, ids: list[int]) -> dict[tuple[int, int], dict
     query = (
         select(g.document_id, g.mention, g.kb, g.key)
         .where(g.document_id.in_(ids), gold_exists())
-        .order_by(g.document_id, g.mention, g.position, g.kb)
+        .order_by(g.document_id, g.mention, g.position, g.kb, g.key)
     )
     found: dict[tuple[int, int], dict[EntityId, None]] = defaultdict(dict)
     for document, mention, kb, key in connection.execute(query):

@@ -68,7 +68,7 @@ def _insert_names(
         for position, alias in enumerate(entity.aliases)
     ]
     xref_rows = [
-        (id_, position, xref)
+        (id_, position, *xref)
         for id_, entity in placed
         for position, xref in enumerate(entity.xrefs)
     ]

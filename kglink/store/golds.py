@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     bindparam,
     delete,
+    exists,
     func,
     insert,
     literal_column,
@@ -18,8 +19,12 @@ from sqlalchemy import (
 from sqlalchemy.engine import Connection
 
 from kglink.records import EntityId
+from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database
 from kglink.store.schema import entities, golds, id_range, kbs
+from kglink.store.title_lookup import asked_title, titled_entities
+from kglink.store.values import Resolve
+from kglink.text.codes import code_of
 
 PAGE = 1000
 
@@ -28,6 +33,12 @@ _delete_open = delete(golds).where(
     golds.c.mention == bindparam("mention_"),
     golds.c.position == bindparam("position_"),
     golds.c.kb == literal_column("''"),
+)
+_delete_answers = delete(golds).where(
+    golds.c.document_id == bindparam("document"),
+    golds.c.mention == bindparam("mention_"),
+    golds.c.position == bindparam("position_"),
+    golds.c.kb != literal_column("''"),
 )
 _insert_golds = insert(golds)
 
@@ -41,23 +52,62 @@ class _Open(NamedTuple):
     text: str
 
 
-def resolve_golds(db: Database, kb_id: int, links_to: Sequence[str]) -> None:
+_Found = dict[_Open, list[EntityId]]
+
+
+def resolve_golds(
+    db: Database, kb_id: int, links_to: Sequence[str], resolve: Resolve = "key"
+) -> None:
     """Name the entities of all open golds of a KB that some KB answers to.
 
-    ``kb:key`` means that KB where there is one of that name. Anything else is a key, colons and
-    all, and means every entity of that key in the KBs ``links_to``.
+    By ``key``, ``kb:key`` means that KB where there is one of that name. Anything else is a key,
+    colons and all, and means every entity of that key in the KBs ``links_to``. By ``xref`` a gold
+    is a code, and means the entities of the KBs ``links_to`` that `CodeLookup` finds for it.
+    By ``title`` it is the title of an entity of these KBs, or a redirect to one.
     """
     with db.read() as connection:
         numbers: dict[str, int] = {
             name: number for number, name in connection.execute(select(kbs.c.id, kbs.c.name))
         }
-    targets = [name for name in links_to if name in numbers]
+    targets = {name: numbers[name] for name in links_to if name in numbers}
     for page in _open_golds(db, kb_id):
-        wanted = {gold: candidates(gold.text, numbers.keys(), targets) for gold in page}
         with db.write() as connection:
-            names = {name for found in wanted.values() for name in found}
-            exist = _existing(connection, names, numbers)
-            _settle(db, connection, wanted, exist)
+            match resolve:
+                case "key":
+                    _settle(db, connection, _by_key(connection, page, numbers, targets))
+                case "xref":
+                    _renew(db, connection, _by_code(connection, page, targets))
+                case "title":
+                    _renew(db, connection, _by_title(connection, page, numbers, targets))
+
+
+def _by_key(
+    connection: Connection,
+    page: Sequence[_Open],
+    numbers: dict[str, int],
+    targets: Mapping[str, int],
+) -> _Found:
+    wanted = {gold: candidates(gold.text, numbers.keys(), list(targets)) for gold in page}
+    names = {name for found in wanted.values() for name in found}
+    exist = _existing(connection, names, numbers)
+    return {gold: [name for name in names if name in exist] for gold, names in wanted.items()}
+
+
+def _by_code(connection: Connection, page: Sequence[_Open], targets: Mapping[str, int]) -> _Found:
+    codes = {gold: code_of(gold.text) for gold in page}
+    found = CodeLookup(connection, targets).entities_of(codes.values())
+    return {gold: list(found.get(code, ())) for gold, code in codes.items()}
+
+
+def _by_title(
+    connection: Connection,
+    page: Sequence[_Open],
+    numbers: Mapping[str, int],
+    targets: Mapping[str, int],
+) -> _Found:
+    asked = {gold: asked_title(gold.text, numbers) for gold in page}
+    found = titled_entities(connection, asked.values(), numbers, targets)
+    return {gold: found[one] for gold, one in asked.items()}
 
 
 def candidates(text: str, known: Collection[str], links_to: Sequence[str]) -> list[EntityId]:
@@ -70,8 +120,15 @@ def candidates(text: str, known: Collection[str], links_to: Sequence[str]) -> li
 
 def count_unresolved(connection: Connection, kb_id: int) -> int:
     """How many golds of a KB's documents name no entity that exists."""
-    missing = select(func.count()).where(_of_kb(kb_id), ~gold_exists())
+    missing = select(func.count()).where(_of_kb(kb_id), ~gold_exists(), ~_is_answered())
     return connection.scalar(missing) or 0
+
+
+def _is_answered() -> ColumnElement[bool]:
+    """Whether a gold as the source has it has entities beside it."""
+    beside = golds.alias("beside")
+    same = [beside.c[name] == golds.c[name] for name in ("document_id", "mention", "position")]
+    return (golds.c.kb == "") & exists().where(*same, beside.c.kb != "")
 
 
 def gold_exists() -> ColumnElement[bool]:
@@ -122,13 +179,14 @@ def _existing(
     return exist
 
 
-def _settle(
-    db: Database,
-    connection: Connection,
-    wanted: dict[_Open, list[EntityId]],
-    exist: set[EntityId],
-) -> None:
-    found = {gold: [name for name in names if name in exist] for gold, names in wanted.items()}
+def _settle(db: Database, connection: Connection, found: _Found) -> None:
+    """Put the entities in the place of the golds that name them."""
+    _renew(db, connection, found)
     db.bulk(connection, _delete_open, [gold[:3] for gold, names in found.items() if names])
+
+
+def _renew(db: Database, connection: Connection, found: _Found) -> None:
+    """Put the entities beside the golds, in the place of those that an earlier run found."""
+    db.bulk(connection, _delete_answers, [gold[:3] for gold in found])
     rows = [(*gold[:3], name.kb, name.key) for gold, names in found.items() for name in names]
     db.bulk(connection, _insert_golds, rows)

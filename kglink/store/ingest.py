@@ -9,19 +9,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sqlalchemy import Table, select
+from sqlalchemy.engine import Connection
 
 from kglink.errors import SourceError, StoreError, UsageError
 from kglink.records import Record
 from kglink.store import progress as state
 from kglink.store.batches import Batch, Plan, batches, plan_batch
-from kglink.store.content import PreparedDocument, PreparedEntity
+from kglink.store.content import PreparedDocument, PreparedEntity, PreparedMapping
 from kglink.store.database import Database
 from kglink.store.document_writer import remove_documents, write_documents
 from kglink.store.entity_writer import remove_entities, write_entities
 from kglink.store.golds import count_unresolved, resolve_golds
+from kglink.store.mapping_verdicts import apply_verdicts
+from kglink.store.mapping_writer import remove_mappings, write_mappings
 from kglink.store.progress import Progress
 from kglink.store.removal import Remover, remove_kb, stale_ids
-from kglink.store.schema import documents, entities, kbs
+from kglink.store.schema import documents, entities, kbs, mappings
 from kglink.store.values import IngestJob, IngestSummary, Tally
 
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -66,7 +69,7 @@ class Ingest:
             if self._at.read == 0:
                 self._forget()
             raise
-        if not self._at.entities.seen and not self._at.documents.seen:
+        if not self._at.seen:
             self._forget()
             raise SourceError(
                 f"no usable record in {self._job.source}",
@@ -74,8 +77,11 @@ class Ingest:
             )
         self._sweep(entities, remove_entities)
         self._sweep(documents, remove_documents)
-        resolve_golds(self._db, self._at.kb_id, self._job.links_to or (self._job.kb,))
-        return self._publish()
+        self._sweep(mappings, remove_mappings)
+        job = self._job
+        resolve_golds(self._db, self._at.kb_id, job.links_to or (job.kb,), job.resolve)
+        unmapped = apply_verdicts(self._db, self._at.kb_id, job.kb, job.links_to)
+        return self._publish(unmapped)
 
     def _finish_removal(self) -> None:
         query = select(kbs.c.id).where(kbs.c.name == self._job.kb, kbs.c.removing == 1)
@@ -101,35 +107,49 @@ class Ingest:
                 self._job.problems.report(duplicate)
             write_entities(db, connection, kb_id, run, found)
             write_documents(db, connection, kb_id, run, texts)
-            after = self._after(batch.read, _tally(found), _tally(texts))
+            pairs = self._write_mappings(connection, batch)
+            after = self._after(batch.read, _tally(found), _tally(texts), pairs)
             state.save(connection, after)
         self._at = after
 
-    def _after(self, read: int, entity_tally: Tally, document_tally: Tally) -> Progress:
+    def _write_mappings(self, connection: Connection, batch: Batch) -> Tally:
+        if not batch.mappings:
+            return Tally()
+        at = self._at
+        plan = plan_batch(self._db, connection, mappings, at.kb_id, at.run, batch.mappings)
+        # A mapping that is said twice, as with two justifications, is no mistake.
+        write_mappings(self._db, connection, at.kb_id, at.run, plan)
+        return _tally(plan)
+
+    def _after(
+        self, read: int, of_entities: Tally, of_documents: Tally, of_mappings: Tally
+    ) -> Progress:
+        altered = of_entities.altered + of_documents.altered + of_mappings.altered
         return replace(
             self._at,
             read=read,
-            dirty=self._at.dirty or bool(entity_tally.altered or document_tally.altered),
-            entities=self._at.entities + entity_tally,
-            documents=self._at.documents + document_tally,
+            dirty=self._at.dirty or bool(altered),
+            entities=self._at.entities + of_entities,
+            documents=self._at.documents + of_documents,
+            mappings=self._at.mappings + of_mappings,
         )
 
     # --------------------------------------------------------------------------- finishing
     def _sweep(self, table: Table, remove: Remover) -> None:
         # A source of documents alone takes no entity away, and the other way round.
-        brought = self._at.entities if table is entities else self._at.documents
-        if not brought.seen:
+        kinds = (entities, documents, mappings)
+        brought = (self._at.entities, self._at.documents, self._at.mappings)
+        if not brought[kinds.index(table)].seen:
             return
         for ids in stale_ids(self._db, table, self._at.kb_id, self._at.run):
-            gone = Tally(removed=len(ids))
-            tallies = (gone, Tally()) if table is entities else (Tally(), gone)
-            after = self._after(self._at.read, *tallies)
+            gone = (Tally(removed=len(ids) if kind is table else 0) for kind in kinds)
+            after = self._after(self._at.read, *gone)
             with self._db.write() as connection:
                 remove(self._db, connection, ids)
                 state.save(connection, after)
             self._at = after
 
-    def _publish(self) -> IngestSummary:
+    def _publish(self, unmapped: int) -> IngestSummary:
         with self._db.write() as connection:
             unresolved = count_unresolved(connection, self._at.kb_id)
             revision, totals = state.finish(connection, self._at, self._job)
@@ -151,6 +171,8 @@ class Ingest:
             gold_unresolved=unresolved,
             resumed_from=self._resumed_from,
             document_tally=self._at.documents,
+            mapping_tally=self._at.mappings,
+            mappings_unresolved=unmapped,
         )
 
     def _forget(self) -> None:
@@ -161,5 +183,7 @@ class Ingest:
             state.forget(connection, self._at)
 
 
-def _tally(plan: Plan[PreparedEntity] | Plan[PreparedDocument]) -> Tally:
+def _tally(
+    plan: Plan[PreparedEntity] | Plan[PreparedDocument] | Plan[PreparedMapping],
+) -> Tally:
     return Tally(len(plan.added), len(plan.changed), 0, len(plan.unchanged))

@@ -7,6 +7,7 @@ entities is gone is kept, so that its verdict lives through updates, but not sho
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import tempfile
@@ -59,10 +60,9 @@ class OverlapTable:
             raise UsageError(
                 f"overlaps of {left!r} with itself", hint="An overlap joins entities of two KBs."
             )
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
+        with _room(), tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
             saved = _spool(found, {left, right}, spool)
-            with _room():
-                spool.seek(0)
+            spool.seek(0)
             self._replace(min(left, right), max(left, right), spool)
         return saved
 
@@ -141,10 +141,12 @@ class OverlapTable:
                 raise UsageError(f"there is no entity {name}", hint="kglink search finds its id.")
         where = [column == value for column, value in zip(_PAIR, pair, strict=True)]
         with self._db.write() as connection:
-            result = connection.execute(update(overlaps).where(*where).values(verdict=verdict))
+            result = connection.execute(
+                update(overlaps).where(*where).values(verdict=verdict, source="")
+            )
             if not result.rowcount and verdict is not None:
                 probability = 1.0 if verdict == "correct" else 0.0
-                row = (*pair, probability, "{}", verdict)
+                row = (*pair, probability, "{}", verdict, "")
                 connection.execute(insert(overlaps).values(row))
 
 
@@ -171,9 +173,7 @@ def _spool(found: Iterable[Overlap], names: set[str], out: IO[str]) -> int:
                 f"{overlap.probability}",
                 hint="A probability lies between 0 and 1.",
             )
-        line = json.dumps(_row(overlap)) + "\n"
-        with _room():
-            out.write(line)
+        out.write(json.dumps(_row(overlap)) + "\n")
         saved += 1
     return saved
 
@@ -183,6 +183,8 @@ def _room() -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
         raise StoreError(
             f"cannot write a temporary file: {error.strerror}",
             hint=f"Make room in {tempfile.gettempdir()}, or set TMPDIR to another folder.",
@@ -195,7 +197,7 @@ def _row(overlap: Overlap) -> Row:
         if not math.isfinite(value):
             raise UsageError(f"the evidence {name!r} of {overlap.left} is not a finite number")
     pair = _pair(overlap.left, overlap.right)
-    return (*pair, float(overlap.probability), json.dumps(evidence), overlap.verdict)
+    return (*pair, float(overlap.probability), json.dumps(evidence), overlap.verdict, "")
 
 
 def _pair(left: EntityId, right: EntityId) -> tuple[str, str, str, str]:

@@ -14,7 +14,16 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 
-from kglink.store.schema import aliases, documents, entities, id_range, ingests, kbs, mentions
+from kglink.store.schema import (
+    aliases,
+    documents,
+    entities,
+    id_range,
+    ingests,
+    kbs,
+    mappings,
+    mentions,
+)
 from kglink.store.values import IngestJob, Tally, Totals
 
 
@@ -30,6 +39,12 @@ class Progress:
     is_new: bool = False
     entities: Tally = field(default_factory=Tally)
     documents: Tally = field(default_factory=Tally)
+    mappings: Tally = field(default_factory=Tally)
+
+    @property
+    def seen(self) -> int:
+        """How many records of all kinds the source brought."""
+        return self.entities.seen + self.documents.seen + self.mappings.seen
 
 
 def now() -> str:
@@ -111,13 +126,14 @@ def count(connection: Connection, kb_id: int) -> Totals:
         aliases=rows(aliases.c.entity_id),
         documents=rows(documents.c.id),
         mentions=rows(mentions.c.document_id),
+        mappings=rows(mappings.c.id),
     )
 
 
 def fingerprint(job: IngestJob) -> str:
     """A hash of all that decides what an ingest writes."""
     parts = [job.fingerprint, job.adapter, _json(job.settings), list(job.links_to)]
-    parts += [job.split, job.language]
+    parts += [job.split, job.language, job.resolve]
     return hashlib.blake2b(_json(parts).encode(), digest_size=16).hexdigest()
 
 
@@ -131,8 +147,8 @@ def _json(value: object) -> str:
 
 
 def _counts(progress: Progress) -> str:
-    tallies = {"entities": progress.entities, "documents": progress.documents}
-    return _json({name: dataclasses.asdict(tally) for name, tally in tallies.items()})
+    names = ("entities", "documents", "mappings")
+    return _json({name: dataclasses.asdict(getattr(progress, name)) for name in names})
 
 
 def _described(job: IngestJob) -> dict[str, object]:

@@ -11,7 +11,9 @@ from kglink.errors import UnknownNameError
 from kglink.store.database import Database
 from kglink.store.document_writer import remove_documents
 from kglink.store.entity_writer import remove_entities
-from kglink.store.schema import documents, entities, id_range, ingests, kbs, overlaps
+from kglink.store.mapping_verdicts import take_back_verdicts
+from kglink.store.mapping_writer import remove_mappings
+from kglink.store.schema import documents, entities, id_range, ingests, kbs, mappings, overlaps
 
 BATCH = 2000
 
@@ -41,12 +43,14 @@ def remove_kb(db: Database, kb_id: int, name: str) -> None:
     kinds: list[tuple[Table, Remover]] = [
         (documents, remove_documents),
         (entities, remove_entities),
+        (mappings, remove_mappings),
     ]
     for table, remove in kinds:
         for ids in _ids(db, table, kb_id):
             with db.write() as connection:
                 remove(db, connection, ids)
     with db.write() as connection:
+        take_back_verdicts(connection, name)
         touches = or_(overlaps.c.left_kb == name, overlaps.c.right_kb == name)
         connection.execute(delete(overlaps).where(touches, overlaps.c.verdict.is_(None)))
         connection.execute(delete(kbs).where(mine))

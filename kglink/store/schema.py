@@ -24,10 +24,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 #: The Alembic revision that this code reads and writes; the last of ``migrations/versions``.
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0002"
 VERSION_TABLE = "kglink_schema"
 
 #: Longest key and document id, and longest folded name that is indexed: what fits into an index
@@ -78,6 +79,7 @@ kbs = Table(
     Column("aliases", BigInteger, nullable=False),
     Column("documents", BigInteger, nullable=False),
     Column("mentions", BigInteger, nullable=False),
+    Column("mappings", BigInteger, nullable=False, server_default=text("0")),
     Column("updated_at", Text, nullable=False),
 )
 
@@ -130,6 +132,9 @@ xrefs = Table(
     Column("entity_id", _Id, ForeignKey("entities.id"), primary_key=True, autoincrement=False),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("xref", Text, nullable=False),
+    # Its one form (`kglink.text.codes`), by which it is found; empty where it is no code.
+    Column("code", _Name, nullable=False, server_default=text("''")),
+    Index("ix_xrefs_code", "code", "entity_id"),
     sqlite_with_rowid=False,
 )
 
@@ -162,7 +167,9 @@ mentions = Table(
     sqlite_with_rowid=False,
 )
 
-# A gold that no KB answers to yet is kept under the KB name "", with its full text as key.
+# A gold as the source has it stands under the KB name "", with its full text as key. Entities
+# found by key take its place; those found through cross-references stand beside it, so that a
+# later run looks for them anew.
 golds = Table(
     "golds",
     metadata,
@@ -170,13 +177,36 @@ golds = Table(
     Column("mention", Integer, primary_key=True, autoincrement=False),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("kb", _Name, primary_key=True),
-    Column("key", _Name, nullable=False),
+    Column("key", _Name, primary_key=True),
     ForeignKeyConstraint(
         ["document_id", "mention"],
         ["mentions.document_id", "mentions.position"],
         name="fk_golds_mention",
     ),
     sqlite_with_rowid=False,
+)
+
+# What a source says of two codes, whichever KBs they are of. ``verdict`` is empty for a mere
+# cross-reference.
+mappings = Table(
+    "mappings",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=False),
+    Column("kb_id", Integer, ForeignKey("kbs.id"), nullable=False),
+    Column("key", _Name, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("subject_code", _Name, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("object_code", _Name, nullable=False),
+    Column("predicate", Text, nullable=False),
+    Column("confidence", Float(53), nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("content_hash", Text, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("record", BigInteger, nullable=False),
+    UniqueConstraint("kb_id", "key", name="uq_mappings_kb_key"),
+    Index("ix_mappings_subject", "subject_code"),
+    Index("ix_mappings_object", "object_code"),
 )
 
 # ``left_kb < right_kb`` always; the reader turns a pair round where it was asked for so.
@@ -190,6 +220,8 @@ overlaps = Table(
     Column("probability", Float(53), nullable=False),
     Column("evidence", Text, nullable=False),  # JSON
     Column("verdict", Text),
+    # The KB of mappings that the verdict comes from; empty where a person gave it.
+    Column("source", _Name, nullable=False, server_default=text("''")),
     Index("ix_overlaps_right", "right_kb", "right_key"),
     sqlite_with_rowid=False,
 )

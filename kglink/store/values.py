@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kglink.records import AliasKind, Entity, Split
 from kglink.sources import Problems
+
+#: How the entities of golds are found: by their keys, through cross-references, or by titles
+#: and redirects.
+Resolve = Literal["key", "xref", "title"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,7 @@ class IngestJob:
 
     ``fingerprint`` stands for the source's content; the same job after an interruption goes on
     where the last one stopped. ``split`` and ``language`` fill in for records that say none.
+    ``resolve`` says how the golds of its documents name entities of the KBs ``links_to``.
     """
 
     kb: str
@@ -28,6 +33,7 @@ class IngestJob:
     split: Split = ""
     licence: str = ""
     language: str = ""
+    resolve: Resolve = "key"
     batch_size: int = 2000
     problems: Problems = field(default_factory=Problems)
 
@@ -72,6 +78,7 @@ class Totals:
     aliases: int = 0
     documents: int = 0
     mentions: int = 0
+    mappings: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +102,15 @@ class IngestSummary:
     gold_unresolved: int
     resumed_from: int
     document_tally: Tally = Tally()
+    mapping_tally: Tally = Tally()
+    mappings_unresolved: int = 0
 
     def __str__(self) -> str:
         parts = [str(self.entity_tally)] if self.entity_tally != Tally() else []
         if self.document_tally != Tally():
             parts.append(f"documents {self.document_tally}")
+        if self.mapping_tally != Tally():
+            parts.append(f"mappings {self.mapping_tally}")
         return ", ".join(parts)
 
     @property
@@ -125,6 +136,7 @@ class KBInfo:
     links_to: tuple[str, ...]
     updated_at: str
     complete: bool
+    mappings: int = 0
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""

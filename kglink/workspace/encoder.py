@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,12 +39,8 @@ class LazyEncoder:
     @property
     def info(self) -> ModelInfo:
         """What a space records of its model."""
-        config = json.loads((self.source.path / "config.json").read_text(encoding="utf-8"))
-        return ModelInfo(
-            name=self.source.name,
-            fingerprint=self.source.fingerprint,
-            dim=int(config["hidden_size"]),
-        )
+        source = self.source
+        return ModelInfo(name=source.name, fingerprint=source.fingerprint, dim=source.dim)
 
     @property
     def loaded(self) -> Encoder:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kglink.protocols import Detector, IndexBackend
     from kglink.space.build import BuildProgress, BuildReport, SpaceSource
     from kglink.space.space import Space, SpaceFolder
-    from kglink.store import IngestSummary, KBInfo, Store
+    from kglink.store import IngestSummary, KBInfo, Resolve, Store
     from kglink.workspace.encoder import LazyEncoder
 
 SPACES_FOLDER = "spaces"
@@ -134,13 +134,22 @@ class Workspace:
         options: Mapping[str, object] | None = None,
         links_to: Sequence[str] = (),
         split: str = "",
+        resolve: str = "",
         licence: str = "",
         progress: Callable[[int], None] | None = None,
     ) -> AddedKB:
-        """Read a source into KB ``name``; a KB that exists is updated to what the source holds."""
+        """Read a source into KB ``name``; a KB that exists is updated to what the source holds.
+
+        ``resolve`` says how golds name entities of the KBs ``links_to``: by ``key``, by ``xref``,
+        as codes that are looked up through cross-references, or by ``title``, redirects included.
+        Where it is not told, the adapter's own way counts.
+        """
         opened = source if isinstance(source, Source) else self.open_source(source)
         plugin = self.registry.get("kb", adapter or self.registry.guess_kb(opened.head).name)
         settings = self.registry.settings_for("kb", plugin.name, options)
+        reader = self.registry.create("kb", plugin.name, settings)
+        if not resolve:
+            resolve = getattr(reader, "resolve", "key") if links_to else "key"
         problems = Problems(self.settings.ingest.on_error)
         from kglink.store import IngestJob
 
@@ -149,17 +158,17 @@ class Workspace:
             adapter=plugin.name,
             source=opened.name,
             fingerprint=_job_fingerprint(
-                opened, plugin.name, settings.model_dump(mode="json"), [*links_to], split
+                opened, plugin.name, settings.model_dump(mode="json"), [*links_to], split, resolve
             ),
             settings=settings.model_dump(mode="json"),
             links_to=tuple(links_to),
             split=_split(split),
+            resolve=_resolve(resolve, links_to),
             licence=licence,
             batch_size=self.settings.ingest.batch_size,
             problems=problems,
         )
-        records = self.registry.create("kb", plugin.name, settings).read(opened, problems)
-        summary = self.store.ingest(job, records, progress=progress)
+        summary = self.store.ingest(job, reader.read(opened, problems), progress=progress)
         return AddedKB(summary, plugin.name, problems)
 
     # ------------------------------------------------------------------------------ overlap
@@ -372,6 +381,19 @@ def _split(split: str) -> Split:
     if split not in get_args(Split):
         raise UsageError(f"unknown split {split!r}", hint="There is: train, dev, test.")
     return split  # type: ignore[return-value]  # just checked
+
+
+def _resolve(resolve: str, links_to: Sequence[str]) -> Resolve:
+    from kglink.store import Resolve
+
+    if resolve not in get_args(Resolve):
+        ways = ", ".join(get_args(Resolve))
+        raise UsageError(f"unknown way to resolve golds: {resolve!r}", hint=f"There is: {ways}.")
+    if resolve != "key" and not links_to:
+        raise UsageError(
+            f"--resolve {resolve} needs the KBs to look in", hint="Name them: --links-to KB,KB"
+        )
+    return resolve  # type: ignore[return-value]  # just checked
 
 
 def _job_fingerprint(source: Source, *facts: object) -> str:

@@ -14,9 +14,10 @@ import zstandard
 
 from kglink.errors import KglinkError, RecordError
 from kglink.protocols import KBAdapter, Sniff
-from kglink.records import Document, Entity, Record
+from kglink.records import CodeMapping, Document, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing.contracts.base import PluginContract, installed_plugins
+from kglink.text.codes import code_of
 
 #: From here on an adapter takes a source for its own.
 SURE = 0.5
@@ -165,6 +166,10 @@ def check_record(record: Record) -> None:
     """Assert what holds for every record of every adapter."""
     if isinstance(record, Entity):
         _check_entity(record)
+    elif isinstance(record, CodeMapping):
+        assert code_of(record.subject), f"{record!r} has no code for its subject"
+        assert code_of(record.object), f"{record!r} has no code for its object"
+        assert 0 <= record.confidence <= 1, f"{record!r}"
     else:
         assert isinstance(record, Document), f"{record!r} is no record"
         _check_document(record)
@@ -210,6 +215,8 @@ def _check_document(document: Document) -> None:
 
 
 def _identity(record: Record) -> str:
+    if isinstance(record, CodeMapping):
+        return f"mapping of {record.subject} and {record.object} ({record.predicate})"
     return f"entity {record.key!r}" if isinstance(record, Entity) else f"document {record.id!r}"
 
 

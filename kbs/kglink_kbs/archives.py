@@ -1,0 +1,157 @@
+"""The files of a folder or of a zip archive, read alike; nothing is ever unpacked to a disk."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import PurePosixPath
+from typing import IO, BinaryIO, cast
+
+from kglink.errors import SourceError
+from kglink.sources import Source, SourceHead, SourceLimits
+
+_MAGIC = b"PK\x03\x04"
+_READABLE = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+_ENCRYPTED = 0x1
+_IN_MEMORY = 16 * 2**20
+#: What `zipfile` raises for archives that are damaged or made to do damage.
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError),
+    *(ValueError, OverflowError, NotImplementedError),
+)
+_LOCAL_HEADER = re.compile(rb"PK\x03\x04.{22}(..)(?:..)", re.DOTALL)
+
+
+@contextmanager
+def opened_files(source: Source) -> Iterator[dict[str, Source]]:
+    """The files of a folder or of a zip archive by their relative names."""
+    if source.is_folder:
+        yield {file.name: file for file in source.files()}
+        return
+    with ExitStack() as closing:
+        raw = closing.enter_context(_seekable(source))
+        try:
+            archive = closing.enter_context(zipfile.ZipFile(cast("IO[bytes]", raw)))
+        except _BROKEN as error:
+            raise _damaged(source.label, error) from error
+        yield dict(_members(source, archive))
+
+
+def archive_names(head: SourceHead) -> list[str]:
+    """The names of the files in a folder or zip archive, as far as they can be known."""
+    try:
+        if head.path is not None and not head.head:
+            return [path.name for path in head.path.iterdir()]
+        if not head.head.startswith(_MAGIC):
+            return []
+        if head.path is not None:
+            with zipfile.ZipFile(head.path) as archive:
+                return archive.namelist()
+    except _BROKEN:
+        pass  # its beginning may still say what it is
+    return list(_names_in(head.head))
+
+
+def _names_in(head: bytes) -> Iterator[str]:
+    for found in _LOCAL_HEADER.finditer(head):
+        size = int.from_bytes(found[1], "little")
+        yield head[found.end() : found.end() + size].decode("utf-8", errors="replace")
+
+
+def _seekable(source: Source) -> BinaryIO:
+    """The archive's bytes; one that is compressed once more is unpacked to a temporary file."""
+    if source.is_zip:
+        return source.open_raw()
+    with ExitStack() as undo:
+        spool = undo.enter_context(tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY))
+        with source.open() as stream:
+            if stream.read(len(_MAGIC)) != _MAGIC:
+                raise SourceError(
+                    f"{source.label} is neither a zip archive nor a folder",
+                    hint="Name the archive as it was downloaded, or the folder that it unpacks to.",
+                )
+            spool.write(_MAGIC)
+            shutil.copyfileobj(stream, spool)
+        undo.pop_all()
+    return cast("BinaryIO", spool)
+
+
+def _members(source: Source, archive: zipfile.ZipFile) -> Iterator[tuple[str, Source]]:
+    for info in archive.infolist():
+        name = info.filename
+        parts = PurePosixPath(name).parts
+        if name.startswith("/") or ".." in parts or "\\" in name or ":" in name:
+            raise SourceError(
+                f"{source.label} holds a path that leads out of it: {name!r}",
+                hint="Such an archive is made to write over other files; do not unpack it.",
+            )
+        if info.is_dir() or any(part.startswith((".", "__MACOSX")) for part in parts):
+            continue
+        opener = partial(_opened, source, archive, info)
+        yield name, Source(name, size=info.file_size, opener=opener, limits=source.limits)
+
+
+def _opened(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
+    label = f"{info.filename} in {source.label}"
+    if info.flag_bits & _ENCRYPTED or info.compress_type not in _READABLE:
+        how = "encrypted" if info.flag_bits & _ENCRYPTED else "packed in an unusual way"
+        raise SourceError(f"{label} is {how}", hint="Unpack the archive and name the folder.")
+    try:
+        stream = archive.open(info)
+    except _BROKEN as error:
+        raise _damaged(label, error) from error
+    return cast("BinaryIO", _Member(stream, label, info.compress_size, source.limits))
+
+
+class _Member:
+    """A file in an archive: whatever is wrong with it is told in our words."""
+
+    def __init__(self, stream: IO[bytes], label: str, packed: int, limits: SourceLimits) -> None:
+        self._stream = stream
+        self._label = label
+        self._packed = packed
+        self._limits = limits
+        self._place = 0
+
+    def seek(self, place: int) -> int:
+        """Go to a place counted from the start."""
+        if place != self._place:
+            try:
+                self._place = self._stream.seek(place)
+            except _BROKEN as error:
+                raise _damaged(self._label, error) from error
+        return self._place
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; fewer than ``size`` at the end alone."""
+        try:
+            data = self._stream.read(size)
+        except _BROKEN as error:
+            raise _damaged(self._label, error) from error
+        self._place += len(data)
+        limits = self._limits
+        if self._place > max(limits.free_expansion, self._packed * limits.max_expansion):
+            raise SourceError(
+                f"{self._label} grows to more than {limits.max_expansion:,g} times its size: "
+                f"{self._packed:,} bytes became {self._place:,}",
+                hint="If it is what you expect, raise ingest.max_expansion or unpack it first.",
+            )
+        return data
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+
+
+def _damaged(label: str, error: Exception) -> SourceError:
+    return SourceError(
+        f"{label} is damaged: {error or type(error).__name__}",
+        hint="Copy or download the archive again; unzip -t FILE checks it.",
+    )

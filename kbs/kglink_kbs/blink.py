@@ -1,0 +1,184 @@
+"""BLINK (Wu et al. 2020): a catalogue of entities, and mentions between their contexts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from kglink.errors import KglinkError, RecordError, SourceError
+from kglink.protocols import PluginSettings
+from kglink.records import Document, Entity, Record, Split
+from kglink.sources import Problems, Source, SourceHead
+from kglink_kbs.annotations import DocumentFields, DocumentMaker
+from kglink_kbs.json_reader import head_objects
+from kglink_kbs.json_records import is_array, json_objects
+from kglink_kbs.values import BadValue, key_text, one_line, plain_text
+
+_CONTEXTS = frozenset({"context_left", "mention", "context_right"})
+_PAGE_IDS = ("Wikipedia_ID", "wikipedia_id")
+_TITLES = ("label_title", "Wikipedia_title", "wikipedia_title")
+#: Fields that say what is meant: read here, and by nobody else.
+_LABELS = frozenset({"label", "label_id", *_PAGE_IDS, *_TITLES})
+_PAGE_ID = re.compile(r"[?&]curid=(\d+)$")
+_FILE = re.compile(r"(?:.*/)?([^/]+?)\.jsonl(?:\.(?:gz|bz2|zst))?")
+_SPLITS: Mapping[str, Split] = {"train": "train", "valid": "dev", "dev": "dev", "test": "test"}
+
+
+class BlinkSettings(PluginSettings):
+    """Settings of ``kglink/blink``."""
+
+    label: Literal["auto", "page_id", "row", "title"] = Field(
+        "auto",
+        description="What is an entity's key, and what a mention's label names: `page_id`; `row`, "
+        "the number of the catalogue's line from 0; `title` (entities keep their page id, and "
+        "mentions name titles); `auto`: the page id, unless only a number says what is meant.",
+    )
+    world: str = Field("", description="Read only the mentions of this world of ZESHEL.")
+    join: str = Field(
+        " ",
+        description="Put between context_left, mention and context_right where neither side "
+        "has white space there.",
+    )
+
+
+class BlinkAdapter:
+    """Reads a catalogue, a file of mentions, or a folder of both."""
+
+    def __init__(self, settings: BlinkSettings) -> None:
+        self._settings = settings
+        self._documents = DocumentMaker(DocumentFields(join=settings.join, gold_ids="key"), {})
+
+    @property
+    def resolve(self) -> Literal["key", "title"]:
+        """How the golds name their entities."""
+        return "title" if self._settings.label == "title" else "key"
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the entities and documents of each file in their order."""
+        files = [file for file in source.files() if not source.is_folder or _stem(file)]
+        if not files:
+            raise SourceError(
+                f"{source.label} holds no .jsonl file",
+                hint="BLINK's files are entity.jsonl, train.jsonl, valid.jsonl and test.jsonl.",
+            )
+        for file in files:
+            if file.bytes_total or not source.is_folder:
+                yield from self._file(file, problems)
+
+    def _file(self, file: Source, problems: Problems) -> Iterator[Record]:
+        if is_array(file.head.head):
+            raise SourceError(
+                f"{file.label} is one array, and BLINK's files are lines",
+                hint="The number of a line counts as an id: jq -c '.[]' FILE makes lines.",
+            )
+        split = _SPLITS.get(_stem(file), "")
+        for line, fields in json_objects(file, problems):
+            place = file.where(line)
+            try:
+                if not fields.keys() >= _CONTEXTS:
+                    yield self._entity(fields, row=line - 1)
+                elif self._is_wanted(fields):
+                    yield from self._document(fields, split, line, place, problems)
+            except BadValue as bad:
+                problems.report(RecordError(bad.message, where=place, hint=bad.hint))
+
+    # ---------------------------------------------------------------------------- entities
+    def _entity(self, fields: Mapping[str, object], row: int) -> Entity:
+        idx = key_text(fields.get("idx"), "idx")
+        title = one_line(fields.get("title"), "title")
+        if not title:
+            raise BadValue(
+                "neither an entity nor a mention",
+                "An entity has title, text and idx; a mention has context_left, mention and "
+                "context_right.",
+            )
+        page = _PAGE_ID.search(idx)
+        key = str(row) if self._settings.label == "row" else page[1] if page else idx
+        if not key:
+            raise BadValue("an entity without idx", "--set label=row makes the line its key.")
+        url = idx if "://" in idx else ""
+        return Entity(key, title, plain_text(fields.get("text"), "text"), url=url)
+
+    # ---------------------------------------------------------------------------- mentions
+    def _is_wanted(self, fields: Mapping[str, object]) -> bool:
+        return not self._settings.world or fields.get("world") == self._settings.world
+
+    def _document(
+        self, fields: dict[str, Any], split: Split, line: int, place: str, problems: Problems
+    ) -> Iterator[Document]:
+        label = self._label(fields, place)
+        if label is not None:
+            # Rows and titles are those of a world; the setting says that all are of one.
+            world = "" if self._settings.world else one_line(fields.get("world"), "world")
+            label = {"kb": world, "key": label} if world else [label]
+        rest = {name: value for name, value in fields.items() if name not in _LABELS}
+        document = self._documents.make(
+            rest | {"gold": label}, "contexts", line=line, place=place, problems=problems
+        )
+        if document:
+            yield replace(document, split=document.split or split)
+
+    def _label(self, fields: Mapping[str, object], place: str) -> object:
+        """What a mention means, in the words that the setting asks for."""
+        title, page = _first(fields, _TITLES), _first(fields, _PAGE_IDS)
+        number = fields.get("label_id")
+        match self._settings.label:
+            case "title":
+                return None if title is None else one_line(title, "label_title") or None
+            case "row":
+                return number
+            case "page_id":
+                return number if page is None else page
+        if page is None and (isinstance(number, int) or (number is None and title is not None)):
+            raise _unclear(place, number)
+        return number if page is None else page
+
+
+def _first(fields: Mapping[str, object], names: tuple[str, ...]) -> object:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
+def _unclear(place: str, number: object) -> SourceError:
+    what = "no id, only a title," if number is None else f"the number {number}"
+    return SourceError(
+        f"{place}: {what} says what is meant",
+        hint="Is it the line of a catalogue (--set label=row), a page id (label=page_id), or "
+        "does label_title say it better (label=title)? Read the catalogue in the same way.",
+    )
+
+
+def _stem(file: Source) -> str:
+    """``train`` for train.jsonl and blink/train.jsonl.gz; empty for what is no such file."""
+    found = _FILE.fullmatch(file.name)
+    return found[1] if found else ""
+
+
+# ------------------------------------------------------------------------------------ sniffing
+def sniff(head: SourceHead) -> float:
+    """Sure of catalogues with ``idx`` and of contexts with a label's title or page."""
+    if head.path is not None and not head.head:
+        return _sniff_folder(head)
+    objects = [] if is_array(head.head) else head_objects(head)
+    ours = sum(_is_ours(fields) for fields in objects)
+    return 0.95 if objects and ours > 0.5 * len(objects) else 0.0
+
+
+def _sniff_folder(head: SourceHead) -> float:
+    if head.path is None or not head.path.is_dir():
+        return 0.0
+    try:
+        names = (head.path / f"{stem}.jsonl" for stem in ("entity", *_SPLITS))
+        files = [name for name in names if name.is_file() and name.stat().st_size]
+        return sniff(Source.open_path(files[0]).head) if files else 0.0
+    except (OSError, KglinkError):
+        return 0.0
+
+
+def _is_ours(fields: Mapping[str, object]) -> bool:
+    if fields.keys() >= _CONTEXTS:
+        return bool(fields.keys() & {"world", *_PAGE_IDS, *_TITLES})
+    return {"title", "text", "idx"} <= fields.keys() <= {"title", "text", "idx", "entity"}

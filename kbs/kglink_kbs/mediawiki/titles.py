@@ -1,0 +1,160 @@
+"""Reads link targets as MediaWiki does: which page of which wiki is meant."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from kglink_kbs.mediawiki.languages import (
+    CANONICAL_NAMESPACES,
+    FILE,
+    LANGUAGE_CODES,
+    MAIN,
+    NAMESPACE_ALIASES,
+    SISTER_PROJECTS,
+)
+from kglink_kbs.mediawiki.siteinfo import Namespace, Site
+
+#: ``article``: a page that may be an entity; ``hidden``: shows nothing where it stands (a file,
+#: a category, the same page in another language); ``text``: a link elsewhere, whose text is read.
+TargetKind = Literal["article", "hidden", "text"]
+
+_INVALID = re.compile(r"[<>\[\]{}|\x00-\x1f\x7f\ufffd]")
+#: Marks that MediaWiki takes out of titles.
+_UNSEEN = re.compile("[\u200e\u200f\u202a-\u202e\ufeff\u00ad]")
+_MOST_BYTES = 255
+_CACHE_SIZE = 50_000
+
+
+class Target(NamedTuple):
+    """What a link points to; ``title`` is the full title of an article, else empty."""
+
+    kind: TargetKind
+    title: str = ""
+
+
+_TEXT = Target("text")
+_HIDDEN = Target("hidden")
+
+
+class Titles:
+    """The titles of one wiki."""
+
+    def __init__(
+        self, site: Site, kept: Collection[int] = (MAIN,), interwiki: Iterable[str] = ()
+    ) -> None:
+        self._kept = frozenset(kept)
+        self._spaces = _namespaces(site)
+        self._main_keeps_case = site.case == "case-sensitive"
+        main = next((space for space in site.namespaces if space.key == MAIN), None)
+        if main is not None:
+            self._main_keeps_case = main.case_sensitive
+        self._foreign = SISTER_PROJECTS | {prefix.lower().strip(": ") for prefix in interwiki}
+        self._cache: dict[str, Target] = {}
+
+    def target(self, raw: str) -> Target:
+        """What ``[[raw]]`` points to."""
+        known = self._cache.get(raw)
+        if known is None:
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            known = self._cache[raw] = self._read(raw)
+        return known
+
+    def page(self, title: str) -> tuple[int, str]:
+        """Namespace and normalised title of a page by its full title, as exports write it."""
+        prefix, colon, rest = title.partition(":")
+        space = self._spaces.get(_folded(prefix)) if colon else None
+        if space is None:
+            return MAIN, _initial(title, self._main_keeps_case)
+        return space.key, _full(space, rest.strip())
+
+    def _read(self, raw: str) -> Target:
+        text = _spaced(_decoded(raw).partition("#")[0])
+        plain = text.lstrip(": ")
+        if not plain:
+            return _TEXT
+        shown = text.startswith(":")
+        prefix, colon, rest = plain.partition(":")
+        if colon:
+            name, rest = _folded(prefix), rest.strip()
+            space = self._spaces.get(name)
+            if space is not None:
+                return self._in_namespace(space, rest, shown)
+            if name in LANGUAGE_CODES:
+                return _TEXT if shown else _HIDDEN
+            if name in self._foreign:
+                return _TEXT
+        if MAIN not in self._kept or not _is_title(plain):
+            return _TEXT
+        return Target("article", _initial(plain, self._main_keeps_case))
+
+    def _in_namespace(self, space: Namespace, rest: str, shown: bool) -> Target:
+        if not shown and space.key in _NOT_SHOWN:
+            return _HIDDEN
+        if space.key not in self._kept or not _is_title(rest):
+            return _TEXT
+        return Target("article", _full(space, rest))
+
+
+_NOT_SHOWN = frozenset({FILE, CANONICAL_NAMESPACES["category"]})
+
+
+def _namespaces(site: Site) -> dict[str, Namespace]:
+    """Every name of every namespace but the main one, in small letters."""
+    own = {space.key: space for space in site.namespaces}
+    aliases = CANONICAL_NAMESPACES | NAMESPACE_ALIASES.get(site.language.partition("-")[0], {})
+    spaces = {
+        name: own.get(key, Namespace(key, name.capitalize())) for name, key in aliases.items()
+    }
+    spaces |= {_folded(space.name): space for space in site.namespaces if space.key != MAIN}
+    spaces.pop("", None)
+    return spaces
+
+
+def _decoded(raw: str) -> str:
+    if "&" in raw:
+        raw = html.unescape(raw)
+    if "%" in raw:
+        try:
+            raw = unquote_to_bytes(raw).decode("utf-8")
+        except UnicodeDecodeError:
+            return raw
+    return raw
+
+
+def _spaced(text: str) -> str:
+    if not text.isascii():
+        text = _UNSEEN.sub("", text)
+    return " ".join(text.replace("_", " ").split())
+
+
+def _folded(name: str) -> str:
+    return _spaced(name).lower()
+
+
+def _full(space: Namespace, rest: str) -> str:
+    return f"{space.name}:{_initial(rest, space.case_sensitive)}"
+
+
+def _initial(title: str, keeps_case: bool) -> str:
+    """The title with a capital initial, where the wiki wants one."""
+    first = title[:1]
+    if keeps_case or not first.islower():
+        return title
+    upper = first.upper()
+    # One letter for one (no SS for ß), and Georgian has no capitals in titles.
+    if len(upper) != 1 or "\u10d0" <= first <= "\u10ff":
+        return title
+    return upper + title[1:]
+
+
+def _is_title(text: str) -> bool:
+    if not text or _INVALID.search(text):
+        return False
+    return len(text) <= _MOST_BYTES // 4 or len(text.encode("utf-8", "replace")) <= _MOST_BYTES
+
+

@@ -1,0 +1,249 @@
+"""Wikitext as plain text, with the places of the links that are kept in it.
+
+Each step takes the text once and leaves less of it. A link becomes ``<STX>number<EOT>text<ETX>``:
+control characters, which XML cannot hold and which no later step touches. The last step reads
+them off, so that the places are exact whatever the steps before have done.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import NamedTuple
+
+from kglink_kbs.mediawiki.braces import without_braces
+from kglink_kbs.mediawiki.inline import written_out
+from kglink_kbs.mediawiki.links import link_pattern, shown_text
+from kglink_kbs.mediawiki.regions import (
+    literal,
+    literal_back,
+    without_asides,
+    without_controls,
+    without_opaque,
+)
+from kglink_kbs.mediawiki.titles import Titles
+
+#: Links in captions in links: deeper nesting than this no page of people has.
+_DEPTH = 4
+
+_LEFT_LINK = re.compile(r"\[\[(?:[^\[\]|\n]*+\|)?|\]\]")
+_LEFT_HIDDEN = re.compile(r"\[\[[ :]*+([^\[\]|\n:]{1,40}:[^\[\]|\n]*+)\|[^\n]*+")
+_EXTERNAL = re.compile(
+    r"\[(?:(?:https?|ftps?|ircs?|news|gopher|git|svn|sftp):|mailto:|(?=//))[^\s\[\]<>\"]++"
+    r"[ \t]*+([^\[\]\n]*+)\]",
+    re.IGNORECASE,
+)
+_BREAK = re.compile(
+    r"<(?:br|hr|/?(?:p|div|li|ul|ol|dl|dd|dt|blockquote|center|h[1-6]))(?![\w-])[^<>]*+>",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*+>")
+_HEADING = re.compile(r"\n[ \t]*+=[^\n]*?=[ \t]*+(?=\n|$)")
+_LINE_START = re.compile(r"\n(?:[*#:;]++[ \t]*+|-{4,}+|\|[^\n]*+|!(?=[\s!])[^\n]*+|\{\|[^\n]*+)")
+_SIGN_IN_LINE = re.compile(r"[\[\]{}<>&'_]")
+_QUOTES = re.compile("'{2,}")
+_MAGIC = re.compile(r"__[^\W_]{2,24}(?:_[^\W_]{1,24}){0,3}__")
+#: Marks that show nothing, and spaces of other widths.
+_ODD_SIGNS = {
+    **dict.fromkeys("\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff", ""),
+    **dict.fromkeys("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008", " "),
+    **dict.fromkeys("\u2009\u200a\u202f\u205f\u3000", " "),
+    **dict.fromkeys("\u0085\u2028\u2029", "\n"),
+}
+_ODD = re.compile(f"[{''.join(_ODD_SIGNS)}]")
+_LINES = re.compile(r"\n\s++")
+_ODD_PARENTHESIS = re.compile(r"\([\s,;:/–—·-]++\)?|\(\)")
+_WIDE_PARENTHESES = re.compile(r"（[\s,;、，；]*+）")
+_LINK = re.compile(r"\[\[(?:[^\[\]|\n]*+\|)?|\]\]")
+_LEFT_HIDDEN = re.compile(r"\[\[[ :]*+([^\[\]|\n:]{1,40}:[^\[\]|\n]*+)\|[^\n]*+")
+_EXTERNAL = re.compile(
+    r"\[(?:(?:https?|ftps?|ircs?|news|gopher|git|svn|sftp):|mailto:|(?=//))[^\s\[\]<>\"]++"
+    r"[ \t]*+([^\[\]\n]*+)\]",
+    re.IGNORECASE,
+)
+_BREAK = re.compile(
+    r"<(?:br|hr|/?(?:p|div|li|ul|ol|dl|dd|dt|blockquote|center|h[1-6]))(?![\w-])[^<>]*+>",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*+>")
+_HEADING = re.compile(r"\n[ \t]*+=[^\n]*?=[ \t]*+(?=\n|$)")
+_LINE_START = re.compile(r"\n(?:[*#:;]++[ \t]*+|-{4,}+|\|[^\n]*+|!(?=[\s!])[^\n]*+|\{\|[^\n]*+)")
+_SIGN_IN_LINE = re.compile(r"[\[\]{}<>&'_]")
+_QUOTES = re.compile("'{2,}")
+_MAGIC = re.compile(r"__[^\W_]{2,24}(?:_[^\W_]{1,24}){0,3}__")
+#: Marks that show nothing, and spaces of other widths.
+_ODD_SIGNS = {
+    **dict.fromkeys("\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff", ""),
+    **dict.fromkeys("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008", " "),
+    **dict.fromkeys("\u2009\u200a\u202f\u205f\u3000", " "),
+    **dict.fromkeys("\u0085\u2028\u2029", "\n"),
+}
+_ODD = re.compile(f"[{''.join(_ODD_SIGNS)}]")
+_LINES = re.compile(r"\n\s++")
+_EMPTY_PARENTHESES = re.compile(r"\([\s,;:/–—·-]*+\)")
+_EMPTY_WIDE_PARENTHESES = re.compile(r"（[\s,;、，；]*+）")
+_AFTER_PARENTHESIS = re.compile(r"\([\s,;:]++")
+_BEFORE_SIGN = re.compile(r" (?=[,)](?!\w)|\.(?![\w.]))")
+_LINK = re.compile(r"\[\[(?:[^\[\]|\n]*+\|)?|\]\]")
+_LEFT_HIDDEN = re.compile(r"\[\[[ :]*+([^\[\]|\n:]{1,40}:[^\[\]|\n]*+)\|[^\n]*+")
+_EXTERNAL = re.compile(
+    r"\[(?:(?:https?|ftps?|ircs?|news|gopher|git|svn|sftp):|mailto:|(?=//))[^\s\[\]<>\"]++"
+    r"[ \t]*+([^\[\]\n]*+)\]",
+    re.IGNORECASE,
+)
+_BREAK = re.compile(
+    r"<(?:br|hr|/?(?:p|div|li|ul|ol|dl|dd|dt|blockquote|center|h[1-6]))(?![\w-])[^<>]*+>",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*+>")
+_HEADING = re.compile(r"\n[ \t]*+=[^\n]*?=[ \t]*+(?=\n|$)")
+_LINE_START = re.compile(r"\n(?:[*#:;]++[ \t]*+|-{4,}+|\|[^\n]*+|!(?=[\s!])[^\n]*+|\{\|[^\n]*+)")
+_SIGN_IN_LINE = re.compile(r"[\[\]{}<>&'_]")
+_QUOTES = re.compile("'{2,}")
+_MAGIC = re.compile(r"__[^\W_]{2,24}(?:_[^\W_]{1,24}){0,3}__")
+_UNSEEN = re.compile("[\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060\ufeff]")
+_SPACES = re.compile(r"[^\S\n]++")
+_LINES = re.compile(r" ?\n\s*+")
+_EMPTY_PARENTHESES = re.compile(r" ?\([\s,;:/–—·-]*+\)| ?（[\s,;、，；]*+）")
+_AFTER_PARENTHESIS = re.compile(r"(?<=[(（])[\s,;:、，；]++")
+_BEFORE_SIGN = re.compile(r" ++(?=[,)](?!\w)|\.(?![\w.]))|(?<=[\w)]),(?=[.,;])")
+_LINK = re.compile("\x02([0-9]++)\x04([^\x02-\x04]*+)\x03")
+_MARKS = re.compile("[\x02-\x04]")
+
+
+#: White space that a template has left behind.
+_TIGHT = ((" \n", "\n"), (" ,", ","), (" )", ")"), (" . ", ". "), (" .\n", ".\n"))
+
+
+class KeptLink(NamedTuple):
+    """A link in a clean text: ``text[start:end]`` is what it shows."""
+
+    start: int
+    end: int
+    title: str
+
+
+class CleanText(NamedTuple):
+    """Plain text and the links in it, in reading order."""
+
+    text: str
+    links: tuple[KeptLink, ...] = ()
+
+
+def clean(wikitext: str, titles: Titles, language: str = "") -> CleanText:
+    """The prose of a page: no templates, tables, references, captions, HTML or magic words."""
+    return clean_prepared(prepared(wikitext), titles, language)
+
+
+def prepared(wikitext: str) -> str:
+    """``wikitext`` without comments, literal stretches protected: what links are read from."""
+    return without_opaque(without_controls(wikitext))
+
+
+def clean_prepared(text: str, titles: Titles, language: str = "") -> CleanText:
+    """`clean` for a text that has been `prepared`."""
+    if "<" in text:
+        text = without_asides(text)
+    if "{" in text or "<" in text:
+        text = without_braces(written_out(text))
+    text, targets = _mark_links(text, titles, link_pattern(language))
+    return _with_places(literal_back(_plain(text)), targets)
+
+
+def _mark_links(
+    text: str, titles: Titles, pattern: re.Pattern[str]
+) -> tuple[str, list[str]]:
+    """The text with its links marked, innermost first, and the titles by their numbers."""
+    targets: list[str] = []
+
+    def mark(found: re.Match[str]) -> str:
+        raw, label, trail = found.groups()
+        kind, title = titles.target(raw)
+        if kind == "hidden":
+            return trail
+        if label and "\x02" in label:  # a link in a link: the inner one counts
+            return label + trail
+        shown = shown_text(raw, label, trail)
+        if not shown or kind != "article":
+            return _safe(shown)
+        targets.append(title)
+        return f"\x02{len(targets) - 1}\x04{_safe(shown)}\x03"
+
+    for _ in range(_DEPTH):
+        if "[[" not in text:
+            return text, targets
+        text, count = pattern.subn(mark, text)
+        if not count:
+            break
+
+    def unclosed(found: re.Match[str]) -> str:
+        hidden = titles.target(found[1]).kind == "hidden"
+        return "" if hidden else found[0]
+
+    text = _LEFT_HIDDEN.sub(unclosed, text)
+    return _LEFT_LINK.sub("", text), targets
+
+
+def _safe(shown: str) -> str:
+    """The text of a link, finished: what looks like markup in it was decoded from entities."""
+    return literal(shown) if _SIGN_IN_LINE.search(shown) else shown
+
+
+def _plain(text: str) -> str:
+    """Everything but links: external links, HTML, headings, lists, quotes, entities, spaces."""
+    if "[" in text:
+        text = _EXTERNAL.sub(r"\1", text)
+    if "<" in text:
+        text = _TAG.sub("", _BREAK.sub("\n", text))
+    text = _LINE_START.sub("\n", _HEADING.sub("", f"\n{text}"))
+    if "''" in text:
+        text = _QUOTES.sub(_apostrophes, text)
+    if "__" in text:
+        text = _MAGIC.sub(lambda word: "" if word[0].isupper() else word[0], text)
+    return _tidy(html.unescape(text) if "&" in text else text)
+
+
+def _apostrophes(run: re.Match[str]) -> str:
+    """What is left of a run of apostrophes when bold and italics are taken out of it."""
+    length = len(run[0])
+    return "'" * (length - 5 if length > 5 else length == 4)
+
+
+def _tidy(text: str) -> str:
+    """One space between words, one line for a paragraph, no empty parentheses."""
+    if not text.isascii():
+        text = _ODD.sub(lambda sign: _ODD_SIGNS[sign[0]], text)
+    text = text.replace("\t", " ").replace("\r", " ")
+    if "(" in text:
+        text = _ODD_PARENTHESIS.sub(_parenthesis, text)
+    if "（" in text:
+        text = _WIDE_PARENTHESES.sub("", text)
+    while "  " in text:
+        text = text.replace("  ", " ")
+    for spaced, tight in _TIGHT:
+        text = text.replace(spaced, tight)
+    return _LINES.sub("\n", text).strip()
+
+
+def _parenthesis(found: re.Match[str]) -> str:
+    """What is left of one that begins with nothing: templates stood there."""
+    return "" if found[0].endswith(")") else "(" + found[0][1:].lstrip(" ,;:\n")
+
+
+def _with_places(text: str, targets: list[str]) -> CleanText:
+    """Read the marks off."""
+    kept: list[str] = []
+    links: list[KeptLink] = []
+    at = length = 0
+    for found in _LINK.finditer(text):
+        before = _MARKS.sub("", text[at : found.start()])
+        number, shown = found.groups()
+        start = length + len(before)
+        length = start + len(shown)
+        kept += (before, shown)
+        at = found.end()
+        if shown:
+            links.append(KeptLink(start, length, targets[int(number)]))
+    kept.append(_MARKS.sub("", text[at:]))
+    return CleanText("".join(kept), tuple(links))
+

@@ -1,0 +1,263 @@
+"""Ontologies in the OBO flat file format, versions 1.2 and 1.4."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kglink.errors import RecordError, SourceError
+from kglink.records import Entity, Record
+from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink.sources.encoding import not_utf8
+from kglink_kbs.obo_text import bare_text, match_target, quoted_text, synonym_of, xref_text
+from kglink_kbs.ontology import (
+    OntologySettings,
+    OwnPrefixes,
+    Term,
+    TermMaker,
+    curie,
+    ontology_name,
+    survey,
+)
+from kglink_kbs.values import BadValue
+
+_TERM = b"[Term]"
+#: The tags that are read; OBO 1.0 wrote the scope of a synonym into the tag.
+_SYNONYM_TAGS = {
+    b"synonym": "",
+    b"exact_synonym": "exact",
+    b"broad_synonym": "broad",
+    b"narrow_synonym": "narrow",
+    b"related_synonym": "related",
+}
+_XREF_TAGS = (b"xref", b"xref_analog", b"xref_unk")
+_OTHER_TAGS = (b"id", b"name", b"def", b"alt_id", b"namespace", b"subset", b"is_obsolete")
+_TAGS = frozenset((*_SYNONYM_TAGS, *_XREF_TAGS, *_OTHER_TAGS, b"property_value"))
+
+_HEADER = re.compile(rb"^(ontology|default-namespace)[ \t]*:[ \t]*([^\s!{]+)", re.MULTILINE)
+_ID_STEM = re.compile(rb"\nid[ \t]*:[ \t]*([^\s!]*[_#/:])?")
+_FORMAT = re.compile(rb"^format-version[ \t]*:[ \t]*\d", re.MULTILINE)
+_STANZA = re.compile(
+    rb"^\[(?:Term|Typedef|Instance)\][ \t]*\r?\n(?:[ \t]*\r?\n|!.*\n)*id[ \t]*:", re.M
+)
+_PURL = re.compile(r"([A-Za-z][A-Za-z0-9.]*):([^\s/#?:]+)")
+
+
+class OboSettings(OntologySettings):
+    """Settings of ``kglink/obo``."""
+
+
+class _Value(NamedTuple):
+    """What stands behind a tag, and where."""
+
+    line: int
+    start: int
+    raw: bytes
+
+
+class _Stanza:
+    """The lines of one term that are read, by tag."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.values: dict[bytes, list[_Value]] = {}
+        self.bad_line = 0
+
+
+class OboAdapter:
+    """Reads one entity from each live ``[Term]`` of an OBO file."""
+
+    def __init__(self, settings: OboSettings) -> None:
+        self._settings = settings
+        self._maker = TermMaker(settings)
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the entities of ``source`` in their order."""
+        head = source.head.head
+        check_text(source.label, head)
+        header = {
+            tag: value.decode("utf-8", errors="replace")
+            for tag, value in reversed(_HEADER.findall(head.partition(b"\n[")[0]))
+        }
+        own = OwnPrefixes(
+            self._settings.prefix,
+            ontology_name(header.get(b"ontology", "")),
+            survey(source, b"\nid", _ID_STEM).prefixes,
+        )
+        found = False
+        for stanza in _terms(source, problems):
+            reader = _StanzaReader(source, stanza, own)
+            try:
+                entity = self._entity(reader, header.get(b"default-namespace", ""))
+            except BadValue as bad:
+                where = source.where(reader.line)
+                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+            except RecordError as error:  # from the decoding of a value
+                problems.report(error)
+            else:
+                if entity:
+                    found = True
+                    yield entity
+        if not found and not problems.total:
+            raise own.nothing_found(source)
+
+    def _entity(self, reader: _StanzaReader, default_namespace: str) -> Entity | None:
+        term = reader.term()
+        return self._maker.make(term, default_namespace) if term else None
+
+
+class _StanzaReader:
+    """Turns the lines of a stanza into a `Term`; ``line`` is the one that was looked at last."""
+
+    def __init__(self, source: Source, stanza: _Stanza, own: OwnPrefixes) -> None:
+        self._source = source
+        self._stanza = stanza
+        self._own = own
+        self.line = stanza.line
+
+    def term(self) -> Term | None:
+        """The term, or None where it is obsolete, has no name or is of another ontology."""
+        if self._stanza.bad_line:
+            self.line = self._stanza.bad_line
+            raise BadValue("a line without a tag", "OBO lines look like name: some text")
+        key = curie(self._only(b"id"))
+        if key not in self._own or any(map(_is_true, self._bare(b"is_obsolete"))):
+            return None
+        title = self._only(b"name") if b"name" in self._stanza.values else ""
+        if not title:
+            return None
+        return Term(
+            key=key,
+            title=title,
+            definition=next(self._definitions(), ""),
+            url=_address(key),
+            namespace=next(self._bare(b"namespace"), ""),
+            synonyms=list(self._synonyms()),
+            xrefs=[*self._xrefs(), *self._matches()],
+            alt_ids=[curie(value) for value in self._bare(b"alt_id")],
+            subsets=list(self._bare(b"subset")),
+        )
+
+    def _texts(self, tag: bytes) -> Iterator[str]:
+        for value in self._stanza.values.get(tag, ()):
+            self.line = value.line
+            try:
+                yield value.raw.decode("utf-8").strip()
+            except UnicodeDecodeError as error:
+                where = self._source.where(value.line)
+                raise not_utf8(where, value.raw, value.start + error.start) from error
+
+    def _bare(self, tag: bytes) -> Iterator[str]:
+        return map(bare_text, self._texts(tag))
+
+    def _only(self, tag: bytes) -> str:
+        """The value of a tag that a term has once."""
+        texts = list(self._bare(tag))
+        what = tag.decode()
+        if len(texts) > 1:
+            raise BadValue(
+                f"a second {what} in one term", "An empty line or [Term] may be missing."
+            )
+        if not texts or not texts[0]:
+            self.line = self.line if texts else self._stanza.line
+            raise BadValue(f"a term without {'an id' if tag == b'id' else 'a name'}")
+        return texts[0]
+
+    def _definitions(self) -> Iterator[str]:
+        return (quoted_text(text, "def")[0] for text in self._texts(b"def"))
+
+    def _synonyms(self) -> Iterator[tuple[str, str]]:
+        for tag, scope in _SYNONYM_TAGS.items():
+            for text in self._texts(tag):
+                yield synonym_of(text, scope)
+
+    def _xrefs(self) -> Iterator[str]:
+        for tag in _XREF_TAGS:
+            yield from (curie(xref_text(text)) for text in self._texts(tag))
+
+    def _matches(self) -> Iterator[str]:
+        for text in self._texts(b"property_value"):
+            if target := match_target(text):
+                yield curie(target)
+
+
+def _terms(source: Source, problems: Problems) -> Iterator[_Stanza]:
+    """The ``[Term]`` stanzas; what stands in others is passed over."""
+    stanza: _Stanza | None = None
+    for number, start, line in _logical_lines(source, problems):
+        if line.startswith(b"["):
+            if stanza:
+                yield stanza
+            stanza = _begun(source, number, line, problems)
+        elif stanza:
+            tag, colon, raw = line.partition(b":")
+            tag = tag.strip()
+            if colon:
+                if tag in _TAGS:
+                    value = _Value(number, start + len(line) - len(raw), raw)
+                    stanza.values.setdefault(tag, []).append(value)
+            elif tag and not tag.startswith(b"!"):
+                stanza.bad_line = stanza.bad_line or number
+    if stanza:
+        yield stanza
+
+
+def _begun(source: Source, number: int, line: bytes, problems: Problems) -> _Stanza | None:
+    """The stanza that ``line`` begins; None where it is no term's."""
+    name = line.partition(b"!")[0].strip()
+    if not name.endswith(b"]"):
+        problems.report(
+            RecordError("the name of a stanza does not end", where=source.where(number))
+        )
+        return None
+    return _Stanza(number) if name == _TERM else None
+
+
+def _logical_lines(source: Source, problems: Problems) -> Iterator[tuple[int, int, bytes]]:
+    """The lines, those that end with a backslash joined with the next, as one each."""
+    parts: list[bytes] = []
+    size = first = begin = 0
+    for number, start, line in source.byte_lines(problems):
+        if not parts:
+            if not line.endswith(b"\\"):
+                yield number, start, line
+                continue
+            first, begin, size = number, start, 0
+        goes_on = (len(line) - len(line.rstrip(b"\\"))) % 2 == 1
+        parts.append(line[:-1] if goes_on else line)
+        size += len(line)
+        if size > source.limits.max_line_bytes:
+            raise SourceError(
+                f"{source.where(first)}: a line that is continued with backslashes is longer "
+                f"than {source.limits.max_line_bytes:,} bytes",
+                hint="If it is one value, raise ingest.max_line_mb.",
+            )
+        if not goes_on:
+            yield first, begin, b"".join(parts)
+            parts = []
+    if parts:
+        yield first, begin, b"".join(parts)
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() == "true"
+
+
+def _address(key: str) -> str:
+    """The persistent address of an id."""
+    if key.startswith("http"):
+        return key
+    found = _PURL.fullmatch(key)
+    return f"http://purl.obolibrary.org/obo/{found[1]}_{found[2]}" if found else ""
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of a header with ``format-version`` or of a stanza that begins with an id."""
+    data = head.head.removeprefix(b"\xef\xbb\xbf")
+    if b"\0" in data or data.lstrip()[:1] in (b"{", b"<"):
+        return 0.0
+    stanza = _STANZA.search(data)
+    if _FORMAT.search(data.partition(b"\n[")[0]):
+        return 0.95 if stanza or head.name.endswith(".obo") else 0.6
+    return 0.8 if stanza else 0.0

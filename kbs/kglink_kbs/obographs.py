@@ -1,0 +1,181 @@
+"""Ontologies in the OBO Graphs format: one JSON object with all nodes and edges in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kglink.errors import RecordError
+from kglink.records import Entity, Record
+from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink_kbs.json_walk import JsonWalk
+from kglink_kbs.ontology import (
+    OntologySettings,
+    OwnPrefixes,
+    Term,
+    TermMaker,
+    curie,
+    local_name,
+    ontology_name,
+    survey,
+)
+from kglink_kbs.values import BadValue, described
+
+_OIO = "http://www.geneontology.org/formats/oboInOwl#"
+_NAMESPACE = f"{_OIO}hasOBONamespace"
+_ALTERNATIVE_ID = f"{_OIO}hasAlternativeId"
+_EXACT_MATCH = "exactMatch"
+#: The scope of a synonym by its predicate.
+_SCOPES = {
+    "hasExactSynonym": "exact",
+    "hasBroadSynonym": "broad",
+    "hasNarrowSynonym": "narrow",
+    "hasRelatedSynonym": "related",
+}
+
+_ID_STEM = re.compile(rb'"id"\s*:\s*"([^"\\]*[_#/:])?')
+_NOTES = {
+    "graph": re.compile(rb'"id"\s*:\s*"([^"\\]+\.(?:owl|json|obo|ttl|ofn|rdf))"'),
+    "namespace": re.compile(rb'#default-namespace"\s*,\s*"val"\s*:\s*"([^"\\]*)"'),
+}
+_HINT = "An OBO graph cannot be read past its first fault; fetch or write the file again."
+_START = re.compile(rb'\s*\{\s*"(?:graphs|nodes|edges|id|meta|@context)"\s*:', re.DOTALL)
+_GRAPHS = re.compile(rb'"graphs"\s*:\s*\[')
+_LISTS = re.compile(rb'"(?:nodes|edges)"\s*:\s*\[')
+_NODE = re.compile(rb'"(?:lbl|meta)"\s*:')
+
+
+class ObographsSettings(OntologySettings):
+    """Settings of ``kglink/obographs``."""
+
+
+class ObographsAdapter:
+    """Reads one entity from each live node of all graphs in a file."""
+
+    def __init__(self, settings: ObographsSettings) -> None:
+        self._settings = settings
+        self._maker = TermMaker(settings)
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the entities of ``source`` in their order."""
+        check_text(source.label, source.head.head)
+        prefixes, notes = survey(source, b'"id"', _ID_STEM, _NOTES)
+        own = OwnPrefixes(self._settings.prefix, ontology_name(notes.get("graph", "")), prefixes)
+        default_namespace = notes.get("namespace", "")
+        found = False
+        for line, node in _nodes(source):
+            try:
+                entity = self._entity(node, own, default_namespace)
+            except BadValue as bad:
+                error = RecordError(bad.message, where=source.where(line), hint=bad.hint)
+                problems.report(error)
+            else:
+                if entity:
+                    found = True
+                    yield entity
+        if not found and not problems.total:
+            raise own.nothing_found(source)
+
+    def _entity(self, node: object, own: OwnPrefixes, default_namespace: str) -> Entity | None:
+        fields = _object(node, "a node")
+        key = fields.get("id")
+        if not isinstance(key, str) or not key:
+            raise BadValue("a node without an id")
+        meta = _object(fields.get("meta"), "meta")
+        name = curie(key)
+        if meta.get("deprecated") is True or not fields.get("lbl") or name not in own:
+            return None
+        return self._maker.make(_term(name, key, fields, meta), default_namespace)
+
+
+def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any]) -> Term:
+    term = Term(name, fields["lbl"], url=address if "://" in address else "")
+    term.definition = _object(meta.get("definition"), "the definition").get("val")
+    for synonym in _objects(meta, "synonyms"):
+        scope = _SCOPES.get(local_name(_text(synonym, "pred")), "related")
+        term.synonyms.append((scope, synonym.get("val")))
+    term.xrefs = [curie(_text(xref, "val").strip()) for xref in _objects(meta, "xrefs")]
+    for value in _objects(meta, "basicPropertyValues"):
+        match _text(value, "pred"):
+            case _ if "val" not in value:
+                continue
+            case pred if pred == _NAMESPACE:
+                term.namespace = term.namespace or _text(value, "val")
+            case pred if pred == _ALTERNATIVE_ID:
+                term.alt_ids.append(curie(_text(value, "val").strip()))
+            case pred if pred.endswith(_EXACT_MATCH):
+                term.xrefs.append(curie(_text(value, "val").strip()))
+            case _:
+                pass
+    subsets = _list(meta.get("subsets"), "subsets")
+    term.subsets = [local_name(subset) for subset in subsets if isinstance(subset, str)]
+    return term
+
+
+def _nodes(source: Source) -> Iterator[tuple[int, object]]:
+    """The nodes of every graph, each with the line on which it begins."""
+    with source.open() as stream:
+        walk = JsonWalk(source, stream, _HINT)
+        if walk.sign() != "{":
+            raise walk.broken("an object is wanted")
+        yield from _graph_nodes(walk)
+        walk.end()
+
+
+def _graph_nodes(walk: JsonWalk) -> Iterator[tuple[int, object]]:
+    """The nodes of the object that begins here: one graph, or all of a file's graphs."""
+    for name in walk.members():
+        if name == "graphs" and walk.sign() == "[":
+            for _ in walk.items():
+                if walk.sign() == "{":
+                    for inner in walk.members():
+                        yield from _member_nodes(walk, inner)
+                else:
+                    walk.skip()
+        else:
+            yield from _member_nodes(walk, name)
+
+
+def _member_nodes(walk: JsonWalk, name: str) -> Iterator[tuple[int, object]]:
+    """The nodes in the value of a graph's member ``name``, if it is the one that holds them."""
+    if name == "nodes" and walk.sign() == "[":
+        for _ in walk.items():
+            yield walk.line, walk.value()
+    else:
+        walk.skip()
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadValue(f"{what} is {described(value)}, not an object")
+    return value
+
+
+def _list(value: object, what: str) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadValue(f"{what} is {described(value)}, not a list")
+    return value
+
+
+def _objects(meta: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
+    return (_object(item, f"an item of {name}") for item in _list(meta.get(name), name))
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise BadValue(f"{name} is {described(value)}, not a text")
+    return value
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of an object that holds graphs, and in them lists of nodes or edges."""
+    data = head.head.removeprefix(b"\xef\xbb\xbf")
+    if not _START.match(data) or not _LISTS.search(data):
+        return 0.0
+    return 0.95 if _GRAPHS.search(data) else 0.7 if _NODE.search(data) else 0.0

@@ -1,0 +1,224 @@
+"""PubTator: abstracts with concept annotations (MedMentions, NCBI Disease, BC5CDR)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from kglink.errors import RecordError
+from kglink.protocols import PluginSettings
+from kglink.records import Document, EntityId, Mention, Record, Split
+from kglink.sources import Line, Problems, Source, SourceHead
+from kglink.text.codes import bare_code
+from kglink_kbs.values import BadValue, exact_text, shortened
+
+_PART = re.compile(r"([^|\t]{1,200})\|([ta])\|(.*)", re.DOTALL)
+_HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,200})\|t\|[^\n]*\n(?P=id)\|a\|")
+_CODES = re.compile(r"[|+,]")
+_NUMBER = re.compile(r"\d{1,18}")
+#: What stands where the annotators found no concept.
+_NO_CODE = frozenset({"-1", "-", "None"})
+#: A file without blank lines is one block without end; no abstract has as many rows.
+MAX_ROWS = 100_000
+
+_Gold = tuple[EntityId, ...] | None
+
+
+class PubtatorSettings(PluginSettings):
+    """Settings of ``kglink/pubtator``."""
+
+    types: str = Field(
+        "",
+        description="Types of mentions to read, separated by commas (`Disease,SpecificDisease`); "
+        "all if empty.",
+    )
+    no_code: Literal["unknown", "nil"] = Field(
+        "unknown",
+        description="What a mention is whose code is -1: `unknown`, or `nil` (no entity is meant) "
+        "where the documents link to a KB of the corpus's own vocabulary.",
+    )
+    train_ids: str = Field(
+        "", description="A file with the ids of the documents for training, one per line."
+    )
+    dev_ids: str = Field(
+        "", description="A file with the ids of the documents for validation, one per line."
+    )
+    test_ids: str = Field(
+        "", description="A file with the ids of the documents for the test, one per line."
+    )
+
+
+class _Row(NamedTuple):
+    """An annotation, and where it stands."""
+
+    place: str
+    cells: list[str]
+
+
+@dataclass
+class _Block:
+    """The lines of one document as far as they are read."""
+
+    id: str
+    place: str
+    title: str = ""
+    abstract: str = ""
+    parts: set[str] = field(default_factory=set)
+    rows: list[_Row] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return f"{self.title} {self.abstract}" if self.abstract else self.title
+
+
+class PubtatorAdapter:
+    """Reads blocks of title, abstract and annotations as annotated documents."""
+
+    def __init__(self, settings: PubtatorSettings) -> None:
+        self._settings = settings
+        self._types = {name for name in map(str.strip, settings.types.split(",")) if name}
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield a document for each block; relation rows and a seventh column are passed over."""
+        splits = self._splits()
+        for block in _blocks(source, problems):
+            try:
+                yield self._document(block, splits.get(block.id, ""), problems)
+            except BadValue as bad:
+                problems.report(RecordError(bad.message, where=block.place, hint=bad.hint))
+
+    def _splits(self) -> dict[str, Split]:
+        files: dict[Split, str] = {
+            "train": self._settings.train_ids,
+            "dev": self._settings.dev_ids,
+            "test": self._settings.test_ids,
+        }
+        splits: dict[str, Split] = {}
+        for split, path in files.items():
+            if path:
+                with Source.open_path(path) as listed:
+                    ids = (line.text.strip() for line in listed.lines(Problems()))
+                    splits.update((id_, split) for id_ in ids if id_)
+        return splits
+
+    def _document(self, block: _Block, split: Split, problems: Problems) -> Document:
+        if "t" not in block.parts:
+            raise BadValue(
+                f"document {block.id} has no title line",
+                f"A block begins with {block.id}|t|TITLE and {block.id}|a|ABSTRACT.",
+            )
+        text = exact_text(block.text, "the text")
+        mentions = []
+        for row in block.rows:
+            try:
+                mention = self._mention(row.cells, block.id, text)
+            except BadValue as bad:
+                problems.report(RecordError(bad.message, where=row.place, hint=bad.hint))
+                continue
+            if mention:
+                mentions.append(mention)
+        mentions.sort(key=lambda mention: (mention.start, mention.end))
+        return Document(block.id, text, tuple(mentions), block.title.strip(), split)
+
+    def _mention(self, cells: list[str], id_: str, text: str) -> Mention | None:
+        if cells[0].strip() != id_:
+            raise BadValue(
+                f"a row of document {shortened(cells[0])} stands in document {id_}",
+                "A blank line separates two documents.",
+            )
+        if len(cells) >= 4 and not _NUMBER.fullmatch(cells[1]) and cells[1]:
+            return None  # a relation: PMID, CID, chemical, disease
+        if len(cells) < 5:
+            raise BadValue(
+                f"a row of {len(cells)} columns",
+                "An annotation is PMID, start, end, surface, type and code, separated by tabs.",
+            )
+        start, end = _offset(cells[1], "start"), _offset(cells[2], "end")
+        kind = cells[4].strip()
+        if self._types and self._types.isdisjoint(map(str.strip, kind.split(","))):
+            return None
+        surface = cells[3]
+        if not 0 <= start < end <= len(text):
+            raise BadValue(
+                f"the span {start}..{end} does not lie in the text",
+                f"Title, one space and abstract have {len(text):,} characters.",
+            )
+        if text[start:end] != surface:
+            raise BadValue(
+                "the surface does not stand at its offsets: "
+                f"{shortened(surface)} is given, {shortened(text[start:end])} stands at "
+                f"{start}..{end}",
+                "Offsets count characters of the title, one space and the abstract; "
+                "--on-error skip leaves such mentions out.",
+            )
+        return Mention(start, end, surface, self._gold(cells[5:6]), kind)
+
+    def _gold(self, cells: list[str]) -> _Gold:
+        listed = [code for cell in cells for code in map(str.strip, _CODES.split(cell)) if code]
+        codes = dict.fromkeys(bare_code(code) for code in listed if code not in _NO_CODE)
+        if codes:
+            return tuple(EntityId("", code) for code in codes)
+        return () if listed and self._settings.no_code == "nil" else None
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of a title line that is followed by the abstract of the same document."""
+    text = head.head.decode("utf-8-sig", errors="ignore")
+    return 0.95 if _HEAD.match(text.replace("\r\n", "\n")) else 0.0
+
+
+def _blocks(source: Source, problems: Problems) -> Iterator[_Block]:
+    """The documents, each until a blank line or the title of the next."""
+    block: _Block | None = None
+    for line in source.lines(problems):
+        part = _PART.fullmatch(line.text)
+        if not line.text.strip() or (part and part[2] == "t"):
+            if block:
+                yield block
+            block = None
+        if not line.text.strip():
+            continue
+        place = source.where(line.number)
+        if part:
+            block = block or _Block(part[1].strip(), place)
+            _add_part(block, part, place, problems)
+        else:
+            block = block or _Block(line.text.partition("\t")[0].strip(), place)
+            _add_row(block, line, place)
+    if block:
+        yield block
+
+
+def _add_part(block: _Block, part: re.Match[str], place: str, problems: Problems) -> None:
+    id_, kind, text = part[1].strip(), part[2], part[3]
+    if id_ != block.id or kind in block.parts:
+        problem = "is not of this document" if id_ != block.id else "comes twice"
+        reason = f"the {'title' if kind == 't' else 'abstract'} of document {id_} {problem}"
+        hint = "A blank line separates two documents."
+        problems.report(RecordError(reason, where=place, hint=hint))
+        return
+    block.parts.add(kind)
+    if kind == "t":
+        block.title = text
+    else:
+        block.abstract = text
+
+
+def _add_row(block: _Block, line: Line, place: str) -> None:
+    if len(block.rows) >= MAX_ROWS:
+        raise RecordError(
+            f"document {block.id} has more than {MAX_ROWS:,} rows",
+            where=place,
+            hint="A blank line separates two documents; is this a PubTator file?",
+        )
+    block.rows.append(_Row(place, line.text.split("\t")))
+
+
+def _offset(cell: str, what: str) -> int:
+    if not _NUMBER.fullmatch(cell.strip()):
+        raise BadValue(f"{what} is {shortened(cell)}, not a whole number")
+    return int(cell)

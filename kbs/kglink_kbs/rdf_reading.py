@@ -1,0 +1,293 @@
+"""Reads RDF into `Resources`: N-Triples line by line, the other syntaxes with rdflib.
+
+Nothing is fetched: neither contexts of JSON-LD nor entities of XML nor imported ontologies. Of
+every file only the predicates that we read are kept, in a store of our own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from xml.sax import SAXException
+from xml.sax.xmlreader import Locator
+
+from rdflib import Graph, URIRef
+from rdflib.exceptions import Error as RdflibError
+from rdflib.plugins.parsers.jsonld import to_rdf
+from rdflib.plugins.parsers.notation3 import RDFSink, SinkParser
+from rdflib.plugins.parsers.rdfxml import RDFXMLHandler
+from rdflib.store import Store
+from rdflib.term import BNode, Literal
+
+from kglink.errors import RecordError, SourceError
+from kglink.sources import Problems, Source
+from kglink.sources.encoding import not_utf8
+from kglink_kbs.rdf_syntax import Syntax
+from kglink_kbs.rdf_values import FIELDS, Resources, Value
+from kglink_kbs.xml_guard import GuardedParser, Refused
+
+if TYPE_CHECKING:
+    from rdflib.graph import _TripleType
+
+#: What rdflib's parsers end with on a broken text: each has its own error, and beyond it they
+#: fail with whatever their code stumbles over.
+_FAULTS = (
+    RdflibError,
+    SAXException,
+    SyntaxError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+_BASE = "urn:kglink:base/"
+_READ = 2**20
+
+_PREDICATES = {f"<{iri}>".encode(): field for iri, field in FIELDS.items()}
+_TRIPLE = re.compile(
+    r"\s*(?:<([^<>\s]*)>|(_:\S+))\s*<([^<>\s]*)>\s*"
+    r"(?:<([^<>\s]*)>|(_:[^\s.]+(?:\.+[^\s.]+)*)|"
+    r'"([^"\\]*(?:\\.[^"\\]*)*)"(?:@([A-Za-z][A-Za-z0-9-]*)|\^\^<[^<>\s]*>)?)'
+    r"\s*\.\s*(?:#.*)?"
+)
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+_ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def resources_of(
+    source: Source, problems: Problems, syntax: Syntax, *, grouped: bool, max_bytes: int
+) -> Iterator[Resources]:
+    """What is said about the resources: of all at once, or of one after the other."""
+    if syntax == "ntriples":
+        yield from _ntriples(source, problems, grouped=grouped)
+        return
+    store = _Kept()
+    graph = Graph(store=store, bind_namespaces="none")
+    with _quiet():
+        try:
+            match syntax:
+                case "xml":
+                    _read_xml(source, graph, max_bytes)
+                case "json-ld":
+                    _read_json_ld(source, graph, max_bytes)
+                case _:
+                    parser = SinkParser(RDFSink(graph), baseURI=_BASE, turtle=True)
+                    parser.loadBuf(_whole(source, max_bytes))
+        except _FAULTS as error:
+            raise SourceError(
+                f"{source.label} is not valid {_NAMES[syntax]}: {_reason(error)}",
+                hint="It cannot be read past its first fault. `riot --validate FILE` (Apache "
+                "Jena) says more; as N-Triples, single lines can be skipped.",
+            ) from error
+    yield store.resources
+
+
+_NAMES = {"xml": "RDF/XML", "json-ld": "JSON-LD", "turtle": "Turtle", "ntriples": "N-Triples"}
+
+
+class _Kept(Store):
+    """Keeps of every triple that it is given what we read, and nothing of the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resources: Resources = {}
+        self._namespaces: dict[str, URIRef] = {}
+
+    def add(self, triple: _TripleType, context: Any, quoted: bool = False) -> None:
+        """Keep ``triple`` if its predicate is one of ours."""
+        subject, predicate, object_ = triple
+        field = FIELDS.get(str(predicate))
+        if field is None or not isinstance(subject, (URIRef, BNode)):
+            return
+        if isinstance(object_, Literal):
+            value = Value(str(object_), (object_.language or "").lower())
+        else:
+            value = Value(_name(object_), is_text=False)
+        self.resources.setdefault(_name(subject), {}).setdefault(field, []).append(value)
+
+    def bind(self, prefix: str, namespace: URIRef, override: bool = True) -> None:
+        """Remember a prefix: some parsers ask for it again."""
+        self._namespaces[prefix] = namespace
+
+    def namespace(self, prefix: str) -> URIRef | None:
+        """The namespace of a prefix."""
+        return self._namespaces.get(prefix)
+
+    def prefix(self, namespace: URIRef) -> str | None:
+        """The prefix of a namespace."""
+        return next((name for name, known in self._namespaces.items() if known == namespace), None)
+
+    def namespaces(self) -> Iterator[tuple[str, URIRef]]:
+        """All prefixes and their namespaces."""
+        return iter(list(self._namespaces.items()))
+
+
+def _name(term: object) -> str:
+    return f"_:{term}" if isinstance(term, BNode) else str(term)
+
+
+# --------------------------------------------------------------------------- whole documents
+def _whole(source: Source, max_bytes: int) -> bytes:
+    """All of a source that is not larger than ``max_bytes``."""
+    with source.open() as stream:
+        return b"".join(_pieces(source, stream, max_bytes))
+
+
+def _pieces(source: Source, stream: Any, max_bytes: int) -> Iterator[bytes]:
+    size = 0
+    while piece := stream.read(_READ):
+        size += len(piece)
+        if size > max_bytes:
+            raise SourceError(
+                f"{source.label} is larger than {max_bytes:,} bytes unpacked, and its syntax of "
+                "RDF cannot be read piece by piece",
+                hint="Write it as N-Triples, which has no limit: riot --stream=ntriples FILE; or "
+                "raise the limit: --set max_mb=...",
+            )
+        yield piece
+
+
+class _Place(Locator):
+    """Says what relative addresses are relative to."""
+
+    def getSystemId(self) -> str:  # noqa: N802 - the name in the interface
+        """The base."""
+        return _BASE
+
+
+def _read_xml(source: Source, graph: Graph, max_bytes: int) -> None:
+    handler = RDFXMLHandler(graph)
+    handler.setDocumentLocator(_Place())
+    parser = GuardedParser(handler)
+    try:
+        with source.open() as stream:
+            for piece in _pieces(source, stream, max_bytes):
+                parser.feed(piece)
+        parser.close()
+    except Refused as refused:
+        raise SourceError(f"{source.label}: {refused}", hint=refused.hint) from refused
+
+
+def _read_json_ld(source: Source, graph: Graph, max_bytes: int) -> None:
+    data = json.loads(_whole(source, max_bytes).decode("utf-8-sig"))
+    if remote := next(_remote_contexts(data), ""):
+        raise SourceError(
+            f"{source.label} takes its context from {remote[:200]!r}, and kglink fetches nothing",
+            hint="Write the context into the file, or convert it: riot --output=ttl FILE",
+        )
+    to_rdf(data, graph, base=_BASE, version=1.1)
+
+
+def _remote_contexts(data: object) -> Iterator[str]:
+    """The contexts that are not in the document; any depth, without recursion."""
+    stack = [data]
+    while stack:
+        match stack.pop():
+            case dict() as fields:
+                context = fields.get("@context")
+                parts = context if isinstance(context, list) else [context]
+                yield from (part for part in parts if isinstance(part, str))
+                if isinstance(fields.get("@import"), str):
+                    yield fields["@import"]
+                stack.extend(fields.values())
+            case list() as items:
+                stack.extend(items)
+            case _:
+                pass
+
+
+def _reason(error: BaseException) -> str:
+    """One line of what rdflib says."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start:,} is no UTF-8"
+    lines = str(getattr(error, "_why", "") or error).split("\n")
+    text = " ".join(" ".join(lines).split())[:200] or type(error).__name__
+    line = getattr(error, "lines", None)
+    return f"line {line + 1}: {text}" if isinstance(line, int) else text
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence rdflib, which logs a traceback for each literal that does not fit its datatype."""
+    logger = logging.getLogger("rdflib.term")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+# -------------------------------------------------------------------------------- N-Triples
+def _ntriples(source: Source, problems: Problems, *, grouped: bool) -> Iterator[Resources]:
+    resources: Resources = {}
+    for number, start, line in source.byte_lines(problems):
+        if not _is_wanted(line):
+            continue
+        try:
+            triple = _triple(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            problems.report(not_utf8(source.where(number), line, start + error.start))
+            continue
+        if not triple:
+            problems.report(
+                RecordError(
+                    "not a triple",
+                    where=source.where(number),
+                    hint='A line of N-Triples is <subject> <predicate> <object> . or "text"@en .',
+                )
+            )
+            continue
+        subject, field, value = triple
+        if grouped and resources and subject not in resources:
+            yield resources
+            resources = {}
+        if field:
+            resources.setdefault(subject, {}).setdefault(field, []).append(value)
+    yield resources
+
+
+def _is_wanted(line: bytes) -> bool:
+    """False of blank lines, comments, and what is plainly a triple that we do not read."""
+    parts = line.split(None, 2)
+    if len(parts) < 3:
+        return bool(parts) and not parts[0].startswith(b"#")
+    if parts[1] in _PREDICATES:
+        return True
+    triple = parts[0].startswith((b"<", b"_:")) and parts[1][:1] == b"<" and parts[1][-1:] == b">"
+    return not (triple and parts[2].rstrip().endswith(b".")) and not parts[0].startswith(b"#")
+
+
+def _triple(line: str) -> tuple[str, str, Value] | None:
+    """Subject, field (empty of other predicates) and object of a line."""
+    found = _TRIPLE.fullmatch(line)
+    if not found:
+        return None
+    iri, blank, predicate, object_iri, object_blank, text, language = found.groups()
+    field = FIELDS.get(_unescaped(predicate), "")
+    if text is not None:
+        value = Value(_unescaped(text), (language or "").lower())
+    else:
+        value = Value(object_blank or _unescaped(object_iri), is_text=False)
+    return blank or _unescaped(iri), field, value
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(_sign, text) if "\\" in text else text
+
+
+def _sign(found: re.Match[str]) -> str:
+    short, long, sign = found.groups()
+    if sign:
+        return _ESCAPED.get(sign, sign)
+    code = int(short or long, 16)
+    return chr(code) if code <= 0x10FFFF else "\ufffd"

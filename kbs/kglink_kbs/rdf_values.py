@@ -1,0 +1,73 @@
+"""What is read of RDF: the predicates, the types, and the shape in which they are kept."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+OWL = "http://www.w3.org/2002/07/owl#"
+SKOS = "http://www.w3.org/2004/02/skos/core#"
+SKOSXL = "http://www.w3.org/2008/05/skos-xl#"
+_OIO = "http://www.geneontology.org/formats/oboInOwl#"
+
+
+class Value(NamedTuple):
+    """The object of a triple: a text in a language, or the name of another resource."""
+
+    text: str
+    language: str = ""
+    is_text: bool = True
+
+
+#: The values of a resource by field.
+Resource = dict[str, list[Value]]
+#: Resources by their address; blank ones are named ``_:...``.
+Resources = dict[str, Resource]
+
+#: The field that each predicate fills; all other predicates are passed over.
+FIELDS = {
+    f"{SKOS}prefLabel": "label",
+    f"{SKOSXL}prefLabel": "label",
+    f"{RDFS}label": "name",
+    f"{SKOS}altLabel": "alt",
+    f"{SKOSXL}altLabel": "alt",
+    f"{_OIO}hasExactSynonym": "alt",
+    f"{_OIO}hasBroadSynonym": "alt",
+    f"{_OIO}hasNarrowSynonym": "alt",
+    f"{_OIO}hasRelatedSynonym": "alt",
+    f"{SKOS}hiddenLabel": "hidden",
+    f"{SKOSXL}hiddenLabel": "hidden",
+    f"{SKOS}definition": "definition",
+    "http://purl.obolibrary.org/obo/IAO_0000115": "definition",
+    f"{SKOS}scopeNote": "note",
+    "http://purl.org/dc/terms/description": "note",
+    f"{RDFS}comment": "note",
+    f"{SKOS}exactMatch": "exact",
+    f"{OWL}sameAs": "exact",
+    f"{_OIO}hasDbXref": "exact",
+    f"{_OIO}hasAlternativeId": "exact",
+    f"{SKOS}closeMatch": "close",
+    f"{SKOS}notation": "notation",
+    f"{OWL}deprecated": "deprecated",
+    f"{RDF}type": "type",
+    f"{SKOSXL}literalForm": "form",
+    f"{RDF}value": "form",
+}
+
+#: A resource of these types with an ``rdfs:label`` is an entity, as one with a prefLabel is.
+CLASS_TYPES = frozenset({f"{SKOS}Concept", f"{OWL}Class", f"{RDFS}Class"})
+#: These carry labels too, and are no entities.
+NO_CONCEPT_TYPES = frozenset(
+    {
+        f"{SKOS}ConceptScheme",
+        f"{SKOS}Collection",
+        f"{SKOS}OrderedCollection",
+        f"{SKOSXL}Label",
+        f"{OWL}Ontology",
+    }
+)
+#: These say nothing about what kind of thing an entity is.
+PLAIN_TYPES = CLASS_TYPES | {f"{OWL}NamedIndividual", f"{OWL}Thing", f"{RDFS}Resource"}
+#: One of these stands in the beginning of nearly every thesaurus and ontology.
+RDF_MARKS = tuple(name.encode() for name in (SKOS, SKOSXL, OWL, RDFS))

@@ -1,0 +1,193 @@
+"""The Reddit entity linking dataset (Botzer et al. 2021): posts, comments, annotations by tier."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from pathlib import PurePosixPath
+from typing import Literal
+
+from pydantic import Field
+
+from kglink.errors import RecordError, SourceError
+from kglink.protocols import PluginSettings
+from kglink.records import Document, EntityId, Mention, Record, Split
+from kglink.sources import Problems, Source, SourceHead
+from kglink_kbs.archives import archive_names, opened_files
+from kglink_kbs.reddit_files import (
+    Annotation,
+    Kind,
+    Text,
+    Tier,
+    read_annotations,
+    read_texts,
+)
+
+#: Best first: of two annotations of one place the better one counts.
+TIERS: tuple[Tier, ...] = ("gold", "silver", "bronze")
+_KINDS: Mapping[str, Kind] = {"posts": "post", "comments": "comment"}
+#: How far on each side a surface is looked for that does not stand at its offsets; no text of
+#: Reddit is longer.
+_REACH = 40_000
+MENDED = "offsets beside their surface, moved to the nearest place where it stands"
+
+
+class RedditSettings(PluginSettings):
+    """Settings of ``kglink/reddit``."""
+
+    tiers: tuple[Tier, ...] = Field(
+        TIERS, description="Which annotations to read; a mention's tier is its quality."
+    )
+    texts: tuple[Literal["posts", "comments"], ...] = Field(
+        ("posts", "comments"), description="Which texts to read."
+    )
+    split: Literal["tiers", "texts", "none"] = Field(
+        "tiers",
+        description="`tiers`: gold annotations are test, the others train and dev, and a text "
+        "with both is two documents; `texts`: a text with any gold is test as a whole, and no "
+        "text stands in two splits; `none`: no split.",
+    )
+    dev_share: float = Field(
+        0.05, ge=0, le=1, description="Which part of the texts that are not test is dev."
+    )
+    seed: int = Field(1, description="Chooses the texts that are dev.")
+
+
+class RedditAdapter:
+    """Reads the texts that are annotated, from the zip archive or the folder it unpacks to."""
+
+    #: The golds are titles of Wikipedia pages.
+    resolve: Literal["title"] = "title"
+
+    def __init__(self, settings: RedditSettings) -> None:
+        self._settings = settings
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the annotated posts, then the annotated comments, in the order of their files."""
+        with opened_files(source) as found:
+            files = _by_name(source, found)
+            needed = [self._files_of(source, files, texts) for texts in self._settings.texts]
+            for kind, texts, annotation_files in needed:
+                yield from self._documents(kind, texts, annotation_files, problems)
+
+    def _files_of(
+        self, source: Source, files: Mapping[str, Source], texts: str
+    ) -> tuple[Kind, Source, dict[Tier, Source]]:
+        kind = _KINDS[texts]
+        names: dict[Tier, str] = {
+            tier: f"{tier}_{kind}_annotations.tsv" for tier in self._settings.tiers
+        }
+        for name in (f"{texts}.tsv", *names.values()):
+            if name not in files:
+                raise SourceError(
+                    f"{source.label} holds no {name}",
+                    hint="--set tiers=gold,silver and --set texts=posts say what is to be read.",
+                )
+        return kind, files[f"{texts}.tsv"], {tier: files[name] for tier, name in names.items()}
+
+    def _documents(
+        self, kind: Kind, texts: Source, files: Mapping[Tier, Source], problems: Problems
+    ) -> Iterator[Document]:
+        waiting: defaultdict[str, list[Annotation]] = defaultdict(list)
+        for tier, file in files.items():
+            if file.bytes_total:
+                for annotation in read_annotations(file, tier, problems):
+                    waiting[annotation.id].append(annotation)
+        for text in read_texts(texts, kind, problems):
+            if found := waiting.pop(text.id, None):
+                yield from self._split(f"{kind}/{text.id}", _mentions(text, found, problems), text)
+        for missing in waiting.values():
+            for annotation in missing:
+                reason = f"the annotated {kind} is not in {texts.label}"
+                problems.leave_out(RecordError(reason, where=annotation.place))
+
+    # ------------------------------------------------------------------------------ splits
+    def _split(self, name: str, mentions: list[Mention], text: Text) -> Iterator[Document]:
+        """The documents that a text makes: one, or two where its tiers go apart."""
+        gold = [mention for mention in mentions if mention.quality == "gold"]
+        how = self._settings.split
+        if how == "tiers":
+            other = [mention for mention in mentions if mention.quality != "gold"]
+            parts: list[tuple[str, list[Mention], Split]] = [
+                (f"gold/{name}", gold, "test"),
+                (f"other/{name}", other, self._drawn(name)),
+            ]
+        elif how == "texts":
+            parts = [(name, mentions, "test" if gold else self._drawn(name))]
+        else:
+            parts = [(name, mentions, "")]
+        for id_, chosen, split in parts:
+            if chosen:
+                yield Document(id_, text.text, tuple(chosen), split=split)
+
+    def _drawn(self, name: str) -> Split:
+        """Train or dev: drawn for each text by itself, so that others cannot move it."""
+        drawn = blake2b(f"{self._settings.seed}:{name}".encode(), digest_size=8).digest()
+        share = int.from_bytes(drawn, "big") / 2**64
+        return "dev" if share < self._settings.dev_share else "train"
+
+
+def _by_name(source: Source, found: Mapping[str, Source]) -> dict[str, Source]:
+    """The files by their last names: the archive may hold them in a folder."""
+    files: dict[str, Source] = {}
+    for path, file in found.items():
+        name = PurePosixPath(path).name
+        for suffix in (".gz", ".bz2", ".zst"):
+            name = name.removesuffix(suffix)
+        if name in files and name.endswith(".tsv"):
+            raise SourceError(
+                f"{source.label} holds two files {name}: {files[name].name} and {path}",
+                hint="Name a folder with one release in it.",
+            )
+        files[name] = file
+    return files
+
+
+# ---------------------------------------------------------------------------------- mentions
+def _mentions(text: Text, found: Iterable[Annotation], problems: Problems) -> list[Mention]:
+    """The mentions of a text; of one place, the best tier's, with all titles that it names."""
+    places: dict[tuple[int, int], tuple[Tier, dict[str, None]]] = {}
+    for annotation in sorted(found, key=lambda item: TIERS.index(item.tier)):
+        start = _start(text.text, annotation)
+        if start is None:
+            problems.leave_out(RecordError(_NOWHERE, where=annotation.place))
+            continue
+        place = (start, start + len(annotation.surface))
+        if place != (annotation.start, annotation.end):
+            problems.mend(MENDED)
+        tier, titles = places.setdefault(place, (annotation.tier, {}))
+        if tier == annotation.tier:
+            titles[annotation.title] = None
+    return [
+        Mention(start, end, text.text[start:end], _ids(titles), quality=tier)
+        for (start, end), (tier, titles) in sorted(places.items())
+    ]
+
+
+_NOWHERE = "the annotated surface stands nowhere in its text"
+
+
+def _ids(titles: Iterable[str]) -> tuple[EntityId, ...]:
+    return tuple(EntityId("", title) for title in titles)
+
+
+def _start(text: str, annotation: Annotation) -> int | None:
+    """Where the surface stands: at its offset, else at the place nearest to that."""
+    surface, start = annotation.surface, annotation.start
+    if text.startswith(surface, start) and annotation.end == start + len(surface):
+        return start
+    before = text.rfind(surface, max(0, start - _REACH), start + len(surface))
+    behind = text.find(surface, start, start + _REACH)
+    places = [place for place in (before, behind) if place >= 0]
+    return min(places, key=lambda place: abs(place - start), default=None)
+
+
+# ---------------------------------------------------------------------------------- sniffing
+def sniff(head: SourceHead) -> float:
+    """Sure of a folder or archive with annotation files of a tier."""
+    names = {PurePosixPath(name).name for name in archive_names(head)}
+    sure = {f"{tier}_{kind}_annotations.tsv" for tier in TIERS for kind in _KINDS.values()}
+    if names & sure:
+        return 0.95
+    return 0.6 if names & {"posts.tsv", "comments.tsv"} else 0.0

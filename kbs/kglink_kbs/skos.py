@@ -1,0 +1,248 @@
+"""Thesauri and ontologies as RDF: SKOS concepts and OWL classes, in any usual syntax."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from kglink.errors import RecordError, SourceError
+from kglink.protocols import PluginSettings
+from kglink.records import Alias, AliasKind, Entity, Record
+from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink_kbs.ontology import curie, listed, local_name
+from kglink_kbs.rdf_syntax import Syntax, syntax_of
+from kglink_kbs.rdf_values import (
+    CLASS_TYPES,
+    NO_CONCEPT_TYPES,
+    PLAIN_TYPES,
+    RDF_MARKS,
+    Resource,
+    Resources,
+    Value,
+)
+from kglink_kbs.values import BadValue, key_text, one_line, plain_text
+
+_MIB = 2**20
+
+
+class SkosSettings(PluginSettings):
+    """Settings of ``kglink/skos``."""
+
+    languages: str = Field(
+        "en",
+        description="Languages of the labels and definitions, the best first, separated by "
+        "commas; `en` takes `en-GB` too, and texts without a language always count.",
+    )
+    key: Literal["iri", "local", "notation"] = Field(
+        "iri",
+        description="What the key is: the `iri` (of OBO ontologies, DOID:4), what stands behind "
+        "its last / or # (`local`), or the `notation`.",
+    )
+    prefix: str = Field(
+        "",
+        description="Beginnings of the ids to read (DOID:, http://.../), separated by commas; "
+        "empty: all.",
+    )
+    matches: Literal["exact", "close", "none"] = Field(
+        "exact",
+        description="Which mappings are xrefs: `exact` ones, `close` ones too, or `none`.",
+    )
+    syntax: Syntax = Field("auto", description="The syntax of the file; `auto`: by its content.")
+    grouped: bool = Field(
+        False,
+        description="N-Triples only: all lines about a concept stand together (as `sort` leaves "
+        "them), so that one concept at a time is held in memory.",
+    )
+    max_mb: int = Field(
+        1024,
+        gt=0,
+        description="The largest file, unpacked, that is read whole (any syntax but N-Triples).",
+    )
+
+    @field_validator("languages")
+    @classmethod
+    def _some(cls, value: str) -> str:
+        if not listed(value):
+            raise ValueError("names no language")
+        return value.lower()
+
+
+class SkosAdapter:
+    """Reads one entity from each concept or class that has a label."""
+
+    def __init__(self, settings: SkosSettings) -> None:
+        from kglink_kbs.rdf_reading import resources_of  # needs rdflib, an extra
+
+        self._resources_of = resources_of
+        self._settings = settings
+        self._maker = ConceptMaker(settings)
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the entities of ``source`` in the order of their first mention."""
+        check_text(source.label, source.head.head)
+        settings = self._settings
+        syntax = settings.syntax if settings.syntax != "auto" else syntax_of(source.head)
+        if syntax == "auto":
+            raise SourceError(
+                f"{source.label} is in no syntax of RDF that is known",
+                hint="Turtle, RDF/XML, N-Triples and JSON-LD are read: --set syntax=...",
+            )
+        found = False
+        batches = self._resources_of(
+            source, problems, syntax, grouped=settings.grouped, max_bytes=settings.max_mb * _MIB
+        )
+        for resources in batches:
+            for iri, resource in resources.items():
+                try:
+                    entity = self._maker.make(iri, resource, resources)
+                except BadValue as bad:
+                    where = f"{source.label}, <{iri if iri.isprintable() else repr(iri)}>"
+                    problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                else:
+                    if entity:
+                        found = True
+                        yield entity
+        if not found and not problems.total:
+            raise self._maker.nothing_found(source)
+
+
+class ConceptMaker:
+    """Makes entities of what is said about a resource."""
+
+    def __init__(self, settings: SkosSettings) -> None:
+        self._settings = settings
+        self._languages = listed(settings.languages)
+        self._prefixes = tuple(listed(settings.prefix))
+        self._seen: Counter[str] = Counter()
+
+    def make(self, iri: str, resource: Resource, resources: Resources) -> Entity | None:
+        """The entity, or None of a resource that is none, is deprecated or has no label."""
+        if iri.startswith("_:") or not _is_concept(resource):
+            return None
+        name = curie(iri)
+        if self._prefixes and not name.startswith(self._prefixes):
+            return None
+        if any(value.text in ("true", "1") for value in resource.get("deprecated", ())):
+            return None
+        titles = self._chosen("label", resource, resources)
+        names = self._chosen("name", resource, resources)
+        title = next(iter(titles or names), None)
+        if title is None:
+            return None
+        surfaces = [
+            *(Alias(text, "synonym") for text, _ in [*titles, *names] if text != title[0]),
+            *self._aliases("alt", "synonym", resource, resources),
+            *self._aliases("hidden", "alias", resource, resources),
+        ]
+        texts = self._chosen("definition", resource, resources, one=False) or self._chosen(
+            "note", resource, resources, one=False
+        )
+        return Entity(
+            key=self._key(name, iri, resource),
+            title=title[0],
+            description=texts[0][0] if texts else "",
+            type=", ".join(sorted(map(local_name, _types(resource) - PLAIN_TYPES))),
+            url=one_line(iri, "the id") if iri.startswith("http") else "",
+            language=title[1],
+            aliases=tuple(dict.fromkeys(surfaces)),
+            xrefs=self._xrefs(resource),
+        )
+
+    def nothing_found(self, source: Source) -> SourceError:
+        """The error of a file without a concept that can be read."""
+        if self._seen:
+            there = ", ".join(f"{name} ({n:,})" for name, n in self._seen.most_common(12))
+            return SourceError(
+                f"{source.label} holds no concept with a label in {self._settings.languages}",
+                hint=f"Its labels are in: {there}. Name some: --set languages=A,B",
+            )
+        return SourceError(
+            f"{source.label} holds no concept",
+            hint="Read are SKOS concepts (skos:prefLabel) and OWL classes (rdfs:label) that are "
+            "not deprecated"
+            + (f" and begin with {self._settings.prefix}." if self._prefixes else "."),
+        )
+
+    def _chosen(
+        self, name: str, resource: Resource, resources: Resources, *, one: bool = True
+    ) -> list[tuple[str, str]]:
+        """Texts and languages of a field, those of the best language first."""
+        ranked: list[tuple[int, str, str]] = []
+        for value in _resolved(resource.get(name, ()), resources):
+            rank = self._rank(value.language)
+            if rank < 0:
+                if name in ("label", "name"):
+                    self._seen[value.language] += 1
+                continue
+            text = one_line(value.text, name) if one else plain_text(value.text, name)
+            if text:
+                ranked.append((rank, text, value.language))
+        ranked.sort(key=lambda item: item[0])
+        return [(text, language) for _, text, language in ranked]
+
+    def _rank(self, language: str) -> int:
+        """The place of a language among the chosen ones; -1 where it is none of them."""
+        if not language:
+            return len(self._languages)
+        for place, wanted in enumerate(self._languages):
+            if language == wanted or language.startswith(f"{wanted}-"):
+                return place
+        return -1
+
+    def _aliases(
+        self, name: str, kind: AliasKind, resource: Resource, resources: Resources
+    ) -> Iterator[Alias]:
+        return (Alias(text, kind) for text, _ in self._chosen(name, resource, resources))
+
+    def _key(self, name: str, iri: str, resource: Resource) -> str:
+        match self._settings.key:
+            case "iri":
+                return key_text(name, "the id")
+            case "local":
+                key = key_text(local_name(iri), "the id")
+            case "notation":
+                values = resource.get("notation", ())
+                key = key_text(values[0].text, "the notation") if values else ""
+        if not key:
+            raise BadValue(
+                f"a concept without a {self._settings.key} key", "--set key=iri always works."
+            )
+        return key
+
+    def _xrefs(self, resource: Resource) -> tuple[str, ...]:
+        names = {"exact": ("exact",), "close": ("exact", "close"), "none": ()}
+        values = [
+            value for name in names[self._settings.matches] for value in resource.get(name, ())
+        ]
+        xrefs = (curie(one_line(value.text, "an xref")) for value in values)
+        return tuple(xref for xref in dict.fromkeys(xrefs) if xref and not xref.startswith("_:"))
+
+
+def _types(resource: Resource) -> set[str]:
+    return {value.text for value in resource.get("type", ()) if not value.text.startswith("_:")}
+
+
+def _is_concept(resource: Resource) -> bool:
+    types = _types(resource)
+    if types & NO_CONCEPT_TYPES:
+        return False
+    return "label" in resource or ("name" in resource and bool(types & CLASS_TYPES))
+
+
+def _resolved(values: tuple[Value, ...] | list[Value], resources: Resources) -> Iterator[Value]:
+    """The values; of one that is a resource of its own (SKOS-XL), the text that it holds."""
+    for value in values:
+        if value.is_text:
+            yield value
+        else:
+            yield from resources.get(value.text, {}).get("form", ())
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of RDF that names SKOS or OWL, fairly sure of any other."""
+    if syntax_of(head) == "auto":
+        return 0.0
+    return 0.9 if any(mark in head.head for mark in RDF_MARKS) else 0.6

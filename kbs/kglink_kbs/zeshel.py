@@ -1,0 +1,266 @@
+"""ZESHEL (Logeswaran et al. 2019): the pages of one fan wiki, and mentions in those pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from kglink.errors import RecordError, SourceError, UnknownNameError
+from kglink.protocols import PluginSettings
+from kglink.records import Document, Entity, EntityId, Mention, Record, Split
+from kglink.sources import Problems, Source, SourceHead
+from kglink_kbs.json_reader import head_objects
+from kglink_kbs.json_records import json_objects
+from kglink_kbs.values import (
+    BadValue,
+    described,
+    exact_text,
+    key_text,
+    one_line,
+    shortened,
+    whole_number,
+)
+
+HELD_OUT = ("heldout_train_seen", "heldout_train_unseen")
+_SPLITS: Mapping[str, Split] = {"train": "train", "val": "dev", "test": "test"}
+_FILE = re.compile(r"(documents|mentions)/([^/]+?)\.json(?:\.(?:gz|bz2|zst))?")
+_WORD = re.compile(r"\S+")  # what `str.split` splits into, with its place
+_PAGE_FIELDS = frozenset({"document_id", "title", "text"})
+
+
+class ZeshelSettings(PluginSettings):
+    """Settings of ``kglink/zeshel``."""
+
+    world: str = Field(
+        "",
+        description="The world to read, such as `starwars`; needed where the folder holds several.",
+    )
+    mentions: tuple[str, ...] = Field(
+        ("train", *HELD_OUT, "val", "test"),
+        description="Files of `mentions/` to read, without `.json`; empty for entities alone.",
+    )
+    heldout: Literal["train", "dev", "test"] = Field(
+        "dev",
+        description="Split of the mentions in `heldout_train_seen` and `heldout_train_unseen`.",
+    )
+
+
+class _Annotation(NamedTuple):
+    """A line of a mention file; ``first`` and ``last`` are words, both included."""
+
+    line: int
+    first: int
+    last: int
+    surface: str
+    gold: str
+    category: str
+
+
+class _Page(NamedTuple):
+    """A context document, its words looked up once for all files that annotate it."""
+
+    id: str
+    title: str
+    text: str
+    words: list[tuple[int, int]]
+
+
+#: The annotations of each mention file.
+_ByFile = dict[str, list[_Annotation]]
+
+
+class ZeshelAdapter:
+    """Reads one world of a ZESHEL folder, or the entities of one of its documents files."""
+
+    def __init__(self, settings: ZeshelSettings) -> None:
+        self._settings = settings
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield each page as an entity, followed by its annotated documents."""
+        world, mention_files = source, dict[str, Source]()
+        waiting: dict[str, _ByFile] = {}
+        if source.is_folder:
+            name, world, mention_files = self._chosen_files(source)
+            for stem, file in mention_files.items():
+                _collect(waiting, name, stem, file, problems)
+        for line, fields in json_objects(world, problems):
+            try:
+                entity = _entity(fields)
+            except BadValue as bad:
+                problems.report(RecordError(bad.message, where=world.where(line), hint=bad.hint))
+                continue
+            yield entity
+            if found := waiting.pop(entity.key, None):
+                yield from self._documents(fields, entity, found, mention_files, problems)
+        for key, found in waiting.items():
+            for stem, annotation in _each(found):
+                where = mention_files[stem].where(annotation.line)
+                reason = f"the context document is none of {world.label}"
+                problems.report(RecordError(reason, where=where, hint=f"It is {key!r}."))
+
+    # --------------------------------------------------------------------------- the files
+    def _chosen_files(self, source: Source) -> tuple[str, Source, dict[str, Source]]:
+        """The name of the world, its documents file, and the mention files to read."""
+        worlds: dict[str, Source] = {}
+        mentions: dict[str, Source] = {}
+        for file in source.files():
+            if found := _FILE.fullmatch(file.name):
+                kind = worlds if found[1] == "documents" else mentions
+                kind[found[2]] = file
+        name = self._world(source, worlds)
+        named = "mentions" in self._settings.model_fields_set
+        chosen = {}
+        for stem in self._settings.mentions:
+            if stem in mentions:
+                chosen[stem] = mentions[stem]
+            elif named:
+                raise UnknownNameError(f"mention file of {source.label}", stem, mentions)
+        return name, worlds[name], chosen
+
+    def _world(self, source: Source, worlds: Mapping[str, Source]) -> str:
+        if not worlds:
+            raise SourceError(
+                f"{source.label} holds no documents/WORLD.json",
+                hint="Name the folder that holds the folders documents and mentions.",
+            )
+        name = self._settings.world
+        if not name and len(worlds) == 1:
+            return next(iter(worlds))
+        if not name:
+            raise SourceError(
+                f"{source.label} holds {len(worlds)} worlds, and a KB is one of them",
+                hint=f"Say which: --set world=NAME. There is: {', '.join(worlds)}.",
+            )
+        if name not in worlds:
+            raise UnknownNameError(f"world of {source.label}", name, worlds)
+        return name
+
+    # ----------------------------------------------------------------------- the documents
+    def _documents(
+        self,
+        fields: Mapping[str, object],
+        entity: Entity,
+        found: _ByFile,
+        files: Mapping[str, Source],
+        problems: Problems,
+    ) -> Iterator[Document]:
+        """One document for each mention file that annotates the page."""
+        text = exact_text(fields["text"], "text")
+        words = [word.span() for word in _WORD.finditer(text)]
+        page = _Page(entity.key, entity.title, text, words)
+        for stem, marked in found.items():
+            mentions: dict[Mention, None] = {}
+            for annotation in marked:
+                try:
+                    mentions[_mention(page, stem, annotation)] = None
+                except BadValue as bad:
+                    where = files[stem].where(annotation.line)
+                    problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+            if mentions:
+                ordered = sorted(mentions, key=lambda mention: (mention.start, mention.end))
+                split = self._settings.heldout if stem in HELD_OUT else _SPLITS.get(stem, "")
+                yield Document(f"{stem}/{page.id}", text, tuple(ordered), page.title, split)
+
+
+def _entity(fields: Mapping[str, object]) -> Entity:
+    key = key_text(fields.get("document_id"), "document_id")
+    title = one_line(fields.get("title"), "title")
+    if not key or not title:
+        missing = "title" if key else "document_id"
+        raise BadValue(
+            f"a page without {missing}",
+            "Each line of documents/WORLD.json has document_id, title and text.",
+        )
+    return Entity(key, title, exact_text(fields.get("text"), "text").strip(), language="en")
+
+
+def _collect(
+    waiting: dict[str, _ByFile], world: str, stem: str, file: Source, problems: Problems
+) -> None:
+    """Add the annotations of a mention file that belong to ``world``, by context document."""
+    if not file.bytes_total:
+        return
+    for line, fields in json_objects(file, problems):
+        if fields.get("corpus") != world:
+            continue
+        try:
+            context = key_text(fields.get("context_document_id"), "context_document_id")
+            annotation = _annotation(line, fields)
+        except BadValue as bad:
+            problems.report(RecordError(bad.message, where=file.where(line), hint=bad.hint))
+            continue
+        waiting.setdefault(context, {}).setdefault(stem, []).append(annotation)
+
+
+def _annotation(line: int, fields: Mapping[str, object]) -> _Annotation:
+    gold = key_text(fields.get("label_document_id"), "label_document_id")
+    if not gold:
+        raise BadValue("a mention without label_document_id")
+    return _Annotation(
+        line,
+        whole_number(fields.get("start_index"), "start_index"),
+        whole_number(fields.get("end_index"), "end_index"),
+        exact_text(fields.get("text"), "text"),
+        gold,
+        one_line(fields.get("category"), "category"),
+    )
+
+
+def _mention(page: _Page, stem: str, annotation: _Annotation) -> Mention:
+    """The mention in characters, once its words have been compared with its text."""
+    _, first, last, surface, gold, category = annotation
+    if not first <= last < len(page.words):
+        raise BadValue(
+            f"the words {first}..{last} do not lie in the context document",
+            f"It has {len(page.words):,} words; both ends are included, and count from 0.",
+        )
+    start, end = page.words[first][0], page.words[last][1]
+    # A word and its space are two characters or more: longer spans need no comparison.
+    fits = 2 * (last - first) < len(surface)
+    if not fits or " ".join(page.text[start:end].split()) != surface:
+        raise BadValue(
+            f"the words {first}..{last} are not the text of the mention: {described(surface)} is "
+            f"given, {shortened(page.text[start : min(end, start + 81)])} stands there",
+        )
+    quality = stem if stem in HELD_OUT else ""
+    return Mention(start, end, page.text[start:end], (EntityId("", gold),), category, quality)
+
+
+def _each(found: _ByFile) -> Iterator[tuple[str, _Annotation]]:
+    return ((stem, item) for stem, marked in found.items() for item in marked)
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of a folder with documents and mentions, and of pages that begin with their title."""
+    if head.path is not None and not head.head:
+        return 0.95 if _is_release(head) else 0.0
+    objects = head_objects(head)
+    pages = sum(_is_page(fields) for fields in objects)
+    return 0.95 if objects and pages > 0.5 * len(objects) else 0.0
+
+
+def _is_release(head: SourceHead) -> bool:
+    folder = head.path
+    try:
+        return (
+            folder is not None
+            and (folder / "mentions").is_dir()
+            and any(
+                _FILE.fullmatch(f"documents/{f.name}") for f in (folder / "documents").iterdir()
+            )
+        )
+    except OSError:
+        return False
+
+
+def _is_page(fields: Mapping[str, object]) -> bool:
+    title, text = fields.get("title"), fields.get("text")
+    return (
+        fields.keys() == _PAGE_FIELDS
+        and isinstance(title, str)
+        and isinstance(text, str)
+        and text.startswith(title)
+    )

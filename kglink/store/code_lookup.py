@@ -1,0 +1,141 @@
+"""Finds the entities that a code names: by their keys, their cross-references, and mappings.
+
+Codes are compared in their one form (`kglink.text.codes`), in pages, by index.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.engine import Connection
+
+from kglink.records import EntityId
+from kglink.store.schema import entities, kbs, mappings, xrefs
+from kglink.text.codes import code_of, spellings
+
+LOOKUP_PAGE = 250
+
+K = TypeVar("K")
+T = TypeVar("T")
+#: What was found for each thing that was asked for.
+Found = dict[K, dict[EntityId, None]]
+
+
+class CodeLookup:
+    """Looks up codes in the entities of some KBs, in one transaction."""
+
+    def __init__(self, connection: Connection, targets: Mapping[str, int]) -> None:
+        self._connection = connection
+        self._names = {number: name for name, number in targets.items()}
+
+    def entities_of(self, codes: Iterable[str]) -> Found[str]:
+        """The entities that each code names, through one further step where none is direct.
+
+        Direct are an entity whose key or cross-reference is the code, and one whose key a mapping
+        joins to it. A KB without a direct answer gives the entities that are cross-referenced or
+        mapped to an answer of another KB: its key is taken for a code of the same thing.
+        """
+        wanted = list(dict.fromkeys(filter(None, codes)))
+        direct = self._direct(wanted)
+        beside = self._beside({name for found in direct.values() for name in found})
+        answer: Found[str] = defaultdict(dict)
+        for code in wanted:
+            answered = {name.kb for name in direct[code]}
+            further = (name for one in direct[code] for name in beside[one])
+            missing = (name for name in further if name.kb not in answered)
+            answer[code] = dict.fromkeys((*direct[code], *missing))
+        return answer
+
+    def keyed(self, codes: Iterable[str]) -> Found[str]:
+        """The entities whose key is the code, however it is spelt there."""
+        asked = {spelt: code for code in codes for spelt in spellings(code)}
+        found: Found[str] = defaultdict(dict)
+        query = select(entities.c.key, entities.c.kb_id)
+        query = query.where(entities.c.kb_id.in_(self._names))
+        for page in _pages(asked):
+            rows = self._connection.execute(query.where(entities.c.key.in_(page)))
+            for key, number in sorted(rows.all()):
+                found[asked[key]][EntityId(self._names[number], key)] = None
+        return found
+
+    def _direct(self, codes: Sequence[str]) -> Found[str]:
+        found: Found[str] = defaultdict(dict)
+        for part in (self.keyed(codes), self._referring(codes), self._mapped(codes)):
+            _merge(found, part)
+        return found
+
+    def _referring(self, codes: Iterable[str]) -> Found[str]:
+        """The entities that have the code among their cross-references."""
+        found: Found[str] = defaultdict(dict)
+        query = select(xrefs.c.code, entities.c.kb_id, entities.c.key)
+        query = query.join_from(xrefs, entities, entities.c.id == xrefs.c.entity_id)
+        query = query.where(entities.c.kb_id.in_(self._names))
+        for page in _pages(codes):
+            rows = self._connection.execute(query.where(xrefs.c.code.in_(page)))
+            for code, number, key in sorted(rows.all()):
+                found[code][EntityId(self._names[number], key)] = None
+        return found
+
+    def _mapped(self, codes: Iterable[str]) -> Found[str]:
+        """The entities whose key a mapping joins to the code."""
+        partners: dict[str, dict[str, None]] = defaultdict(dict)
+        m = mappings.c
+        sides = ((m.subject_code, m.object_code), (m.object_code, m.subject_code))
+        for page in _pages(codes):
+            for mine, other in sides:
+                query = select(mine, other).join(kbs, kbs.c.id == m.kb_id)
+                query = query.where(
+                    mine.in_(page), kbs.c.removing == 0, m.verdict.in_(("", "correct"))
+                )
+                for code, partner in sorted(self._connection.execute(query).all()):
+                    partners[code][partner] = None
+        keyed = self.keyed({partner for found in partners.values() for partner in found})
+        return _through(partners, keyed)
+
+    def _beside(self, names: set[EntityId]) -> Found[EntityId]:
+        """The entities that say of an entity that they are the same, or it of them."""
+        codes = {name: code for name in sorted(names) if (code := code_of(name.key))}
+        found: Found[EntityId] = defaultdict(dict)
+        for part in (self._referring(codes.values()), self._mapped(codes.values())):
+            _merge(found, {name: part[code] for name, code in codes.items()})
+        referred = self._references(names)
+        keyed = self.keyed({code for listed in referred.values() for code in listed})
+        _merge(found, _through(referred, keyed))
+        return found
+
+    def _references(self, names: set[EntityId]) -> dict[EntityId, dict[str, None]]:
+        """The codes among the cross-references of entities."""
+        found: dict[EntityId, dict[str, None]] = defaultdict(dict)
+        numbers = {name: number for number, name in self._names.items()}
+        for kb in sorted({name.kb for name in names}):
+            query = select(entities.c.key, xrefs.c.code)
+            query = query.join_from(entities, xrefs, entities.c.id == xrefs.c.entity_id)
+            query = query.where(entities.c.kb_id == numbers[kb], xrefs.c.code != "")
+            for page in _pages(sorted(name.key for name in names if name.kb == kb)):
+                rows = self._connection.execute(query.where(entities.c.key.in_(page)))
+                for key, code in sorted(rows.all()):
+                    found[EntityId(kb, key)][code] = None
+        return found
+
+
+def _through(steps: Mapping[K, Iterable[str]], found: Found[str]) -> Found[K]:
+    reached: Found[K] = defaultdict(dict)
+    for start, codes in steps.items():
+        for code in codes:
+            reached[start].update(found[code])
+    return reached
+
+
+def _merge(found: Found[K], more: Mapping[K, dict[EntityId, None]]) -> None:
+    for key, names in more.items():
+        found[key].update(names)
+
+
+def _pages(items: Iterable[T]) -> Iterator[list[T]]:
+    remaining = iter(items)
+    while page := list(islice(remaining, LOOKUP_PAGE)):
+        yield page
