@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, settings
 from kglink.errors import KglinkError
 from kglink.protocols import KBAdapter, Sniff
 from kglink.records import Entity, Record
+from kglink.registry import load_registry
 from kglink.sources import OnError, Problems, Source, SourceHead, SourceLimits
-from kglink.testing.contracts.kb import check_record
+from kglink.testing.contracts.kb import SURE, check_record
 
 # No deadline: the machine may be busy. The examples are the same in every run.
 fuzz = settings(
@@ -41,6 +42,12 @@ def head_of(data: str | bytes, name: str = "-") -> SourceHead:
     """The head of a source that holds ``data``."""
     raw = data.encode() if isinstance(data, str) else data
     return SourceHead(name, raw[: 2**16], None)
+
+
+def claimants(head: SourceHead) -> list[str]:
+    """The adapters that take a source for their own."""
+    plugins = load_registry(only="builtin").plugins("kb")
+    return [plugin.name for plugin in plugins if plugin.sniff and plugin.sniff(head) >= SURE]
 
 
 def check_any(make: MakeAdapter, sniff: Sniff, data: bytes) -> None:

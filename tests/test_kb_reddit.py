@@ -85,8 +85,8 @@ def unpacked(files: Files, folder: Path) -> Path:
 def read(
     files: Files,
     problems: Problems | None = None,
-    /,
     limits: SourceLimits | None = None,
+    /,
     **options: object,
 ) -> list[Record]:
     adapter = RedditAdapter(RedditSettings.model_validate(options))
@@ -240,8 +240,8 @@ def test_titles_are_those_of_wikipedia(written: str, title: str) -> None:
 
 # -------------------------------------------------------------------------------------- splits
 def test_which_tiers_and_texts_are_read_can_be_set() -> None:
-    def mentions(**options: object) -> set[tuple[str, str]]:
-        found = read(MINIATURE, **options)
+    def mentions(**options: tuple[str, ...]) -> set[tuple[str, str]]:
+        found = read(MINIATURE, None, None, **options)
         return {
             (m.surface, m.quality) for r in found if isinstance(r, Document) for m in r.mentions
         }
@@ -288,13 +288,13 @@ def test_a_bomb_is_stopped() -> None:
     files = {**MINIATURE, "posts.tsv": "p1\tspace\t" + "x\n" * 2_000_000}
     limits = SourceLimits(max_expansion=50, free_expansion=2**18)
     with pytest.raises(SourceError, match=r"posts\.tsv in reddit_el\.zip grows to more than 50"):
-        read(files, limits=limits)
+        read(files, None, limits)
 
 
 def test_a_text_without_end_is_cut_and_told() -> None:
     files = {**MINIATURE, "comments.tsv": COMMENTS + "on and on\n" * 2000}
     with pytest.raises(RecordError, match="a text of more than 5,000 characters is cut") as caught:
-        read(files, limits=LIMITS)
+        read(files, None, LIMITS)
     assert caught.value.where == "reddit_el/comments.tsv, line 6"
 
 

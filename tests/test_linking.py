@@ -135,7 +135,7 @@ def test_search_by_name_and_by_meaning(workspace: Workspace) -> None:
 
 def test_a_space_of_another_model_is_refused(demo_copy: Path) -> None:
     with Workspace.open(demo_copy) as workspace:
-        folder = workspace.space_folder.current
+        folder = workspace.joint_space.folder.current
         assert folder
         manifest = folder / "manifest.json"
         fingerprint = workspace.encoder.info.fingerprint
@@ -154,3 +154,11 @@ def test_recall_on_the_demo_is_far_above_chance(workspace: Workspace) -> None:
         assert 0.8 < recall["R@1"] <= recall["R@5"] <= 1
     # All in one list is harder: names are shared between the KBs, and nothing is trained yet.
     assert report.recall("joint")["R@1"] < report.recall("judged_joint")["R@1"]
+
+
+def test_a_mention_longer_than_the_encoder_reads_is_told(workspace: Workspace) -> None:
+    long = "lighthouse " * 300
+    (document,) = workspace.link([TextInput("t", long, (Span(0, len(long)), Span(0, 10)))])
+    assert str(document.meta["truncated"]).startswith("1 of the mentions")
+    (short,) = workspace.link([TextInput("t", "lighthouse", (Span(0, 10),))])
+    assert "truncated" not in short.meta

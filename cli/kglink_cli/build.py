@@ -32,7 +32,7 @@ def build(
     flags = {"space.name": space, "space.index": index}
     with session_of(context).open(flags) as workspace:
         if fresh:
-            workspace.discard_space()
+            workspace.joint_space.discard()
         report = build_with_progress(workspace)
     if as_json:
         print_json(report.manifest.model_dump(mode="json"))
@@ -40,7 +40,7 @@ def build(
 
 def ensure_space(workspace: Workspace) -> None:
     """Build the space where it is missing or older than the store, and say so."""
-    if not workspace.space_is_current():
+    if not workspace.joint_space.is_current():
         note("space", "some KBs are not in it yet, or changed: building it now")
         build_with_progress(workspace)
 
@@ -49,7 +49,7 @@ def build_with_progress(workspace: Workspace) -> BuildReport:
     """Build with a progress bar and a summary on standard error."""
     began = time.monotonic()
     done: Counter[str] = Counter()
-    with progress("encoding", workspace.expected_rows()) as report:
+    with progress("encoding", workspace.joint_space.expected_rows()) as report:
 
         def advance(kb: str, rows: int) -> None:
             done[kb] += rows

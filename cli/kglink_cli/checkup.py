@@ -18,11 +18,11 @@ from kglink.errors import KglinkError
 from kglink.registry import load_registry
 from kglink.space.space import SpaceFolder, space_names
 from kglink.workspace import Workspace, find_workspace
-from kglink.workspace.front import SPACES_FOLDER
+from kglink.workspace.spaces import SPACES_FOLDER
 
 _LIBRARIES = (
-    "kglink", "torch", "transformers", "sentence-transformers", "faiss-cpu", "numpy", "scipy",
-    "sqlalchemy", "pluggy", "typer",
+    "kglink", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy", "scipy", "sqlalchemy",
+    "pluggy", "typer",
 )  # fmt: skip
 _LITTLE_DISK = 2 * 2**30
 _LITTLE_MEMORY = 2 * 2**30
@@ -50,7 +50,15 @@ class Licence(NamedTuple):
 def machine_checks() -> Iterator[Check]:
     """The installation and the machine."""
     yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
-    yield Check("libraries", "ok", ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES))
+    versions = {name: found for name in _LIBRARIES if (found := _version(name))}
+    yield Check("libraries", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()))
+    if "faiss-cpu" in versions and "faiss-gpu" in versions:
+        yield Check(
+            "faiss",
+            "bad",
+            "faiss-cpu and faiss-gpu are both installed, one over the other",
+            "pip uninstall -y faiss-cpu faiss-gpu && pip install faiss-gpu",
+        )
     try:
         hardware = choose_hardware()
         yield Check(
@@ -65,10 +73,8 @@ def machine_checks() -> Iterator[Check]:
     try:
         registry = load_registry()
         others = [str(one) for one in registry.providers() if not one.builtin]
-        found = f"{len(registry.plugins())} plugins" + (
-            f"; from {', '.join(others)}" if others else ""
-        )
-        yield Check("plugins", "ok", found)
+        also = f", also from {', '.join(others)}" if others else ""
+        yield Check("plugins", "ok", f"{len(registry.plugins())} plugins{also}")
     except KglinkError as error:
         yield Check("plugins", "bad", error.message, error.hint)
     try:
@@ -134,7 +140,9 @@ def _space_checks(workspace: Workspace) -> Iterator[Check]:
         if not damage and manifest:
             held = ", ".join(f"{kb} (revision {manifest.revisions[kb]})" for kb in manifest.kbs)
             yield Check("space", "ok", f"{name}: {held}, model {manifest.model.name}")
-    if not workspace.space_is_current() and any(info.entities for info in workspace.store.kbs()):
+    if not workspace.joint_space.is_current() and any(
+        info.entities for info in workspace.store.kbs()
+    ):
         name = workspace.settings.space.name
         yield Check("space", "note", f"{name} is older than the store", "Run `kglink build`.")
 
@@ -163,7 +171,7 @@ def _version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        return "not installed"
+        return ""
 
 
 def _card_licence(card: Path) -> str:

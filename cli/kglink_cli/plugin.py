@@ -11,6 +11,7 @@ from kglink_cli import (
     demo,
     doctor,
     evaluate,
+    export,
     init,
     kbs,
     link,
@@ -31,6 +32,7 @@ def register_commands(app: typer.Typer) -> None:
     app.command("overlap")(overlap.overlap)
     app.command("build")(build.build)
     app.command("link")(link.link)
+    app.command("export")(export.export)
     app.command("search")(search.search)
     app.command("eval")(evaluate.evaluate)
     app.command("settings")(settings.settings)

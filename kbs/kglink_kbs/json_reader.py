@@ -12,6 +12,7 @@ from kglink.records import Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
 from kglink_kbs.entities import EntityFields, EntityMaker
+from kglink_kbs.exported import exported_record, is_exported
 from kglink_kbs.json_records import is_array, json_objects
 from kglink_kbs.spellings import ENTITY, Shapes, find_fields
 from kglink_kbs.values import BadValue
@@ -52,6 +53,8 @@ class JsonReader:
     def _record(
         self, fields: dict[str, Any], line: int, place: str, problems: Problems
     ) -> Record | None:
+        if is_exported(fields):
+            return exported_record(fields)
         form = self._documents.form(fields)
         if not form or (form == "bare" and self._bare_text == "entity"):
             return self._entities.make(self._shapes.values(fields), fields)

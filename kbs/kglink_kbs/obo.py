@@ -36,7 +36,7 @@ _OTHER_TAGS = (b"id", b"name", b"def", b"alt_id", b"namespace", b"subset", b"is_
 _TAGS = frozenset((*_SYNONYM_TAGS, *_XREF_TAGS, *_OTHER_TAGS, b"property_value"))
 
 _HEADER = re.compile(rb"^(ontology|default-namespace)[ \t]*:[ \t]*([^\s!{]+)", re.MULTILINE)
-_ID_STEM = re.compile(rb"\nid[ \t]*:[ \t]*([^\s!]*[_#/:])?")
+_ID_STEM = re.compile(rb"\nid[ \t]*:[ \t]*([^\s!]*[_#/:][0-9]{0,3})?")
 _FORMAT = re.compile(rb"^format-version[ \t]*:[ \t]*\d", re.MULTILINE)
 _STANZA = re.compile(
     rb"^\[(?:Term|Typedef|Instance)\][ \t]*\r?\n(?:[ \t]*\r?\n|!.*\n)*id[ \t]*:", re.M

@@ -34,7 +34,7 @@ _SCOPES = {
     "hasRelatedSynonym": "related",
 }
 
-_ID_STEM = re.compile(rb'"id"\s*:\s*"([^"\\]*[_#/:])?')
+_ID_STEM = re.compile(rb'"id"\s*:\s*"([^"\\]*[_#/:][0-9]{0,3})?')
 _NOTES = {
     "graph": re.compile(rb'"id"\s*:\s*"([^"\\]+\.(?:owl|json|obo|ttl|ofn|rdf))"'),
     "namespace": re.compile(rb'#default-namespace"\s*,\s*"val"\s*:\s*"([^"\\]*)"'),

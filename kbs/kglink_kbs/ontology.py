@@ -193,8 +193,9 @@ def survey(
 ) -> Survey:
     """How often each prefix occurs in ``source``, and the first hit of each of ``notes``.
 
-    ``mark`` begins every id, ``stem`` takes the id up to its last sign of separation. The text
-    is cut into pieces where a mark stands, so that no hit is cut in two.
+    ``mark`` begins every id, ``stem`` takes the id up to its last sign of separation and three
+    digits behind it, so that few differ and all tell their prefix. The text is cut
+    into pieces where a mark stands, so that no hit is cut in two.
     """
     stems: Counter[bytes] = Counter()
     found: dict[str, str] = {}
@@ -215,6 +216,7 @@ def survey(
             rest = data[cut:]
     prefixes: Counter[str] = Counter()
     for begun, count in stems.items():
-        # Three digits make an address long enough to be known for a coded one.
-        prefixes[prefix_of(curie(begun.decode("utf-8", errors="replace") + "000"))] += count
+        key = begun.decode("utf-8", errors="replace")
+        # Any sign stands for a code that does not begin with a digit.
+        prefixes[prefix_of(curie(key if key[-1:].isdigit() else f"{key}x"))] += count
     return Survey(prefixes, found)

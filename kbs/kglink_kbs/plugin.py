@@ -9,10 +9,15 @@ from kglink_kbs import (
     jsonl,
     obo,
     obographs,
+    pubtator,
     reddit,
     skos,
+    sssom,
     tabular,
+    umls,
+    wikia,
     wikidata,
+    wikipedia,
     zeshel,
 )
 
@@ -97,4 +102,39 @@ def register_kbs(register: RegisterKB) -> None:
         settings=reddit.RedditSettings,
         summary="Reddit entity linking: posts and comments with annotations by tier",
         sniff=reddit.sniff,
+    )
+    register(
+        "kglink/pubtator",
+        pubtator.PubtatorAdapter,
+        settings=pubtator.PubtatorSettings,
+        summary="PubTator: annotated abstracts (MedMentions, NCBI Disease, BC5CDR)",
+        sniff=pubtator.sniff,
+    )
+    register(
+        "kglink/sssom",
+        sssom.SssomAdapter,
+        settings=sssom.SssomSettings,
+        summary="SSSOM: mappings between KBs, as cross-references or as judged overlaps",
+        sniff=sssom.sniff,
+    )
+    register(
+        "kglink/umls",
+        umls.UmlsAdapter,
+        settings=umls.UmlsSettings,
+        summary="UMLS: a folder of MRCONSO.RRF, MRSTY.RRF and MRDEF.RRF",
+        sniff=umls.sniff,
+    )
+    register(
+        "kglink/wikipedia",
+        wikipedia.make,
+        settings=wikipedia.WikipediaSettings,
+        summary="MediaWiki XML exports: Wikipedia's dumps in any language, and other wikis'",
+        sniff=wikipedia.sniff,
+    )
+    register(
+        "kglink/wikia",
+        wikia.make,
+        settings=wikia.WikiaSettings,
+        summary="Fandom's (Wikia's) XML exports",
+        sniff=wikia.sniff,
     )

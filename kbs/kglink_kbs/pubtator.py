@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from kglink.errors import RecordError
+from kglink.errors import RecordError, SourceError
 from kglink.protocols import PluginSettings
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.sources import Line, Problems, Source, SourceHead
@@ -18,8 +18,9 @@ from kglink_kbs.values import BadValue, exact_text, shortened
 
 _PART = re.compile(r"([^|\t]{1,200})\|([ta])\|(.*)", re.DOTALL)
 _HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,200})\|t\|[^\n]*\n(?P=id)\|a\|")
-_CODES = re.compile(r"[|+,]")
+_CODES = re.compile(r"[|+,;]")
 _NUMBER = re.compile(r"\d{1,18}")
+_WORD = re.compile(r"[A-Za-z][\w-]*")
 #: What stands where the annotators found no concept.
 _NO_CODE = frozenset({"-1", "-", "None"})
 #: A file without blank lines is one block without end; no abstract has as many rows.
@@ -106,10 +107,10 @@ class PubtatorAdapter:
         return splits
 
     def _document(self, block: _Block, split: Split, problems: Problems) -> Document:
-        if "t" not in block.parts:
+        if "t" not in block.parts or not block.id:
             raise BadValue(
-                f"document {block.id} has no title line",
-                f"A block begins with {block.id}|t|TITLE and {block.id}|a|ABSTRACT.",
+                f"document {shortened(block.id)} has no title line",
+                "A block begins with PMID|t|TITLE and PMID|a|ABSTRACT.",
             )
         text = exact_text(block.text, "the text")
         mentions = []
@@ -130,8 +131,8 @@ class PubtatorAdapter:
                 f"a row of document {shortened(cells[0])} stands in document {id_}",
                 "A blank line separates two documents.",
             )
-        if len(cells) >= 4 and not _NUMBER.fullmatch(cells[1]) and cells[1]:
-            return None  # a relation: PMID, CID, chemical, disease
+        if _is_relation(cells):
+            return None
         if len(cells) < 5:
             raise BadValue(
                 f"a row of {len(cells)} columns",
@@ -210,12 +211,16 @@ def _add_part(block: _Block, part: re.Match[str], place: str, problems: Problems
 
 def _add_row(block: _Block, line: Line, place: str) -> None:
     if len(block.rows) >= MAX_ROWS:
-        raise RecordError(
-            f"document {block.id} has more than {MAX_ROWS:,} rows",
-            where=place,
+        raise SourceError(
+            f"{place}: document {block.id} has more than {MAX_ROWS:,} rows",
             hint="A blank line separates two documents; is this a PubTator file?",
         )
     block.rows.append(_Row(place, line.text.split("\t")))
+
+
+def _is_relation(cells: list[str]) -> bool:
+    """Whether a row joins two concepts: PMID, CID, chemical, disease."""
+    return len(cells) >= 4 and bool(_WORD.fullmatch(cells[1])) and not _NUMBER.fullmatch(cells[2])
 
 
 def _offset(cell: str, what: str) -> int:

@@ -89,6 +89,10 @@ class Encoder:
         while chunk := list(islice(waiting, chunk_size)):
             yield self._encode_chunk(_unique(chunk), progress or (lambda _: None))
 
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """How many texts are longer than the model reads."""
+        return int(self._tokenizer(texts).truncated.sum())
+
     def token_counts(self, texts: Sequence[str]) -> IntArray:
         """How many tokens of each text the model sees."""
         return self._tokenizer(texts).lengths

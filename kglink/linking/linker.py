@@ -86,12 +86,17 @@ class Linker:
             links += self._link_places(places[first : first + BATCH_MENTIONS])
         done = iter(self._with_facts(links))
         for source, spans in batch:
-            yield LinkedDocument(
-                id=source.id,
-                text=source.text,
-                links=tuple(islice(done, len(spans))),
-                meta={"kbs": list(self._kbs), "mentions": "given" if source.spans else "detected"},
-            )
+            own = tuple(islice(done, len(spans)))
+            yield LinkedDocument(source.id, source.text, own, self._meta(source, spans))
+
+    def _meta(self, source: TextInput, spans: Sequence[Span]) -> dict[str, object]:
+        """What was done, and how many mentions were longer than the encoder reads."""
+        how = "detected" if source.spans is None else "given"
+        meta: dict[str, object] = {"kbs": list(self._kbs), "mentions": how}
+        queries = [self._query(source.text, span) for span in spans]
+        if cut := self._retriever.count_truncated(queries):
+            meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
+        return meta
 
     def candidates(
         self, places: Sequence[tuple[str, Span]], *, limit: int

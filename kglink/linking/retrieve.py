@@ -25,6 +25,15 @@ _ROWS_PER_ENTITY = 2
 class QueryEncoder(Protocol):
     """What retrieval needs of an encoder."""
 
+    @property
+    def max_tokens(self) -> int:
+        """The longest text that is read to its end."""
+        ...
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """How many of some texts are longer than that."""
+        ...
+
     def encode(self, texts: list[str]) -> FloatArray:
         """One vector of length one for each text."""
         ...
@@ -96,6 +105,17 @@ class Retriever:
                 ranked = self._ranked(segment, entities, evidence, limit or self._candidates)
                 answer[kb] = ranked
         return answers
+
+    def count_truncated(self, mentions: Sequence[MentionQuery]) -> int:
+        """How many mentions are longer, alone or with their context, than the encoder reads."""
+        limit = self._encoder.max_tokens
+        # A token is a character at least, and two are marks: a short text needs no counting.
+        long = [
+            max(mention.surface, mention.context, key=len)
+            for mention in mentions
+            if max(len(mention.surface), len(mention.context)) > limit - 2
+        ]
+        return self._encoder.count_truncated(long) if long else 0
 
     def _encode(self, mentions: Sequence[MentionQuery]) -> _Queries:
         surfaces = [mention.surface for mention in mentions]

@@ -15,10 +15,12 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from rapidfuzz import fuzz
 
 from kglink.errors import UsageError
 from kglink.records import Entity, EntityId, Overlap
 from kglink.text.entity_text import entity_text
+from kglink.text.fold import fold
 
 #: Pairs that are read, encoded and compared together.
 BATCH_PAIRS = 4096
@@ -120,8 +122,16 @@ def _judge(
                 left=one,
                 right=other,
                 probability=probability_of(float(cosine), threshold),
-                evidence={"shared_names": shared, kind: round(float(cosine), 4)},
+                evidence={
+                    "shared_names": shared,
+                    "titles": _title_similarity(entities[one], entities[other]),
+                    kind: round(float(cosine), 4),
+                },
             )
+
+
+def _title_similarity(left: Entity, right: Entity) -> float:
+    return round(fuzz.ratio(fold(left.title), fold(right.title)) / 100, 4)
 
 
 def _comparable(left: Entity, right: Entity) -> tuple[str, list[str]]:

@@ -7,8 +7,9 @@ import shutil
 import stat
 import sys
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -68,6 +69,9 @@ class Source:
         self._size = size
         self._reader: RawFile | None = None
         self._files: list[Source] | None = None
+        self.scratch_in: Path | None = None
+        """Where `scratch` lies and stays; a folder for temporary files if None."""
+        self._scratch: Path | None = None
 
     # ------------------------------------------------------------------------- constructors
     @classmethod
@@ -284,6 +288,34 @@ class Source:
                 )
                 continue
             yield Line(number, text)
+
+    # -------------------------------------------------------------------------------- scratch
+    @property
+    def scratch(self) -> Path:
+        """A folder in which an adapter keeps what it need not do again after an interruption.
+
+        Only a reading of the same content with the same settings is given the same one.
+        """
+        if self._scratch is None:
+            try:
+                self._scratch = self.scratch_in or Path(tempfile.mkdtemp(prefix="kglink-"))
+                self._scratch.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SourceError(
+                    f"cannot make a scratch folder: {error.strerror or error}",
+                    hint="It lies in the workspace, else where TMPDIR says.",
+                ) from error
+            if self.scratch_in is None:
+                weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+        return self._scratch
+
+    def drop_scratch(self) -> None:
+        """Remove the scratch folder: the reading is complete."""
+        if self.scratch_in is not None:
+            shutil.rmtree(self.scratch_in, ignore_errors=True)
+            with suppress(OSError):  # the last to go takes the empty folder of all with it
+                self.scratch_in.parent.rmdir()
+            self._scratch = None
 
     # -------------------------------------------------------------------------------- closing
     def close(self) -> None:

@@ -53,6 +53,7 @@ class Problems:
         self.counts: Counter[str] = Counter()
         self.examples: list[str] = []
         self.mended: Counter[str] = Counter()
+        self.passed_over: Counter[str] = Counter()
         self._keep = keep
 
     @property
@@ -72,6 +73,10 @@ class Problems:
         self.counts[OTHER_REASONS if full else error.reason] += 1
         if len(self.examples) < self._keep:
             self.examples.append(str(error))
+
+    def pass_over(self, what: str, count: int = 1) -> None:
+        """Count what is sound and not wanted, such as pages of a kind that is left out."""
+        self.passed_over[what] += count
 
     def mend(self, reason: str) -> None:
         """Count what an adapter has set right; ``reason`` is one of a few."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlalchemy import Select, select
@@ -18,11 +18,19 @@ from kglink.store.schema import GIVEN, NIL, documents, golds, mentions
 
 PAGE = 64  # a document may hold megabytes
 
+#: The golds of a document's mention.
+_Golds = dict[tuple[int, int], dict[EntityId, None]]
+_ReadGolds = Callable[[Connection, list[int]], _Golds]
+
 
 def read_documents(
-    db: Database, kb: str | None = None, split: str | None = None
+    db: Database, kb: str | None = None, split: str | None = None, *, unresolved: bool = False
 ) -> Iterator[Document]:
-    """The documents of one KB or of all, in the order of KBs and of the documents' ids."""
+    """The documents of one KB or of all, in the order of KBs and of the documents' ids.
+
+    With ``unresolved`` golds of entities that are not there are kept, in their sources' words
+    where nothing was ever found for them.
+    """
     numbers = list(kb_ids(db).values()) if kb is None else [kb_id(db, kb)]
     d = documents.c
     chosen = [] if split is None else [d.split == split]
@@ -31,18 +39,20 @@ def read_documents(
             where = [d.kb_id == number, page.holds(d.key), *chosen]
             query = select(d.id, d.key, d.text, d.title, d.split).where(*where).order_by(d.key)
             with db.read() as connection:
-                found = _documents(connection, query)
+                found = _documents(connection, query, _kept_golds if unresolved else _golds)
             yield from found
 
 
-def _documents(connection: Connection, query: Select[Any]) -> list[Document]:
+def _documents(
+    connection: Connection, query: Select[Any], read_golds: _ReadGolds
+) -> list[Document]:
     rows = connection.execute(query).all()
-    found = _mentions(connection, [row.id for row in rows])
+    ids = [row.id for row in rows]
+    found = _mentions(connection, ids, read_golds(connection, ids))
     return [Document(row.key, row.text, tuple(found[row.id]), row.title, row.split) for row in rows]
 
 
-def _mentions(connection: Connection, ids: list[int]) -> dict[int, list[Mention]]:
-    named = _golds(connection, ids)
+def _mentions(connection: Connection, ids: list[int], named: _Golds) -> dict[int, list[Mention]]:
     m = mentions.c
     query = select(mentions).where(m.document_id.in_(ids)).order_by(m.document_id, m.position)
     found: dict[int, list[Mention]] = defaultdict(list)
@@ -54,7 +64,7 @@ def _mentions(connection: Connection, ids: list[int]) -> dict[int, list[Mention]
     return found
 
 
-def _golds(connection: Connection, ids: list[int]) -> dict[tuple[int, int], dict[EntityId, None]]:
+def _golds(connection: Connection, ids: list[int]) -> _Golds:
     g = golds.c
     query = (
         select(g.document_id, g.mention, g.kb, g.key)
@@ -65,6 +75,24 @@ def _golds(connection: Connection, ids: list[int]) -> dict[tuple[int, int], dict
     for document, mention, kb, key in connection.execute(query):
         found[document, mention][EntityId(kb, key)] = None
     return found
+
+
+def _kept_golds(connection: Connection, ids: list[int]) -> _Golds:
+    """All golds: the entities that were found, else the source's own words."""
+    g = golds.c
+    query = (
+        select(g.document_id, g.mention, g.position, g.kb, g.key)
+        .where(g.document_id.in_(ids))
+        .order_by(g.document_id, g.mention, g.position, g.kb, g.key)
+    )
+    places: dict[tuple[int, int, int], list[EntityId]] = defaultdict(list)
+    for *place, kb, key in connection.execute(query):
+        places[place[0], place[1], place[2]].append(EntityId(kb, key))
+    kept: _Golds = defaultdict(dict)
+    for (document, mention, _), names in places.items():
+        named = [name for name in names if name.kb]
+        kept[document, mention].update(dict.fromkeys(named or names))
+    return kept
 
 
 def _gold(state: int, named: dict[EntityId, None] | None) -> tuple[EntityId, ...] | None:

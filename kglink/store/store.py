@@ -10,8 +10,14 @@ from typing import Self
 from sqlalchemy import select
 
 from kglink.errors import StoreError, UnknownNameError
-from kglink.records import Document, Entity, EntityId, Overlap, Record, Verdict
-from kglink.store import document_reader, entity_reader, kb_reader, removal
+from kglink.records import CodeMapping, Document, Entity, EntityId, Overlap, Record, Verdict
+from kglink.store import (
+    document_reader,
+    entity_reader,
+    kb_reader,
+    mapping_reader,
+    removal,
+)
 from kglink.store.database import Database
 from kglink.store.health import find_problems
 from kglink.store.ingest import Ingest, check_kb_name
@@ -117,12 +123,19 @@ class Store:
         return entity_reader.read_shared_names(self._db, left, right)
 
     # --------------------------------------------------------------------------- documents
-    def documents(self, kb: str | None = None, split: str | None = None) -> Iterator[Document]:
+    def documents(
+        self, kb: str | None = None, split: str | None = None, *, unresolved: bool = False
+    ) -> Iterator[Document]:
         """The documents of one KB or of all, in the order of KBs and of the documents' ids.
 
-        A gold holds the entities that exist now. One of which none exists is None: unknown.
+        A gold holds the entities that exist now. One of which none exists is None: unknown; with
+        ``unresolved`` it is kept, in its source's words where nothing was ever found for it.
         """
-        return document_reader.read_documents(self._db, kb, split)
+        return document_reader.read_documents(self._db, kb, split, unresolved=unresolved)
+
+    def mappings(self, kb: str) -> Iterator[CodeMapping]:
+        """All mappings between codes that a KB brought, in the order of their codes."""
+        return mapping_reader.read_mappings(self._db, kb)
 
     # ---------------------------------------------------------------------------- overlaps
     def save_overlaps(self, left: str, right: str, overlaps: Iterable[Overlap]) -> int:

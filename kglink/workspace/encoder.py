@@ -56,6 +56,15 @@ class LazyEncoder:
         """How many texts were longer than the model reads."""
         return self._encoder.truncated if self._encoder else 0
 
+    @property
+    def max_tokens(self) -> int:
+        """The longest text that is read to its end, in tokens."""
+        return self.source.max_tokens
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """How many of some texts are longer than that."""
+        return self.loaded.count_truncated(texts)
+
     def encode(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:

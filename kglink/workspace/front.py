@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, get_args
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
-from kglink.errors import SpaceError, UnknownNameError, UsageError
-from kglink.records import Document, Entity, LinkedDocument, Split, TextInput
+from kglink.errors import UnknownNameError, UsageError
+from kglink.records import Document, LinkedDocument, Split, TextInput
 from kglink.registry import Registry, load_registry
 from kglink.sources import Problems, Source, SourceLimits
 from kglink.workspace.folder import find_workspace, init_workspace
@@ -24,13 +23,12 @@ if TYPE_CHECKING:
     from kglink.linking.linker import Linker
     from kglink.linking.retrieve import Scored
     from kglink.overlap.find import OverlapReport
-    from kglink.protocols import Detector, IndexBackend
-    from kglink.space.build import BuildProgress, BuildReport, SpaceSource
-    from kglink.space.space import Space, SpaceFolder
-    from kglink.store import IngestSummary, KBInfo, Resolve, Store
+    from kglink.protocols import Detector
+    from kglink.space.build import BuildProgress, BuildReport
+    from kglink.space.space import Space
+    from kglink.store import IngestSummary, Resolve, Store
     from kglink.workspace.encoder import LazyEncoder
-
-SPACES_FOLDER = "spaces"
+    from kglink.workspace.spaces import WorkspaceSpace
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +166,9 @@ class Workspace:
             batch_size=self.settings.ingest.batch_size,
             problems=problems,
         )
+        opened.scratch_in = self.folder / SCRATCH_FOLDER / job.fingerprint
         summary = self.store.ingest(job, reader.read(opened, problems), progress=progress)
+        opened.drop_scratch()
         return AddedKB(summary, plugin.name, problems)
 
     # ------------------------------------------------------------------------------ overlap
@@ -198,69 +198,20 @@ class Workspace:
         ]
 
     # -------------------------------------------------------------------------------- space
-    @property
-    def space_folder(self) -> SpaceFolder:
-        """Where the space of the settings lies."""
-        from kglink.space.space import SpaceFolder
+    @cached_property
+    def joint_space(self) -> WorkspaceSpace:
+        """The space that the settings name, built or not."""
+        from kglink.workspace.spaces import WorkspaceSpace
 
-        return SpaceFolder(self.folder / SPACES_FOLDER, self.settings.space.name)
-
-    def space_is_current(self) -> bool:
-        """Whether the published space holds just what the store holds now."""
-        from kglink.space.build import is_current
-
-        sources = list(self._space_sources())
-        return is_current(self.space_folder, sources, self.encoder.info, self.settings.space)
-
-    def expected_rows(self) -> int | None:
-        """About how many vectors a build will go through; None where nothing is left to do."""
-        from kglink.space.build import plan_of
-
-        manifest = self.space_folder.manifest()
-        ready = set(manifest.segments.values()) if manifest else set()
-        infos = {info.name: info for info in self.store.kbs()}
-        section = self.settings.space
-        rows = 0
-        for source in self._space_sources():
-            if plan_of(source, self.encoder.info, section).folder_name not in ready:
-                info = infos[source.kb]
-                rows += info.entities * ("text" in section.rows)
-                rows += info.aliases * ("alias" in section.rows)
-        return rows or None
-
-    def discard_space(self) -> None:
-        """Remove the space of the settings with all its files."""
-        if self.space_folder.path.exists():
-            shutil.rmtree(self.space_folder.path)
+        return WorkspaceSpace(self.folder, self.store, self.encoder, self.registry, self.resolved)
 
     def build(self, *, progress: BuildProgress = lambda kb, rows: None) -> BuildReport:
         """Build and publish the joint space of all KBs; only what changed is encoded."""
-        from kglink.space.build import build_space
-
-        return build_space(
-            self.space_folder,
-            list(self._space_sources()),
-            self.encoder.info,
-            self.encoder,
-            self._index_backend,
-            self.settings.space,
-            recorded_settings=self.resolved.as_dict(),
-            progress=progress,
-        )
+        return self.joint_space.build(progress=progress)
 
     def space(self) -> Space:
         """The published space."""
-        from kglink.space.space import Space
-
-        space = Space(self.space_folder, self._index_backend)
-        if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
-            raise SpaceError(
-                f"space {space.folder.name!r} was made by another model "
-                f"({space.manifest.model.name}) than the settings name "
-                f"({self.encoder.info.name})",
-                hint="Set encoder.model back, or rebuild the space with `kglink build`.",
-            )
-        return space
+        return self.joint_space.open()
 
     # ------------------------------------------------------------------------- link, search
     def linker(self, kbs: Sequence[str] = (), *, space: Space | None = None) -> Linker:
@@ -339,42 +290,6 @@ class Workspace:
                 progress(1)
 
         return evaluate_recall(linker, counted(), space.kbs(kbs), ks)
-
-    # ------------------------------------------------------------------------------ helpers
-    def _index_backend(
-        self, name: str, settings: Mapping[str, str | int | float | bool]
-    ) -> IndexBackend:
-        return self.registry.create("index", name, settings)
-
-    def _space_sources(self) -> Iterator[SpaceSource]:
-        from kglink.space.build import SpaceSource
-
-        for info in self.store.kbs():
-            if not info.entities:
-                continue
-            if not info.complete:
-                raise SpaceError(
-                    f"KB {info.name!r} is half-way through an update",
-                    hint="Finish it: run the same `kglink add-kb` again.",
-                )
-            yield SpaceSource(
-                kb=info.name,
-                revision=info.revision,
-                content=_content(info),
-                licence=info.licence,
-                entities=partial(self._entities, info.name),
-                unchanged=partial(self._is_still, info),
-            )
-
-    def _entities(self, kb: str) -> Iterator[Entity]:
-        return (row.entity for row in self.store.entities(kb))
-
-    def _is_still(self, before: KBInfo) -> bool:
-        return _content(self.store.kb(before.name)) == _content(before)
-
-
-def _content(info: KBInfo) -> str:
-    return f"{info.revision} {info.updated_at} {info.complete}"
 
 
 def _split(split: str) -> Split:

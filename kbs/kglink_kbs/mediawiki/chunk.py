@@ -7,25 +7,24 @@ by part of all titles the titles themselves and the links to them, counted.
 from __future__ import annotations
 
 import json
-from hashlib import blake2b
+import re
 from typing import Any
 
 from kglink_kbs.mediawiki.job import DOCUMENTS, ENTITIES, PARTS, Plan
+from kglink_kbs.mediawiki.lots import draw_lot
 from kglink_kbs.mediawiki.kinds import PageKind, redirect_target, sort_page
 from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
-from kglink_kbs.mediawiki.links import find_links, is_name, link_pattern
+from kglink_kbs.mediawiki.links import find_links, link_pattern
 from kglink_kbs.mediawiki.pages import BadPage, RawPage, is_wikitext, read_pages
 from kglink_kbs.mediawiki.sentences import first_sentences
 from kglink_kbs.mediawiki.spill import Sections, write_sections
 from kglink_kbs.mediawiki.titles import Titles
 from kglink_kbs.mediawiki.wikitext import clean_prepared, prepared
 
-#: Lots are drawn as 32-bit numbers; the chosen documents are those with the smallest.
-LOT_BITS = 32
 #: A description needs no more of a lead than this, whatever stands before it.
 _LONGEST_LEAD = 50_000
 _SHORT_LEAD = 20_000
-_MANY_TEMPLATES = 100_000
+_ID = re.compile(r"[0-9]{1,18}")
 
 
 class ChunkReader:
@@ -44,7 +43,7 @@ class ChunkReader:
         A document is written if its lot is below ``bound``: only then can it still be chosen.
         """
         chunk = _Chunk(self, number, bound)
-        for page in read_pages(piece, offset, self.plan.label):
+        for page in read_pages(piece, offset, self.plan.label, self.plan.max_page_bytes):
             if isinstance(page, BadPage):
                 chunk.bad(page)
             else:
@@ -83,7 +82,7 @@ class _Chunk:
             title = page.title if ns == MAIN else title
         if ns not in self._reader.kept:
             return
-        if not page.id or not page.title:
+        if not _ID.fullmatch(page.id) or not page.title:
             self._incomplete(page)
             return
         target = page.redirect or redirect_target(page.text)
@@ -149,7 +148,7 @@ class _Chunk:
         place = f"{title}\t\t{self._number}\t{number}\t{page.id}"
         self._out.add(plan.titles_section(plan.part_of(title)), place)
         if plan.documents and (lot := draw_lot(plan.seed, page.id)) < self._bound:
-            self._document(number, lot, title, text)
+            self._document(number, lot, text)
 
     def _description(self, text: str, lead: str) -> str:
         plan = self._plan
@@ -163,34 +162,23 @@ class _Chunk:
     def _clean(self, text: str) -> str:
         return clean_prepared(text, self._reader.titles, self._plan.language).text
 
-    def _document(self, number: int, lot: int, title: str, text: str) -> None:
+    def _document(self, number: int, lot: int, text: str) -> None:
         plan = self._plan
         clean = clean_prepared(text, self._reader.titles, plan.language)
         if not clean.links:
             return
         self._lots.append(lot)
         spans = [[link.start, link.end] for link in clean.links]
-        self._out.add(DOCUMENTS, json.dumps([number, lot, title, clean.text, spans]))
+        self._out.add(DOCUMENTS, json.dumps([number, lot, clean.text, spans]))
         for place, link in enumerate(clean.links):
             line = f"{link.title}\t{self._number}\t{number}\t{place}"
             self._out.add(plan.links_section(plan.part_of(link.title)), line)
 
     def _incomplete(self, page: RawPage) -> None:
-        missing = "id" if not page.id else "title"
+        missing = "without a title" if not page.title else f"whose id is {page.id[:40]!r}, no number"
         where = f"{self._plan.label}, page {page.title or page.id!r}"
-        self._bad.append(BadPage(f"a page without {missing}", where, "An export names both."))
+        self._bad.append(BadPage(f"a page {missing}", where, "An export names both."))
 
     def _leave_out(self, what: str) -> None:
         self._left_out[what] = self._left_out.get(what, 0) + 1
 
-
-def draw_lot(seed: int, key: str) -> int:
-    """The lot of a page: the same for the same seed, whatever else the dump holds."""
-    digest = blake2b(f"{seed}:{key}".encode(), digest_size=LOT_BITS // 8)
-    return int.from_bytes(digest.digest(), "big")
-
-
-def names_of(counts: dict[str, int], least: int) -> list[tuple[str, int]]:
-    """The anchors that are names and common enough, the most frequent first."""
-    chosen = [item for item in counts.items() if item[1] >= least and is_name(item[0])]
-    return sorted(chosen, key=lambda item: (-item[1], item[0]))

@@ -28,6 +28,8 @@ class Plan:
     disambiguation: bool = False
     lists: bool = True
     categories: bool = False
+    max_page_bytes: int = 50 * 2**20
+    min_anchor_count: int = 1
     documents: int = 0
     seed: int = 0
 

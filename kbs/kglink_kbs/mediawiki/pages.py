@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 from xml.parsers import expat
 
 from kglink_kbs.mediawiki.expat_errors import refuse_declarations, what_expat_says
 
 _ROOT, _END = b"<mediawiki>", b"</mediawiki>"
+_PAGE_END = b"</page>"
 _PAGE = re.compile(rb"<page(?=[\s>])")
 _TITLE = re.compile(rb"<title>([^<]{1,1000})</title>")
+_FILLER = re.compile(rb"\s*+(?:</mediawiki>\s*+)?")
 _WIKITEXT_MODELS = frozenset({"", "wikitext"})
 _TEXT_BUFFER = 2**20
+_DAMAGED = (
+    "The export is damaged here; download it again, or pass over such pages with --on-error skip."
+)
+#: Wikipedia's own limit for a text is 2 MB; its markup in XML is a little longer.
+MAX_PAGE_BYTES = 50 * 2**20
 
 
 class RawPage(NamedTuple):
@@ -35,10 +43,14 @@ class BadPage(NamedTuple):
 
 
 class PageReader:
-    """Collects pages from what expat reports."""
+    """Collects pages from what expat reports; ``position`` tells how far it is."""
 
-    def __init__(self) -> None:
-        self.pages: list[RawPage] = []
+    def __init__(self, position: Callable[[], int], limit: int, label: str) -> None:
+        self.pages: list[RawPage | BadPage] = []
+        self._position = position
+        self._limit = limit
+        self._label = label
+        self._start = 0
         self._depth = 0
         self._of_page: dict[str, str] = {}
         self._of_revision: dict[str, str] = {}
@@ -53,6 +65,7 @@ class PageReader:
             case 2:
                 self._of_page = {}
                 self._of_revision = {}
+                self._start = self._position()
             case 3:
                 self._wanted = name in {"title", "ns", "id"}
                 if name == "redirect":
@@ -81,6 +94,9 @@ class PageReader:
 
     def _keep(self) -> None:
         page, revision = self._of_page.get, self._of_revision.get
+        if self._position() - self._start > self._limit:
+            self.pages.append(too_large(page("title", ""), self._limit, self._label))
+            return
         self.pages.append(
             RawPage(
                 page("id", "").strip(),
@@ -93,12 +109,14 @@ class PageReader:
         )
 
 
-def read_pages(piece: bytes, offset: int, label: str) -> list[RawPage | BadPage]:
+def read_pages(
+    piece: bytes, offset: int, label: str, limit: int = MAX_PAGE_BYTES
+) -> list[RawPage | BadPage]:
     """The pages of a piece that begins at byte ``offset``; a bad one does not hide the others."""
     try:
-        return list(_parse(piece, label))
+        return _parse(piece, label, limit)
     except expat.ExpatError:
-        return [page for start, stop in _spans(piece) for page in _one(piece, start, stop, offset, label)]
+        return _one_by_one(piece, offset, label, limit)
 
 
 def is_wikitext(page: RawPage) -> bool:
@@ -106,9 +124,24 @@ def is_wikitext(page: RawPage) -> bool:
     return page.model in _WIKITEXT_MODELS
 
 
-def _parse(piece: bytes, label: str) -> list[RawPage]:
-    reader = PageReader()
+def too_large(title: str, limit: int, label: str) -> BadPage:
+    """What is wrong with a page that would fill the memory."""
+    return BadPage(
+        f"the page is larger than {limit / 2**20:,g} MB",
+        f"{label}, page {title!r}",
+        "If it is right, raise the adapter's max_page_mb.",
+    )
+
+
+def title_in(data: bytes) -> str:
+    """The title of a page whose XML cannot be read."""
+    found = _TITLE.search(data)
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
+def _parse(piece: bytes, label: str, limit: int) -> list[RawPage | BadPage]:
     parser = expat.ParserCreate("utf-8")
+    reader = PageReader(lambda: parser.CurrentByteIndex, limit, label)
     refuse_declarations(parser, label)
     parser.buffer_text = True
     parser.buffer_size = _TEXT_BUFFER
@@ -120,34 +153,42 @@ def _parse(piece: bytes, label: str) -> list[RawPage]:
     return reader.pages
 
 
-def _spans(piece: bytes) -> list[tuple[int, int]]:
-    starts = [found.start() for found in _PAGE.finditer(piece)] or [0]
-    return list(zip(starts, [*starts[1:], len(piece)], strict=True))
+def _one_by_one(piece: bytes, offset: int, label: str, limit: int) -> list[RawPage | BadPage]:
+    """The pages of a damaged piece, each read on its own."""
+    pages: list[RawPage | BadPage] = []
+    at = 0
+    for found in _PAGE.finditer(piece):
+        start = found.start()
+        if start < at:
+            continue
+        if not _FILLER.fullmatch(piece[at:start]):
+            pages.append(_no_page(offset + at, label))
+        end = piece.find(_PAGE_END, start)
+        at = len(piece) if end < 0 else end + len(_PAGE_END)
+        pages += _one(piece[start:at], offset + start, label, limit)
+    if not _FILLER.fullmatch(piece[at:]):
+        pages.append(_no_page(offset + at, label))
+    return pages
 
 
-def _one(piece: bytes, start: int, stop: int, offset: int, label: str) -> list[RawPage | BadPage]:
-    data = piece[start:stop]
+def _one(data: bytes, offset: int, label: str, limit: int) -> list[RawPage | BadPage]:
     try:
-        return list(_parse(data, label))
+        return _parse(data, label, limit)
     except expat.ExpatError as error:
-        place = offset + start + _place_of(error, data)
+        place = f"byte {offset + _place_of(error, data):,} of the unpacked file"
         title = title_in(data)
         return [
             BadPage(
                 f"no well-formed XML: {what_expat_says(error)}",
-                f"{label}, page {title!r}, byte {place:,} of the unpacked file"
-                if title
-                else f"{label}, byte {place:,} of the unpacked file",
-                "The export is damaged here; download it again, or pass over such pages with "
-                "--on-error skip.",
+                f"{label}, page {title!r}, {place}" if title else f"{label}, {place}",
+                _DAMAGED,
             )
         ]
 
 
-def title_in(data: bytes) -> str:
-    """The title of a page whose XML cannot be read."""
-    found = _TITLE.search(data)
-    return found[1].decode("utf-8", "replace") if found else ""
+def _no_page(offset: int, label: str) -> BadPage:
+    where = f"{label}, byte {offset:,} of the unpacked file"
+    return BadPage("something that is no page", where, _DAMAGED)
 
 
 def _place_of(error: expat.ExpatError, data: bytes) -> int:

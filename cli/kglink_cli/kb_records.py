@@ -1,0 +1,74 @@
+"""Records as lines of JSON, with all that they hold; `kglink_kbs.exported` reads them back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from kglink.records import Alias, CodeMapping, Document, Entity, EntityId, Mention, Record
+
+Fields = dict[str, object]
+#: Characters at which many programs break lines, though JSON lets them stand in a text.
+_LINE_BREAKS = {sign: f"\\u{sign:04x}" for sign in (0x85, 0x2028, 0x2029)}
+
+
+def record_line(record: Record) -> str:
+    """One line for one record; fields that say nothing are left out."""
+    match record:
+        case Entity():
+            fields = _entity(record)
+        case Document():
+            fields = _document(record)
+        case CodeMapping():
+            fields = _mapping(record)
+    return json.dumps(fields, ensure_ascii=False).translate(_LINE_BREAKS) + "\n"
+
+
+def _entity(entity: Entity) -> Fields:
+    return {"kglink": "entity", "id": entity.key, "title": entity.title} | _said(
+        {
+            "description": entity.description,
+            "type": entity.type,
+            "url": entity.url,
+            "popularity": entity.popularity,
+            "language": entity.language,
+            "aliases": [_alias(alias) for alias in entity.aliases],
+            "xrefs": list(entity.xrefs),
+        }
+    )
+
+
+def _alias(alias: Alias) -> Fields:
+    return {"surface": alias.surface, "kind": alias.kind, "count": alias.count}
+
+
+def _document(document: Document) -> Fields:
+    head: Fields = {"kglink": "document", "id": document.id}
+    head |= _said({"title": document.title, "split": document.split})
+    mentions = [_mention(mention) for mention in document.mentions]
+    return head | {"text": document.text, "mentions": mentions}
+
+
+def _mention(mention: Mention) -> Fields:
+    fields: Fields = {"start": mention.start, "end": mention.end, "text": mention.surface}
+    if mention.gold is not None:  # an empty list says that no entity is meant
+        fields["gold"] = [_gold(gold) for gold in mention.gold]
+    return fields | _said({"type": mention.type, "quality": mention.quality})
+
+
+def _gold(gold: EntityId) -> Fields:
+    return {"kb": gold.kb, "key": gold.key} if gold.kb else {"key": gold.key}
+
+
+def _mapping(mapping: CodeMapping) -> Fields:
+    return {
+        "kglink": "mapping",
+        "subject": mapping.subject,
+        "predicate": mapping.predicate,
+        "object": mapping.object,
+        "confidence": mapping.confidence,
+    } | _said({"verdict": mapping.verdict})
+
+
+def _said(fields: Mapping[str, object]) -> Fields:
+    return {name: value for name, value in fields.items() if value}

@@ -1,0 +1,46 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, TextIO, cast
+
+from kglink.errors import UsageError
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[TextIO]:
+    """Write to a draft beside ``path`` that takes its place at the end; .gz and .bz2 are packed.
+
+    Where the writing fails, what stood at ``path`` still stands there, and nothing else.
+    """
+    draft = path.with_name(f".{path.name}.partial")
+    try:
+        raw = draft.open("wb")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with ExitStack() as closing:
+            closing.enter_context(raw)
+            stream = closing.enter_context(_packed(raw, path.suffix.lower()))
+            text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
+            yield text
+            text.flush()
+            text.detach()
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _packed(raw: IO[bytes], suffix: str) -> IO[bytes]:
+    if suffix == ".gz":  # without a name or time, so that the same records give the same bytes
+        return cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=raw, mtime=0))
+    if suffix == ".bz2":
+        return cast("IO[bytes]", bz2.BZ2File(raw, "wb"))
+    return raw

@@ -1,0 +1,220 @@
+"""Reads an export in two passes: pages into spill files, then records in the order of the pages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from kglink.errors import RecordError, SourceError
+from kglink.records import Record
+from kglink.sources import Problems, Source, check_text
+from kglink_kbs.mediawiki.emit import Emitter
+from kglink_kbs.mediawiki.export import Export, Piece
+from kglink_kbs.mediawiki.job import ABOUT, Plan
+from kglink_kbs.mediawiki.lots import Lottery
+from kglink_kbs.mediawiki.pages import BadPage
+from kglink_kbs.mediawiki.resolve import TURNS
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.mediawiki.siteinfo import Site, read_site
+from kglink_kbs.mediawiki.spill import read_section
+from kglink_kbs.mediawiki.worker import Job
+from kglink_kbs.mediawiki.workers import Workers, processors
+
+#: Bytes of a dump as it lies on disk for each part of the titles, and the most parts.
+PART_BYTES = 4 * 2**20
+MOST_PARTS = 512
+#: The smallest and the largest piece that is parsed at once, unpacked; the size grows with the
+#: dump, so that a large one makes thousands of spill files and not hundreds of thousands.
+LEAST_PIECE, MOST_PIECE = 2**20, 2**24
+PIECES = 2048
+MOST_GROUPS = 1024
+#: Smaller dumps are read in this process: starting others would take longer.
+ALONE_BYTES = 2**18
+#: Whatever is kept from an interrupted run was written by this version of the steps.
+_FORMAT = 1
+
+SiteChange = Callable[[Site], Site]
+
+
+class MediaWikiAdapter:
+    """Reads the articles of a MediaWiki export as entities, and some as annotated documents."""
+
+    def __init__(self, settings: MediaWikiSettings) -> None:
+        self._settings = settings
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield an entity for each article, in the order of the dump.
+
+        Nothing comes before the whole dump has been read once: an article's names stand in the
+        links of all others.
+        """
+        return _Reading(source, self._settings, problems).records()
+
+
+class _Reading:
+    """One reading of one dump."""
+
+    def __init__(self, source: Source, settings: MediaWikiSettings, problems: Problems) -> None:
+        self._source = source
+        self._settings = settings
+        self._problems = problems
+        self._lottery = Lottery(settings.documents)
+
+    def records(self) -> Iterator[Record]:
+        """All records; the files of a folder are one dump in parts."""
+        exports = (self._export(file) for file in self._source.files())
+        first = next(exports, None)
+        if first is None:
+            return
+        plan = self._plan(read_site(first.header(), self._source.label))
+        _prepare(plan)
+        with Workers(plan, self._processes()) as workers:
+            chunks = self._read(plan, chain([first], exports), workers)
+            groups = min(chunks, MOST_GROUPS)
+            if chunks:
+                _join(plan, workers, chunks, groups)
+        if chunks:
+            emitter = Emitter(plan, chunks, groups, self._largest_lot(plan, chunks))
+            yield from emitter.records()
+            self._problems.pass_over("text without a link to an entity", emitter.left_out)
+
+    def _export(self, file: Source) -> Export:
+        check_text(file.label, file.head.head)
+        size = _between(LEAST_PIECE, self._source.bytes_total // PIECES, MOST_PIECE)
+        return Export(
+            file.open(),
+            file.label,
+            piece_bytes=size,
+            max_page_bytes=self._max_page_bytes,
+            report=self._report,
+        )
+
+    def _plan(self, site: Site) -> Plan:
+        settings = self._settings
+        parts = 1
+        while parts < MOST_PARTS and parts * PART_BYTES < self._source.bytes_total:
+            parts *= 2
+        return Plan(
+            label=self._source.label,
+            folder=str(self._source.scratch),
+            parts=parts,
+            site=site,
+            language=settings.language or site.language,
+            sentences=settings.sentences,
+            namespaces=settings.namespaces,
+            interwiki=settings.interwiki,
+            disambiguation=settings.disambiguation,
+            lists=settings.lists,
+            categories=settings.categories,
+            max_page_bytes=self._max_page_bytes,
+            min_anchor_count=settings.min_anchor_count,
+            documents=settings.documents,
+            seed=settings.seed,
+        )
+
+    @property
+    def _max_page_bytes(self) -> int:
+        return int(self._settings.max_page_mb * 2**20)
+
+    def _processes(self) -> int:
+        if self._source.bytes_total < ALONE_BYTES:
+            return 0
+        return self._settings.workers or processors()
+
+    # ------------------------------------------------------------------------ the first pass
+    def _read(self, plan: Plan, exports: Iterable[Export], workers: Workers) -> int:
+        """Read every piece that an earlier run has not; returns how many there are."""
+        running: deque[tuple[int, Future[Job] | None]] = deque()
+        count = 0
+        for piece in _pieces(exports):
+            running.append((count, self._begin(plan, count, piece, workers)))
+            count += 1
+            if len(running) > 2 * max(1, workers.count):
+                self._done(plan, *running.popleft())
+        while running:
+            self._done(plan, *running.popleft())
+        return count
+
+    def _begin(
+        self, plan: Plan, number: int, piece: Piece, workers: Workers
+    ) -> Future[Job] | None:
+        if plan.chunk(number).exists():
+            return None
+        bound = self._lottery.bound if plan.documents else 0
+        job = {"do": "read", "chunk": number, "offset": piece.offset, "bound": bound}
+        return workers.submit(job, piece.data)
+
+    def _done(self, plan: Plan, number: int, future: Future[Job] | None) -> None:
+        about = future.result() if future else _about(plan, number)
+        for page in about["bad"]:
+            self._report(BadPage(*page))
+        for what, count in about["left_out"].items():
+            self._problems.pass_over(what, count)
+        self._lottery.add(about["lots"])
+
+    def _report(self, page: BadPage) -> None:
+        self._problems.report(RecordError(page.reason, where=page.where, hint=page.hint))
+
+    def _largest_lot(self, plan: Plan, chunks: int) -> int:
+        if not plan.documents:
+            return -1
+        lots = (lot for chunk in range(chunks) for lot in _about(plan, chunk)["lots"])
+        return self._lottery.largest(lots)
+
+
+def _pieces(exports: Iterable[Export]) -> Iterator[Piece]:
+    for export in exports:
+        with export:
+            yield from export.pieces()
+
+
+def _about(plan: Plan, number: int) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(read_section(plan.chunk(number), ABOUT))
+    return about
+
+
+def _prepare(plan: Plan) -> None:
+    """Make the folder ready; what another plan has left in it goes."""
+    folder, told = Path(plan.folder), json.dumps([_FORMAT, plan.as_json()])
+    told_in = folder / "plan.json"
+    try:
+        if told_in.exists() and told_in.read_text(encoding="utf-8") == told:
+            return
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        told_in.write_text(told, encoding="utf-8")
+    except OSError as error:
+        raise SourceError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def _join(plan: Plan, workers: Workers, chunks: int, groups: int) -> None:
+    """Run the steps between the passes, each for all parts, unless they have been run."""
+    about = {"chunks": chunks, "groups": groups}
+    steps: list[tuple[Job, Callable[[int], Path]]] = [
+        ({"do": "ask", **about}, lambda part: plan.asked(0, part))
+    ]
+    for turn in range(TURNS):
+        # An answer writes two files; the one for the next turn is the last.
+        step = {"do": "answer", "turn": turn, **about}
+        steps.append((step, lambda part, turn=turn: plan.asked(turn + 1, part)))  # type: ignore[misc]
+    steps.append(({"do": "join", **about}, plan.joined))
+    for job, made in steps:
+        waiting = [
+            workers.submit({**job, "part": part})
+            for part in range(plan.parts)
+            if not made(part).exists()
+        ]
+        for future in waiting:
+            future.result()
+
+
+def _between(least: int, wanted: int, most: int) -> int:
+    return max(least, min(wanted, most))
+
+

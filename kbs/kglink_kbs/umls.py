@@ -1,0 +1,199 @@
+"""UMLS: the concepts of a release in Rich Release Format (MRCONSO, MRSTY, MRDEF)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby, islice
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from kglink.errors import RecordError, SourceError
+from kglink.protocols import PluginSettings
+from kglink.records import Alias, Entity, Record
+from kglink.sources import Problems, Source, SourceHead
+from kglink_kbs.umls_subset import ST21PV_SOURCES, in_st21pv
+from kglink_kbs.values import BadValue, one_line, plain_text
+
+_CONCEPTS, _TYPES, _DEFINITIONS = "MRCONSO.RRF", "MRSTY.RRF", "MRDEF.RRF"
+#: The fewest columns of a row; a bar ends each of them, so there is one cell more.
+_COLUMNS = {_CONCEPTS: 17, _TYPES: 4, _DEFINITIONS: 6}
+MAX_ROWS = 100_000
+_NO_CODES = frozenset({"", "NOCODE"})
+_PAGE = "https://uts.nlm.nih.gov/uts/umls/concept/"
+
+
+class UmlsSettings(PluginSettings):
+    """Settings of ``kglink/umls``."""
+
+    subset: Literal["", "st21pv"] = Field(
+        "",
+        description="`st21pv`: the 21 semantic types and 18 sources of MedMentions ST21pv; "
+        "else all concepts.",
+    )
+    sources: str = Field(
+        "",
+        description="Sources whose atoms are read, separated by commas (`MSH,OMIM`); empty for "
+        "all, or for the 18 of the subset.",
+    )
+    language: str = Field("ENG", description="The language of the names, in three letters.")
+
+
+class _Row(NamedTuple):
+    """A row of one of the files; ``cells[0]`` is the concept."""
+
+    line: int
+    cells: list[str]
+
+
+class UmlsAdapter:
+    """Reads the files of a release side by side, each once, concept by concept."""
+
+    def __init__(self, settings: UmlsSettings) -> None:
+        named = frozenset(filter(None, map(str.strip, settings.sources.split(","))))
+        self._subset = settings.subset == "st21pv"
+        self._sources = named or (ST21PV_SOURCES if self._subset else frozenset())
+        self._language = settings.language
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield an entity for each concept with a name that is wanted."""
+        files = _files(source, needs_types=self._subset)
+        types = _Beside(files.get(_TYPES), _TYPES, problems)
+        definitions = _Beside(files.get(_DEFINITIONS), _DEFINITIONS, problems)
+        for cui, rows in _concepts(files[_CONCEPTS], _CONCEPTS, problems):
+            atoms = list(filter(self._is_spoken, (row.cells for row in rows)))
+            try:
+                entity = self._entity(cui, atoms, types.of(cui), definitions.of(cui))
+            except BadValue as bad:
+                where = f"{files[_CONCEPTS].where(rows[0].line)} (concept {cui})"
+                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                continue
+            if entity:
+                yield entity
+
+    def _is_spoken(self, atom: list[str]) -> bool:
+        return atom[1] == self._language and atom[16] == "N"
+
+    def _entity(
+        self, cui: str, atoms: list[list[str]], types: list[_Row], definitions: list[_Row]
+    ) -> Entity | None:
+        named = [a for a in atoms if not self._sources or a[11] in self._sources]
+        names = list(filter(None, (one_line(atom[14], "a name") for atom in named)))
+        if not names or (self._subset and not any(in_st21pv(*row.cells[1:3]) for row in types)):
+            return None
+        title = one_line(next(filter(_is_preferred, named), named[0])[14], "a name") or names[0]
+        codes = ((atom[11], atom[13]) for atom in named if atom[13] not in _NO_CODES)
+        return Entity(
+            key=cui,
+            title=title,
+            description=_definition(definitions, {atom[7] for atom in atoms}),
+            type=", ".join(dict.fromkeys(one_line(row.cells[3], "a type") for row in types)),
+            url=_PAGE + cui,
+            language="en" if self._language == "ENG" else "",
+            aliases=tuple(Alias(n, "synonym") for n in dict.fromkeys(names) if n != title),
+            xrefs=tuple(dict.fromkeys(f"{vocabulary}:{code}" for vocabulary, code in codes)),
+        )
+
+
+class _Beside:
+    """A file that is read in step with the concepts; it need not know them all."""
+
+    def __init__(self, file: Source | None, name: str, problems: Problems) -> None:
+        self._groups: Iterator[tuple[str, list[_Row]]] = iter(())
+        if file:
+            self._groups = _concepts(file, name, problems)
+        self._next: tuple[str, list[_Row]] | None = None
+        self._advance()
+
+    def of(self, cui: str) -> list[_Row]:
+        """The rows of a concept; concepts are asked for in their order."""
+        while self._next and self._next[0] < cui:
+            self._advance()
+        return self._next[1] if self._next and self._next[0] == cui else []
+
+    def _advance(self) -> None:
+        self._next = next(self._groups, None)
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of a folder with MRCONSO.RRF below it, or of the beginning of that file."""
+    if head.path and not head.head:
+        try:
+            near = ("", "*/", "*/*/")
+            return 0.95 if any(any(head.path.glob(f"{at}{_CONCEPTS}*")) for at in near) else 0.0
+        except OSError:
+            return 0.0
+    line = head.head.partition(b"\n")[0].decode("utf-8-sig", errors="replace").rstrip("\r")
+    cells = line.split("|")
+    return 0.9 if len(cells) == 19 and _is_cui(cells[0]) and len(cells[1]) == 3 else 0.0
+
+
+def _files(source: Source, *, needs_types: bool) -> dict[str, Source]:
+    """The files of a release by their names; a single file is the one with the names."""
+    if not source.is_folder:
+        found = {_CONCEPTS: source}
+    else:
+        found = {}
+        for file in source.files("*.RRF*"):
+            name, _, suffix = file.name.rpartition("/")[2].partition(".RRF")
+            if f"{name}.RRF" in _COLUMNS and suffix in ("", ".gz", ".bz2", ".zst"):
+                found.setdefault(f"{name}.RRF", file)
+    wanted = [_CONCEPTS, *([_TYPES] if needs_types else [])]
+    for name in wanted:
+        if name not in found:
+            raise SourceError(
+                f"there is no {name} in {source.label}",
+                hint="Name the folder of a release (META); MetamorphoSys writes it.",
+            )
+    return found
+
+
+def _concepts(file: Source, name: str, problems: Problems) -> Iterator[tuple[str, list[_Row]]]:
+    """The rows of each concept, in the order of concepts."""
+    for cui, group in groupby(_rows(file, name, problems), lambda row: row.cells[0]):
+        rows = list(islice(group, MAX_ROWS + 1))
+        if len(rows) > MAX_ROWS:
+            raise SourceError(
+                f"{file.where(rows[0].line)}: {cui} has more than {MAX_ROWS:,} rows in {name}",
+                hint="No concept of UMLS has as many; is the file damaged?",
+            )
+        yield cui, rows
+
+
+def _rows(file: Source, name: str, problems: Problems) -> Iterator[_Row]:
+    columns, last = _COLUMNS[name], ""
+    for line in file.lines(problems):
+        if not line.text:
+            continue
+        cells = line.text.split("|")
+        place = file.where(line.number)
+        if len(cells) <= columns or not _is_cui(cells[0]):
+            what = f"{len(cells) - 1} columns" if _is_cui(cells[0]) else "no concept"
+            reason = f"a row of {name} with {what}"
+            hint = f"It begins with a concept (C0000005) and has {columns} columns or more."
+            problems.report(RecordError(reason, where=place, hint=hint))
+            continue
+        if cells[0] < last:
+            raise SourceError(
+                f"{place}: {name} is not sorted by concept: {cells[0]} after {last}",
+                hint=f"Releases are. Sort it: LC_ALL=C sort -s -t '|' -k1,1 {name} -o {name}",
+            )
+        last = cells[0]
+        yield _Row(line.number, cells)
+
+
+def _is_cui(cell: str) -> bool:
+    return len(cell) == 8 and cell[0] == "C" and cell[1:].isascii() and cell[1:].isdigit()
+
+
+def _is_preferred(atom: list[str]) -> bool:
+    return atom[2] == "P" and atom[4] == "PF" and atom[6] == "Y"
+
+
+def _definition(rows: list[_Row], atoms: set[str]) -> str:
+    """The first definition that is not suppressed and belongs to one of the atoms."""
+    for row in rows:
+        suppressed = len(row.cells) > 6 and row.cells[6] not in ("N", "")
+        if row.cells[1] in ("", *atoms) and not suppressed:
+            return plain_text(row.cells[5], "a definition")
+    return ""
