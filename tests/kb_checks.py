@@ -45,9 +45,10 @@ def head_of(data: str | bytes, name: str = "-") -> SourceHead:
 
 
 def claimants(head: SourceHead) -> list[str]:
-    """The adapters that take a source for their own."""
+    """The adapters that take a source for their own, the surest first."""
     plugins = load_registry(only="builtin").plugins("kb")
-    return [plugin.name for plugin in plugins if plugin.sniff and plugin.sniff(head) >= SURE]
+    sure = {plugin.name: plugin.sniff(head) for plugin in plugins if plugin.sniff}
+    return sorted((name for name in sure if sure[name] >= SURE), key=lambda name: -sure[name])
 
 
 def check_any(make: MakeAdapter, sniff: Sniff, data: bytes) -> None:

@@ -255,6 +255,33 @@ def test_any_record_reads_back_to_the_letter(record: Record) -> None:
     assert read([record_line(record)]) == [record]
 
 
+names = st.sampled_from(
+    (
+        *("id", "title", "text", "mentions", "aliases", "xrefs", "popularity", "split", "start"),
+        *("end", "gold", "kb", "key", "surface", "kind", "count", "subject", "object", "verdict"),
+    )
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["x", "\ud800", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@anything
+@given(
+    base=st.sampled_from([FULL, ANNOTATED, MAPPING]),
+    changes=st.dictionaries(names, values, max_size=3),
+)
+def test_any_changed_line_is_read_or_refused(base: Record, changes: dict[str, object]) -> None:
+    line = json.dumps(json.loads(record_line(base)) | changes) + "\n"
+    try:
+        (record,) = read([line])
+    except RecordError:
+        return
+    assert read([record_line(record)]) == [record]
+
+
 @pytest.fixture(scope="module")
 def two_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterable[tuple[Store, Store]]:
     folder = tmp_path_factory.mktemp("stores")

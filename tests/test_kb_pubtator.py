@@ -172,13 +172,16 @@ def test_relations_of_all_kinds_are_passed_over() -> None:
 
 
 def test_lists_of_ids_make_the_splits(tmp_path: Path) -> None:
-    (tmp_path / "trng.txt").write_text("1\n\n2\r\n")
+    (tmp_path / "train.txt").write_text("1\n\n2\r\n")
     (tmp_path / "test.txt").write_text("3\n")
     data = "\n".join(block(id_) for id_ in "1234")
-    lists = {"train_ids": str(tmp_path / "trng.txt"), "test_ids": str(tmp_path / "test.txt")}
+    lists: dict[str, Any] = {
+        "train_ids": str(tmp_path / "train.txt"),
+        "test_ids": str(tmp_path / "test.txt"),
+    }
     splits = [document.split for document in read(data, **lists)]
     assert splits == ["train", "train", "test", ""]
-    with pytest.raises(SourceError, match="dev.txt does not exist"):
+    with pytest.raises(SourceError, match=r"dev\.txt does not exist"):
         read(data, dev_ids=str(tmp_path / "dev.txt"))
 
 
@@ -206,9 +209,10 @@ def test_a_block_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 def test_only_our_own_errors_come_out(data: bytes) -> None:
     for text in (data, block("1").encode() + data, data + b"\n" + block("2").encode()):
         assert 0 <= sniff(head_of(text)) <= 1
-        for on_error in ("stop", "skip"):
+        ways: tuple[OnError, ...] = ("stop", "skip")
+        for on_error in ways:
             try:
-                for document in read_counted(text, on_error=on_error)[0]:  # type: ignore[arg-type]
+                for document in read_counted(text, on_error=on_error)[0]:
                     check_record(document)
             except KglinkError as error:
                 str(error).encode()

@@ -60,7 +60,8 @@ x:apple a skos:Concept, x:Pome ;
   skos:closeMatch <http://y.example/malus> ;
   skos:broader x:fruit ;
   skos:inScheme x:fruits .
-x:fruit a skos:Concept ; skos:prefLabel "fruit"@en ; skos:scopeNote "To eat."@en ; skos:notation "A" .
+x:fruit a skos:Concept ; skos:prefLabel "fruit"@en ; skos:scopeNote "To eat."@en
+  ; skos:notation "A" .
 x:old a skos:Concept ; skos:prefLabel "old"@en ; owl:deprecated true .
 x:birne a skos:Concept ; skos:prefLabel "Birne"@de .
 """
@@ -122,10 +123,12 @@ _:b1 {S}prefLabel> "nobody"@en .
 """
 JSON_LD = """\
 {"@context": {"skos": "http://www.w3.org/2004/02/skos/core#", "x": "http://x.example/",
-  "owl": "http://www.w3.org/2002/07/owl#", "exactMatch": {"@id": "skos:exactMatch", "@type": "@id"}},
+  "owl": "http://www.w3.org/2002/07/owl#",
+  "exactMatch": {"@id": "skos:exactMatch", "@type": "@id"}},
  "@graph": [
   {"@id": "x:apple", "@type": ["skos:Concept", "x:Pome"],
-   "skos:prefLabel": [{"@value": "apple", "@language": "en"}, {"@value": "Apfel", "@language": "de"}],
+   "skos:prefLabel": [{"@value": "apple", "@language": "en"},
+     {"@value": "Apfel", "@language": "de"}],
    "skos:altLabel": [{"@value": "Malus  fruit", "@language": "en-GB"},
      {"@value": "Gravensteiner", "@language": "de"}, "M. domestica"],
    "skos:hiddenLabel": {"@value": "aple", "@language": "en"},
@@ -230,11 +233,12 @@ OWL = """\
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 @prefix obo: <http://purl.obolibrary.org/obo/> .
 @prefix oio: <http://www.geneontology.org/formats/oboInOwl#> .
+@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
 <http://purl.obolibrary.org/obo/x.owl> a owl:Ontology ; rdfs:label "X" .
 obo:X_1 a owl:Class ; rdfs:label "one" ; obo:IAO_0000115 "The first." ; rdfs:comment "no" ;
   oio:hasExactSynonym "single" ; oio:hasDbXref "MESH:D1" ; oio:hasAlternativeId "X:0" ;
   rdfs:subClassOf [ a owl:Restriction ; owl:onProperty obo:R_1 ; owl:someValuesFrom obo:X_2 ] .
-obo:X_2 a owl:Class ; rdfs:label "two" ; owl:deprecated "true"^^<http://www.w3.org/2001/XMLSchema#boolean> .
+obo:X_2 a owl:Class ; rdfs:label "two" ; owl:deprecated "true"^^xsd:boolean .
 obo:R_1 a owl:ObjectProperty ; rdfs:label "related to" .
 """
 
@@ -300,7 +304,7 @@ def test_a_bad_line_is_told_with_its_number(line: str, reason: str) -> None:
 
 def test_a_line_that_is_no_utf8() -> None:
     data = f'<{EX}a> {S}prefLabel> "caf'.encode() + b'\xe9"@en .\n'
-    with pytest.raises(RecordError, match="line 1, byte 0xe9 at byte 70"):
+    with pytest.raises(RecordError, match="line 1, byte 0xe9 at byte 73"):
         read(data, syntax="ntriples")
 
 
@@ -318,7 +322,8 @@ def test_grouped_triples_are_read_one_concept_at_a_time(tmp_path: Path) -> None:
             assert sum(1 for _ in adapter(grouped=grouped).read(source, Problems())) == 20_000
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[0] < 4_000_000 < 8_000_000 < peaks[1]
+    assert peaks[0] < 4_000_000
+    assert peaks[1] > 8_000_000
 
 
 # ------------------------------------------------------------------------------ hostile input
@@ -372,7 +377,9 @@ def test_another_file_is_not_fetched(doctype: str) -> None:
 )
 def test_a_context_is_not_fetched(context: str) -> None:
     data = f'{{"@context": {context}, "@id": "{EX}1", "a": 1}}'
-    with pytest.raises(SourceError, match="takes its context from 'http://evil.example") as caught:
+    with pytest.raises(
+        SourceError, match=r"takes its context from 'http://evil\.example"
+    ) as caught:
         read(data)
     assert "fetches nothing" in str(caught.value)
 
@@ -388,8 +395,17 @@ def test_a_context_is_not_fetched(context: str) -> None:
     ],
 )
 def test_nesting_without_end_is_refused(data: str) -> None:
-    with pytest.raises(SourceError, match="nested too deeply|holds no concept"):
+    with pytest.raises(SourceError, match=r"nested too deeply|holds no concept"):
         read(data)
+
+
+@pytest.mark.timeout(20)
+def test_a_context_of_many_prefixes_takes_no_time() -> None:
+    """Rdflib's own list of prefixes takes a minute for it."""
+    names = ",".join(f'"a{i}": "{EX}{i}#"' for i in range(20_000))
+    label = '"http://www.w3.org/2004/02/skos/core#prefLabel": "one"'
+    (entity,) = read(f'{{"@context": {{{names}}}, "@id": "a7:1", {label}}}')
+    assert entity.key == f"{EX}7#1"
 
 
 def test_a_file_larger_than_memory_is_refused() -> None:

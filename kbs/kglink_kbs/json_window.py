@@ -20,6 +20,7 @@ class JsonWindow:
         self._label = label
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._bytes = 0
+        self.decode = json.JSONDecoder().raw_decode
         self.text = ""
         self.start = 0
         self.line = 1
@@ -62,12 +63,11 @@ class JsonWindow:
 
 def next_value(source: Source, window: JsonWindow, hint: str) -> object:
     """The next value; the window grows until it holds all of it."""
-    decoder = json.JSONDecoder()
     limit = source.limits.max_line_bytes
     size = _READ
     while True:
         try:
-            value, end = decoder.raw_decode(window.text, window.start)
+            value, end = window.decode(window.text, window.start)
         except RecursionError as error:
             raise broken(source, window.line, str(error), hint) from error
         except ValueError as error:

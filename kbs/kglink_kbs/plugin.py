@@ -5,6 +5,7 @@ from __future__ import annotations
 from kglink.hookspecs import RegisterKB, hookimpl
 from kglink_kbs import (
     blink,
+    cirrussearch,
     documents,
     jsonl,
     obo,
@@ -137,4 +138,11 @@ def register_kbs(register: RegisterKB) -> None:
         settings=wikia.WikiaSettings,
         summary="Fandom's (Wikia's) XML exports",
         sniff=wikia.sniff,
+    )
+    register(
+        "kglink/cirrussearch",
+        cirrussearch.CirrusSearchAdapter,
+        settings=cirrussearch.CirrusSearchSettings,
+        summary="CirrusSearch dumps: Wikipedia's search index as JSON lines",
+        sniff=cirrussearch.sniff,
     )

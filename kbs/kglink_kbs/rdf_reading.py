@@ -69,7 +69,7 @@ def resources_of(
         yield from _ntriples(source, problems, grouped=grouped)
         return
     store = _Kept()
-    graph = Graph(store=store, bind_namespaces="none")
+    graph = _Sink(store=store, bind_namespaces="none")
     with _quiet():
         try:
             match syntax:
@@ -98,7 +98,6 @@ class _Kept(Store):
     def __init__(self) -> None:
         super().__init__()
         self.resources: Resources = {}
-        self._namespaces: dict[str, URIRef] = {}
 
     def add(self, triple: _TripleType, context: Any, quoted: bool = False) -> None:
         """Keep ``triple`` if its predicate is one of ours."""
@@ -112,21 +111,12 @@ class _Kept(Store):
             value = Value(_name(object_), is_text=False)
         self.resources.setdefault(_name(subject), {}).setdefault(field, []).append(value)
 
-    def bind(self, prefix: str, namespace: URIRef, override: bool = True) -> None:
-        """Remember a prefix: some parsers ask for it again."""
-        self._namespaces[prefix] = namespace
 
-    def namespace(self, prefix: str) -> URIRef | None:
-        """The namespace of a prefix."""
-        return self._namespaces.get(prefix)
+class _Sink(Graph):
+    """A graph that forgets prefixes: only those who write RDF need them, and thousands are slow."""
 
-    def prefix(self, namespace: URIRef) -> str | None:
-        """The prefix of a namespace."""
-        return next((name for name, known in self._namespaces.items() if known == namespace), None)
-
-    def namespaces(self) -> Iterator[tuple[str, URIRef]]:
-        """All prefixes and their namespaces."""
-        return iter(list(self._namespaces.items()))
+    def bind(self, *_: Any, **__: Any) -> None:
+        """Do nothing."""
 
 
 def _name(term: object) -> str:

@@ -142,8 +142,6 @@ def _item_ids(statements: Iterable[_Statement]) -> Iterator[str]:
         match statement.mainsnak.datavalue.value:
             case {"id": str(key)}:
                 yield key
-            case {"numeric-id": int(number)}:  # dumps before 2017
-                yield f"Q{number}"
             case _:
                 pass
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,14 +59,24 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class _Queries:
-    """A batch of mentions, folded and encoded."""
+class _Surface:
+    """A surface of a batch, however often it is mentioned."""
 
-    surfaces: Sequence[str]
-    folded: Sequence[str]
-    surface_vectors: FloatArray
-    context_vectors: FloatArray
-    has_context: Sequence[bool]
+    text: str
+    folded: str
+    vector: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What the names and the alias vectors of a KB say of one surface."""
+
+    entities: IntArray
+    name: FloatArray
+    exact: FloatArray
+    title: FloatArray
+    case: FloatArray
+    alias: FloatArray
 
 
 class Retriever:
@@ -84,6 +94,8 @@ class Retriever:
         self._encoder = encoder
         self._candidates = candidates
         self._weights = weights or FusionWeights()
+        # Where the context counts for every candidate, it must be able to bring candidates too.
+        self._asks_texts = not space.has_rows("alias") or self._weights.context > 0
 
     def retrieve(
         self, mentions: Sequence[MentionQuery], kbs: Sequence[str], *, limit: int | None = None
@@ -95,15 +107,29 @@ class Retriever:
         """
         if not mentions:
             return []
-        queries = self._encode(mentions)
+        texts = list(dict.fromkeys(mention.surface for mention in mentions))
+        place = {text: at for at, text in enumerate(texts)}
+        contexts = [mention.context for mention in mentions]
+        vectors = self._encoder.encode([*texts, *contexts])
+        surfaces = [
+            _Surface(text, fold(text) or text, vector)
+            for text, vector in zip(texts, vectors, strict=False)
+        ]
         answers: list[dict[str, list[Scored]]] = [{} for _ in mentions]
         for kb in kbs:
             segment = self._space.segments[kb]
-            for answer, entities, evidence in zip(
-                answers, *self._of_kb(queries, kb, segment), strict=True
-            ):
-                ranked = self._ranked(segment, entities, evidence, limit or self._candidates)
-                answer[kb] = ranked
+            named = self._named(surfaces, kb, segment)
+            if self._asks_texts:
+                near = self._near_texts(mentions, vectors, place, kb, segment)
+            for at, mention in enumerate(mentions):
+                own = named[place[mention.surface]]
+                vector = vectors[len(texts) + at] if mention.context else None
+                if self._asks_texts:
+                    own = self._with_more(own, near[at], surfaces[place[mention.surface]], segment)
+                evidence = self._evidence(own, vector, segment)
+                answers[at][kb] = self._ranked(
+                    segment, own.entities, evidence, limit or self._candidates
+                )
         return answers
 
     def count_truncated(self, mentions: Sequence[MentionQuery]) -> int:
@@ -117,86 +143,107 @@ class Retriever:
         ]
         return self._encoder.count_truncated(long) if long else 0
 
-    def _encode(self, mentions: Sequence[MentionQuery]) -> _Queries:
-        surfaces = [mention.surface for mention in mentions]
-        use_context = self._space.has_rows("text")
-        contexts = [mention.context or mention.surface for mention in mentions]
-        vectors = self._encoder.encode(surfaces + (contexts if use_context else []))
-        return _Queries(
-            surfaces=surfaces,
-            folded=[fold(surface) or surface for surface in surfaces],
-            surface_vectors=vectors[: len(mentions)],
-            context_vectors=vectors[-len(mentions) :],
-            has_context=[use_context and bool(mention.context) for mention in mentions],
-        )
-
-    def _of_kb(
-        self, queries: _Queries, kb: str, segment: Segment
-    ) -> tuple[list[IntArray], list[Evidence]]:
-        similar = segment.names.similar(queries.folded, self._candidates * _ROWS_PER_ENTITY)
-        nearest = self._nearest(queries, kb, segment)
-        entities, evidences = [], []
-        for at, (rows, cosines) in enumerate(similar):
-            exact_rows = segment.names.exact(queries.folded[at])
-            found = np.unique(
-                np.concatenate(
-                    [segment.entity_of(exact_rows), segment.entity_of(rows), nearest[at]]
-                )
-            )
-            entities.append(found)
-            name = _best_of(found, segment.entity_of(rows), cosines)
-            evidences.append(self._evidence(queries, at, segment, found, name, exact_rows))
-        return entities, evidences
-
-    def _nearest(self, queries: _Queries, kb: str, segment: Segment) -> list[IntArray]:
-        """For each mention the entities whose vectors are near its surface or its context."""
-        k = self._candidates
-        found: list[list[IntArray]] = [[] for _ in queries.surfaces]
+    def _named(self, surfaces: Sequence[_Surface], kb: str, segment: Segment) -> list[_Named]:
+        wanted = self._candidates * _ROWS_PER_ENTITY
+        similar = segment.names.similar([surface.folded for surface in surfaces], wanted)
+        near: Iterable[IntArray] = [np.empty(0, dtype=np.int64)] * len(surfaces)
         if self._space.has_rows("alias"):
-            wanted = min(k * _ROWS_PER_ENTITY, segment.row_count("alias"))
-            _, hits = self._space.nearest(queries.surface_vectors, kb, "alias", wanted)
-            for parts, rows in zip(found, hits, strict=True):
-                parts.append(segment.entity_of(rows[rows >= 0]))
-        if self._space.has_rows("text"):
-            wanted = min(k, segment.row_count("text"))
-            _, hits = self._space.nearest(queries.context_vectors, kb, "text", wanted)
-            for parts, rows in zip(found, hits, strict=True):
-                parts.append(rows[rows >= 0])
-        return [np.concatenate(parts) for parts in found]
+            queries = np.stack([surface.vector for surface in surfaces])
+            _, hits = self._space.nearest(
+                queries, kb, "alias", min(wanted, segment.row_count("alias"))
+            )
+            near = (segment.entity_of(rows[rows >= 0]) for rows in hits)
+        return [
+            self._named_one(surface, rows, cosines, entities, segment)
+            for surface, (rows, cosines), entities in zip(surfaces, similar, near, strict=True)
+        ]
 
-    def _evidence(
+    def _named_one(
         self,
-        queries: _Queries,
-        at: int,
+        surface: _Surface,
+        rows: IntArray,
+        cosines: FloatArray,
+        near: IntArray,
         segment: Segment,
-        found: IntArray,
-        name: FloatArray,
-        exact_rows: IntArray,
-    ) -> Evidence:
-        owners = segment.entity_of(exact_rows)
+    ) -> _Named:
+        exact_rows = segment.names.exact(surface.folded)
+        owners, similar = segment.entity_of(exact_rows), segment.entity_of(rows)
+        entities = np.unique(np.concatenate([owners, similar, near]))
+        exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
         is_title = exact_rows == segment.alias_starts[owners]
         same_case = np.array(
-            [segment.surfaces[row] == queries.surfaces[at] for row in exact_rows], dtype=np.float32
+            [segment.surfaces[row] == surface.text for row in exact_rows], dtype=np.float32
         )
-        exact = _best_of(found, owners, np.ones(len(owners), dtype=np.float32))
-        vector = queries.surface_vectors[at]
-        if self._space.has_rows("alias"):
-            rows, owner = segment.aliases_of(found)
-            alias = np.full(len(found), -1, dtype=np.float32)
-            np.maximum.at(alias, owner, segment.vectors("alias", rows) @ vector)
-        else:
-            alias = segment.vectors("text", found) @ vector
-        if queries.has_context[at]:
-            context = segment.vectors("text", found) @ queries.context_vectors[at]
-        else:
-            context = np.zeros(len(found), dtype=np.float32)
-        return Evidence(
-            name=np.maximum(name, exact),
+        return _Named(
+            entities=entities,
+            name=np.maximum(_best_of(entities, similar, cosines), exact),
             exact=exact,
-            title=_best_of(found, owners, is_title.astype(np.float32)),
-            case=_best_of(found, owners, same_case),
-            alias=alias,
-            context=context,
+            title=_best_of(entities, owners, is_title.astype(np.float32)),
+            case=_best_of(entities, owners, same_case),
+            alias=self._alias_cosines(surface.vector, entities, segment),
+        )
+
+    def _alias_cosines(
+        self, vector: FloatArray, entities: IntArray, segment: Segment
+    ) -> FloatArray:
+        """The nearest alias of each entity; its text where the space has no alias rows."""
+        if not self._space.has_rows("alias"):
+            return segment.vectors("text", entities) @ vector
+        rows, owner = segment.aliases_of(entities)
+        best = np.full(len(entities), -1, dtype=np.float32)
+        np.maximum.at(best, owner, segment.vectors("alias", rows) @ vector)
+        return best
+
+    def _near_texts(
+        self,
+        mentions: Sequence[MentionQuery],
+        vectors: FloatArray,
+        place: Mapping[str, int],
+        kb: str,
+        segment: Segment,
+    ) -> list[IntArray]:
+        """For each mention the entities whose texts are near its context, or its surface."""
+        first = len(vectors) - len(mentions)
+        rows = [
+            first + at if mention.context else place[mention.surface]
+            for at, mention in enumerate(mentions)
+        ]
+        wanted = min(self._candidates, segment.row_count("text"))
+        _, hits = self._space.nearest(vectors[rows], kb, "text", wanted)
+        return [found[found >= 0] for found in hits]
+
+    def _with_more(
+        self, named: _Named, more: IntArray, surface: _Surface, segment: Segment
+    ) -> _Named:
+        """The same, with candidates that no name brought."""
+        new = np.setdiff1d(more, named.entities)
+        nothing = np.zeros(len(new), dtype=np.float32)
+        entities = np.concatenate([named.entities, new])
+        order = np.argsort(entities)
+        parts = {
+            "name": nothing, "exact": nothing, "title": nothing, "case": nothing,
+            "alias": self._alias_cosines(surface.vector, new, segment),
+        }  # fmt: skip
+        joined = {
+            name: np.concatenate([getattr(named, name), part])[order]
+            for name, part in parts.items()
+        }
+        return _Named(entities=entities[order], **joined)
+
+    def _evidence(self, named: _Named, context: FloatArray | None, segment: Segment) -> Evidence:
+        """Add the context, for the candidates for which it counts."""
+        cosines = np.zeros(len(named.entities), dtype=np.float32)
+        if context is not None and self._space.has_rows("text"):
+            counts = np.flatnonzero((named.exact > 0) | (self._weights.context > 0))
+            if len(counts):
+                cosines[counts] = segment.vectors("text", named.entities[counts]) @ context
+        return Evidence(
+            name=named.name,
+            exact=named.exact,
+            title=named.title,
+            case=named.case,
+            alias=named.alias,
+            context=cosines,
         )
 
     def _ranked(

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
 from kglink.space.ngrams import BUCKETS, gram_counts, inverse_frequency, weighted
-from kglink.space.strings import StringTable
+from kglink.space.strings import StringTable, map_array
 
 SHARD_ROWS = 500_000
 
@@ -57,9 +57,9 @@ class NameIndex:
 
     def __init__(self, folder: Path) -> None:
         self.folded = StringTable(folder / "folded")
-        self._hashes = np.load(folder / "name_hashes.npy", mmap_mode="r")
-        self._rows = np.load(folder / "name_rows.npy", mmap_mode="r")
-        self._idf: FloatArray = np.load(folder / "idf.npy", mmap_mode="r")
+        self._hashes = map_array(folder / "name_hashes.npy")
+        self._rows = map_array(folder / "name_rows.npy")
+        self._idf: FloatArray = map_array(folder / "idf.npy")
         self._shards = [
             _load_shard(folder, number, min(SHARD_ROWS, len(self.folded) - first))
             for number, first in enumerate(range(0, len(self.folded), SHARD_ROWS))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kglink.errors import SpaceError
 from kglink.space.manifest import RowKind, SegmentInfo, damaged_files, read_part
 from kglink.space.names import NameIndex
-from kglink.space.strings import StringTable
+from kglink.space.strings import StringTable, map_array
 
 INFO_FILE = "segment.json"
 
@@ -40,9 +40,9 @@ class Segment:
         self.titles = StringTable(folder / "titles")
         self.surfaces = StringTable(folder / "surfaces")
         self.names = NameIndex(folder)
-        self.popularity: FloatArray = np.load(folder / "popularity.npy", mmap_mode="r")
-        self.alias_counts: FloatArray = np.load(folder / "alias_counts.npy", mmap_mode="r")
-        self.alias_starts: IntArray = np.load(folder / "alias_starts.npy", mmap_mode="r")
+        self.popularity: FloatArray = map_array(folder / "popularity.npy")
+        self.alias_counts: FloatArray = map_array(folder / "alias_counts.npy")
+        self.alias_starts: IntArray = map_array(folder / "alias_starts.npy")
         self._vectors = {kind: _load_vectors(folder, kind) for kind in self.info.rows}
 
     def entity_of(self, alias_rows: IntArray) -> IntArray:
@@ -67,5 +67,5 @@ class Segment:
 
 
 def _load_vectors(folder: Path, kind: RowKind) -> npt.NDArray[np.float16]:
-    loaded: npt.NDArray[np.float16] = np.load(folder / f"{kind}.npy", mmap_mode="r")
+    loaded: npt.NDArray[np.float16] = map_array(folder / f"{kind}.npy")
     return loaded

@@ -26,7 +26,7 @@ Found = dict[K, dict[EntityId, None]]
 
 
 class CodeLookup:
-    """Looks up codes in the entities of some KBs, in one transaction."""
+    """Looks up codes in the entities of some KBs, in one transaction of its caller."""
 
     def __init__(self, connection: Connection, targets: Mapping[str, int]) -> None:
         self._connection = connection
@@ -81,7 +81,22 @@ class CodeLookup:
         return found
 
     def _mapped(self, codes: Iterable[str]) -> Found[str]:
-        """The entities whose key a mapping joins to the code."""
+        """The entities whose key a mapping joins to the code.
+
+        A partner that is no entity here may be the hub of its mapping set, as MONDO's ids are:
+        its own partners count as well.
+        """
+        partners = self._partners(codes)
+        keyed = self.keyed({partner for found in partners.values() for partner in found})
+        hubs = {partner for found in partners.values() for partner in found} - keyed.keys()
+        spokes = self._partners(sorted(hubs))
+        ends = self.keyed({spoke for found in spokes.values() for spoke in found})
+        for hub, entities_ in _through(spokes, ends).items():
+            keyed[hub].update(entities_)
+        return _through(partners, keyed)
+
+    def _partners(self, codes: Iterable[str]) -> dict[str, dict[str, None]]:
+        """The codes that mappings join to each code."""
         partners: dict[str, dict[str, None]] = defaultdict(dict)
         m = mappings.c
         sides = ((m.subject_code, m.object_code), (m.object_code, m.subject_code))
@@ -93,8 +108,7 @@ class CodeLookup:
                 )
                 for code, partner in sorted(self._connection.execute(query).all()):
                     partners[code][partner] = None
-        keyed = self.keyed({partner for found in partners.values() for partner in found})
-        return _through(partners, keyed)
+        return partners
 
     def _beside(self, names: set[EntityId]) -> Found[EntityId]:
         """The entities that say of an entity that they are the same, or it of them."""

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from kglink.workspace.spaces import WorkspaceSpace
 
 
+#: Where adapters keep what must outlive an interruption; a folder for each unfinished job.
+SCRATCH_FOLDER = ".scratch"
+
+
 @dataclass(frozen=True, slots=True)
 class AddedKB:
     """What `Workspace.add_kb` did."""

@@ -141,9 +141,7 @@ class _Reading:
             self._done(plan, *running.popleft())
         return count
 
-    def _begin(
-        self, plan: Plan, number: int, piece: Piece, workers: Workers
-    ) -> Future[Job] | None:
+    def _begin(self, plan: Plan, number: int, piece: Piece, workers: Workers) -> Future[Job] | None:
         if plan.chunk(number).exists():
             return None
         bound = self._lottery.bound if plan.documents else 0
@@ -216,5 +214,3 @@ def _join(plan: Plan, workers: Workers, chunks: int, groups: int) -> None:
 
 def _between(least: int, wanted: int, most: int) -> int:
     return max(least, min(wanted, most))
-
-

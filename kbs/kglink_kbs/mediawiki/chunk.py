@@ -11,10 +11,10 @@ import re
 from typing import Any
 
 from kglink_kbs.mediawiki.job import DOCUMENTS, ENTITIES, PARTS, Plan
-from kglink_kbs.mediawiki.lots import draw_lot
 from kglink_kbs.mediawiki.kinds import PageKind, redirect_target, sort_page
 from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
 from kglink_kbs.mediawiki.links import find_links, link_pattern
+from kglink_kbs.mediawiki.lots import draw_lot
 from kglink_kbs.mediawiki.pages import BadPage, RawPage, is_wikitext, read_pages
 from kglink_kbs.mediawiki.sentences import first_sentences
 from kglink_kbs.mediawiki.spill import Sections, write_sections
@@ -175,10 +175,11 @@ class _Chunk:
             self._out.add(plan.links_section(plan.part_of(link.title)), line)
 
     def _incomplete(self, page: RawPage) -> None:
-        missing = "without a title" if not page.title else f"whose id is {page.id[:40]!r}, no number"
+        missing = (
+            "without a title" if not page.title else f"whose id is {page.id[:40]!r}, no number"
+        )
         where = f"{self._plan.label}, page {page.title or page.id!r}"
         self._bad.append(BadPage(f"a page {missing}", where, "An export names both."))
 
     def _leave_out(self, what: str) -> None:
         self._left_out[what] = self._left_out.get(what, 0) + 1
-

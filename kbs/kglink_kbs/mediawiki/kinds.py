@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from kglink_kbs.mediawiki.languages import (
@@ -26,6 +27,8 @@ _DISAMBIGUATION_WORD = re.compile(
     r"__DISAMBIG__|\[\[[^\[\]|:\n]{1,40}:[^\[\]|\n]{0,60}disambiguation pages", re.IGNORECASE
 )
 _LONGEST_TYPE = 80
+#: Short descriptions stand at the very beginning of a page.
+_SHORT_DESCRIPTION_BY = 4000
 
 
 class PageSort(NamedTuple):
@@ -45,37 +48,51 @@ def sort_page(title: str, ns: int, text: str, lead: str) -> PageSort:
     """What the page of a title and a text is; ``lead`` is the text before its first heading."""
     if ns == CATEGORY:
         return PageSort("category")
-    if _is_disambiguation(title, text):
+    templates = (found[1] for found in _TEMPLATE_NAME.finditer(text))
+    if _says_disambiguation(text) or is_disambiguation(title, templates):
         return PageSort("disambiguation")
-    kind: PageKind = "list" if LIST_TITLES.match(title) else "article"
+    kind: PageKind = "list" if is_list(title) else "article"
     return PageSort(kind, _type(text, lead))
 
 
-def _is_disambiguation(title: str, text: str) -> bool:
+def is_list(title: str) -> bool:
+    """Whether a title is that of a list."""
+    return bool(LIST_TITLES.match(title))
+
+
+def is_disambiguation(title: str, templates: Iterable[str]) -> bool:
+    """Whether a page's title or one of its templates says that it tells meanings apart."""
     suffix = _IN_PARENTHESES.search(title)
     if suffix and suffix[1].lower() in DISAMBIGUATION_TITLES:
         return True
-    if "disambig" in text or "DISAMBIG" in text or "Disambig" in text:
-        if _DISAMBIGUATION_WORD.search(text):
-            return True
-    return any(_is_disambiguation_template(found[1]) for found in _TEMPLATE_NAME.finditer(text))
+    return any(map(_is_disambiguation_template, templates))
+
+
+def infobox_type(template: str) -> str:
+    """What an infobox is about by its name; empty for any other template."""
+    name = " ".join(template.replace("_", " ").split())
+    box = INFOBOX.fullmatch(name)
+    if not box:
+        return ""
+    said = (box["behind"] or box["before"] or "").strip(" :-/").lower()
+    return (said or INFOBOX_TYPES.get(name.lower(), ""))[:_LONGEST_TYPE]
+
+
+def _says_disambiguation(text: str) -> bool:
+    lower = "disambig" in text or "Disambig" in text or "DISAMBIG" in text
+    return lower and bool(_DISAMBIGUATION_WORD.search(text))
 
 
 def _is_disambiguation_template(name: str) -> bool:
-    name = name.strip().replace("_", " ").lower().removeprefix("template:")
+    name = name.strip().replace("_", " ").lower()
     return name in DISAMBIGUATION_TEMPLATES or name.startswith("disambig")
 
 
 def _type(text: str, lead: str) -> str:
     for found in _TEMPLATE_NAME.finditer(lead):
-        name = " ".join(found[1].replace("_", " ").split())
-        box = INFOBOX.fullmatch(name)
-        if box:
-            said = (box["behind"] or box["before"] or "").strip(" :-/").lower()
-            kind = said or INFOBOX_TYPES.get(name.lower(), "")
-            if kind:
-                return kind[:_LONGEST_TYPE]
-    described = SHORT_DESCRIPTION.search(text, 0, 4000)
+        if kind := infobox_type(found[1]):
+            return kind
+    described = SHORT_DESCRIPTION.search(text, 0, _SHORT_DESCRIPTION_BY)
     if described is None:
         return ""
     words = plain_line(described[1])

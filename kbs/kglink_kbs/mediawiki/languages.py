@@ -9,6 +9,15 @@ from __future__ import annotations
 
 import re
 
+
+def _words(table: str) -> frozenset[str]:
+    return frozenset(table.split())
+
+
+def _names(table: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in table.split("|"))
+
+
 #: The keys of the namespaces whose links are no links to articles.
 MEDIA, SPECIAL, MAIN, FILE, CATEGORY = -2, -1, 0, 6, 14
 
@@ -49,6 +58,7 @@ NAMESPACE_ALIASES: dict[str, dict[str, int]] = {
     "hu": {"kép": 6},
     "it": {"immagine": 6},
     "ja": {"画像": 6},
+    "ltg": {"attēls": 6},
     "lv": {"attēls": 6},
     "nl": {"afbeelding": 6},
     "no": {"bilde": 6},
@@ -107,7 +117,7 @@ def link_trail(language: str) -> str:
 
 
 #: What stands behind the # of a redirect page, in small letters.
-REDIRECT_WORDS = frozenset(
+REDIRECT_WORDS = _words(
     """
     redirect weiterleitung redirection redirección rinvia doorverwijzing patrz przekieruj tam
     перенаправление перенапр redirecionamento omdirigering omdirigera ohjaus uudelleenohjaus
@@ -116,13 +126,12 @@ REDIRECT_WORDS = frozenset(
     ανακατευθυνση redireccionament suuna birzuzendu redirectează redirecteaza preusmjeri преусмери
     presmeruj tilvísun athchuir ail-cyfeirio เปลี่ยนทาง peradresavimas გადამისამართება
     վերահղում
-    """.split()
+    """
 )
 
 #: Names of disambiguation templates, in small letters.
-DISAMBIGUATION_TEMPLATES = frozenset(
-    name.strip()
-    for name in """
+DISAMBIGUATION_TEMPLATES = _names(
+    """
     aimai|airport disambiguation|begriffsklärung|bkl|callsigndis|dab|dezambiguizare|disambigua
     |disambig|disambiguation|disambiguation page|disamb|desambiguación|desambiguação
     |desambiguació|desambig|dp|dubbelsinnig|egyért|förgrening|gren|genus disambiguation|geodis
@@ -133,19 +142,18 @@ DISAMBIGUATION_TEMPLATES = frozenset(
     |неоднозначность|неадназначнасць|многозначност|пояснение|ابهام‌زدایی|توضيح|توضیح
     |פירושונים|曖昧さ回避|消歧义|消歧義|消歧义页|동음이의|định hướng|anlam ayrımı|αποσαφήνιση
     |rozlišovacia stránka|razdvojba|razločitev|nuorodinis
-    """.split("|")
+    """
 )
 
 #: What a title ends with, in parentheses, where it is one of a disambiguation page.
-DISAMBIGUATION_TITLES = frozenset(
-    name.strip()
-    for name in """
+DISAMBIGUATION_TITLES = _names(
+    """
     disambiguation|begriffsklärung|homonymie|desambiguación|disambigua|doorverwijspagina
     |ujednoznacznienie|desambiguação|значения|olika betydelser|flertydig|täsmennyssivu|rozcestník
     |egyértelműsítő lap|anlam ayrımı|توضيح|ابهام‌زدایی|פירושונים|曖昧さ回避|消歧义|消歧義|동음이의
     |định hướng|значення|пояснение|desambiguació|dezambiguizare|вишезначна одредница
     |nozīmju atdalīšana|reikšmės|täpsustus|αποσαφήνιση
-    """.split("|")
+    """
 )
 
 #: What the title of a list begins with.
@@ -157,7 +165,7 @@ LIST_TITLES = re.compile(
 )
 
 #: The codes of Wikipedia's languages, and the prefixes of its sister projects.
-LANGUAGE_CODES = frozenset(
+LANGUAGE_CODES = _words(
     """
     aa ab ace ady af ak als alt am ami an ang ann anp ar arc ary arz as ast atj av avk awa ay az
     azb ba ban bar bat-smg bbc bcl bdr be be-tarask be-x-old bew bg bh bi bjn blk bm bn bo bpy br
@@ -174,9 +182,9 @@ LANGUAGE_CODES = frozenset(
     ta tay tcy tdd te tet tg th ti tig tk tl tly tn to tpi tr trv ts tt tum tw ty tyv udm ug uk ur
     uz ve vec vep vi vls vo vro wa war wo wuu xal xh xmf yi yo yue za zea zgh zh zh-classical
     zh-min-nan zh-yue zu cz dk jp nan-latn zh-cn zh-tw
-    """.split()
+    """
 )
-SISTER_PROJECTS = frozenset(
+SISTER_PROJECTS = _words(
     """
     w wikipedia wp wikt wiktionary b wikibooks q wikiquote s wikisource n wikinews v wikiversity
     voy wikivoyage species wikispecies c commons m meta metawikipedia mw mediawikiwiki d wikidata
@@ -184,7 +192,7 @@ SISTER_PROJECTS = frozenset(
     toolforge rev gerrit svn doi pmid arxiv imdb imdbname imdbtitle google tvtropes wikia fandom
     wikiacity wikimedia wikitech translatewiki betawiki ticket otrs oldwikisource testwiki chapter
     dbpedia wikilivres rfc issn isbn hdl viaf uncyclopedia memoryalpha memory-alpha wookieepedia
-    """.split()
+    """
 )
 
 #: Templates that name what kind of thing an article is about, by what their name says beside it.

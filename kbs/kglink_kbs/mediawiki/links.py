@@ -23,7 +23,9 @@ _TAG = re.compile(r"</?[a-zA-Z!][^<>]*+>")
 _QUOTES = re.compile("'{2,}")
 _MARK = re.compile("\x02[0-9]+\x04|\x03")
 _EXTERNAL = re.compile(r"\[(?:[a-zA-Z]{2,8}:)?//[^\s\[\]]*+[ ]*+([^\[\]]*+)\]")
-_CUT_BY_PIPE = re.compile(r"^:?(?:[^:|]*:)?(.*?)(?:\s?\([^()]*+\)|\s?（[^（）]*+）|,\s.*)?$", re.DOTALL)
+_CUT_BY_PIPE = re.compile(
+    r"^:?(?:[^:|]*:)?(.*?)(?:\s?\([^()]*+\)|\s?（[^（）]*+）|,\s.*)?$", re.DOTALL
+)
 
 #: An alias longer than this is a sentence, not a name.
 MOST_ANCHOR = 200
@@ -54,12 +56,7 @@ def find_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> Iterator[
 
 def shown_text(raw: str, label: str | None, trail: str) -> str:
     """What a reader sees of a link, on one line and without markup."""
-    if label is None:
-        text = raw.lstrip(": ")
-    else:
-        text = label or pipe_trick(raw)
-    if trail:
-        text += trail
+    text = (raw.lstrip(": ") if label is None else label or pipe_trick(raw)) + trail
     return plain_line(text) if _MARKUP.search(text) else text
 
 

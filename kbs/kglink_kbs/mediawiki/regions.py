@@ -10,10 +10,11 @@ import re
 
 #: Elements whose content is no wikitext and no prose.
 OPAQUE = frozenset(
-    """
-    ce categorytree chem css gallery graph hiero imagemap inputbox mapframe maplink math pre score
-    script section source style syntaxhighlight templatedata templatestyles timeline
-    """.split()
+    {
+        *("ce", "categorytree", "chem", "css", "gallery", "graph", "hiero", "imagemap", "inputbox"),
+        *("mapframe", "maplink", "math", "pre", "score", "script", "section", "source", "style"),
+        *("syntaxhighlight", "templatedata", "templatestyles", "timeline"),
+    }
 )
 #: Elements whose links count, but which are no part of the running text.
 ASIDE = frozenset({"ref", "references", "indicator"})
@@ -22,8 +23,7 @@ _LITERAL = "nowiki"
 _NAMES = "|".join(sorted(OPAQUE | ASIDE | {_LITERAL}, key=len, reverse=True))
 _OPEN = re.compile(rf"<!--|<({_NAMES})(?![\w-])([^<>]*+)>", re.IGNORECASE)
 _CLOSE = {
-    name: re.compile(rf"</{name}[^\S<>]*+>", re.IGNORECASE)
-    for name in (*OPAQUE, *ASIDE, _LITERAL)
+    name: re.compile(rf"</{name}[^\S<>]*+>", re.IGNORECASE) for name in (*OPAQUE, *ASIDE, _LITERAL)
 }
 
 # Signs that mean something in wikitext stand as control characters, which XML cannot hold, while

@@ -33,6 +33,4 @@ class MediaWikiSettings(PluginSettings):
     )
     language: str = Field("", description="The wiki's language; what the dump says if empty.")
     max_page_mb: float = Field(50, gt=0, description="The largest page to read, in MB of XML.")
-    workers: int = Field(
-        0, ge=0, description="Processes that parse; 0 for one on each processor."
-    )
+    workers: int = Field(0, ge=0, description="Processes that parse; 0 for one on each processor.")

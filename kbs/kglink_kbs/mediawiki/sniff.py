@@ -7,7 +7,9 @@ from typing import Literal
 
 from kglink.sources import SourceHead
 
-_ROOT = re.compile(rb"\s*+(?:<\?xml[^<>]*+>\s*+)?(?:<!--.{0,4000}?-->\s*+)?<mediawiki[\s>]", re.DOTALL)
+_ROOT = re.compile(
+    rb"\s*+(?:<\?xml[^<>]*+>\s*+)?(?:<!--.{0,4000}?-->\s*+)?<mediawiki[\s>]", re.DOTALL
+)
 _FANDOM = re.compile(
     rb"<base>[^<]{0,300}(?:\.|//)(?:fandom\.com|wikia\.(?:com|org))[/:<]|<dbname>[^<]{0,100}wikia",
     re.IGNORECASE,

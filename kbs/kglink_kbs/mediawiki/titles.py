@@ -156,5 +156,3 @@ def _is_title(text: str) -> bool:
     if not text or _INVALID.search(text):
         return False
     return len(text) <= _MOST_BYTES // 4 or len(text.encode("utf-8", "replace")) <= _MOST_BYTES
-
-

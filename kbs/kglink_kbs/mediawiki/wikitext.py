@@ -52,7 +52,8 @@ _ODD_SIGNS = {
 }
 _ODD = re.compile(f"[{''.join(_ODD_SIGNS)}]")
 _LINES = re.compile(r"\n\s++")
-_ODD_PARENTHESIS = re.compile(r"\([\s,;:/–—·-]++\)?|\(\)")
+_ODD_PARENTHESIS = re.compile(r"\((?:[\s,;:/–—·-]++\)?|\))")
+_NESTED_PARENTHESES = 2
 _WIDE_PARENTHESES = re.compile(r"（[\s,;、，；]*+）")
 _LINK = re.compile(r"\[\[(?:[^\[\]|\n]*+\|)?|\]\]")
 _LEFT_HIDDEN = re.compile(r"\[\[[ :]*+([^\[\]|\n:]{1,40}:[^\[\]|\n]*+)\|[^\n]*+")
@@ -81,7 +82,8 @@ _ODD_SIGNS = {
 _ODD = re.compile(f"[{''.join(_ODD_SIGNS)}]")
 _LINES = re.compile(r"\n\s++")
 _EMPTY_PARENTHESES = re.compile(r"\([\s,;:/–—·-]*+\)")
-_EMPTY_WIDE_PARENTHESES = re.compile(r"（[\s,;、，；]*+）")
+_EMPTY_NESTED_PARENTHESES = 2
+_WIDE_PARENTHESES = re.compile(r"（[\s,;、，；]*+）")
 _AFTER_PARENTHESIS = re.compile(r"\([\s,;:]++")
 _BEFORE_SIGN = re.compile(r" (?=[,)](?!\w)|\.(?![\w.]))")
 _LINK = re.compile(r"\[\[(?:[^\[\]|\n]*+\|)?|\]\]")
@@ -150,9 +152,7 @@ def clean_prepared(text: str, titles: Titles, language: str = "") -> CleanText:
     return _with_places(literal_back(_plain(text)), targets)
 
 
-def _mark_links(
-    text: str, titles: Titles, pattern: re.Pattern[str]
-) -> tuple[str, list[str]]:
+def _mark_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> tuple[str, list[str]]:
     """The text with its links marked, innermost first, and the titles by their numbers."""
     targets: list[str] = []
 
@@ -214,7 +214,7 @@ def _tidy(text: str) -> str:
     if not text.isascii():
         text = _ODD.sub(lambda sign: _ODD_SIGNS[sign[0]], text)
     text = text.replace("\t", " ").replace("\r", " ")
-    if "(" in text:
+    for _ in range(_NESTED_PARENTHESES if "(" in text else 0):
         text = _ODD_PARENTHESIS.sub(_parenthesis, text)
     if "（" in text:
         text = _WIDE_PARENTHESES.sub("", text)
@@ -227,7 +227,10 @@ def _tidy(text: str) -> str:
 
 def _parenthesis(found: re.Match[str]) -> str:
     """What is left of one that begins with nothing: templates stood there."""
-    return "" if found[0].endswith(")") else "(" + found[0][1:].lstrip(" ,;:\n")
+    shown, before = found[0], found.string[max(0, found.start() - 1) : found.start()]
+    if shown == "()":  # as in main(), where no space is before it
+        return shown if before.isalnum() or before == "_" else ""
+    return "" if shown.endswith(")") else "(" + shown[1:].lstrip(" ,;:\n")
 
 
 def _with_places(text: str, targets: list[str]) -> CleanText:
@@ -246,4 +249,3 @@ def _with_places(text: str, targets: list[str]) -> CleanText:
             links.append(KeptLink(start, length, targets[int(number)]))
     kept.append(_MARKS.sub("", text[at:]))
     return CleanText("".join(kept), tuple(links))
-

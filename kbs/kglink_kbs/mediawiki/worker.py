@@ -52,8 +52,7 @@ class Worker:
             return self._do(job, data)
         except OSError as error:
             raise SourceError(
-                f"cannot keep what has been read in {self._plan.folder}: "
-                f"{error.strerror or error}",
+                f"cannot keep what has been read in {self._plan.folder}: {error.strerror or error}",
                 hint="It takes about as much room as the packed dump. The workspace's folder, "
                 "or TMPDIR outside of one, says where it lies.",
             ) from error

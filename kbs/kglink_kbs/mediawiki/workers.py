@@ -72,7 +72,7 @@ class Workers:
         self.close()
 
     def _start(self) -> None:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - our own program, no shell
             [sys.executable, "-P", "-m", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._started.append(process)

@@ -2,14 +2,18 @@
 
 from kglink.testing.worlds.documents import DocumentSettings
 from kglink.testing.worlds.files import write_documents_jsonl, write_entities_jsonl
+from kglink.testing.worlds.mediawiki import MediaWikiWriter, WrittenWiki, write_mediawiki_xml
 from kglink.testing.worlds.settings import WorldSettings
 from kglink.testing.worlds.world import Counts, World
 
 __all__ = [
     "Counts",
     "DocumentSettings",
+    "MediaWikiWriter",
     "World",
     "WorldSettings",
+    "WrittenWiki",
     "write_documents_jsonl",
     "write_entities_jsonl",
+    "write_mediawiki_xml",
 ]

@@ -1,0 +1,227 @@
+"""CirrusSearch dumps: Wikipedia's search index as JSON lines, a page after its number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+from urllib.parse import quote
+
+from pydantic import Field
+
+from kglink.errors import RecordError
+from kglink.protocols import PluginSettings
+from kglink.records import Alias, Entity, Record
+from kglink.sources import Problems, Source, SourceHead
+from kglink_kbs.json_records import JsonObject, json_objects
+from kglink_kbs.values import (
+    BadValue,
+    described,
+    finite_number,
+    key_text,
+    one_line,
+    plain_text,
+    shortened,
+)
+
+_HEAD = re.compile(rb'\s*+\{\s*"index"\s*:\s*\{[^{}]{0,300}"_id"\s*:\s*"?[0-9]+"?')
+_PAGE = re.compile(rb'"(?:opening_text|source_text|auxiliary_text|incoming_links|wiki)"\s*:')
+_WIKI = re.compile(
+    r"([a-z_]+?)(wiki|wiktionary|wikibooks|wikiquote|wikisource|wikinews|wikivoyage)"
+)
+_SITES = {
+    "commons": "https://commons.wikimedia.org/wiki/",
+    "species": "https://species.wikimedia.org/wiki/",
+    "meta": "https://meta.wikimedia.org/wiki/",
+    "wikidata": "https://www.wikidata.org/wiki/",
+}
+
+
+class CirrusSearchSettings(PluginSettings):
+    """Settings of ``kglink/cirrussearch``."""
+
+    namespaces: tuple[int, ...] = Field(
+        (0,), description="Keys of the namespaces whose pages are entities; 0 holds the articles."
+    )
+    sentences: int = Field(
+        10, ge=0, description="Sentences of an article's opening to take as its description."
+    )
+    popularity: Literal["incoming_links", "popularity_score"] = Field(
+        "incoming_links",
+        description="The popularity: pages that link here, or the share of page views.",
+    )
+    disambiguation: bool = Field(False, description="Keep disambiguation pages.")
+    lists: bool = Field(True, description="Keep pages that are lists by their title.")
+
+
+class CirrusSearchAdapter:
+    """Reads the pages of a CirrusSearch dump as entities."""
+
+    def __init__(self, settings: CirrusSearchSettings) -> None:
+        self._settings = settings
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield an entity for each page, in the order of the dump."""
+        for key, page in _pages(source, problems):
+            try:
+                entity = self._entity(key, page.fields, problems)
+            except BadValue as bad:
+                where = source.where(page.line)
+                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                continue
+            if entity is not None:
+                yield entity
+
+    def _entity(self, key: str, page: Mapping[str, Any], problems: Problems) -> Entity | None:
+        from kglink_kbs.mediawiki.sentences import first_sentences
+
+        title = one_line(page.get("title"), "title")
+        if not title:
+            raise BadValue("no title", "A page of a CirrusSearch dump has one.")
+        namespace = finite_number(page.get("namespace"), "namespace")
+        if namespace not in self._settings.namespaces:
+            problems.pass_over("page of another namespace")
+            return None
+        templates = _template_names(page.get("template"))
+        if not self._is_kept(title, templates, problems):
+            return None
+        opening = plain_text(page.get("opening_text"), "opening_text")
+        wiki, language = _wiki(page)
+        return Entity(
+            key=key,
+            title=title,
+            description=" ".join(first_sentences(opening, self._settings.sentences).split()),
+            type=_type(templates, page),
+            url=_url(wiki, title),
+            popularity=finite_number(page.get(self._settings.popularity), "popularity"),
+            language=language,
+            aliases=_redirects(page.get("redirect"), title, self._settings.namespaces),
+            xrefs=_wikidata(page.get("wikibase_item")),
+        )
+
+    def _is_kept(self, title: str, templates: list[str], problems: Problems) -> bool:
+        from kglink_kbs.mediawiki.kinds import is_disambiguation, is_list
+
+        if not self._settings.disambiguation and is_disambiguation(title, templates):
+            problems.pass_over("disambiguation page")
+            return False
+        if not self._settings.lists and is_list(title):
+            problems.pass_over("list page")
+            return False
+        return True
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of a line that numbers a page and a line that looks like one."""
+    first, _, rest = head.head.partition(b"\n")
+    if not _HEAD.match(first):
+        return 0.0
+    return 0.95 if _PAGE.search(rest) else 0.5
+
+
+def _pages(source: Source, problems: Problems) -> Iterator[tuple[str, JsonObject]]:
+    """Every page with its id, which stands in the line before it."""
+    key, line = "", 0
+    for found in json_objects(source, problems):
+        action = found.fields.get("index")
+        if isinstance(action, dict) and len(found.fields) == 1:
+            if key:
+                problems.report(_lone(source, line))
+            line = found.line
+            key = _id(action, source, line, problems)
+        elif key:
+            yield key, found
+            key = ""
+        elif "_source" in found.fields and isinstance(found.fields["_source"], dict):
+            inner = _id(found.fields, source, found.line, problems)
+            if inner:
+                yield inner, JsonObject(found.line, found.fields["_source"])
+        else:
+            where = source.where(found.line)
+            hint = 'Before each page stands a line such as {"index":{"_id":"12"}}.'
+            problems.report(
+                RecordError("a page without the line of its id", where=where, hint=hint)
+            )
+    if key:
+        problems.report(_lone(source, line))
+
+
+def _id(action: Mapping[str, Any], source: Source, line: int, problems: Problems) -> str:
+    try:
+        key = key_text(action.get("_id"), "_id")
+    except BadValue as bad:
+        problems.report(RecordError(bad.message, where=source.where(line), hint=bad.hint))
+        return ""
+    if not key:
+        problems.report(RecordError("an id line without _id", where=source.where(line)))
+    return key
+
+
+def _lone(source: Source, line: int) -> RecordError:
+    return RecordError(
+        "an id without its page",
+        where=source.where(line),
+        hint="The dump may be cut short, or lines of it may be missing.",
+    )
+
+
+def _template_names(value: object) -> list[str]:
+    """The names of a page's templates, without their namespace."""
+    if not isinstance(value, list):
+        return []
+    return [name.partition(":")[2] or name for name in value if isinstance(name, str)]
+
+
+def _type(templates: list[str], page: Mapping[str, Any]) -> str:
+    """The type by an infobox's name, else the short description."""
+    from kglink_kbs.mediawiki.kinds import infobox_type
+
+    for name in templates:
+        if kind := infobox_type(name):
+            return kind
+    given = page.get("descriptions", page.get("description"))
+    if isinstance(given, dict):
+        given = given.get(page.get("language"))
+    if isinstance(given, list):
+        given = given[0] if given else ""
+    return one_line(given, "description")[:80] if isinstance(given, str) else ""
+
+
+def _wiki(page: Mapping[str, Any]) -> tuple[str, str]:
+    wiki = one_line(page.get("wiki"), "wiki")
+    return wiki, one_line(page.get("language"), "language")
+
+
+def _url(wiki: str, title: str) -> str:
+    found = _WIKI.fullmatch(wiki)
+    if found is None:
+        return ""
+    name, project = found.groups()
+    project = "wikipedia" if project == "wiki" else project
+    prefix = _SITES.get(name) or f"https://{name.replace('_', '-')}.{project}.org/wiki/"
+    return prefix + quote(title.replace(" ", "_"), safe="/:;@$!*(),~")
+
+
+def _redirects(value: object, title: str, namespaces: tuple[int, ...]) -> tuple[Alias, ...]:
+    """The titles of the redirects from the kept namespaces."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise BadValue(f"redirect is {described(value)}, not a list")
+    surfaces: dict[str, None] = {}
+    for item in value:
+        if not isinstance(item, dict):
+            raise BadValue(f"a redirect is {described(item)}, not an object")
+        if item.get("namespace", 0) in namespaces:
+            surfaces.setdefault(one_line(item.get("title"), "redirect"))
+    surfaces.pop("", None)
+    surfaces.pop(title, None)
+    return tuple(Alias(surface, "redirect") for surface in surfaces)
+
+
+def _wikidata(value: object) -> tuple[str, ...]:
+    if value is None or value == "":
+        return ()
+    if not isinstance(value, str) or not re.fullmatch(r"Q[1-9][0-9]*", value):
+        raise BadValue(f"wikibase_item is {shortened(str(value))}, no id of Wikidata")
+    return (f"wikidata:{value}",)
