@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +27,7 @@ from kglink.space.manifest import ModelInfo
 from kglink.space.segment import Segment
 from kglink.space.space import Space, SpaceFolder, space_names
 from kglink.text.entity_text import entity_text
+from kglink.workspace import Workspace
 
 MODEL = ModelInfo(name="toy", fingerprint="f1", dim=8)
 MERCURY = Entity("m1", "Mercury", "The planet.", "planet", popularity=5)
@@ -275,3 +279,23 @@ def test_two_builds_at_once(folder: SpaceFolder) -> None:
 
     build(folder, SpaceSource("kb", 1, "1", "", entities, lambda: True))
     assert Segment(folder.segments / next(folder.segments.iterdir()).name).kb == "kb"
+
+
+def test_a_disk_that_fills_up_leaves_the_old_version(demo_copy: Path) -> None:
+    before = (demo_copy / "spaces" / "default" / "CURRENT").read_text()
+    code = (
+        "import resource, sys; from kglink_cli.main import run; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
+        "sys.argv = ['kglink', 'build', '--space', 'default']; run()"
+    )
+    environment = {**os.environ, "KGLINK_SPACE_DESCRIPTION_CHARS": "7"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stderr
+    assert "cannot write space 'default'" in ran.stderr
+    assert "run the same command again" in ran.stderr
+    assert (demo_copy / "spaces" / "default" / "CURRENT").read_text() == before
+    with Workspace.open(demo_copy) as workspace:
+        assert workspace.space().segments.keys() == {"encyclopedia", "lanternfall"}

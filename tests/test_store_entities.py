@@ -89,7 +89,7 @@ def test_the_hash_sees_every_field_and_not_the_key(store: Store) -> None:
         {"description": "x", "type": "y"}, {"description": "xy"}, {"description": "y", "type": "x"},
     ]  # fmt: skip
     plain = entity("plain", "A")
-    variants = [replace(plain, **({"key": str(n)} | change)) for n, change in enumerate(changes)]  # type: ignore[arg-type]
+    variants = [replace(plain, **({"key": str(n)} | change)) for n, change in enumerate(changes)]  # type: ignore[arg-type]  # any field
     store.ingest(job(), [plain, *variants])
     hashes = {found.entity.key: found.content_hash for found in store.entities("kb")}
     assert hashes["plain"] == hashes["other"] == "8b22db7cb72608275dd69c3a1314cdd8"

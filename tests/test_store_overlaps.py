@@ -158,7 +158,7 @@ def test_counterparts_follow_the_verdicts(filled: Store) -> None:
     pairs = [pair(f"wiki:{n}", f"doid:{n}", n / 10) for n in (1, 2, 8, 9)]
     filled.save_overlaps("wiki", "doid", pairs)
     for number, verdict in ((1, "correct"), (2, "unclear"), (8, "unclear"), (9, "wrong")):
-        filled.set_verdict(name(f"wiki:{number}"), name(f"doid:{number}"), verdict)  # type: ignore[arg-type]
+        filled.set_verdict(name(f"wiki:{number}"), name(f"doid:{number}"), verdict)  # type: ignore[arg-type]  # from a list
     found = filled.counterparts(name(f"wiki:{number}") for number in range(1, 10))
     assert found == {name(f"wiki:{n}"): (name(f"doid:{n}"),) for n in (1, 8)}
 
@@ -197,4 +197,4 @@ def test_bad_verdicts_are_refused(filled: Store) -> None:
     with pytest.raises(UsageError, match="two KBs"):
         filled.set_verdict(name("wiki:1"), name("wiki:2"), "correct")
     with pytest.raises(UsageError, match="'maybe' is no verdict"):
-        filled.set_verdict(name("wiki:1"), name("doid:1"), "maybe")  # type: ignore[arg-type]
+        filled.set_verdict(name("wiki:1"), name("doid:1"), "maybe")  # type: ignore[arg-type]  # it is refused

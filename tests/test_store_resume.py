@@ -73,7 +73,7 @@ def test_another_source_starts_over(store: Store, url: str, tmp_path: Path) -> N
     assert (summary.resumed_from, summary.revision) == (0, 1)
     assert str(summary) == "+0 ~12 -3 =0, documents +0 ~1 -1 =3"
     left = dump(url)
-    assert left["kbs"] == undisturbed(tmp_path, (other, records(12, "!")))["kbs"]  # type: ignore[index]
+    assert left["kbs"] == undisturbed(tmp_path, (other, records(12, "!")))["kbs"]  # type: ignore[index]  # a dump
     assert len(left["entities"]) == 12
 
 
@@ -125,7 +125,7 @@ def _failing_after(method: object, calls: int) -> object:
         count += 1
         if count > calls:
             raise Stopped
-        method(self, connection, *rest)  # type: ignore[operator]
+        method(self, connection, *rest)  # type: ignore[operator]  # patched
 
     return bulk
 

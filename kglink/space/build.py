@@ -86,9 +86,7 @@ def build_space(
     backend = backend_of(settings.index, settings.index_settings)
     if not sources:
         raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
-    folder.segments.mkdir(parents=True, exist_ok=True)
-    folder.versions.mkdir(parents=True, exist_ok=True)
-    with _build_lock(folder):
+    with _told_of_full_disks(folder), _build_lock(folder):
         made = [_segment(folder, source, model, encoder, settings, progress) for source in sources]
         segments = {segment.kb: segment for segment, _ in made}
         version = _next_version(folder)
@@ -241,8 +239,22 @@ def _remove_stale(folder: SpaceFolder, version: Path, segments: set[str]) -> Non
 
 
 @contextlib.contextmanager
+def _told_of_full_disks(folder: SpaceFolder) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SpaceError(
+            f"cannot write space {folder.name!r} in {folder.path}: {error.strerror or error}",
+            hint="If the disk is full, free some of it and run the same command again: it goes on "
+            "where it stopped, and the published version is as it was.",
+        ) from error
+
+
+@contextlib.contextmanager
 def _build_lock(folder: SpaceFolder) -> Iterator[None]:
     """One build of a space at a time; the system frees the lock of a process that dies."""
+    folder.segments.mkdir(parents=True, exist_ok=True)
+    folder.versions.mkdir(parents=True, exist_ok=True)
     with (folder.path / "lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -112,7 +112,10 @@ def _entities_where(
     columns = (e.key, e.title, e.description, e.type, e.url, e.popularity, e.language)
     rows = connection.execute(select(e.id, e.content_hash, *columns).where(mine).order_by(e.key))
     found: dict[str, StoredEntity] = {}
-    for owner, digest, key, *fields in rows:
-        entity = Entity(key, *fields, tuple(names[owner]), tuple(refs[owner]))  # type: ignore[call-arg]
+    for owner, digest, key, title, description, kind, url, popularity, language in rows:
+        entity = Entity(
+            key, title, description, kind, url, popularity, language,
+            tuple(names[owner]), tuple(refs[owner]),
+        )  # fmt: skip
         found[key] = StoredEntity(entity, digest)
     return found

@@ -213,7 +213,7 @@ def _tidy(text: str) -> str:
     """One space between words, one line for a paragraph, no empty parentheses."""
     if not text.isascii():
         text = _ODD.sub(lambda sign: _ODD_SIGNS[sign[0]], text)
-    text = text.replace("\t", " ").replace("\r", " ")
+    text = text.replace("\t", " ").replace("\r", " ") + "\n"
     for _ in range(_NESTED_PARENTHESES if "(" in text else 0):
         text = _ODD_PARENTHESIS.sub(_parenthesis, text)
     if "（" in text:

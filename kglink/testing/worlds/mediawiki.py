@@ -153,7 +153,7 @@ class MediaWikiWriter:
             f" It is named after {links[4]}, and ''its people'' trade with {links[5]}.\n\n"
         )
         body = (
-            f"== History ==\nThe {entity.type} was described by {links[6]} as well.{{{{sfn|A|1}}}}\n\n"
+            f"== History ==\nThe {entity.type} was described by {links[6]} too.{{{{sfn|A|1}}}}\n\n"
             f'{{| class="wikitable"\n! Year !! Place\n|-\n| 1900 || {links[7]}\n|}}\n'
             f"* {links[8]}\n* {links[9]}, &amp; others&nbsp;there\n\n"
             f"=== Later ===\nSince then, {links[10]} and {links[11]} have grown.\n"
