@@ -99,7 +99,7 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
     if summary.documents:
         parts += [counted(summary.documents, "document"), counted(summary.mentions, "mention")]
     if summary.mapping_tally.seen:
-        parts.append(f"{summary.mapping_tally.seen:,} mappings")
+        parts.append(counted(summary.mapping_tally.seen, "mapping"))
     sys.stdout.write("   ".join(parts) + f"   {seconds:.1f} s\n")
     if summary.gold_unresolved:
         note("gold", f"{summary.gold_unresolved:,} gold entities are in none of the linked KBs")
@@ -124,10 +124,12 @@ def _as_json(added: AddedKB) -> dict[str, object]:
     summary = added.summary
     fields = (
         "kb", "revision", "added", "changed", "removed", "unchanged", "with_description",
-        "aliases", "documents", "mentions", "gold_unresolved", "resumed_from",
+        "aliases", "documents", "mentions", "gold_unresolved", "mappings_unresolved",
+        "resumed_from",
     )  # fmt: skip
     return {
         **{name: getattr(summary, name) for name in fields},
+        "mappings": summary.mapping_tally.seen,
         "adapter": added.adapter,
         "skipped": dict(added.problems.counts),
         "mended": dict(added.problems.mended),

@@ -13,7 +13,10 @@ from kglink_cli.session import session_of
 if TYPE_CHECKING:
     from kglink.store import KBInfo
 
-COLUMNS = ("name", "entities", "described", "aliases", "documents", "mentions", "rev", "adapter")
+COLUMNS = (
+    "name", "entities", "described", "aliases", "documents", "mentions", "mappings", "rev",
+    "adapter",
+)  # fmt: skip
 
 
 def app() -> typer.Typer:
@@ -37,7 +40,7 @@ def list_kbs(
     if as_json:
         print_json([_as_json(info) for info in infos])
     elif infos:
-        print_table(COLUMNS, [_row(info) for info in infos], right=range(1, 7))
+        print_table(COLUMNS, [_row(info) for info in infos], right=range(1, 8))
     else:
         note("empty", "no KB yet: kglink add-kb NAME SOURCE")
 
@@ -84,7 +87,7 @@ def _row(info: KBInfo) -> list[object]:
     name = info.name if info.complete else f"{info.name} (unfinished)"
     return [
         name, info.entities, info.with_description, info.aliases, info.documents, info.mentions,
-        info.revision, info.adapter,
+        info.mappings, info.revision, info.adapter,
     ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ def build_app() -> typer.Typer:
         epilog=EPILOG,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)

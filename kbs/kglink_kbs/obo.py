@@ -127,7 +127,7 @@ class _StanzaReader:
         title = self._only(b"name") if b"name" in self._stanza.values else ""
         if not title:
             return None
-        return Term(
+        term = Term(
             key=key,
             title=title,
             definition=next(self._definitions(), ""),
@@ -138,6 +138,8 @@ class _StanzaReader:
             alt_ids=[curie(value) for value in self._bare(b"alt_id")],
             subsets=list(self._bare(b"subset")),
         )
+        self.line = self._stanza.line  # what is wrong from here on is wrong with the whole
+        return term
 
     def _texts(self, tag: bytes) -> Iterator[str]:
         for value in self._stanza.values.get(tag, ()):
@@ -169,12 +171,13 @@ class _StanzaReader:
 
     def _synonyms(self) -> Iterator[tuple[str, str]]:
         for tag, scope in _SYNONYM_TAGS.items():
-            for text in self._texts(tag):
-                yield synonym_of(text, scope)
+            if tag in self._stanza.values:
+                yield from (synonym_of(text, scope) for text in self._texts(tag))
 
     def _xrefs(self) -> Iterator[str]:
         for tag in _XREF_TAGS:
-            yield from (curie(xref_text(text)) for text in self._texts(tag))
+            if tag in self._stanza.values:
+                yield from (curie(xref_text(text)) for text in self._texts(tag))
 
     def _matches(self) -> Iterator[str]:
         for text in self._texts(b"property_value"):

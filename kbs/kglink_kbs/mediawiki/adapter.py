@@ -82,7 +82,8 @@ class _Reading:
         if chunks:
             emitter = Emitter(plan, chunks, groups, self._largest_lot(plan, chunks))
             yield from emitter.records()
-            self._problems.pass_over("text without a link to an entity", emitter.left_out)
+            if emitter.left_out:
+                self._problems.pass_over("text without a link to an entity", emitter.left_out)
 
     def _export(self, file: Source) -> Export:
         check_text(file.label, file.head.head)

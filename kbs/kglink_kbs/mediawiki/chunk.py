@@ -91,7 +91,7 @@ class _Chunk:
         elif is_wikitext(page):
             self._article(page, ns, title)
         else:
-            self._leave_out("a page that is no wikitext")
+            self._leave_out("page that is no wikitext")
 
     def about(self) -> dict[str, Any]:
         """What the process that leads wants to know."""

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
 from kglink.errors import SourceError
-from kglink_kbs.mediawiki.pages import BadPage, title_in, too_large
+from kglink_kbs.mediawiki.pages import BadPage, no_page, title_in, too_large
 
 _PAGE, _PAGE_END, _END = b"<page>", b"</page>", b"</mediawiki>"
 _OTHER_PAGE = b"<page "
@@ -113,7 +113,10 @@ class Export:
         self._take(end + len(_PAGE_END))
 
     def _check_end(self) -> None:
-        if _END in self._held:
+        end = self._held.find(_END)
+        if end >= 0:
+            if self._held[:end].strip():
+                self._report(no_page(self._offset, self._label))
             return
         title = title_in(bytes(self._held[:_HEAD_OF_PAGE]))
         place = f"in page {title!r}" if title else "between two pages"

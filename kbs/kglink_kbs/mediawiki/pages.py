@@ -162,12 +162,12 @@ def _one_by_one(piece: bytes, offset: int, label: str, limit: int) -> list[RawPa
         if start < at:
             continue
         if not _FILLER.fullmatch(piece[at:start]):
-            pages.append(_no_page(offset + at, label))
+            pages.append(no_page(offset + at, label))
         end = piece.find(_PAGE_END, start)
         at = len(piece) if end < 0 else end + len(_PAGE_END)
         pages += _one(piece[start:at], offset + start, label, limit)
     if not _FILLER.fullmatch(piece[at:]):
-        pages.append(_no_page(offset + at, label))
+        pages.append(no_page(offset + at, label))
     return pages
 
 
@@ -186,7 +186,8 @@ def _one(data: bytes, offset: int, label: str, limit: int) -> list[RawPage | Bad
         ]
 
 
-def _no_page(offset: int, label: str) -> BadPage:
+def no_page(offset: int, label: str) -> BadPage:
+    """What is wrong with bytes between two pages."""
     where = f"{label}, byte {offset:,} of the unpacked file"
     return BadPage("something that is no page", where, _DAMAGED)
 

@@ -26,7 +26,8 @@ def write_sections(path: Path, sections: Sequence[bytes]) -> None:
     for section in packed:
         end += len(section)
         ends.append(end)
-    beside = path.with_suffix(".part")
+    # A process of a killed run may still be at the same file: each writes its own.
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     with beside.open("wb") as out:
         out.write(_MAGIC + _NUMBER.pack(len(packed)))
         out.write(struct.pack(f"<{len(ends)}Q", *ends))

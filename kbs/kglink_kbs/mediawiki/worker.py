@@ -7,6 +7,7 @@ process ends when its input does, so none outlives a reader that is killed.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import struct
 import sys
@@ -83,7 +84,10 @@ def main() -> None:
             answer = worker.do(*message)
         except KglinkError as error:
             answer = {"error": [error.message, error.hint]}
-        send(sys.stdout.buffer, answer)
+        try:
+            send(sys.stdout.buffer, answer)
+        except BrokenPipeError:  # the reader was killed
+            os._exit(1)
 
 
 if __name__ == "__main__":
