@@ -120,7 +120,7 @@ class LinkSection(Section):
         32, ge=1, le=1000, description="Candidates per KB that each index hands to the scorer."
     )
     window_chars: int = Field(
-        240, ge=0, description="Characters of a mention and its context that the encoder reads."
+        256, ge=0, description="Characters of a mention and its context that the encoder reads."
     )
 
 

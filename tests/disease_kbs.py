@@ -72,6 +72,10 @@ def _live(term: dict[str, Any]) -> bool:
     return bool(term.get("id") and term.get("title") and not term.pop("obsolete", False))
 
 
+def _unescaped(escape: re.Match[str]) -> str:
+    return "\n" if escape.group(1) == "n" else escape.group(1)
+
+
 def _read_tag(term: dict[str, Any], tag: str, value: str) -> None:
     if tag == "id":
         term["id"] = value
@@ -81,7 +85,7 @@ def _read_tag(term: dict[str, Any], tag: str, value: str) -> None:
     elif tag == "is_obsolete":
         term["obsolete"] = value == "true"
     elif tag in ("def", "synonym") and (quoted := _QUOTED.match(value)):
-        text = _ESCAPE.sub(lambda escape: escape.group(1), quoted.group(1))
+        text = _ESCAPE.sub(_unescaped, quoted.group(1))
         if tag == "def":
             term["description"] = text
         else:

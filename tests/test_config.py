@@ -23,7 +23,7 @@ def test_flag_beats_variable_beats_file_beats_default(tmp_path: Path) -> None:
         flags={"link.top_k": 9, "link.window_chars": None},
     )  # fmt: skip
     link = resolved.values.link
-    assert (link.top_k, link.threshold, link.candidates, link.window_chars) == (9, 0.3, 50, 240)
+    assert (link.top_k, link.threshold, link.candidates, link.window_chars) == (9, 0.3, 50, 256)
     assert resolved.origins == {
         "link.top_k": "flag",
         "link.threshold": "KGLINK_LINK_THRESHOLD",

@@ -135,8 +135,10 @@ values = st.recursive(
     max_leaves=5,
 )
 names = st.sampled_from(
-    [*("title", "namespace", "opening_text", "redirect", "incoming_links", "wiki", "language")]
-    + [*("wikibase_item", "template", "descriptions", "description", "index", "_source", "_id")]
+    [
+        *("title", "namespace", "opening_text", "redirect", "incoming_links", "wiki", "language"),
+        *("wikibase_item", "template", "descriptions", "description", "index", "_source", "_id"),
+    ]
 )
 
 

@@ -26,7 +26,9 @@ File:Ada2.png|Old
 <tabber>
 Books=The '''Ada''' of the books.
 </tabber>
-'''Ada''' is a <span style="color:red">keeper</span> of the [[Harbour|Old Harbour]].[[File:Ada.jpg|thumb|left|200px|Ada {{c|at}} [[Harbour]]|link=]]
+'''Ada''' is a <span style="color:red">keeper</span>
+of the [[Harbour|Old Harbour]].
+[[File:Ada.jpg|thumb|left|200px|Ada {{c|at}} [[Harbour]]|link=]]
 She met [[w:c:starwars:Leia|Leia]] and [[wikipedia:Ada Lovelace|her namesake]] once.
 <center>
 {| class="article-table"

@@ -509,7 +509,7 @@ def _oracle_links(text: str, titles: Titles) -> list[tuple[str, str]]:
         title = str(link.title)
         target = titles.target(title.strip())
         if target.kind == "article" and "\n" not in title:
-            label = None if link.text is None else prepared(str(link.text))
+            label = "" if link.text is None else "|" + prepared(str(link.text))
             links.append((target.title, shown_text(title, label, "")))
     return links
 

@@ -16,10 +16,11 @@ from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
 from kglink_kbs.mediawiki.links import find_links, link_pattern
 from kglink_kbs.mediawiki.lots import draw_lot
 from kglink_kbs.mediawiki.pages import BadPage, RawPage, is_wikitext, read_pages
+from kglink_kbs.mediawiki.regions import without_opaque
 from kglink_kbs.mediawiki.sentences import first_sentences
 from kglink_kbs.mediawiki.spill import Sections, write_sections
 from kglink_kbs.mediawiki.titles import Titles
-from kglink_kbs.mediawiki.wikitext import clean_prepared, prepared
+from kglink_kbs.mediawiki.wikitext import clean_prepared, prose
 
 #: A description needs no more of a lead than this, whatever stands before it.
 _LONGEST_LEAD = 50_000
@@ -117,10 +118,9 @@ class _Chunk:
             self._out.add(self._plan.titles_section(part), f"{title}\t{to}")
 
     def _article(self, page: RawPage, ns: int, title: str) -> None:
-        text = prepared(page.text)
+        text = without_opaque(page.text)
         links = self._links
-        for title_of_link, anchor in find_links(text, self._reader.titles, self._reader.pattern):
-            link = title_of_link, anchor
+        for link in find_links(text, self._reader.titles, self._reader.pattern):
             links[link] = links.get(link, 0) + 1
         end = text.find("\n==")
         lead = text[:end] if end >= 0 else text
@@ -160,7 +160,7 @@ class _Chunk:
         return " ".join(first_sentences(words, plan.sentences).split("\n"))
 
     def _clean(self, text: str) -> str:
-        return clean_prepared(text, self._reader.titles, self._plan.language).text
+        return prose(text, self._reader.titles, self._plan.language)
 
     def _document(self, number: int, lot: int, text: str) -> None:
         plan = self._plan

@@ -6,7 +6,6 @@ import functools
 import html
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kglink_kbs.mediawiki.languages import link_trail
 from kglink_kbs.mediawiki.regions import literal_back
@@ -31,32 +30,26 @@ _CUT_BY_PIPE = re.compile(
 MOST_ANCHOR = 200
 
 
-class Link(NamedTuple):
-    """A link to an article: its full title, and the text that it shows."""
-
-    title: str
-    anchor: str
-
-
 @functools.cache
 def link_pattern(language: str) -> re.Pattern[str]:
-    """Target, text (None where no pipe is) and trail of a link that holds no other link."""
-    return re.compile(rf"\[\[({_TARGET})(?:\|({_LABEL}))?\]\]({link_trail(language)})")
+    """Target, text with its pipe (if any) and trail of a link that holds no other link."""
+    return re.compile(rf"\[\[({_TARGET})(\|{_LABEL})?\]\]({link_trail(language)})")
 
 
-def find_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> Iterator[Link]:
-    """The links to articles in ``text``, from which `without_opaque` took what is no wikitext."""
-    target_of = titles.target
-    for found in pattern.finditer(text):
-        raw, label, trail = found.groups()
-        target = target_of(raw)
-        if target.kind == "article":
-            yield Link(target.title, shown_text(raw, label, trail))
+def find_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """The full title and the shown text of every link to an article in ``text``.
+
+    `without_opaque` has taken out of it what is no wikitext.
+    """
+    for raw, label, trail in pattern.findall(text):
+        title = titles.article(raw)
+        if title:
+            yield title, shown_text(raw, label, trail)
 
 
-def shown_text(raw: str, label: str | None, trail: str) -> str:
-    """What a reader sees of a link, on one line and without markup."""
-    text = (raw.lstrip(": ") if label is None else label or pipe_trick(raw)) + trail
+def shown_text(raw: str, label: str, trail: str) -> str:
+    """What a reader sees of a link, on one line and without markup; ``label`` has its pipe."""
+    text = (label[1:] or pipe_trick(raw) if label else raw.lstrip(": ")) + trail
     return plain_line(text) if _MARKUP.search(text) else text
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from xml.parsers import expat
 
 from kglink_kbs.mediawiki.expat_errors import refuse_declarations, what_expat_says
 
+if TYPE_CHECKING:
+    from xml.parsers.expat import XMLParserType
+
+_WANTED = frozenset({"title", "ns", "id", "text", "model"})
 _ROOT, _END = b"<mediawiki>", b"</mediawiki>"
 _PAGE_END = b"</page>"
 _PAGE = re.compile(rb"<page(?=[\s>])")
@@ -43,68 +46,56 @@ class BadPage(NamedTuple):
 
 
 class PageReader:
-    """Collects pages from what expat reports; ``position`` tells how far it is."""
+    """Collects the pages that one parser reports.
 
-    def __init__(self, position: Callable[[], int], limit: int, label: str) -> None:
+    Elements are known by their names alone: of those that occur twice, a page's first ``id`` is
+    its own, and a revision's first ``text`` and ``model`` are those of its main slot.
+    """
+
+    def __init__(self, parser: XMLParserType, limit: int, label: str) -> None:
         self.pages: list[RawPage | BadPage] = []
-        self._position = position
+        self._parser = parser
         self._limit = limit
         self._label = label
-        self._start = 0
-        self._depth = 0
-        self._of_page: dict[str, str] = {}
-        self._of_revision: dict[str, str] = {}
+        self._first_byte = 0
+        self._fields: dict[str, str] = {}
         self._pieces: list[str] = []
-        self._wanted = False
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """An element begins."""
-        self._depth += 1
-        self._wanted = False
-        match self._depth:
-            case 2:
-                self._of_page = {}
-                self._of_revision = {}
-                self._start = self._position()
-            case 3:
-                self._wanted = name in {"title", "ns", "id"}
-                if name == "redirect":
-                    self._of_page[name] = attributes.get("title", "")
-                elif name == "revision":
-                    self._of_revision = {}
-            case 4:
-                self._wanted = name in {"text", "model"}
-        self._pieces.clear()
-
-    def text(self, data: str) -> None:
-        """Text inside an element."""
-        if self._wanted:
-            self._pieces.append(data)
+        if name in _WANTED:
+            self._pieces = []
+            self._parser.CharacterDataHandler = self._pieces.append
+        elif name == "page":
+            self._fields = {}
+            self._first_byte = self._parser.CurrentByteIndex
+        elif name == "revision":
+            self._fields.pop("text", None)
+            self._fields.pop("model", None)
+        elif name == "redirect":
+            self._fields[name] = attributes.get("title", "")
 
     def end(self, name: str) -> None:
         """An element ends."""
-        if self._wanted:
-            place = self._of_page if self._depth == 3 else self._of_revision
-            place.setdefault(name, "".join(self._pieces))
-            self._wanted = False
-        elif self._depth == 2 and name == "page":
+        if name in _WANTED:
+            self._fields.setdefault(name, "".join(self._pieces))
+            self._parser.CharacterDataHandler = None
+        elif name == "page":
             self._keep()
-        self._pieces.clear()
-        self._depth -= 1
 
     def _keep(self) -> None:
-        page, revision = self._of_page.get, self._of_revision.get
-        if self._position() - self._start > self._limit:
-            self.pages.append(too_large(page("title", ""), self._limit, self._label))
+        get = self._fields.get
+        if self._parser.CurrentByteIndex - self._first_byte > self._limit:
+            self.pages.append(too_large(get("title", ""), self._limit, self._label))
             return
         self.pages.append(
             RawPage(
-                page("id", "").strip(),
-                " ".join(page("title", "").split()),
-                page("ns", "").strip(),
-                page("redirect", ""),
-                revision("text", ""),
-                revision("model", "").strip(),
+                get("id", "").strip(),
+                " ".join(get("title", "").split()),
+                get("ns", "").strip(),
+                get("redirect", ""),
+                get("text", ""),
+                get("model", "").strip(),
             )
         )
 
@@ -141,13 +132,12 @@ def title_in(data: bytes) -> str:
 
 def _parse(piece: bytes, label: str, limit: int) -> list[RawPage | BadPage]:
     parser = expat.ParserCreate("utf-8")
-    reader = PageReader(lambda: parser.CurrentByteIndex, limit, label)
+    reader = PageReader(parser, limit, label)
     refuse_declarations(parser, label)
     parser.buffer_text = True
     parser.buffer_size = _TEXT_BUFFER
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.text
     for part, final in ((_ROOT, False), (piece, False), (_END, True)):
         parser.Parse(part, final)
     return reader.pages

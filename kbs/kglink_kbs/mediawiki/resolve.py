@@ -46,11 +46,11 @@ class PartResolver:
     def answer(self, turn: int, part: int) -> None:
         """Tell the redirects that asked this part; send those on that ask for a redirect."""
         plan = self._plan
-        asked = [plan.asked(turn, other) for other in range(plan.parts)]
-        pages = self._pages(part)
-        redirects = dict(self._redirects(part))
+        asked = list(read_lines((plan.asked(turn, n) for n in range(plan.parts)), part))
+        pages = self._pages(part) if asked else {}
+        redirects = dict(self._redirects(part)) if asked else {}
         answers, further = Sections(plan.parts), Sections(plan.parts)
-        for target, title in read_lines(asked, part):
+        for target, title in asked:
             place = pages.get(target)
             if place is not None:
                 answers.add(plan.part_of(title), "\t".join((title, *map(str, place))))

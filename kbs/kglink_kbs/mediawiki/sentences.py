@@ -15,6 +15,8 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _LOOK_BACK = 16
+#: No abbreviation has so many letters.
+_LONGEST = 6
 
 
 def first_sentences(text: str, count: int) -> str:
@@ -40,4 +42,6 @@ def _is_end(text: str, found: re.Match[str]) -> bool:
     if follows[:1].islower():
         return False
     before = text[max(0, found.start() - _LOOK_BACK) : found.start() + 1]
-    return sign != "." or not _ABBREVIATION.search(before)
+    if sign != "." or (len(before) > _LONGEST and before[-_LONGEST - 1 : -1].isalpha()):
+        return True
+    return not _ABBREVIATION.search(before)

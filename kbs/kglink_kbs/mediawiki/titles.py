@@ -54,6 +54,7 @@ class Titles:
             self._main_keeps_case = main.case_sensitive
         self._foreign = SISTER_PROJECTS | {prefix.lower().strip(": ") for prefix in interwiki}
         self._cache: dict[str, Target] = {}
+        self._articles: dict[str, str] = {}
 
     def target(self, raw: str) -> Target:
         """What ``[[raw]]`` points to."""
@@ -62,6 +63,15 @@ class Titles:
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
             known = self._cache[raw] = self._read(raw)
+        return known
+
+    def article(self, raw: str) -> str:
+        """The full title of the article that ``[[raw]]`` points to; empty for any other target."""
+        known = self._articles.get(raw)
+        if known is None:
+            if len(self._articles) >= _CACHE_SIZE:
+                self._articles.clear()
+            known = self._articles[raw] = self._read(raw).title
         return known
 
     def page(self, title: str) -> tuple[int, str]:

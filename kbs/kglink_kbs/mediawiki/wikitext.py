@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kglink_kbs.mediawiki.braces import without_braces
@@ -144,12 +145,30 @@ def prepared(wikitext: str) -> str:
 
 def clean_prepared(text: str, titles: Titles, language: str = "") -> CleanText:
     """`clean` for a text that has been `prepared`."""
+    text, targets = _mark_links(_without_brackets(text), titles, link_pattern(language))
+    return _with_places(literal_back(_plain(text)), targets)
+
+
+def prose(text: str, titles: Titles, language: str = "") -> str:
+    """The text alone of `clean_prepared`, for less."""
+    pattern = link_pattern(language)
+
+    def shown(found: re.Match[str]) -> str:
+        raw, label, trail = found.groups("")
+        if titles.target(raw).kind == "hidden":
+            return trail
+        return _safe(shown_text(raw, label, trail))
+
+    return literal_back(_plain(_each_link(_without_brackets(text), titles, pattern, shown)))
+
+
+def _without_brackets(text: str) -> str:
+    """``text`` without references, templates and tables."""
     if "<" in text:
         text = without_asides(text)
     if "{" in text or "<" in text:
         text = without_braces(written_out(text))
-    text, targets = _mark_links(text, titles, link_pattern(language))
-    return _with_places(literal_back(_plain(text)), targets)
+    return text
 
 
 def _mark_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> tuple[str, list[str]]:
@@ -157,31 +176,36 @@ def _mark_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> tuple[st
     targets: list[str] = []
 
     def mark(found: re.Match[str]) -> str:
-        raw, label, trail = found.groups()
+        raw, label, trail = found.groups("")
         kind, title = titles.target(raw)
         if kind == "hidden":
             return trail
-        if label and "\x02" in label:  # a link in a link: the inner one counts
-            return label + trail
-        shown = shown_text(raw, label, trail)
+        if "\x02" in label:  # a link in a link: the inner one counts
+            return label[1:] + trail
+        shown = _safe(shown_text(raw, label, trail))
         if not shown or kind != "article":
-            return _safe(shown)
+            return shown
         targets.append(title)
-        return f"\x02{len(targets) - 1}\x04{_safe(shown)}\x03"
+        return f"\x02{len(targets) - 1}\x04{shown}\x03"
 
+    return _each_link(text, titles, pattern, mark), targets
+
+
+def _each_link(
+    text: str, titles: Titles, pattern: re.Pattern[str], shown: Callable[[re.Match[str]], str]
+) -> str:
+    """``text`` with ``shown`` for each link, innermost first; what is left open goes."""
     for _ in range(_DEPTH):
         if "[[" not in text:
-            return text, targets
-        text, count = pattern.subn(mark, text)
+            return text
+        text, count = pattern.subn(shown, text)
         if not count:
             break
 
     def unclosed(found: re.Match[str]) -> str:
-        hidden = titles.target(found[1]).kind == "hidden"
-        return "" if hidden else found[0]
+        return "" if titles.target(found[1]).kind == "hidden" else found[0]
 
-    text = _LEFT_HIDDEN.sub(unclosed, text)
-    return _LEFT_LINK.sub("", text), targets
+    return _LEFT_LINK.sub("", _LEFT_HIDDEN.sub(unclosed, text))
 
 
 def _safe(shown: str) -> str:
