@@ -143,7 +143,9 @@ class _Chunk:
     def _entity(self, page: RawPage, title: str, type_: str, text: str, lead: str) -> None:
         plan, number = self._plan, self._entities
         self._entities += 1
-        row = json.dumps([page.id, title, self._description(text, lead), type_])
+        row = json.dumps(
+            [page.id, title, self._description(text, lead), type_, plan.site.url(title)]
+        )
         self._out.add(ENTITIES, row)
         place = f"{title}\t\t{self._number}\t{number}\t{page.id}"
         self._out.add(plan.titles_section(plan.part_of(title)), place)

@@ -16,6 +16,8 @@ from kglink.testing.worlds.world import World
 
 #: Links per article, as many of them by another name as in Wikipedia.
 LINKS = 12
+#: Sentences without a link per article.
+SENTENCES = 16
 _ALIASED = 0.35
 _REDIRECTS_PER_TEN = 4
 _DISAMBIGUATION_EVERY = 97
@@ -156,11 +158,17 @@ class MediaWikiWriter:
             f"== History ==\nThe {entity.type} was described by {links[6]} too.{{{{sfn|A|1}}}}\n\n"
             f'{{| class="wikitable"\n! Year !! Place\n|-\n| 1900 || {links[7]}\n|}}\n'
             f"* {links[8]}\n* {links[9]}, &amp; others&nbsp;there\n\n"
+            f"{self._prose(draws)}\n"
             f"=== Later ===\nSince then, {links[10]} and {links[11]} have grown.\n"
             "== References ==\n<references />\n"
             f"[[Category:{entity.type.capitalize()}s]]\n"
         )
         return head + lead + body, LINKS
+
+    def _prose(self, draws: Draws) -> str:
+        """Sentences without links, of which most of an encyclopedia consists."""
+        told, thing = self._world.facts.told_by, draws.bits()
+        return " ".join(told(self._number, thing + n).description for n in range(SENTENCES))
 
     def _link(self, index: int, draws: Draws) -> str:
         """A link to an article that comes up as often as its popularity says."""
