@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 
 from kglink import TextInput, Workspace
-from kglink.evaluation.recall import evaluate_recall
+from kglink.evaluation.recall import JOINT, JUDGED_JOINT, evaluate_recall
 from kglink.linking.linker import Linker
 from kglink.linking.retrieve import Retriever
 from kglink.linking.scoring import FusionWeights
@@ -77,7 +77,7 @@ def measure(workspace: Workspace) -> None:
             report = evaluate_recall(linker, documents, KBS, RANKS)
             recalls = [report.recall(kb) for kb in KBS]
             mean = {rank: sum(one[rank] for one in recalls) / len(KBS) for rank in recalls[0]}
-            shown = [*recalls, mean, report.recall("joint"), report.recall("judged_joint")]
+            shown = [*recalls, mean, report.recall(JOINT), report.recall(JUDGED_JOINT)]
             cells = ("/".join(f"{share:.3f}"[1:] for share in one.values()) for one in shown)
             print(f"{name:22}", *(f"{cell:>15}" for cell in cells))
     texts = [TextInput(d.id, d.text) for d in islice(abstracts(workspace), 300)]

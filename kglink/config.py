@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ NOT_SETTINGS = frozenset(
 )
 #: Variables of this prefix belong to the tests.
 _RESERVED_PREFIXES = ("KGLINK_TEST_", "KGLINK_REALDATA")
+
+#: The password in a database address: it is shown to nobody and written nowhere.
+_PASSWORD = re.compile(r"(//[^:/@]*):[^@]*@")
 
 
 class Section(BaseModel):
@@ -152,7 +156,9 @@ class ResolvedSettings:
 
     def as_dict(self) -> dict[str, Any]:
         """All values and origins as JSON can hold them; written beside each result."""
-        return {"settings": self.values.model_dump(mode="json"), "origins": dict(self.origins)}
+        values = self.values.model_dump(mode="json")
+        values["store"]["url"] = _PASSWORD.sub(r"\1:***@", values["store"]["url"])
+        return {"settings": values, "origins": dict(self.origins)}
 
 
 def all_settings() -> Iterator[tuple[str, FieldInfo]]:

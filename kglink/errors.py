@@ -9,7 +9,8 @@ KglinkError                 what went wrong, where, and how to mend it (exit cod
 │   └── RecordError         one bad record in it (``--on-error skip`` passes over it)
 ├── StoreError              the entity store: locked, newer schema, full disk
 ├── ModelError              weights that are missing, altered or of another kind
-└── SpaceError              a space that is missing, stale, broken or of another model
+└── SpaceError              a space that is missing, of another model, or cannot be written
+    └── DamagedSpaceError   a space whose files are not as they were written
 """
 
 from __future__ import annotations
@@ -85,4 +86,11 @@ class ModelError(KglinkError):
 
 
 class SpaceError(KglinkError):
-    """A space that is missing, stale, broken or made by another model."""
+    """A space that is missing, made by another model, or cannot be written."""
+
+
+class DamagedSpaceError(SpaceError):
+    """A space whose files are missing or not as they were written; a build replaces them."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="Run `kglink build`; if that does not help, with --fresh.")

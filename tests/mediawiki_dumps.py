@@ -8,7 +8,12 @@ from collections import Counter
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from kglink.protocols import KBAdapter
+from kglink.records import Document, Entity, Record
+from kglink.sources import Problems, Source, SourceLimits
+from kglink_kbs.wikipedia import WikipediaSettings, make
 
 HEADER = """\
 <mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
@@ -91,3 +96,63 @@ def _links(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
         for target, label, trail in _LINK.findall(text):
             if not target.startswith(("File:", "Category:")):
                 yield target, (label or target) + trail
+
+
+def adapter(**given_settings: Any) -> KBAdapter:
+    """The adapter under test."""
+    return make(WikipediaSettings.model_validate(given_settings))
+
+
+def read(
+    data: str | bytes | Path, problems: Problems | None = None, **given_settings: Any
+) -> list[Record]:
+    """All records of a dump."""
+    with opened(data) as source:
+        return list(adapter(**given_settings).read(source, problems or Problems()))
+
+
+def opened(data: str | bytes | Path, limits: SourceLimits | None = None) -> Source:
+    """A dump as a source."""
+    if isinstance(data, Path):
+        return Source.open_path(data, limits=limits)
+    raw = data.encode() if isinstance(data, str) else data
+    return Source.from_bytes(raw, name="dump.xml", limits=limits)
+
+
+def entities(records: list[Record]) -> dict[str, Entity]:
+    """The entities by key."""
+    return {record.key: record for record in records if isinstance(record, Entity)}
+
+
+def documents(records: list[Record]) -> dict[str, Document]:
+    """The documents by id."""
+    return {record.id: record for record in records if isinstance(record, Document)}
+
+
+LANTERN = """\
+{{Short description|Device that gives light}}
+{{Infobox lamp
+| name = Lantern | part = [[Candle|candles]]
+}}
+[[File:Lantern.jpg|thumb|A lantern by [[Ada]]]]
+A '''lantern''' ({{IPA|x}}) gives [[light]].<ref>[[Candle]]</ref> It holds a [[Candle|flame]].
+
+== History ==
+It was made by [[Ada L.|Ada]].
+"""
+SAMPLE = export(
+    page(1, "Lantern", LANTERN),
+    page(2, "Lamp (device)", "#REDIRECT [[Lantern]]", redirect="Lantern"),
+    page(
+        3,
+        "Ada",
+        "'''Ada''' lit the [[Lamp (device)|lamp]] and the [[lantern]]s; see [[List of lamps]].",
+    ),
+    page(4, "Ada L.", "#REDIRECT [[Ada (x)]]", redirect="Ada (x)"),
+    page(5, "Ada (x)", "#REDIRECT [[Ada]]", redirect="Ada"),
+    page(6, "Light (disambiguation)", "* [[Lantern|the light]]\n{{disambiguation}}"),
+    page(7, "List of lamps", "* [[Lantern]]"),
+    page(8, "Talk:Ada", "[[Ada|her]]", ns=1),
+    page(9, "Category:Lamps", "[[Lantern|a lamp]]", ns=14),
+    page(10, "Candle", ""),
+)

@@ -229,3 +229,51 @@ def _committed(database: Path) -> bool:
         return False
     finally:
         connection.close()
+
+
+def test_a_kb_that_broke_off_does_not_block_the_others(kglink: Kglink, demo_copy: Path) -> None:
+    half = demo_copy / "half.jsonl"
+    half.write_text(GOOD * 1 + '{"id": "b", "title": \n', encoding="utf-8")
+    kglink("add-kb", "half", half, "--adapter", "jsonl", code=1)
+    ran = kglink("link", "-", "-f", "jsonl", stdin="Heron counts the lamps.")
+    assert json.loads(ran.out)["entities"]
+
+
+def test_a_workspace_in_a_folder_with_odd_signs(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "we?ird #1 100% ü 🚀"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("KGLINK_WORKSPACE", raising=False)
+    (folder / "good.jsonl").write_text(GOOD, encoding="utf-8")
+    kglink("add-kb", "kb", "good.jsonl")
+    assert (folder / "kglink.db").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_passwords_are_shown_to_nobody(
+    kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_STORE_URL", "postgresql+psycopg://bob:s3cret@localhost/x")
+    ran = kglink("settings", "--json")
+    assert "s3cret" not in ran.out
+    assert "bob:***@localhost" in ran.out
+    assert "s3cret" not in kglink("settings").out
+
+
+def test_eval_of_a_split_without_documents_and_settings_of_kbs(
+    kglink: Kglink, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_LINK_KBS", "lanternfall")
+    result = json.loads(kglink("eval", "--docs", "docs", "--split", "", "--json").out)
+    assert result["kbs"] == ["lanternfall"]
+    assert set(result["metrics"]["kb"]) == {"lanternfall"}
+
+
+def test_equals_are_not_sure(kglink: Kglink, here: Path) -> None:
+    rows = [{"id": f"j{at}", "title": "John Smith"} for at in range(50)]
+    (here / "johns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kglink("add-kb", "johns", "johns.jsonl")
+    (record,) = json.loads(kglink("link", "-", "-f", "json", stdin="I met John Smith.").out)
+    assert record["entities"][0]["nil"] is True

@@ -158,6 +158,7 @@ def check(adapter: str, data: bytes) -> None:
         if isinstance(record, Entity):
             check_entity(record)
         else:
+            assert isinstance(record, Document)
             check_document(record)
 
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kglink.errors import SpaceError, UnknownNameError, UsageError
+from kglink.evaluation.recall import JOINT, JUDGED_JOINT
 from kglink.records import EntityId, Link, Span, TextInput
 from kglink.workspace import Workspace
 
@@ -148,12 +149,12 @@ def test_recall_on_the_demo_is_far_above_chance(workspace: Workspace) -> None:
     report = workspace.evaluate("docs", split="test", ks=(1, 5))
     assert report.mentions["encyclopedia"] == 38
     assert report.mentions["lanternfall"] == 52
-    assert report.mentions["joint"] == 71
-    for kb in ("encyclopedia", "lanternfall", "joint"):
+    assert report.mentions[JOINT] == 71
+    for kb in ("encyclopedia", "lanternfall", JOINT):
         recall = report.recall(kb)
         assert 0.8 < recall["R@1"] <= recall["R@5"] <= 1
     # All in one list is harder: names are shared between the KBs, and nothing is trained yet.
-    assert report.recall("joint")["R@1"] < report.recall("judged_joint")["R@1"]
+    assert report.recall(JOINT)["R@1"] < report.recall(JUDGED_JOINT)["R@1"]
 
 
 def test_a_mention_longer_than_the_encoder_reads_is_told(workspace: Workspace) -> None:

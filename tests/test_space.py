@@ -299,3 +299,41 @@ def test_a_disk_that_fills_up_leaves_the_old_version(demo_copy: Path) -> None:
     assert (demo_copy / "spaces" / "default" / "CURRENT").read_text() == before
     with Workspace.open(demo_copy) as workspace:
         assert workspace.space().segments.keys() == {"encyclopedia", "lanternfall"}
+
+
+def test_a_damaged_space_is_built_again(folder: SpaceFolder) -> None:
+    for damage in ("segment", "pointer", "version"):
+        build(folder, source("kb", MERCURY))
+        if damage == "segment":
+            (opened(folder).segments["kb"].folder / "titles.utf8").write_bytes(b"?")
+        elif damage == "pointer":
+            (folder.path / "CURRENT").write_text("")
+        else:
+            assert folder.current
+            (folder.current / "manifest.json").unlink()
+        assert not is_current(folder, [source("kb", HERON, content="2")], MODEL, SpaceSection())
+        build(folder, source("kb", MERCURY))
+        assert list(opened(folder).segments["kb"].titles) == ["Mercury"]
+
+
+def test_fresh_encodes_everything_and_keeps_readers(folder: SpaceFolder) -> None:
+    build(folder, source("kb", MERCURY))
+    reader = opened(folder)
+    encoder = HashEncoder()
+    build_space(
+        folder, [source("kb", MERCURY)], MODEL, encoder, backend_of, SpaceSection(),
+        recorded_settings={}, fresh=True,
+    )  # fmt: skip
+    assert len(encoder.seen) == 2
+    assert list(reader.segments["kb"].titles) == ["Mercury"]
+    _, rows = reader.nearest(vector_of("Mercury")[None], "kb", "alias", 1)
+    assert rows.tolist() == [[0]]
+    assert is_current(folder, [source("kb", MERCURY)], MODEL, SpaceSection())
+
+
+def test_a_kb_that_is_half_updated_stays_as_it_was_published(folder: SpaceFolder) -> None:
+    first = build(folder, source("kb", MERCURY), source("two", HERON))
+    kept = replace(source("kb", AMBER, content="2"), published=first.manifest.segments["kb"])
+    build(folder, kept, source("two", AMBER, content="2"))
+    assert list(opened(folder).segments["kb"].titles) == ["Mercury"]
+    assert list(opened(folder).segments["two"].titles) == ["Amber"]

@@ -109,6 +109,8 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
 
 
 def _print_problems(problems: Problems) -> None:
+    for what, count in problems.passed_over.most_common():
+        note("left out", f"{count:,} x {what}")
     for reason, count in problems.mended.most_common():
         note("mended", f"{count:,} x {reason}")
     if not problems.counts:

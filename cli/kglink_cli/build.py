@@ -24,28 +24,32 @@ def build(
         str | None, typer.Option("--index", help="Index back end (`kglink plugins`).")
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Throw the old space away and encode everything.")
+        bool, typer.Option("--fresh", help="Reuse nothing: encode everything again.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
     """Build the joint space of all KBs; only what changed since the last build is encoded."""
     flags = {"space.name": space, "space.index": index}
     with session_of(context).open(flags) as workspace:
-        if fresh:
-            workspace.joint_space.discard()
-        report = build_with_progress(workspace)
+        report = build_with_progress(workspace, fresh=fresh)
     if as_json:
         print_json(report.manifest.model_dump(mode="json"))
 
 
 def ensure_space(workspace: Workspace) -> None:
     """Build the space where it is missing or older than the store, and say so."""
+    for kb in workspace.joint_space.unfinished():
+        note(
+            "unfinished",
+            f"{kb} is half-way through an update, the space keeps what it had of it: run its "
+            "add-kb again (--on-error skip passes over bad records), or `kglink kbs remove`",
+        )
     if not workspace.joint_space.is_current():
         note("space", "some KBs are not in it yet, or changed: building it now")
         build_with_progress(workspace)
 
 
-def build_with_progress(workspace: Workspace) -> BuildReport:
+def build_with_progress(workspace: Workspace, *, fresh: bool = False) -> BuildReport:
     """Build with a progress bar and a summary on standard error."""
     began = time.monotonic()
     done: Counter[str] = Counter()
@@ -55,7 +59,7 @@ def build_with_progress(workspace: Workspace) -> BuildReport:
             done[kb] += rows
             report(done.total(), done.total())
 
-        made = workspace.build(progress=advance)
+        made = workspace.build(fresh=fresh, progress=advance)
     manifest = made.manifest
     entities = sum(info.entities for info in workspace.store.kbs())
     size = f"{made.index_bytes / 2**20:,.0f} MB"

@@ -44,10 +44,13 @@ def evaluate(
             "docs": docs,
             "split": split,
             "space": workspace.settings.space.name,
-            "kbs": list(workspace.space().kbs(split_names(kb))),
+            "kbs": list(workspace.linked_kbs(workspace.space(), split_names(kb))),
         }
     if as_json:
-        print_json({**used, "mentions": dict(result.mentions), "metrics": result.as_json()})
+        from kglink.evaluation.recall import JSON_KEYS
+
+        counts = {JSON_KEYS.get(pool, pool): result.mentions[pool] for pool in result.pools()}
+        print_json({**used, "mentions": counts, "metrics": result.as_json()})
     else:
         print_recall(result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib.metadata import version
@@ -39,6 +40,7 @@ def build_app() -> typer.Typer:
 
 def run() -> None:
     """Run the command line: an error is one message and an exit code, not a traceback."""
+    _prepare_output()
     try:
         build_app()(prog_name="kglink")
     except KglinkError as error:
@@ -55,6 +57,17 @@ def run() -> None:
     except Exception as error:  # noqa: BLE001 - the last resort: a person reads this
         what = f"{type(error).__name__}: {error}"
         _fail(error, f"unexpected error: {what}", "This is a bug: --debug shows where.", 1)
+
+
+def _prepare_output() -> None:
+    """Texts of any language go out as UTF-8, whatever the locale; a closed output is no output."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open to the end
+            setattr(sys, name, nowhere)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _fail(error: BaseException, message: str, hint: str, code: int) -> None:

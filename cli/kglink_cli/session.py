@@ -27,7 +27,10 @@ class Session:
         found = find_workspace(named=self.workspace)
         opened = Workspace.open(self.workspace, create=create, flags=flags)
         if found is None:
-            note("workspace", f"made {opened.folder / 'kglink.toml'} ({opened.store_url})")
+            note(
+                "workspace",
+                f"made {opened.folder / 'kglink.toml'} ({opened.store_url.render_as_string()})",
+            )
         return opened
 
 

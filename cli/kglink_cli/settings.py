@@ -22,7 +22,7 @@ def settings(
     if as_json:
         print_json(resolved.as_dict())
         return
-    values = resolved.values.model_dump(mode="json")
+    values = resolved.as_dict()["settings"]
     rows = []
     for name, _ in all_settings():
         section, _, key = name.partition(".")

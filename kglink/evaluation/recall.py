@@ -16,8 +16,11 @@ from kglink.linking.linker import BATCH_MENTIONS, Linker, joint_ranking
 from kglink.linking.retrieve import Scored
 from kglink.records import Document, EntityId, Span
 
-JOINT = "joint"
-JUDGED_JOINT = "judged_joint"
+#: Pools over all KBs; the bracket keeps them apart from a KB of that name.
+JOINT = "[joint]"
+JUDGED_JOINT = "[judged joint]"
+#: The keys of these pools in ``kglink eval --json``.
+JSON_KEYS = {JOINT: "joint", JUDGED_JOINT: "judged_joint"}
 
 
 @dataclass
@@ -49,10 +52,11 @@ class RecallReport:
     def as_json(self) -> dict[str, object]:
         """The metrics in the shape of ``kglink eval --json``."""
         joint = {
-            pool: self.recall(pool) if pool in self.mentions else {}
-            for pool in (JOINT, JUDGED_JOINT)
+            key: self.recall(pool) if pool in self.mentions else {}
+            for pool, key in JSON_KEYS.items()
         }
-        return joint | {"kb": {kb: self.recall(kb) for kb in self.pools() if kb not in joint}}
+        kbs = [pool for pool in self.pools() if pool not in JSON_KEYS]
+        return joint | {"kb": {kb: self.recall(kb) for kb in kbs}}
 
 
 def evaluate_recall(

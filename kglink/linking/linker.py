@@ -154,8 +154,11 @@ class Linker:
             return 0.0
         best = ranked[0]
         same = {best.id, *twins.get(best.id, ())}
-        rival = next((one.score for one in ranked if one.id not in same), 0.0)
-        return self._calibration.probability(best.evidence["alias"], best.score - rival)
+        rivals = [one.score for one in ranked if one.id not in same]
+        lead = best.score - max(rivals, default=0.0)
+        probability = self._calibration.probability(best.evidence["alias"], lead)
+        # Among equals one can be right: which of them was named first says nothing.
+        return probability / (1 + sum(score == best.score for score in rivals))
 
     def _reranked(self, places: Sequence[tuple[str, Span]], links: Sequence[Link]) -> list[Link]:
         """The links with their candidates in the reranker's order; NIL was decided before."""

@@ -95,7 +95,9 @@ class Retriever:
         self._candidates = candidates
         self._weights = weights or FusionWeights()
         # Where the context counts for every candidate, it must be able to bring candidates too.
-        self._asks_texts = not space.has_rows("alias") or self._weights.context > 0
+        self._asks_texts = space.has_rows("text") and (
+            not space.has_rows("alias") or self._weights.context > 0
+        )
 
     def retrieve(
         self, mentions: Sequence[MentionQuery], kbs: Sequence[str], *, limit: int | None = None

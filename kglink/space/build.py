@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.config import SpaceSection
-from kglink.errors import SpaceError
+from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.protocols import IndexBackend
 from kglink.records import Entity
 from kglink.space.manifest import (
@@ -53,6 +53,8 @@ class SpaceSource:
     entities: Callable[[], Iterator[Entity]]
     unchanged: Callable[[], bool]
     """Whether the KB still holds ``content``: asked once more after its segment is built."""
+    published: str = ""
+    """A KB that is half-way through an update stays as it was: the segment to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +81,20 @@ def build_space(
     settings: SpaceSection,
     *,
     recorded_settings: Mapping[str, Any],
+    fresh: bool = False,
     progress: BuildProgress = lambda kb, rows: None,
 ) -> BuildReport:
-    """Build and publish the space of these KBs, reusing whatever is still right."""
+    """Build and publish the space of these KBs, reusing whatever is still right.
+
+    ``fresh`` reuses nothing; readers keep the old version until the new one is whole all the same.
+    """
     # Asked for now: an index that cannot be made must not be found out after an hour of encoding.
     backend = backend_of(settings.index, settings.index_settings)
     if not sources:
         raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
     with _told_of_full_disks(folder), _build_lock(folder):
-        made = [_segment(folder, source, model, encoder, settings, progress) for source in sources]
+        maker = _SegmentMaker(folder, model, encoder, settings, fresh, progress)
+        made = [maker.segment(source) for source in sources]
         segments = {segment.kb: segment for segment, _ in made}
         version = _next_version(folder)
         manifest = _write_version(
@@ -95,13 +102,13 @@ def build_space(
         )
         write_atomically(folder.path / CURRENT_FILE, version.name + "\n")
         _remove_stale(folder, version, {segment.folder.name for segment in segments.values()})
-    fresh = [segment.info for segment, is_new in made if is_new]
-    encoded = sum(_row_count(info) - info.reused_rows for info in fresh)
+    new = [segment.info for segment, is_new in made if is_new]
+    encoded = sum(_row_count(info) - info.reused_rows for info in new)
     return BuildReport(
         manifest=manifest,
         encoded_rows=encoded,
         reused_rows=manifest.spans[-1].stop - encoded,
-        truncated_texts=sum(info.truncated_texts for info in fresh),
+        truncated_texts=sum(info.truncated_texts for info in new),
         index_bytes=manifest.index_file.bytes,
     )
 
@@ -119,61 +126,78 @@ def plan_of(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> Se
     )
 
 
+def wanted_folder(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> str:
+    """The name of the segment that a KB should have in the space."""
+    return source.published or plan_of(source, model, settings).folder_name
+
+
 def is_current(
     folder: SpaceFolder, sources: Sequence[SpaceSource], model: ModelInfo, settings: SpaceSection
 ) -> bool:
     """Whether the published version is what a build would make now."""
-    manifest = folder.manifest()
+    manifest = folder.usable_manifest()
     if manifest is None:
         return False
-    wanted = {source.kb: plan_of(source, model, settings).folder_name for source in sources}
+    wanted = {source.kb: wanted_folder(source, model, settings) for source in sources}
     return (
         manifest.segments == wanted
         and list(manifest.segments) == list(wanted)
+        and all((folder.segments / name).is_dir() for name in wanted.values())
         and manifest.index == settings.index
         and manifest.index_settings == settings.index_settings
     )
 
 
-def _segment(
-    folder: SpaceFolder,
-    source: SpaceSource,
-    model: ModelInfo,
-    encoder: TextEncoder,
-    settings: SpaceSection,
-    progress: BuildProgress,
-) -> tuple[Segment, bool]:
-    """The segment of a KB, and whether it had to be made."""
-    plan = plan_of(source, model, settings)
-    path = folder.segments / plan.folder_name
-    if (path / INFO_FILE).is_file():
-        return Segment(path), False
-    build_segment(
-        plan,
-        source.entities,
-        encoder,
-        folder.segments,
-        previous=_previous_segment(folder, source.kb),
-        progress=lambda rows: progress(source.kb, rows),
-    )
-    if not source.unchanged():
-        shutil.rmtree(path)
-        raise SpaceError(
-            f"KB {source.kb!r} changed while its segment was built", hint="Run the build again."
+@dataclass(frozen=True, slots=True)
+class _SegmentMaker:
+    """Finds or makes the segments of one build."""
+
+    folder: SpaceFolder
+    model: ModelInfo
+    encoder: TextEncoder
+    settings: SpaceSection
+    fresh: bool
+    progress: BuildProgress
+
+    def segment(self, source: SpaceSource) -> tuple[Segment, bool]:
+        """The segment of a KB, and whether it had to be made."""
+        path = self.folder.segments / wanted_folder(source, self.model, self.settings)
+        if source.published or (not self.fresh and (path / INFO_FILE).is_file()):
+            try:
+                return Segment(path), False
+            except DamagedSpaceError:
+                if source.published:
+                    raise
+        build_segment(
+            plan_of(source, self.model, self.settings),
+            source.entities,
+            self.encoder,
+            self.folder.segments,
+            previous=None if self.fresh else self._previous(source.kb),
+            fresh=self.fresh,
+            progress=lambda rows: self.progress(source.kb, rows),
         )
-    return Segment(path), True
+        if not source.unchanged():
+            shutil.rmtree(path)
+            raise SpaceError(
+                f"KB {source.kb!r} changed while its segment was built",
+                hint="Run the build again.",
+            )
+        return Segment(path), True
+
+    def _previous(self, kb: str) -> Segment | None:
+        """The KB's published segment, to copy vectors from."""
+        manifest = self.folder.usable_manifest()
+        if manifest is None or kb not in manifest.segments:
+            return None
+        try:
+            return Segment(self.folder.segments / manifest.segments[kb])
+        except DamagedSpaceError:
+            return None
 
 
 def _row_count(info: SegmentInfo) -> int:
     return sum(info.entities if kind == "text" else info.alias_rows for kind in info.rows)
-
-
-def _previous_segment(folder: SpaceFolder, kb: str) -> Segment | None:
-    manifest = folder.manifest()
-    if manifest is None or kb not in manifest.segments:
-        return None
-    path = folder.segments / manifest.segments[kb]
-    return Segment(path) if path.is_dir() else None
 
 
 def _write_version(
@@ -246,7 +270,7 @@ def _told_of_full_disks(folder: SpaceFolder) -> Iterator[None]:
         raise SpaceError(
             f"cannot write space {folder.name!r} in {folder.path}: {error.strerror or error}",
             hint="If the disk is full, free some of it and run the same command again: it goes on "
-            "where it stopped, and the published version is as it was.",
+            "where it stopped. The published version is as it was.",
         ) from error
 
 
@@ -258,7 +282,7 @@ def _build_lock(folder: SpaceFolder) -> Iterator[None]:
     with (folder.path / "lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise SpaceError(
                 f"space {folder.name!r} is being built by another process",
                 hint="Wait until it is done, or build another space with `--space NAME`.",

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kglink.errors import SpaceError
+from kglink.errors import DamagedSpaceError, SpaceError
 
 FORMAT = 1
 Part = TypeVar("Part", bound=BaseModel)
@@ -135,9 +135,9 @@ def read_part(kind: type[Part], path: Path) -> Part:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SpaceError(f"{path}: {error.strerror}", hint="Run `kglink build`.") from error
+        raise DamagedSpaceError(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise SpaceError(f"{path}: not JSON ({error})", hint="Run `kglink build`.") from error
+        raise DamagedSpaceError(f"{path}: not JSON ({error})") from error
     if isinstance(raw, dict) and isinstance(raw.get("format"), int) and raw["format"] > FORMAT:
         raise SpaceError(
             f"{path}: written by a newer kglink (format {raw['format']}, this one reads {FORMAT})",
@@ -148,9 +148,7 @@ def read_part(kind: type[Part], path: Path) -> Part:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise SpaceError(
-            f"{path}: {where}: {first['msg']}", hint="Rebuild with `kglink build --fresh`."
-        ) from error
+        raise DamagedSpaceError(f"{path}: {where}: {first['msg']}") from error
 
 
 def _sync_folder(folder: Path) -> None:

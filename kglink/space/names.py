@@ -75,6 +75,8 @@ class NameIndex:
 
     def similar(self, folded: Sequence[str], k: int) -> list[tuple[IntArray, FloatArray]]:
         """For each name the ``k`` most similar alias rows and their cosines, best first."""
+        if k < 1:
+            raise ValueError(f"k = {k}: at least one name must be asked for")
         queries = weighted(gram_counts(folded), self._idf)
         found: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in folded]
         for number, shard in enumerate(self._shards):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import SpaceError
+from kglink.errors import DamagedSpaceError
 from kglink.space.manifest import RowKind, SegmentInfo, damaged_files, read_part
 from kglink.space.names import NameIndex
 from kglink.space.strings import StringTable, map_array
@@ -31,10 +31,7 @@ class Segment:
         self.folder = folder
         self.info = read_part(SegmentInfo, folder / INFO_FILE)
         if damaged := damaged_files(folder, self.info.files, thorough=False):
-            raise SpaceError(
-                f"{damaged[0]}: missing or of the wrong size",
-                hint="Rebuild the space with `kglink build --fresh`.",
-            )
+            raise DamagedSpaceError(f"{damaged[0]}: missing or of the wrong size")
         self.kb = self.info.kb
         self.keys = StringTable(folder / "keys")
         self.titles = StringTable(folder / "titles")

@@ -36,6 +36,7 @@ from kglink.text.fold import fold
 #: Rows encoded and written between two notes of progress.
 CHUNK_ROWS = 8192
 _DRAFT = ".draft-"
+_OLD = ".old-"
 
 FloatArray = npt.NDArray[np.float32]
 Progress = Callable[[int], None]
@@ -82,11 +83,14 @@ def build_segment(
     root: Path,
     *,
     previous: Segment | None = None,
+    fresh: bool = False,
     progress: Progress = lambda rows: None,
 ) -> Path:
     """Make the segment of ``plan`` under ``root``; returns its folder."""
     final = root / plan.folder_name
     draft = root / (_DRAFT + plan.folder_name)
+    if fresh and draft.exists():
+        shutil.rmtree(draft)
     draft.mkdir(parents=True, exist_ok=True)
     if not (draft / "names.done").is_file():
         counted = _write_names(draft, entities())
@@ -120,9 +124,13 @@ def build_segment(
         },
     )
     write_atomically(draft / INFO_FILE, info.model_dump_json(indent=1))
-    if final.exists():  # Without its info file: the rest of a removal that was interrupted.
-        shutil.rmtree(final)
-    draft.rename(final)
+    if final.exists():  # Damaged, or built anew on demand; readers keep what they have mapped.
+        old = root / (_OLD + plan.folder_name)
+        final.rename(old)
+        draft.rename(final)
+        shutil.rmtree(old)
+    else:
+        draft.rename(final)
     return final
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import SpaceError, UnknownNameError
+from kglink.errors import DamagedSpaceError, SpaceError, UnknownNameError
 from kglink.protocols import RowRange
 from kglink.space.manifest import RowKind, SpaceManifest, damaged_files, read_part
 from kglink.space.segment import Segment
@@ -42,7 +42,17 @@ class SpaceFolder:
         pointer = self.path / CURRENT_FILE
         if not pointer.is_file():
             return None
-        return self.versions / pointer.read_text(encoding="utf-8").strip()
+        version = self.versions / pointer.read_text(encoding="utf-8").strip()
+        if not pointer.read_text(encoding="utf-8").strip().isdigit() or not version.is_dir():
+            raise DamagedSpaceError(f"{pointer}: names no version")
+        return version
+
+    def usable_manifest(self) -> SpaceManifest | None:
+        """The manifest of the published version, None where it is damaged as well."""
+        try:
+            return self.manifest()
+        except DamagedSpaceError:
+            return None
 
     def manifest(self) -> SpaceManifest | None:
         """The manifest of the published version."""
@@ -51,7 +61,10 @@ class SpaceFolder:
 
     def damage(self) -> list[str]:
         """Every file of the published version whose content is not what was written."""
-        folder, manifest = self.current, self.manifest()
+        try:
+            folder, manifest = self.current, self.manifest()
+        except DamagedSpaceError as error:
+            return [error.message]
         if folder is None or manifest is None:
             return []
         bad = damaged_files(folder, {INDEX_FILE: manifest.index_file}, thorough=True)
@@ -86,23 +99,11 @@ class Space:
             kb: Segment(folder.segments / name) for kb, name in manifest.segments.items()
         }
         self._spans = {(span.kb, span.kind): span for span in manifest.spans}
-        self._path = version / INDEX_FILE
-        self._backend_of = backend_of
-        self._index: VectorIndex | None = None
-
-    @property
-    def index(self) -> VectorIndex:
-        """The joint index, opened at its first use."""
-        if self._index is None:
-            files = {INDEX_FILE: self.manifest.index_file}
-            if damaged_files(self._path.parent, files, thorough=False):
-                raise SpaceError(
-                    f"{self._path}: missing or of the wrong size",
-                    hint="Rebuild it with `kglink build --fresh`.",
-                )
-            backend = self._backend_of(self.manifest.index, self.manifest.index_settings)
-            self._index = backend.load(self._path)
-        return self._index
+        if damaged_files(version, {INDEX_FILE: manifest.index_file}, thorough=False):
+            raise DamagedSpaceError(f"{version / INDEX_FILE}: missing or of the wrong size")
+        # Opened now: once it is mapped, a build may publish and remove what it likes.
+        backend = backend_of(manifest.index, manifest.index_settings)
+        self.index: VectorIndex = backend.load(version / INDEX_FILE)
 
     def kbs(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
         """The wanted KBs, or all, in the order of the space."""

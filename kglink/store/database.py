@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sqlalchemy import URL, Select, event, inspect, make_url, select, text
 from sqlalchemy import Row as SQLRow
-from sqlalchemy import Select, event, inspect, make_url, select, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.sql.dml import UpdateBase
@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 class Database:
     """An open database at the newest schema."""
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
+    def __init__(self, url: str | URL, *, create: bool = True) -> None:
         try:
             self.backend = backend_for(make_url(url))
         except (ArgumentError, NoSuchModuleError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import select
+from sqlalchemy import URL, select
 
 from kglink.errors import StoreError, UnknownNameError
 from kglink.records import CodeMapping, Document, Entity, EntityId, Overlap, Record, Verdict
@@ -38,7 +38,7 @@ class Store:
         self._overlaps = OverlapTable(db)
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True) -> Store:
+    def open(cls, url: str | URL, *, create: bool = True) -> Store:
         """Open ``sqlite:///PATH`` or a PostgreSQL URL; an older schema is brought up to date."""
         return cls(Database(url, create=create))
 

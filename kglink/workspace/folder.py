@@ -26,7 +26,7 @@ def find_workspace(
     """The workspace to use: ``named``, else ``KGLINK_WORKSPACE``, else upward from ``start``."""
     chosen = named or _from_env(os.environ if env is None else env)
     if chosen is not None:
-        folder = chosen.expanduser().resolve()
+        folder = expanded(chosen)
         if not (folder / CONFIG_FILE).is_file():
             raise ConfigError(
                 f"{chosen} is no workspace: it has no {CONFIG_FILE}",
@@ -42,7 +42,7 @@ def find_workspace(
 
 def init_workspace(folder: Path) -> Path:
     """Make ``folder`` a workspace; one that exists already is an error."""
-    folder = folder.expanduser().resolve()
+    folder = expanded(folder)
     config = folder / CONFIG_FILE
     if config.exists():
         raise UsageError(f"{folder} is a workspace already", hint=f"Its settings: {config}")
@@ -53,6 +53,14 @@ def init_workspace(folder: Path) -> Path:
     except OSError as error:
         raise UsageError(f"cannot make a workspace in {folder}: {error.strerror}") from error
     return folder
+
+
+def expanded(folder: Path) -> Path:
+    """The whole path, ``~`` written out."""
+    try:
+        return folder.expanduser().resolve()
+    except RuntimeError as error:
+        raise ConfigError(f"{folder}: there is no such user") from error
 
 
 def _from_env(env: Mapping[str, str]) -> Path | None:

@@ -7,18 +7,20 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, get_args
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
-from kglink.errors import UnknownNameError, UsageError
+from kglink.errors import ConfigError, UnknownNameError, UsageError
 from kglink.records import Document, LinkedDocument, Split, TextInput
 from kglink.registry import Registry, load_registry
 from kglink.sources import Problems, Source, SourceLimits
-from kglink.workspace.folder import find_workspace, init_workspace
+from kglink.workspace.folder import expanded, find_workspace, init_workspace
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
     from kglink.evaluation.recall import RecallReport
     from kglink.linking.linker import Linker
     from kglink.linking.retrieve import Scored
@@ -67,7 +69,7 @@ class Workspace:
         ``create`` makes one (in ``folder`` or the current folder) where there is none. ``flags``
         are settings by their full names, such as ``{"link.top_k": 10}``.
         """
-        named = Path(folder) if folder is not None else None
+        named = expanded(Path(folder)) if folder is not None else None
         if create and named is not None and not (named / CONFIG_FILE).exists():
             init_workspace(named)
         found = find_workspace(named=named)
@@ -105,12 +107,19 @@ class Workspace:
         return Store.open(self.store_url)
 
     @property
-    def store_url(self) -> str:
+    def store_url(self) -> URL:
         """The store's address, a relative SQLite path counted from the workspace folder."""
-        url = self.settings.store.url
-        prefix, slashes, path = url.partition(":///")
-        if prefix.startswith("sqlite") and slashes and path and not Path(path).is_absolute():
-            return f"{prefix}:///{self.folder / path}"
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import ArgumentError
+
+        try:
+            url = make_url(self.settings.store.url)
+        except ArgumentError as error:
+            raise ConfigError(
+                "store.url is no database address", hint="For a file: sqlite:///kglink.db"
+            ) from error
+        if url.get_backend_name() == "sqlite" and url.database:
+            return url.set(database=str(self.folder / url.database))
         return url
 
     @cached_property
@@ -209,15 +218,24 @@ class Workspace:
 
         return WorkspaceSpace(self.folder, self.store, self.encoder, self.registry, self.resolved)
 
-    def build(self, *, progress: BuildProgress = lambda kb, rows: None) -> BuildReport:
-        """Build and publish the joint space of all KBs; only what changed is encoded."""
-        return self.joint_space.build(progress=progress)
+    def build(
+        self, *, fresh: bool = False, progress: BuildProgress = lambda kb, rows: None
+    ) -> BuildReport:
+        """Build and publish the joint space of all KBs; only what changed is encoded.
+
+        ``fresh`` encodes everything again.
+        """
+        return self.joint_space.build(fresh=fresh, progress=progress)
 
     def space(self) -> Space:
         """The published space."""
         return self.joint_space.open()
 
     # ------------------------------------------------------------------------- link, search
+    def linked_kbs(self, space: Space, kbs: Sequence[str] = ()) -> tuple[str, ...]:
+        """The KBs to link to: these, else those of the settings, else all of the space."""
+        return space.kbs(kbs or self.settings.link.kbs)
+
     def linker(self, kbs: Sequence[str] = (), *, space: Space | None = None) -> Linker:
         """A linker to some KBs of the space, or to all."""
         from kglink.linking.linker import Linker
@@ -226,7 +244,7 @@ class Workspace:
 
         space = space or self.space()
         link = self.settings.link
-        names = space.kbs(kbs or link.kbs)
+        names = self.linked_kbs(space, kbs)
 
         def detector() -> Detector:
             all_names = SpaceNames(space, names)
@@ -258,6 +276,8 @@ class Workspace:
         from kglink.linking.retrieve import MentionQuery, Retriever
         from kglink.linking.scoring import SEARCH_WEIGHTS
 
+        if k < 1:
+            raise UsageError(f"k = {k}: a search has at least one answer")
         space = self.space()
         names = space.kbs(kbs)
         retriever = Retriever(space, self.encoder, candidates=k, weights=SEARCH_WEIGHTS)
@@ -287,13 +307,19 @@ class Workspace:
         space = self.space()
         linker = self.linker(kbs, space=space)
         documents = self.store.documents(docs, _split(split) or None)
+        first = next(documents, None)
+        if first is None:
+            raise UsageError(
+                f"{docs!r} has no documents in the split {split!r}",
+                hint='--split names another one; --split "" takes all documents.',
+            )
 
         def counted() -> Iterator[Document]:
-            for document in documents:
+            for document in chain([first], documents):
                 yield document
                 progress(1)
 
-        return evaluate_recall(linker, counted(), space.kbs(kbs), ks)
+        return evaluate_recall(linker, counted(), self.linked_kbs(space, kbs), ks)
 
 
 def _split(split: str) -> Split:

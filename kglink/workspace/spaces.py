@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.config import ResolvedSettings, SpaceSection
-from kglink.errors import SpaceError
+from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.records import Entity
 from kglink.registry import Registry
 from kglink.space.build import (
@@ -19,7 +18,7 @@ from kglink.space.build import (
     SpaceSource,
     build_space,
     is_current,
-    plan_of,
+    wanted_folder,
 )
 from kglink.space.space import Space, SpaceFolder
 from kglink.workspace.encoder import LazyEncoder
@@ -52,24 +51,25 @@ class WorkspaceSpace:
 
     def expected_rows(self) -> int | None:
         """About how many vectors a build will go through; None where nothing is left to do."""
-        manifest = self.folder.manifest()
+        manifest = self.folder.usable_manifest()
         ready = set(manifest.segments.values()) if manifest else set()
         infos = {info.name: info for info in self.store.kbs()}
         rows = 0
         for source in self._sources():
-            if plan_of(source, self.encoder.info, self._section).folder_name not in ready:
+            if wanted_folder(source, self.encoder.info, self._section) not in ready:
                 info = infos[source.kb]
                 rows += info.entities * ("text" in self._section.rows)
                 rows += info.aliases * ("alias" in self._section.rows)
         return rows or None
 
-    def discard(self) -> None:
-        """Remove it with all its files."""
-        if self.folder.path.exists():
-            shutil.rmtree(self.folder.path)
+    def unfinished(self) -> list[str]:
+        """The KBs that are half-way through an update; the space keeps what it has of them."""
+        return [info.name for info in self.store.kbs() if not info.complete]
 
-    def build(self, *, progress: BuildProgress = lambda kb, rows: None) -> BuildReport:
-        """Build and publish it; only what changed is encoded."""
+    def build(
+        self, *, fresh: bool = False, progress: BuildProgress = lambda kb, rows: None
+    ) -> BuildReport:
+        """Build and publish it; only what changed is encoded, unless ``fresh``."""
         return build_space(
             self.folder,
             list(self._sources()),
@@ -78,12 +78,13 @@ class WorkspaceSpace:
             self._index_backend,
             self._section,
             recorded_settings=self.resolved.as_dict(),
+            fresh=fresh,
             progress=progress,
         )
 
     def open(self) -> Space:
         """The published version; vectors of another model than the settings name are refused."""
-        space = Space(self.folder, self._index_backend)
+        space = self._opened()
         if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
             raise SpaceError(
                 f"space {space.folder.name!r} was made by another model "
@@ -92,6 +93,16 @@ class WorkspaceSpace:
                 hint="Set encoder.model back, or rebuild the space with `kglink build`.",
             )
         return space
+
+    def _opened(self) -> Space:
+        before = self.folder.current
+        try:
+            return Space(self.folder, self._index_backend)
+        except DamagedSpaceError:
+            if self.folder.current == before:
+                raise
+            # Another process published between our reading CURRENT and opening its files.
+            return Space(self.folder, self._index_backend)
 
     @property
     def _section(self) -> SpaceSection:
@@ -103,22 +114,21 @@ class WorkspaceSpace:
         return self.registry.create("index", name, settings)
 
     def _sources(self) -> Iterator[SpaceSource]:
+        manifest = self.folder.usable_manifest()
+        published = manifest.segments if manifest else {}
+        same_model = manifest and manifest.model.fingerprint == self.encoder.info.fingerprint
         for info in self.store.kbs():
-            if not info.entities:
-                continue
-            if not info.complete:
-                raise SpaceError(
-                    f"KB {info.name!r} is half-way through an update",
-                    hint="Finish it: run the same `kglink add-kb` again.",
+            keep = "" if info.complete or not same_model else published.get(info.name, "")
+            if keep or (info.complete and info.entities):
+                yield SpaceSource(
+                    kb=info.name,
+                    revision=info.revision,
+                    content=_content(info),
+                    licence=info.licence,
+                    entities=partial(self._entities, info.name),
+                    unchanged=partial(self._is_still, info),
+                    published=keep,
                 )
-            yield SpaceSource(
-                kb=info.name,
-                revision=info.revision,
-                content=_content(info),
-                licence=info.licence,
-                entities=partial(self._entities, info.name),
-                unchanged=partial(self._is_still, info),
-            )
 
     def _entities(self, kb: str) -> Iterator[Entity]:
         return (row.entity for row in self.store.entities(kb))

@@ -27,6 +27,7 @@ _DISAMBIGUATION_WORD = re.compile(
     r"__DISAMBIG__|\[\[[^\[\]|:\n]{1,40}:[^\[\]|\n]{0,60}disambiguation pages", re.IGNORECASE
 )
 _LONGEST_TYPE = 80
+_LONGEST_NAME = 100
 #: Short descriptions stand at the very beginning of a page.
 _SHORT_DESCRIPTION_BY = 4000
 
@@ -70,7 +71,7 @@ def is_disambiguation(title: str, templates: Iterable[str]) -> bool:
 
 def infobox_type(template: str) -> str:
     """What an infobox is about by its name; empty for any other template."""
-    name = " ".join(template.replace("_", " ").split())
+    name = " ".join(template[:_LONGEST_NAME].replace("_", " ").split())
     box = INFOBOX.fullmatch(name)
     if not box:
         return ""

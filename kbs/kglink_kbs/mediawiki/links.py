@@ -55,7 +55,7 @@ def shown_text(raw: str, label: str, trail: str) -> str:
 
 def pipe_trick(raw: str) -> str:
     """What MediaWiki shows for ``[[Help:Paris (France)|]]`` and its like: Paris."""
-    found = _CUT_BY_PIPE.match(raw)
+    found = _CUT_BY_PIPE.match(raw[:MOST_ANCHOR])
     return found[1] if found and found[1] else raw
 
 

@@ -70,6 +70,7 @@ class PageReader:
             self._fields = {}
             self._first_byte = self._parser.CurrentByteIndex
         elif name == "revision":
+            self._fields.setdefault("id", "")  # the ids that follow are not the page's
             self._fields.pop("text", None)
             self._fields.pop("model", None)
         elif name == "redirect":

@@ -27,6 +27,8 @@ _INVALID = re.compile(r"[<>\[\]{}|\x00-\x1f\x7f\ufffd]")
 _UNSEEN = re.compile("[\u200e\u200f\u202a-\u202e\ufeff\u00ad]")
 _MOST_BYTES = 255
 _CACHE_SIZE = 50_000
+#: Longer targets, with all that percent signs and entities may add, are no titles.
+_LONGEST = 4 * _MOST_BYTES
 
 
 class Target(NamedTuple):
@@ -85,7 +87,7 @@ class Titles:
     def _read(self, raw: str) -> Target:
         text = _spaced(_decoded(raw).partition("#")[0])
         plain = text.lstrip(": ")
-        if not plain:
+        if not plain or len(raw) > _LONGEST:
             return _TEXT
         shown = text.startswith(":")
         prefix, colon, rest = plain.partition(":")

@@ -46,7 +46,7 @@ _QUOTES = re.compile("'{2,}")
 _MAGIC = re.compile(r"__[^\W_]{2,24}(?:_[^\W_]{1,24}){0,3}__")
 #: Marks that show nothing, and spaces of other widths.
 _ODD_SIGNS = {
-    **dict.fromkeys("\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff", ""),
+    **dict.fromkeys("\u007f\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff", ""),
     **dict.fromkeys("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008", " "),
     **dict.fromkeys("\u2009\u200a\u202f\u205f\u3000", " "),
     **dict.fromkeys("\u0085\u2028\u2029", "\n"),
@@ -75,7 +75,7 @@ _QUOTES = re.compile("'{2,}")
 _MAGIC = re.compile(r"__[^\W_]{2,24}(?:_[^\W_]{1,24}){0,3}__")
 #: Marks that show nothing, and spaces of other widths.
 _ODD_SIGNS = {
-    **dict.fromkeys("\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff", ""),
+    **dict.fromkeys("\u007f\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff", ""),
     **dict.fromkeys("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008", " "),
     **dict.fromkeys("\u2009\u200a\u202f\u205f\u3000", " "),
     **dict.fromkeys("\u0085\u2028\u2029", "\n"),
@@ -269,7 +269,8 @@ def _with_places(text: str, targets: list[str]) -> CleanText:
         length = start + len(shown)
         kept += (before, shown)
         at = found.end()
-        if shown:
-            links.append(KeptLink(start, length, targets[int(number)]))
+        if name := shown.strip():
+            first = start + shown.index(name)
+            links.append(KeptLink(first, first + len(name), targets[int(number)]))
     kept.append(_MARKS.sub("", text[at:]))
     return CleanText("".join(kept), tuple(links))
