@@ -3,77 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kglink.errors import RecordError, SourceError, UsageError
 from kglink.records import Document, Span, TextInput
 from kglink.sources import Problems, Source
-from kglink.workspace import Workspace
 from kglink_cli.console import note
+
+if TYPE_CHECKING:
+    from kglink.protocols import KBAdapter
 
 DOCUMENTS = "kglink/documents"
 _JSON_NAMES = (".jsonl", ".ndjson", ".json")
 
 
+class InputProblems(Problems):
+    """Bad inputs; of `link`'s options, --set is the detector's and --input-set the reader's."""
+
+    def leave_out(self, error: RecordError) -> None:
+        """Count a bad input, its hint in the words of this command."""
+        super().leave_out(_in_words_of_link(error))
+
+    def report(self, error: RecordError) -> None:
+        """Raise or count a bad input, its hint in the words of this command."""
+        super().report(_in_words_of_link(error))
+
+
+def _in_words_of_link(error: RecordError) -> RecordError:
+    error.hint = error.hint.replace("--set ", "--input-set ")
+    return error
+
+
+def state_of(source: Source) -> object:
+    """What tells the content of a source from another: its bytes, of a folder names and times."""
+    if not source.is_folder:
+        return [source.name, source.fingerprint()]
+    stats = ((file.name, file.path.stat()) for file in source.files() if file.path)
+    return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
+
+
 def read_inputs(
-    workspace: Workspace, path: str, *, marked: bool, problems: Problems
+    source: Source, documents: KBAdapter, *, marked: bool, problems: Problems
 ) -> Iterator[TextInput]:
     """The texts of a file, of a folder's files in the order of their names, or of ``-``."""
-    with workspace.open_source(path) as source:
-        if source.is_folder:
-            yield from _read_folder(workspace, Path(path), marked, problems)
-        else:
-            yield from _read(workspace, source, source.name, marked, problems)
-
-
-def _read_folder(
-    workspace: Workspace, root: Path, marked: bool, problems: Problems
-) -> Iterator[TextInput]:
-    files = [file for file in sorted(root.rglob("*")) if _is_visible_file(file, root)]
+    if not source.is_folder:
+        yield from _read(source, documents, marked, problems)
+        return
+    files = source.files()
     if not files:
-        raise SourceError(f"{root} holds no file", hint="Name a folder of texts.")
+        raise SourceError(f"{source.path} holds no file", hint="Name a folder of texts.")
     left_out = 0
     for file in files:
-        with workspace.open_source(file) as source:
-            if source.bytes_total and b"\x00" in source.head.head:
+        try:
+            if file.bytes_total and b"\x00" in file.head.head:
                 left_out += 1
                 continue
-            name = file.relative_to(root).as_posix()
-            yield from _read(workspace, source, name, marked, problems)
+            yield from _read(file, documents, marked, problems)
+        except RecordError:
+            raise  # one that was reported, and stops the run
+        except SourceError as error:
+            if problems.on_error == "stop":
+                raise
+            problems.report(RecordError(error.message, where=file.name, hint=error.hint))
     if left_out:
         note("left out", f"{left_out:,} files that are not text")
 
 
-def _is_visible_file(file: Path, root: Path) -> bool:
-    parts = file.relative_to(root).parts
-    return file.is_file() and not any(part.startswith(".") for part in parts)
-
-
 def _read(
-    workspace: Workspace, source: Source, name: str, marked: bool, problems: Problems
+    source: Source, documents: KBAdapter, marked: bool, problems: Problems
 ) -> Iterator[TextInput]:
     if not source.bytes_total:  # An empty text is a text.
-        yield TextInput(name, "")
-        return
-    if _holds_records(source):
-        adapter = workspace.registry.create("kb", DOCUMENTS)
-        for record in adapter.read(source, problems):
-            if not isinstance(record, Document):
-                raise UsageError(
-                    f"{name} holds entities, not texts",
-                    hint="Entities are added with `kglink add-kb NAME FILE`.",
-                )
-            spans = tuple(Span(mention.start, mention.end) for mention in record.mentions)
-            yield TextInput(record.id, record.text, spans or None)
-        return
-    text = _decoded(source)
-    if marked:
-        from kglink.text.markup import parse_marked
-
-        clean, marks = parse_marked(text)
-        yield TextInput(name, clean, tuple(marks))
+        yield TextInput(source.name, "")
+    elif _holds_records(source):
+        yield from _read_records(source, documents, problems)
     else:
-        yield TextInput(name, text)
+        try:
+            text = _read_text(source, marked)
+        except RecordError as error:
+            problems.report(error)
+        else:
+            yield text
+
+
+def _read_records(source: Source, documents: KBAdapter, problems: Problems) -> Iterator[TextInput]:
+    for record in documents.read(source, problems):
+        if not isinstance(record, Document):
+            raise UsageError(
+                f"{source.name} holds entities, not texts",
+                hint="Entities are added with `kglink add-kb NAME FILE`.",
+            )
+        spans = tuple(Span(mention.start, mention.end) for mention in record.mentions)
+        yield TextInput(record.id, record.text, spans or None)
+
+
+def _read_text(source: Source, marked: bool) -> TextInput:
+    text = _decoded(source)
+    if not marked:
+        return TextInput(source.name, text)
+    from kglink.text.markup import parse_marked
+
+    clean, marks = parse_marked(text)
+    return TextInput(source.name, clean, tuple(marks))
 
 
 def _holds_records(source: Source) -> bool:

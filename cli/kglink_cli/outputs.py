@@ -2,89 +2,183 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
-from kglink.records import LinkedDocument
+from kglink.records import LinkedDocument, TextInput
 from kglink_cli.console import note
+from kglink_cli.whole_file import PACKED, cannot_write, whole_file
 
 if TYPE_CHECKING:
     from kglink.protocols import Exporter
 
-_FORMAT_OF_SUFFIX = {".html": "html", ".htm": "html", ".jsonl": "jsonl", ".json": "json"}
-#: Formats that can be written piece by piece, so that an interrupted run can go on.
+_FORMAT_OF_SUFFIX = {
+    "": "table", ".txt": "table", ".log": "table", ".html": "html", ".htm": "html",
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
+}  # fmt: skip
+#: The format that can be written piece by piece, so that an interrupted run can go on.
 _RESUMABLE = "kglink/jsonl"
+
+#: Gives the links of all inputs but the first, whose ids these are: they are written already.
+LinkRest = Callable[[Sequence[str]], Iterable[LinkedDocument]]
 
 
 def format_of(chosen: str | None, output: Path | None) -> str:
     """The format that was named, else the one of the file's ending, else the table."""
-    if chosen:
-        return chosen
-    return _FORMAT_OF_SUFFIX.get(output.suffix.lower(), "table") if output else "table"
+    if chosen or output is None:
+        return chosen or "table"
+    suffix = output.suffix.lower()
+    if suffix not in _FORMAT_OF_SUFFIX:
+        raise UsageError(
+            f"the ending of {output} tells no format",
+            hint="Name one with --format: table, json, jsonl, html or a plugin's; or end the "
+            f"file's name in {', '.join(filter(None, _FORMAT_OF_SUFFIX))}.",
+        )
+    return _FORMAT_OF_SUFFIX[suffix]
+
+
+@contextmanager
+def reserved(output: Path | None, source: str) -> Iterator[None]:
+    """Hold the right to write ``output``, or say at once why it cannot be written."""
+    if output is None:
+        yield
+        return
+    try:
+        is_special = output.exists() and not output.is_file()
+    except OSError as error:  # a name that no file can have
+        raise cannot_write(output, error) from error
+    _refuse_inputs(output, source)
+    if is_special:
+        raise UsageError(
+            f"{output} is not a file", hint="Leave -o out to write to standard output."
+        )
+    if not output.parent.is_dir():  # the lock would make the folder
+        raise UsageError(
+            f"cannot write {output}: there is no folder {output.parent}",
+            hint="Make it, or name a file in another folder.",
+        )
+    with _locked(output):
+        yield
 
 
 def write_to(
-    output: Path | None,
-    exporter: Exporter,
-    name: str,
-    made_by: object,
-    link: Callable[[frozenset[str]], Iterable[LinkedDocument]],
+    output: Path | None, exporter: Exporter, name: str, made_by: object, link: LinkRest
 ) -> None:
     """Write everything that ``link`` gives, leaving out the documents that are written already.
 
     ``made_by`` is all that decides the output: only a run with the same goes on with a file.
     """
     if output is None:
-        exporter.export(link(frozenset()), sys.stdout)
-    elif name == _RESUMABLE:
+        exporter.export(link(()), sys.stdout)
+    elif name == _RESUMABLE and output.suffix.lower() not in PACKED:
         _write_resumable(output, exporter, made_by, link)
     else:
-        draft = output.with_name(f".{output.name}.partial")
-        with _opened(draft, "w") as out:
-            exporter.export(link(frozenset()), out)
-        draft.replace(output)
+        with whole_file(output) as out:
+            exporter.export(link(()), out)
 
 
-def _write_resumable(
-    output: Path,
-    exporter: Exporter,
-    made_by: object,
-    link: Callable[[frozenset[str]], Iterable[LinkedDocument]],
-) -> None:
+def after(inputs: Iterator[TextInput], written: Sequence[str]) -> Iterator[TextInput]:
+    """The inputs after those that are written; they are counted, since an id may come twice."""
+    for number, known in enumerate(written, 1):
+        text = next(inputs, None)
+        if text is None or text.id != known:
+            found = f"{text.id!r} now" if text else "gone"
+            raise UsageError(
+                f"document {number:,} of the interrupted run was {known!r}, and is {found}",
+                hint="The source changed: remove the hidden .partial file beside the output.",
+            )
+    yield from inputs
+
+
+def _refuse_inputs(output: Path, source: str) -> None:
+    """Refuse an output that is read as an input, by this run or when it is run again."""
+    path = Path(source)
+    if source == "-" or not path.exists():
+        return
+    if output.exists() and output.samefile(path):
+        raise UsageError(
+            f"{output} is the source itself", hint="Name another file to write with -o."
+        )
+    root, target = path.resolve(), output.resolve()
+    if not path.is_dir() or not target.is_relative_to(root):
+        return
+    if not any(part.startswith(".") for part in target.relative_to(root).parts):
+        raise UsageError(
+            f"{output} lies in the folder that is read, and would be an input itself",
+            hint="Name a file outside of that folder with -o.",
+        )
+
+
+@contextmanager
+def _locked(output: Path) -> Iterator[None]:
+    """One process writes a file; the system frees the lock of a process that dies."""
+    import filelock  # here: `kglink --help` need not wait for it
+
+    lock = filelock.FileLock(output.with_name(f".{output.name}.lock"), timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise UsageError(
+            f"{output} is being written by another process",
+            hint="Wait until it is done, or name another file with -o.",
+        ) from error
+    except OSError as error:
+        raise cannot_write(output, error) from error
+    try:
+        yield
+    finally:
+        # While it is held: a process that waits notices that its file has no name any more.
+        with suppress(OSError):  # Windows keeps a file that is open
+            Path(lock.lock_file).unlink()
+        lock.release()
+
+
+def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: LinkRest) -> None:
     fingerprint = hashlib.blake2b(
         json.dumps(made_by, sort_keys=True, default=str).encode(), digest_size=8
     ).hexdigest()
     draft = output.with_name(f".{output.name}.{fingerprint}.partial")
-    done = frozenset(_complete_ids(draft))
-    if done:
-        note("resumed", f"after {len(done):,} documents of an interrupted run")
-    with _opened(draft, "a") as out:
-        exporter.export(link(done), out)
+    try:
+        written = list(_whole_ids(draft))
+        out = draft.open("a", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise cannot_write(output, error) from error
+    if written:
+        note("resumed", f"after {len(written):,} documents of an interrupted run")
+    with out:
+        exporter.export(link(written), out)
     draft.replace(output)
+    # Of runs with other settings or another content: nobody can want them beside the output.
+    for stale in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * 16}.partial"):
+        stale.unlink()
 
 
-def _complete_ids(draft: Path) -> Iterator[str]:
-    """The ids of the whole lines of a draft; a last line that was cut off is removed."""
+def _whole_ids(draft: Path) -> Iterator[str]:
+    """The ids of a draft's lines up to the first that is cut off or damaged; the rest goes."""
     if not draft.exists():
         return
     whole = 0
     with draft.open("rb+") as lines:
         for line in lines:
-            if not line.endswith(b"\n"):
+            known = _id_of(line) if line.endswith(b"\n") else None
+            if known is None:
                 break
             whole += len(line)
-            yield json.loads(line)["id"]
+            yield known
         lines.truncate(whole)
 
 
-def _opened(path: Path, mode: str) -> TextIO:
+def _id_of(line: bytes) -> str | None:
     try:
-        opened = path.open(mode, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    return opened  # type: ignore[return-value]  # a text mode
+        record = json.loads(line)
+    except ValueError:  # no JSON, or no UTF-8
+        return None
+    known = record.get("id") if isinstance(record, dict) else None
+    return known if isinstance(known, str) else None

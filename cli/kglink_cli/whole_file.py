@@ -12,6 +12,9 @@ from typing import IO, TextIO, cast
 
 from kglink.errors import UsageError
 
+#: Endings of files that are packed as they are written.
+PACKED = (".gz", ".bz2")
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
@@ -23,7 +26,7 @@ def whole_file(path: Path) -> Iterator[TextIO]:
     try:
         raw = draft.open("wb")
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise cannot_write(path, error) from error
     try:
         with ExitStack() as closing:
             closing.enter_context(raw)
@@ -36,6 +39,14 @@ def whole_file(path: Path) -> Iterator[TextIO]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def cannot_write(path: Path, error: OSError) -> UsageError:
+    """The error of a file that cannot be written; it names that file, not its hidden draft."""
+    return UsageError(
+        f"cannot write {path}: {error.strerror or error}",
+        hint="Name a file in a folder that exists and may be written, on a disk with room.",
+    )
 
 
 def _packed(raw: IO[bytes], suffix: str) -> IO[bytes]:
