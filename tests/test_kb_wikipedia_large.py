@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+import io
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from kglink.sources import Problems
 from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
 from kglink.workspace import Workspace, init_workspace
 from kglink_kbs.mediawiki import adapter as adapter_module
+from kglink_kbs.mediawiki.worker import receive, send
 
 
 # ------------------------------------------------------------------- many pieces, processes
@@ -112,3 +114,11 @@ def test_the_scratch_folder_goes_when_all_is_done(world_dump: Path, tmp_path: Pa
         added = workspace.add_kb("atlas", world_dump, adapter="kglink/wikipedia")
         assert added.summary.added == 3000
         assert not (folder / ".scratch").exists()
+
+
+def test_a_part_of_a_message_is_none_so_no_part_of_a_piece_is_kept() -> None:
+    whole = io.BytesIO()
+    send(whole, {"do": "read", "chunk": 1}, b"<page>...</page>")
+    message = whole.getvalue()
+    assert receive(io.BytesIO(message)) == ({"do": "read", "chunk": 1}, b"<page>...</page>")
+    assert all(receive(io.BytesIO(message[:cut])) is None for cut in range(len(message)))

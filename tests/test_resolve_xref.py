@@ -347,7 +347,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_command_line(kglink: Kglink, files: Path) -> None:
     mapped = kglink("add-kb", "pairs", files / "pairs.sssom.tsv")
-    assert "pairs mappings +1 ~0 -0 =0   1 mappings" in mapped.out
+    assert "pairs mappings +1 ~0 -0 =0   1 mapping " in mapped.out
     links = ("--links-to", "doid,ncit", "--resolve", "xref")
     kglink("add-kb", "docs", files / "abstracts.txt", *links)
     with Workspace.open() as workspace:

@@ -65,7 +65,7 @@ def test_a_newer_schema_is_refused_and_left_alone(url: str) -> None:
     Store.open(url).close()
     db = Database(url)
     with db.write() as connection:
-        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))  # noqa: S608
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))  # noqa: S608 - our own table
     db.close()
     with pytest.raises(StoreError, match=f"schema 9999.* up to {SCHEMA_VERSION}") as caught:
         Store.open(url)

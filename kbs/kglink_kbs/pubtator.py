@@ -224,6 +224,7 @@ def _is_relation(cells: list[str]) -> bool:
 
 
 def _offset(cell: str, what: str) -> int:
-    if not _NUMBER.fullmatch(cell.strip()):
+    number = cell.strip()  # Of more signs than int() itself would strip.
+    if not _NUMBER.fullmatch(number):
         raise BadValue(f"{what} is {shortened(cell)}, not a whole number")
-    return int(cell)
+    return int(number)

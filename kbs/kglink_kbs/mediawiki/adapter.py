@@ -201,7 +201,7 @@ def _join(plan: Plan, workers: Workers, chunks: int, groups: int) -> None:
     for turn in range(TURNS):
         # An answer writes two files; the one for the next turn is the last.
         step = {"do": "answer", "turn": turn, **about}
-        steps.append((step, lambda part, turn=turn: plan.asked(turn + 1, part)))  # type: ignore[misc]
+        steps.append((step, lambda part, turn=turn: plan.asked(turn + 1, part)))  # type: ignore[misc]  # lambda
     steps.append(({"do": "join", **about}, plan.joined))
     for job, made in steps:
         waiting = [

@@ -32,12 +32,15 @@ def send(stream: BinaryIO, head: Job, data: bytes = b"") -> None:
 
 
 def receive(stream: BinaryIO) -> tuple[Job, bytes] | None:
-    """Read one message; None at the end."""
+    """Read one message; None at the end, and for a part of one: its sender was killed."""
     lengths = stream.read(_LENGTHS.size)
     if len(lengths) < _LENGTHS.size:
         return None
-    head, data = _LENGTHS.unpack(lengths)
-    return json.loads(stream.read(head)), stream.read(data)
+    head_bytes, data_bytes = _LENGTHS.unpack(lengths)
+    head, data = stream.read(head_bytes), stream.read(data_bytes)
+    if len(head) < head_bytes or len(data) < data_bytes:
+        return None
+    return json.loads(head), data
 
 
 class Worker:

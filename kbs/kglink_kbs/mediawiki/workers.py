@@ -76,14 +76,14 @@ class Workers:
             [sys.executable, "-P", "-m", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._started.append(process)
-        send(cast("IO[bytes]", process.stdin), self._plan.as_json())  # type: ignore[arg-type]
+        send(cast("IO[bytes]", process.stdin), self._plan.as_json())  # type: ignore[arg-type]  # JSON is a job
         self._idle.put(process)
 
     def _do(self, job: Job, data: bytes) -> Job:
         process = self._idle.get()
         try:
-            send(_pipe(process.stdin), job, data)  # type: ignore[arg-type]
-            answer = receive(_pipe(process.stdout))  # type: ignore[arg-type]
+            send(_pipe(process.stdin), job, data)  # type: ignore[arg-type]  # a pipe
+            answer = receive(_pipe(process.stdout))  # type: ignore[arg-type]  # a pipe
         except OSError:
             answer = None
         if answer is None:
