@@ -176,7 +176,10 @@ def test_a_plugin_variable_that_names_nothing(
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from kglink_cli.main import run; run()", *arguments]
+    # A shell that runs the tests in the background makes its children deaf to Ctrl-C.
+    hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{hearing}; from kglink_cli.main import run; run()"
+    command = [sys.executable, "-c", program, *arguments]
     return subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={key: value for key, value in os.environ.items() if key != "KGLINK_WORKSPACE"},
