@@ -114,7 +114,7 @@ class Linker:
             self._decide(text, span, ranked, twins)
             for (text, span), ranked in zip(places, rankings, strict=True)
         ]
-        return self._reranked(places, links) if self._reranker else links
+        return self._reranked(places, links)
 
     def _query(self, text: str, span: Span) -> MentionQuery:
         surface = text[span.start : span.end]

@@ -42,8 +42,10 @@ class SpaceFolder:
         pointer = self.path / CURRENT_FILE
         if not pointer.is_file():
             return None
-        version = self.versions / pointer.read_text(encoding="utf-8").strip()
-        if not pointer.read_text(encoding="utf-8").strip().isdigit() or not version.is_dir():
+        # Read once: a build may replace the pointer at any moment.
+        name = pointer.read_text(encoding="utf-8").strip()
+        version = self.versions / name
+        if not name.isdigit() or not version.is_dir():
             raise DamagedSpaceError(f"{pointer}: names no version")
         return version
 
