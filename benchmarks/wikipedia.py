@@ -6,9 +6,11 @@ The floor is what nobody can go below in one process: bzip2 decompression plus a
 handlers that keep nothing, over the same bytes, one after the other. The adapter reads a dump into
 records, which are counted and dropped, in as many processes as there are processors; once without
 and once with annotated documents (one for every fifth page). Floor and adapter take turns, each
-run a process of its own, and the figure is the median of three. Peak memory is that of the largest
-process. The synthetic dumps have short pages (2 KB; Wikipedia's have 5 KB on average); ``--dump``
-measures a real one, and the English sample is repeated with other titles to 60 MB.
+run a process of its own, and the figure is the median of three (``--runs``). Ratios are given of
+the time by the clock and of the processors' time, which other work on the machine changes less.
+Peak memory is that of the largest process. The synthetic dumps have short pages (2 KB; Wikipedia's
+have 5 KB on average); ``--dump`` measures a real one, and the English sample is repeated with other
+titles to 60 MB.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from xml.parsers import expat
 
@@ -33,6 +36,18 @@ RUNS = 3
 SIZES = (10_000, 100_000)
 LARGE = 1_000_000
 READ = 2**20
+COLUMNS = (
+    ("pages", 9),
+    ("MB", 7),
+    ("floor s", 8),
+    ("x clock", 8),
+    ("x cpu", 6),
+    ("+docs: x clock", 15),
+    ("x cpu", 6),
+    ("pages/s", 8),
+    ("MB/s", 6),
+    ("peak MiB", 9),
+)
 
 
 def run_floor(path: Path, documents: int) -> dict[str, float]:
@@ -50,7 +65,7 @@ def run_floor(path: Path, documents: int) -> dict[str, float]:
             size += len(data)
             parser.Parse(data, False)
     parser.Parse(b"", True)
-    return {"seconds": time.perf_counter() - started, "bytes": size}
+    return {"seconds": time.perf_counter() - started, "cpu": cpu_seconds(), "bytes": size}
 
 
 def run_adapter(path: Path, documents: int) -> dict[str, float]:
@@ -59,7 +74,14 @@ def run_adapter(path: Path, documents: int) -> dict[str, float]:
     with Source.open_path(path) as source:
         adapter = make(WikipediaSettings(documents=documents))
         records = sum(1 for _ in adapter.read(source, Problems("skip")))
-    return {"seconds": time.perf_counter() - started, "records": records, "peak": peak_mib()}
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "cpu": cpu_seconds(), "records": records, "peak": peak_mib()}
+
+
+def cpu_seconds() -> float:
+    """The processors' time for this process and those that it has started."""
+    used = [resource.getrusage(kind) for kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def peak_mib() -> float:
@@ -80,23 +102,38 @@ def child(kind: str, path: Path, documents: int = 0) -> dict[str, float]:
     return answer
 
 
-def measure(path: Path, pages: int) -> None:
+def measure(path: Path, pages: int, count: int = RUNS) -> None:
     """Print the figures of one dump."""
     runs: dict[str, list[dict[str, float]]] = {"floor": [], "off": [], "on": []}
-    for _ in range(RUNS):
+    for _ in range(count):
         runs["floor"].append(child("floor", path))
         runs["off"].append(child("adapter", path))
         runs["on"].append(child("adapter", path, max(1, pages // 5)))
-    floor, off, on = (
-        statistics.median(run["seconds"] for run in runs[kind]) for kind in ("floor", "off", "on")
-    )
-    megabytes = runs["floor"][0]["bytes"] / 1e6
+
+    def median(kind: str, what: str) -> float:
+        return statistics.median(run[what] for run in runs[kind])
+
+    measured = [(kind, what) for kind in ("off", "on") for what in ("seconds", "cpu")]
+    ratios = [median(kind, what) / median("floor", what) for kind, what in measured]
+    megabytes, seconds = runs["floor"][0]["bytes"] / 1e6, median("off", "seconds")
     peak = max(run["peak"] for kind in ("off", "on") for run in runs[kind])
-    print(
-        f"{pages:>9,} {megabytes:>8,.0f} {floor:>8.1f} {off / floor:>8.2f} {on / floor:>8.2f} "
-        f"{pages / off:>9,.0f} {megabytes / off:>7.1f} {peak:>9,.0f}",
-        flush=True,
-    )
+    values = [
+        f"{pages:,}",
+        f"{megabytes:,.0f}",
+        f"{median('floor', 'seconds'):.1f}",
+        *(f"{ratio:.2f}" for ratio in ratios),
+        f"{pages / seconds:,.0f}",
+        f"{megabytes / seconds:.1f}",
+        f"{peak:,.0f}",
+    ]
+    print_row(values)
+
+
+def print_row(values: Iterable[str]) -> None:
+    """Print one line of the table."""
+    widths = (width for _, width in COLUMNS)
+    print(" ".join(f"{value:>{width}}" for value, width in zip(values, widths, strict=True)))
+    sys.stdout.flush()
 
 
 def synthetic(folder: Path, pages: int) -> Path:
@@ -128,18 +165,19 @@ def main() -> None:
     parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--dump", type=Path, action="append", default=[], help="a .bz2 to repeat")
     parser.add_argument("--large", action="store_true", help=f"{LARGE:,} pages as well")
+    parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.kind:
         print(json.dumps(KINDS[options.kind](options.path, options.sizes[0])))
         return
-    print("    pages       MB  floor s  x floor  +docs x   pages/s    MB/s  peak MiB")
+    print_row(name for name, _ in COLUMNS)
     with tempfile.TemporaryDirectory() as folder:
         for dump in options.dump:
-            measure(*repeated(Path(folder), dump))
+            measure(*repeated(Path(folder), dump), options.runs)
         for pages in (*options.sizes, *([LARGE] if options.large else [])):
-            measure(synthetic(Path(folder), pages), pages)
+            measure(synthetic(Path(folder), pages), pages, options.runs)
 
 
 if __name__ == "__main__":

@@ -242,7 +242,8 @@ def plugins_page() -> Iterator[str]:
 def plural_of(kind: Kind) -> str:
     """The heading of a kind."""
     word = WORD_OF_KIND[kind]
-    return word[0].upper() + word[1:] + "s"
+    plural = word if kind == "evidence" else word + "s"
+    return plural[0].upper() + plural[1:]
 
 
 def _plugin(plugin: Plugin) -> Iterator[str]:

@@ -131,8 +131,48 @@ class LinkSection(Section):
 class OverlapSection(Section):
     """How overlaps between KBs are found."""
 
+    method: Literal["full", "paper", "names"] = Field(
+        "full",
+        description="`names`: entities that share a name; `paper`: those whose descriptions are "
+        "alike; `full`: all evidence, weighed into one probability.",
+    )
     threshold: float = Field(
-        0.5, ge=-1, le=1, description="Least cosine of two descriptions that share a name."
+        0.5,
+        ge=-1,
+        le=1,
+        description="Least score that a pair is kept with: the probability (`full`) or the cosine "
+        "of the descriptions (`paper`).",
+    )
+    evidence: tuple[str, ...] = Field(
+        (), description="What `full` weighs (`kglink plugins`); none named: the built-in model's."
+    )
+    evidence_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Settings of evidence, each as `NAME.setting`."
+    )
+    one_to_one: bool = Field(
+        False, description="Keep no entity in more than one pair: the likeliest set of pairs."
+    )
+    names: Literal["strict", "caseless", "folded"] = Field(
+        "strict",
+        description="When `names` and `paper` take two names for one: equal but for spaces and "
+        "underscores, for case as well, or as kglink folds them (accents, punctuation).",
+    )
+    name_kinds: tuple[Literal["title", "alias", "synonym", "redirect", "anchor"], ...] = Field(
+        (), description="The names that `names` and `paper` compare; none named: all."
+    )
+    strip_disambiguator: bool = Field(
+        True, description="`Clara Oswald (Immortals)` is also called `Clara Oswald`."
+    )
+    max_name_pairs: int = Field(
+        10_000,
+        ge=1,
+        description="A name that would make more pairs than this is passed over and reported.",
+    )
+    max_encoded_rows: int = Field(
+        500_000,
+        ge=0,
+        description="Most vectors that a search encodes for the space where it lacks them; beyond "
+        "it, `kglink build` has to come first.",
     )
 
 

@@ -73,6 +73,11 @@ def register_detectors(register: Register) -> None:
 
 
 @hookspec
+def register_evidence(register: Register) -> None:
+    """Offer evidence of overlaps: ``factory(settings)`` makes a `kglink.protocols.Evidence`."""
+
+
+@hookspec
 def register_scorers(register: Register) -> None:
     """Offer scorers: ``factory(settings)`` makes a `kglink.protocols.Scorer`."""
 

@@ -53,6 +53,8 @@ class Entity:
     language: str = ""
     aliases: tuple[Alias, ...] = ()
     xrefs: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    """Keys of broader entities in the same KB, whether the KB holds them or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +105,35 @@ Record = Entity | Document | CodeMapping
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Two entities of different KBs that are the same thing, why we think so, who agreed."""
+    """Two entities of different KBs that are the same thing, why we think so, who agreed.
+
+    ``source`` says where the verdict comes from: a review, an imported list, or ``kb:NAME`` for
+    the mappings of a KB. A ``stale`` verdict was given on a title or description that is another
+    by now; it counts until the pair is judged again.
+    """
 
     left: EntityId
     right: EntityId
     probability: float
     evidence: Mapping[str, float] = field(default_factory=dict)
     verdict: Verdict | None = None
+    stale: bool = False
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapRun:
+    """A finished search for the overlaps of two KBs: of which revisions, and how it was done."""
+
+    left: str
+    right: str
+    method: str
+    settings_fingerprint: str
+    candidates: int
+    kept: int
+    left_revision: int
+    right_revision: int
+    finished_at: str
 
 
 @dataclass(frozen=True, slots=True)

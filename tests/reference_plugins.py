@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -15,7 +15,9 @@ import torch
 from kglink.errors import RecordError
 from kglink.protocols import (
     Encoded,
+    EntityPair,
     Names,
+    PairedKBs,
     RerankQuery,
     RowRange,
     SamplerBatch,
@@ -59,6 +61,25 @@ class ReferenceDetector:
     def detect(self, text: str) -> list[Span]:
         words = re.finditer(r"\w+", text)
         return [Span(word.start(), word.end()) for word in words if word[0] in self.surfaces]
+
+
+class ReferenceEvidence:
+    """Proposes entities with the same title and weighs the words that titles share."""
+
+    second_pass = False
+
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        titles = {entity.title: entity.key for entity in kbs.entities("right")}
+        for entity in kbs.entities("left"):
+            if entity.title in titles:
+                yield entity.key, titles[entity.title]
+
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
+        return [{"words": self.shared(pair)} for pair in pairs]
+
+    def shared(self, pair: EntityPair) -> float:
+        words = [set(entity.title.split()) or {entity.title} for entity in pair]
+        return len(words[0] & words[1]) / len(words[0] | words[1])
 
 
 class ReferenceScorer:

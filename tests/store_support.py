@@ -21,6 +21,7 @@ from kglink.store.schema import (
     kbs,
     mentions,
     overlaps,
+    parents,
     xrefs,
 )
 
@@ -46,6 +47,7 @@ def keys(store: Store, kb: str = "kb") -> list[str]:
 def dump(url: str) -> dict[str, list[tuple[Any, ...]]]:
     """All that a store holds, by table, without internal ids, run numbers and times."""
     e, a, x, d, m, g = (t.c for t in (entities, aliases, xrefs, documents, mentions, golds))
+    p = parents.c
     k = kbs.c
     kb_names = "name adapter source settings links_to licence revision dirty removing"
     kb_names += " entities with_description aliases documents mentions"
@@ -59,6 +61,8 @@ def dump(url: str) -> dict[str, list[tuple[Any, ...]]]:
         "aliases": select(k.name, e.key, a.position, a.surface, a.folded, a.kind, a.count)
         .join_from(aliases, entities).join(kbs),
         "xrefs": select(k.name, e.key, x.position, x.xref).join_from(xrefs, entities).join(kbs),
+        "parents": select(k.name, e.key, p.position, p.key)
+        .join_from(parents, entities).join(kbs),
         "documents": select(
             k.name, d.key, d.title, d.text, d.split, d.content_hash, d.record, d.run == k.run
         ).join_from(documents, kbs),

@@ -49,6 +49,7 @@ FULL = Entity(
         Alias(" sol ", "synonym"),
     ),
     ("wd:Q525", "wd:Q525", " x "),
+    ("Q:523", " p "),
 )
 TEXT = "The Sun\r\nwarms\tMars 👩‍🚀 e\u0301 "
 ANNOTATED = Document(
@@ -111,6 +112,7 @@ def test_a_line_is_json_that_people_can_read() -> None:
             {"surface": " sol ", "kind": "synonym", "count": 1},
         ],
         "xrefs": ["wd:Q525", "wd:Q525", " x "],
+        "parents": ["Q:523", " p "],
     }
     document = json.loads(record_line(ANNOTATED))
     assert [mention.get("gold") for mention in document["mentions"]] == [
@@ -219,7 +221,7 @@ entities = st.builds(
     st.lists(st.builds(Alias, named, st.sampled_from(get_args(AliasKind)), counts), max_size=3).map(
         tuple
     ),
-    st.lists(storable, max_size=3).map(tuple),
+    *[st.lists(storable, max_size=3).map(tuple)] * 2,
 )
 ids = st.builds(EntityId, st.sampled_from(["", "kb", "else"]), named)
 golds = st.none() | st.lists(ids, max_size=3, unique=True).map(tuple)
@@ -257,7 +259,8 @@ def test_any_record_reads_back_to_the_letter(record: Record) -> None:
 
 names = st.sampled_from(
     (
-        *("id", "title", "text", "mentions", "aliases", "xrefs", "popularity", "split", "start"),
+        *("id", "title", "text", "mentions", "aliases", "xrefs", "parents", "popularity"),
+        *("split", "start"),
         *("end", "gold", "kb", "key", "surface", "kind", "count", "subject", "object", "verdict"),
     )
 )

@@ -52,6 +52,10 @@ def test_register_detectors(env: FakeEnvironment) -> None:
     registered_by(env, "detector")
 
 
+def test_register_evidence(env: FakeEnvironment) -> None:
+    registered_by(env, "evidence")
+
+
 def test_register_scorers(env: FakeEnvironment) -> None:
     registered_by(env, "scorer")
 

@@ -51,6 +51,7 @@ def refusal(record: Fields | str, **settings: str) -> RecordError:
 SAMPLE = """\
 {"id": "Q1", "title": "Universe", "description": "All there is.", "type": "concept", \
 "url": "https://x.example/Q1", "popularity": 3.5, "language": "en", "xrefs": ["wd:1", "wd:1"], \
+"parents": ["7", " Q0 ", "7"], \
 "aliases": ["cosmos", "The  World", "cosmos", ""]}
 
 {"id": 7, "name": " Seven\\u2028of\\tNine ", "synonyms": [{"name": "7", "type": "EXACT", \
@@ -68,6 +69,7 @@ EXPECTED: list[Entity | Document] = [
         language="en",
         aliases=(Alias("cosmos"), Alias("The World")),
         xrefs=("wd:1",),
+        parents=("7", "Q0"),
     ),
     Entity(
         key="7",
@@ -103,11 +105,13 @@ class TestContract(KBAdapterContract):
 def test_every_spelling_is_read_without_an_option(field: str, spelling: str) -> None:
     plain: dict[str, object] = {"id": "1", "title": "T"}
     plain.pop({"key": "id"}.get(field, field), None)
-    value: object = 2.5 if field == "popularity" else ["V"] if field == "xrefs" else "V"
+    lists = ("xrefs", "parents")
+    value: object = 2.5 if field == "popularity" else ["V"] if field in lists else "V"
     entity = read_one({spelling: value, **plain})
     found = {
         "aliases": [alias.surface for alias in entity.aliases],
         "xrefs": list(entity.xrefs),
+        "parents": list(entity.parents),
     }.get(field, getattr(entity, field))
     assert found in (value, [value])
 
@@ -211,10 +215,11 @@ def test_absent_and_null_values_are_empty() -> None:
 
 def test_one_text_of_aliases_is_split_only_where_a_separator_is_set() -> None:
     record = {"id": 1, "title": "T", "aliases": "a; b|c;;d", "xrefs": "x;y"}
+    record["is_a"] = "p;q; p"
     assert [alias.surface for alias in read_one(record).aliases] == ["a; b|c;;d"]
     split = read_one(record, separator=";")
     assert [alias.surface for alias in split.aliases] == ["a", "b|c", "d"]
-    assert split.xrefs == ("x", "y")
+    assert (split.xrefs, split.parents) == (("x", "y"), ("p", "q"))
 
 
 def test_aliases_of_one_surface_and_kind_are_added_up() -> None:
@@ -382,3 +387,9 @@ def test_real_ontologies_written_as_jsonl(
     for entity, fields in zip(entities, expected, strict=True):
         assert isinstance(entity, Entity)
         assert (entity.key, entity.title) == (fields["id"], " ".join(fields["title"].split()))
+
+
+def test_a_file_of_bad_lines_alone_is_not_called_blank() -> None:
+    problems = Problems("skip")
+    assert read(b"caf\xe9\ncaf\xe9\n", problems) == []
+    assert problems.counts == {"not valid UTF-8": 2}

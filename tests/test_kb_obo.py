@@ -52,7 +52,9 @@ synonym: "Malus  fruit" RELATED []
 xref: MeSH:D000001 "Apple, \"raw\" ! not a comment"
 xref: url:http\://x.example/a
 alt_id: FRUIT:0
-is_a: FRUIT:2 ! fruit
+is_a: FRUIT:2 {source="FRUIT:y"} ! fruit
+is_a: http://purl.obolibrary.org/obo/FOOD_7
+is_a: FRUIT:2
 property_value: skos:exactMatch http://purl.obolibrary.org/obo/FOODON_00002473 xsd:anyURI
 created_by: somebody
 
@@ -92,6 +94,7 @@ EXPECTED = [
         url="http://purl.obolibrary.org/obo/FRUIT_1",
         aliases=(Alias("Malus fruit", "synonym"), Alias("pome", "synonym")),
         xrefs=("MeSH:D000001", "url:http://x.example/a", "FOODON:00002473", "FRUIT:0"),
+        parents=("FRUIT:2", "FOOD:7"),
     ),
     Entity("FRUIT:2", "fruit", type="kinds", url="http://purl.obolibrary.org/obo/FRUIT_2"),
 ]
@@ -126,6 +129,17 @@ def test_the_human_phenotype_ontology(realdata: Path) -> None:
     )
     assert by_key["HP:0000003"].xrefs == ("MeSH:D021782", "UMLS:C0345335", "HP:0004715")
     assert not any(" " in xref for entity in entities for xref in entity.xrefs)
+
+
+def test_the_parents_of_the_human_phenotype_ontology(realdata: Path) -> None:
+    entities = list(read_hp(realdata))
+    keys = {entity.key for entity in entities}
+    # All 14,647 lines "is_a:" of the file stand in live terms.
+    assert sum(len(entity.parents) for entity in entities) == 14_647
+    assert {parent for entity in entities for parent in entity.parents} <= keys
+    assert [entity.title for entity in entities if not entity.parents] == ["All"]
+    by_key = {entity.key: entity for entity in entities}
+    assert by_key["HP:0000003"].parents == ("HP:0000107",)
 
 
 def test_the_human_phenotype_ontology_against_a_plain_reader(realdata: Path) -> None:

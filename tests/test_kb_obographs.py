@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import tracemalloc
 from collections.abc import Iterator
@@ -83,7 +84,12 @@ SAMPLE_GRAPHS = {
                 node("fruit#grows_on"),
                 node("COLOUR_1"),
             ],
-            "edges": [{"sub": f"{OBO}FRUIT_1", "pred": "is_a", "obj": f"{OBO}FRUIT_2"}],
+            "edges": [
+                {"sub": f"{OBO}FRUIT_1", "pred": "is_a", "obj": f"{OBO}FRUIT_2"},
+                {"sub": f"{OBO}FRUIT_1", "pred": f"{OBO}RO_1", "obj": f"{OBO}FRUIT_3"},
+                {"obj": f"{OBO}FRUIT_2", "sub": f"{OBO}FRUIT_1", "pred": "is_a"},
+                {"sub": f"{OBO}COLOUR_1", "pred": "is_a", "obj": f"{OBO}COLOUR_2"},
+            ],
             "id": f"{OBO}fruit.owl",
             "meta": {"basicPropertyValues": [{"pred": f"{OIO}default-namespace", "val": "plain"}]},
             "logicalDefinitionAxioms": [],
@@ -91,6 +97,7 @@ SAMPLE_GRAPHS = {
         {
             "id": f"{OBO}colour_import.owl",
             "nodes": [node("COLOUR_2"), {"id": "FRUIT:9", "lbl": "i"}],
+            "edges": [{"sub": "FRUIT:9", "pred": "is_a", "obj": f"{OBO}COLOUR_2"}],
         },
     ]
 }
@@ -102,9 +109,10 @@ EXPECTED = [
         url=f"{OBO}FRUIT_1",
         aliases=(Alias("Malus fruit", "synonym"), Alias("pome", "synonym")),
         xrefs=("MESH:D000001", "FOODON:00002473", "mesh:D000002", "FRUIT:0"),
+        parents=("FRUIT:2",),
     ),
     Entity("FRUIT:2", "fruit", type="kinds", url=f"{OBO}FRUIT_2"),
-    Entity("FRUIT:9", "i"),
+    Entity("FRUIT:9", "i", parents=("COLOUR:2",)),
 ]
 
 
@@ -139,6 +147,34 @@ def test_a_real_ontology_against_a_plain_reader(
         assert entity.description == plain["description"].strip()
         surfaces = dict.fromkeys(" ".join(text.split()) for text in plain["aliases"])
         assert [alias.surface for alias in entity.aliases] == list(surfaces)
+
+
+@pytest.mark.parametrize(("kb", "edges", "roots"), [("doid", 10_173, 1), ("ncit", 29_060, 73)])
+def test_the_parents_in_a_real_ontology(kb: str, edges: int, roots: int, realdata: Path) -> None:
+    by_key = {entity.key: entity for entity in read_real(kb, realdata)}
+    with gzip.open(realdata / "disease" / "kb" / KB_FILES[kb], "rt", encoding="utf-8") as file:
+        graphs = json.load(file)["graphs"]
+    wanted = {
+        tuple(edge[end].removeprefix(OBO).replace("_", ":") for end in ("sub", "obj"))
+        for graph in graphs
+        for edge in graph["edges"]
+        if edge["pred"] == "is_a"
+    }
+    found = {(key, parent) for key, entity in by_key.items() for parent in entity.parents}
+    assert found == {(child, parent) for child, parent in wanted if child in by_key}
+    assert len(found) == sum(len(entity.parents) for entity in by_key.values()) == edges
+    assert sum(not entity.parents for entity in by_key.values()) == roots
+
+
+def test_a_bad_edge_is_reported_and_passed_over() -> None:
+    edges = [1, {"pred": "is_a", "sub": f"{OBO}X_1"}, {"pred": 3}, {"pred": "is_a", "sub": 4}]
+    problems = Problems("skip")
+    (entity,) = read(graph(node("X_1"), edges=edges), problems)
+    assert (entity.parents, problems.total) == ((), 3)
+    with pytest.raises(RecordError, match="an edge is the number 1, not an object"):
+        read(graph(node("X_1"), edges=edges))
+    with pytest.raises(RecordError, match="obj is"):
+        read(graph(node("X_1"), edges=edges[1:]))
 
 
 def test_cross_references_of_the_disease_ontology(realdata: Path) -> None:
@@ -343,3 +379,13 @@ def test_arbitrary_nodes(nodes: list[object]) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_damaged_files(seed: int) -> None:
     check_any(adapter, sniff, damaged(json.dumps(SAMPLE_GRAPHS).encode(), seed))
+
+
+def test_a_blank_label_is_none_and_deprecated_may_be_a_text() -> None:
+    nodes = [
+        {"id": "X:1", "lbl": "  "},
+        {"id": "X:2", "lbl": "two", "meta": {"deprecated": "true"}},
+        {"id": "X:3", "lbl": " three "},
+    ]
+    entities = read(json.dumps({"graphs": [{"nodes": nodes}]}))
+    assert [(entity.key, entity.title) for entity in entities] == [("X:3", "three")]

@@ -186,6 +186,15 @@ def test_a_folder_is_read_like_the_archive(tmp_path: Path) -> None:
     assert found == EXPECTED
 
 
+def test_a_member_without_a_name_is_none_of_the_files() -> None:
+    buffer = io.BytesIO(packed(MINIATURE))
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr(zipfile.ZipInfo(""), "junk")
+    with Source.from_bytes(buffer.getvalue(), name="reddit_el.zip") as source:
+        adapter = RedditAdapter(RedditSettings.model_validate(SEEDED))
+        assert list(adapter.read(source, Problems())) == EXPECTED
+
+
 def test_what_is_mended_and_what_is_left_out_is_counted_without_stopping() -> None:
     problems = Problems("stop")
     read(MINIATURE, problems)

@@ -43,6 +43,18 @@ def read(
     return read_bytes(adapter(**settings), data, problems, name="thesaurus.rdf")
 
 
+RDF_XML = (
+    '<?xml version="1.0"?><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
+    'xmlns:skos="http://www.w3.org/2004/02/skos/core#">'
+)
+
+
+def rdf_xml(inner: str) -> str:
+    """A concept, called one, with ``inner`` in it."""
+    label = "<skos:prefLabel>one</skos:prefLabel>"
+    return f'{RDF_XML}<skos:Concept rdf:about="{EX}1">{label}{inner}</skos:Concept></rdf:RDF>'
+
+
 TURTLE = """\
 @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix owl: <http://www.w3.org/2002/07/owl#> .
@@ -85,6 +97,7 @@ It is round.</skos:definition>
     <skos:notation>A1</skos:notation>
     <skos:exactMatch rdf:resource="http://purl.obolibrary.org/obo/FOODON_00002473"/>
     <skos:closeMatch rdf:resource="http://y.example/malus"/>
+    <skos:broader rdf:resource="&x;fruit"/>
   </skos:Concept>
   <skos:Concept rdf:about="&x;fruit">
     <skos:prefLabel xml:lang="en">fruit</skos:prefLabel>
@@ -113,6 +126,7 @@ NTRIPLES = f"""\
 <{EX}apple> {S}notation> "A1"^^<http://www.w3.org/2001/XMLSchema#string> .
 <{EX}apple> {S}exactMatch> <http://purl.obolibrary.org/obo/FOODON_00002473> .
 <{EX}apple> {S}closeMatch> <http://y.example/malus> .
+<{EX}apple> {S}broader> <{EX}fruit> .
 
 <{EX}fruit> {S}prefLabel> "fruit"@en .
 <{EX}fruit> {S}scopeNote> "To eat."@en .
@@ -134,7 +148,7 @@ JSON_LD = """\
    "skos:hiddenLabel": {"@value": "aple", "@language": "en"},
    "skos:definition": {"@value": "A \\"pome\\".\\nIt is round.", "@language": "en"},
    "skos:notation": "A1", "exactMatch": "http://purl.obolibrary.org/obo/FOODON_00002473",
-   "skos:closeMatch": {"@id": "http://y.example/malus"}},
+   "skos:closeMatch": {"@id": "http://y.example/malus"}, "skos:broader": {"@id": "x:fruit"}},
   {"@id": "x:fruit", "@type": "skos:Concept", "skos:notation": "A",
    "skos:prefLabel": {"@value": "fruit", "@language": "en"},
    "skos:scopeNote": {"@value": "To eat.", "@language": "en"}},
@@ -155,6 +169,7 @@ EXPECTED = [
             Alias("aple", "alias"),
         ),
         xrefs=("FOODON:00002473",),
+        parents=(f"{EX}fruit",),
     ),
     Entity(f"{EX}fruit", "fruit", "To eat.", url=f"{EX}fruit", language="en"),
 ]
@@ -218,6 +233,26 @@ def test_keys() -> None:
     problems = Problems("skip")
     assert [entity.key for entity in read(without, problems, key="notation")] == ["A1"]
     assert problems.total == 1
+
+
+def test_the_keys_of_parents_are_those_of_concepts() -> None:
+    more = TURTLE.replace("broader x:fruit", "broader x:fruit, <http://y.example/food#F7>, x:fruit")
+    assert read(more)[0].parents == (f"{EX}fruit", "http://y.example/food#F7")
+    assert read(more, key="local")[0].parents == ("fruit", "F7")
+    assert read(more, key="notation")[0].parents == ("A",)  # the other's notation is not known
+
+
+def test_the_superclasses_of_a_class_are_its_parents() -> None:
+    text = """\
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix obo: <http://purl.obolibrary.org/obo/> .
+obo:DOID_1 a owl:Class ; rdfs:label "one" ;
+  rdfs:subClassOf obo:DOID_4, owl:Thing, "DOID_5", [ a owl:Restriction ] .
+"""
+    assert read(text) == [
+        Entity("DOID:1", "one", url="http://purl.obolibrary.org/obo/DOID_1", parents=("DOID:4",))
+    ]
 
 
 def test_mappings_and_prefixes() -> None:
@@ -300,6 +335,16 @@ def test_a_bad_line_is_told_with_its_number(line: str, reason: str) -> None:
     with pytest.raises(RecordError, match=r"thesaurus\.rdf, line 2: ") as caught:
         read(data, syntax="ntriples")
     assert caught.value.reason == reason
+
+
+def test_a_long_line_of_labels_is_refused_at_once() -> None:
+    """In n^2 ways, as it once was, the match would take longer than a test may."""
+    line = "_:a<a>" * 200_000
+    with pytest.raises(RecordError, match="not a triple"):
+        read(line, syntax="ntriples")
+    assert syntax_of(head_of(line)) == "auto"
+    found = read(f'<{EX}a>{S}prefLabel>"a"@en.\n_:b{S}broader>_:a.b..c.\n', syntax="ntriples")
+    assert [entity.title for entity in found] == ["a"]
 
 
 def test_a_line_that_is_no_utf8() -> None:
@@ -431,6 +476,94 @@ def test_a_literal_that_does_not_fit_its_type_is_no_noise(
     assert not caplog.records
 
 
+@pytest.mark.timeout(20)
+def test_text_in_many_pieces_takes_no_time() -> None:
+    """Expat brings each of a million pieces by itself, and rdflib copies the text for each."""
+    pieces = "a &amp; &lt;b&gt;<!-- x --> " * 100_000
+    (entity,) = read(rdf_xml(f"<skos:definition>{pieces}</skos:definition>"))
+    assert entity.description == ("a & <b> " * 100_000).strip()
+
+
+@pytest.mark.timeout(20)
+def test_markup_in_a_literal_takes_no_time_and_is_left_out() -> None:
+    literal = "<p>A &amp; <b>B</b></p>" * 50_000
+    (entity,) = read(
+        rdf_xml(f'<skos:definition rdf:parseType="Literal">{literal}</skos:definition>')
+    )
+    assert entity.description == ("A & B\n" * 50_000).strip()
+
+
+def test_prefixes_on_many_levels_take_no_memory() -> None:
+    levels = 5_000
+    opened = "".join(f'<skos:x><skos:y xmlns:a{i}="urn:{i}">' for i in range(levels))
+    data = rdf_xml(opened + "</skos:y></skos:x>" * levels)
+    tracemalloc.start()
+    try:
+        assert [entity.title for entity in read(data)] == ["one"]
+        assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n"
+        '<one> a skos:Concept ; skos:prefLabel "one" ; skos:exactMatch <#two>, </three> .',
+        '{"@id": "one", "http://www.w3.org/2004/02/skos/core#prefLabel": "one",'
+        ' "http://www.w3.org/2004/02/skos/core#exactMatch": [{"@id": "#two"}, {"@id": "/three"}]}',
+        f'{RDF_XML}<skos:Concept rdf:about="one"><skos:prefLabel>one</skos:prefLabel>'
+        '<skos:exactMatch rdf:resource="#two"/><skos:exactMatch rdf:resource="/three"/>'
+        "</skos:Concept></rdf:RDF>",
+    ],
+    ids=["turtle", "json-ld", "xml"],
+)
+def test_relative_addresses_without_a_base_stay_relative(data: str) -> None:
+    assert read(data) == [Entity("one", "one", xrefs=("#two", "three"))]
+
+
+def test_json_that_is_neither_an_object_nor_a_list() -> None:
+    with pytest.raises(SourceError, match="found the number 2 where an object or a list is wanted"):
+        read("2", syntax="json-ld")
+
+
+def test_the_very_language_comes_before_its_variants() -> None:
+    data = TURTLE.replace('"apple"@en,', '"aeppel"@en-GB, "apple"@en,')
+    apple = read(data)[0]
+    assert (apple.title, apple.language) == ("apple", "en")
+    assert Alias("aeppel", "synonym") in apple.aliases
+
+
+def test_a_bad_line_among_triples_does_not_hide_the_syntax() -> None:
+    label = "<http://www.w3.org/2004/02/skos/core#prefLabel>"
+    data = f'<{EX}a> {label} "\\uD83D\\uDE00 a" .\n<{EX}b c> {label} "b" .\n<{EX}d> {label} "d" .\n'
+    assert syntax_of(head_of(data)) == "ntriples"
+    problems = Problems("skip")
+    assert [entity.title for entity in read(data, problems)] == ["\U0001f600 a", "d"]
+    assert problems.counts == {"not a triple": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (f"{RDF_XML}\n<a></b>", "line 2: mismatched tag"),
+        (f'{RDF_XML}\n<skos:Concept rdf:ID="1 x"/></rdf:RDF>', "line 2: rdf:ID value is not"),
+        (TURTLE[: TURTLE.index("apple") + 3], "ends in the middle|line"),
+    ],
+)
+def test_a_fault_is_told_with_its_line(data: str, told: str) -> None:
+    with pytest.raises(SourceError, match=told):
+        read(data)
+
+
+def test_a_folder_is_refused_as_one(tmp_path: Path) -> None:
+    with (
+        Source.open_path(tmp_path) as source,
+        pytest.raises(SourceError, match="is a folder where a file is wanted"),
+    ):
+        list(adapter().read(source, Problems()))
+
+
 # --------------------------------------------------------------------------------- sniffing
 def test_sniffing() -> None:
     assert sniff(head_of("PREFIX x: <http://x.example/>\nx:a x:b x:c .\n")) == 0.6
@@ -453,6 +586,7 @@ def test_sniffing() -> None:
 @example(b'"""', "turtle")
 @example(b'{"@graph": {"@id": {}}}', "json-ld")
 @example(b'{"@context": 1}', "json-ld")
+@example(b"2", "json-ld")
 def test_arbitrary_bytes(data: bytes, syntax: str) -> None:
     check_any(lambda: adapter(syntax=syntax), sniff, data)
 

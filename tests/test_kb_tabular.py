@@ -35,11 +35,11 @@ def read(
 
 
 SAMPLE = """\
-id,name,Definition,synonyms,type,URL,views,lang,xrefs,note
+id,name,Definition,synonyms,type,URL,views,lang,xrefs,parent_id,note
 Q1,Universe,"All there is, and
-more ""of"" it.",cosmos| world |cosmos,concept,https://x.example,3.5,en,wd:1|,n
+more ""of"" it.",cosmos| world |cosmos,concept,https://x.example,3.5,en,wd:1|,Q2|Q0,n
 
-Q2,Two,,,,,,,,
+Q2,Two,,,,,,,,,
 """
 EXPECTED = [
     Entity(
@@ -52,6 +52,7 @@ EXPECTED = [
         language="en",
         aliases=(Alias("cosmos"), Alias("world")),
         xrefs=("wd:1",),
+        parents=("Q2", "Q0"),
     ),
     Entity(key="Q2", title="Two"),
 ]
@@ -193,6 +194,14 @@ def test_huge_cells_up_to_the_limit() -> None:
     assert read(table, problems, limits=limits) == []
     assert "table.csv, line 2: the line is longer than 300,000 bytes" in problems.examples[0]
     assert "table.csv, line 3: not a row of the table: field larger" in problems.examples[1]
+
+
+def test_a_wide_table_is_read_in_linear_time() -> None:
+    """Each of its names compared with all others takes longer than a test may."""
+    width = 300_000
+    names = ",".join(f"c{number}" for number in range(width))
+    table = f"id,title,{names}\n1,One,{',' * (width - 1)}\n"
+    assert [entity.title for entity in read(table)] == ["One"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kb_checks import claimants, fuzz, head_of
 
-from kglink.errors import KglinkError, SourceError
+from kglink.errors import KglinkError, RecordError, SourceError
 from kglink.records import Alias, Entity
 from kglink.sources import OnError, Problems, Source
 from kglink.testing import KBAdapterContract
@@ -228,6 +228,19 @@ def test_bad_rows_are_told_and_skipped() -> None:
         "MRCONSO.RRF, line 1: a row of MRCONSO.RRF with 2 columns",
         "MRCONSO.RRF, line 2 (concept C0000005): a name holds the control character U+0007",
     ]
+
+
+def test_rows_that_ran_into_each_other_are_bad() -> None:
+    """The lines of an old Mac end in carriage returns alone: all of them would be one row."""
+    data = (atom("C0000005", "one") + atom("C0000006", "two")).replace("\n", "\r")
+    with pytest.raises(RecordError, match=r"line 1: a row of MRCONSO\.RRF with 36 columns"):
+        read(data)
+
+
+def test_sources_that_the_release_does_not_have_are_told() -> None:
+    with pytest.raises(SourceError, match="holds no concept that is wanted") as caught:
+        read(atom("C0000005", "one"), sources="MHS")
+    assert "ENG (1), MSH (1)" in caught.value.hint
 
 
 def test_a_concept_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

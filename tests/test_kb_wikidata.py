@@ -55,6 +55,10 @@ def is_a(key: str, rank: str = "normal") -> dict[str, Any]:
     return claim("P31", value, rank)
 
 
+def subclass_of(key: str, rank: str = "normal") -> dict[str, Any]:
+    return claim("P279", is_a(key)["mainsnak"]["datavalue"]["value"], rank)
+
+
 def item(key: str = "Q1", label: str = "one", **fields: Any) -> dict[str, Any]:
     """An entity as PHP writes it: what is empty is a list."""
     return {
@@ -99,6 +103,7 @@ ASTHMA = item(
             {"mainsnak": {"snaktype": "novalue", "property": "P486"}, "rank": "normal"},
         ],
         "P18": [claim("P18", "Asthma.jpg")],
+        "P279": [subclass_of("Q12136"), subclass_of("Q3", "deprecated"), subclass_of("Q2")],
     },
     sitelinks=sites("enwiki", "dewiki", "frwiki"),
 )
@@ -113,6 +118,7 @@ EXPECTED = [
         language="en",
         aliases=(Alias("bronchial asthma"),),
         xrefs=("DOID:2841", "MESH:D001249"),
+        parents=("Q12136", "Q2", "Q112193867"),
     ),
     Entity("Q1", "one", url="https://www.wikidata.org/wiki/Q1", language="en"),
 ]
@@ -350,3 +356,36 @@ def test_arbitrary_entities(fields: dict[str, object], ascii_only: bool) -> None
 @given(seed=st.integers(0, 2**32))
 def test_damaged_files(seed: int) -> None:
     check_any(lambda: adapter(languages="en,de,sv"), sniff, damaged(SAMPLE.encode(), seed))
+
+
+def test_a_blank_label_is_none() -> None:
+    line = dump(item(labels=text("en", " ") | text("mul", "one")))
+    assert [entity.title for entity in read(line)] == ["one"]
+    with pytest.raises(SourceError, match="none of the 1 lines"):
+        read(json.dumps(item(label=" ")))
+
+
+def test_lines_may_begin_with_the_comma() -> None:
+    data = f"[{json.dumps(item('Q1'))}\n,{json.dumps(item('Q2'))}\n]\n"
+    assert [entity.key for entity in read(data)] == ["Q1", "Q2"]
+
+
+@pytest.mark.parametrize("half", ["\\ud83d", "\\ude00", "\\ud83dx\\ude00"])
+def test_half_of_a_pair_is_called_so(half: str) -> None:
+    line = json.dumps(item(label="HALF"))
+    with pytest.raises(RecordError, match="half of a surrogate pair"):
+        read(line.replace("HALF", half))
+    assert read(line.replace("HALF", "\\ud83d\\ude00"))[0].title == "\U0001f600"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '[{"type":"item","id":"Q1"},{"type":"item","id":"Q2","labels":{"en":"x"}}]',
+        '{"entities":{"Q1":{"type":"item","id":"Q1","labels":{"en":{"value":"a"}}}}}',
+    ],
+)
+def test_what_is_not_one_a_line_is_told_how_to_be(data: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        read(data)
+    assert "jq -c" in caught.value.hint

@@ -13,7 +13,8 @@ import filelock
 import pytest
 from conftest import Kglink
 
-from kglink.records import LinkedDocument
+from kglink.records import EntityId, LinkedDocument
+from kglink.workspace import Workspace
 from kglink_plugins.exporters.html import HtmlExporter
 from kglink_plugins.exporters.json_records import JsonlExporter
 
@@ -88,6 +89,23 @@ def test_a_changed_file_begins_anew(
     assert "resumed" not in kglink("link", texts, "-o", output).err
     assert texts_of(output) == [record["text"] for record in changed]
     assert hidden_files(tmp_path) == []
+
+
+def test_a_verdict_on_an_overlap_begins_anew(
+    kglink: Kglink, demo_copy: Path, texts: Path, interrupt: Interrupt, tmp_path: Path
+) -> None:
+    output, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
+    draft = interrupt(texts, output).read_text(encoding="utf-8")
+    one = next(
+        link for line in draft.splitlines() for link in json.loads(line)["entities"] if link["also"]
+    )
+    pair = [EntityId(named["kb"], named["key"]) for named in (one, one["also"][0])]
+    with Workspace.open(demo_copy) as workspace:
+        workspace.store.set_verdict(pair[0], pair[1], "wrong")
+    assert "resumed" not in kglink("link", texts, "-o", output).err
+    kglink("link", texts, "-o", whole)
+    assert output.read_bytes() == whole.read_bytes()
+    assert not output.read_text(encoding="utf-8").startswith(draft)
 
 
 def test_standard_input_is_known_by_its_content(

@@ -449,3 +449,29 @@ def test_problems_stop_or_count() -> None:
     assert len(problems.counts) == 101  # a hundred reasons and the rest
     assert problems.counts["other problems"] == 201
     assert problems.examples == ["a, line 0: bad 0", "a, line 1: bad"]
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path: Path) -> None:
+    """Else an update would take what is missing for removed."""
+    path = tmp_path / "entities.jsonl"
+    path.write_bytes(b"line\n" * 500_000)
+    with Source.open_path(path) as source:
+        lines = source.lines(Problems())
+        next(lines)
+        path.write_bytes(b"line\n")
+        with pytest.raises(SourceError, match=r"entities\.jsonl became shorter"):
+            list(lines)
+
+
+def test_reasons_are_counted_without_their_particulars() -> None:
+    problems = Problems("skip")
+    for number in range(300):
+        told = f"it's at {number}..{number + 3}" if number % 2 else f"'a\\'{number}' for \"b\""
+        problems.report(RecordError(f"{told} (column {number})", where=f"line {number}"))
+    problems.report(RecordError("found 2 columns, a row has 7", where="line 9"))
+    assert problems.counts == {
+        "it's at ...": 150,
+        "... for ...": 150,
+        "found 2 columns, a row has 7": 1,
+    }
+    assert problems.examples[0] == "line 0: 'a\\'0' for \"b\" (column 0)"

@@ -93,8 +93,8 @@ def test_verdicts_live_through_new_runs_updates_and_removal(filled: Store) -> No
     filled.set_verdict(name("doid:1"), name("wiki:1"), "wrong")
     filled.set_verdict(name("wiki:2"), name("doid:2"), "correct")
     judged = [
-        replace(pair("wiki:1", "doid:1", 0.4), verdict="wrong"),
-        replace(pair("wiki:2", "doid:2"), verdict="correct"),
+        replace(pair("wiki:1", "doid:1", 0.4), verdict="wrong", source="review"),
+        replace(pair("wiki:2", "doid:2"), verdict="correct", source="review"),
     ]
     # The first pair is found again, the second is not.
     filled.save_overlaps("wiki", "doid", [pair("wiki:1", "doid:1", 0.4), pair("wiki:3", "doid:3")])

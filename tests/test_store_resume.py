@@ -107,7 +107,7 @@ def test_a_killed_cleaning_up_goes_on_without_reading(
     store.ingest(first, records(30))
     with monkeypatch.context() as patched:
         patched.setattr(removal, "BATCH", 7)
-        patched.setattr(Database, "bulk", _failing_after(Database.bulk, 19))
+        patched.setattr(Database, "bulk", _failing_after(Database.bulk, 22))
         with pytest.raises(Stopped):
             store.ingest(second, few)
     assert 0 < store.kb("kb").entities < 30

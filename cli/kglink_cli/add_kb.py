@@ -10,7 +10,7 @@ import typer
 
 from kglink.registry import Guess
 from kglink.sources import Problems, Source
-from kglink_cli.console import counted, note, print_json, progress
+from kglink_cli.console import Reached, counted, note, print_json, watching
 from kglink_cli.session import parse_options, session_of, split_names
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def add_kb(
         opened = workspace.open_source(source)
         adapter = adapter or _guessed(workspace, opened).name
         began = time.monotonic()
-        with progress("reading", opened.bytes_total or None, "bytes") as report:
+        written = _Written(opened)
+        with watching(written.reached):
             added = workspace.add_kb(
                 name,
                 opened,
@@ -74,13 +75,28 @@ def add_kb(
                 split=split,
                 resolve=resolve,
                 licence=licence,
-                progress=lambda records: report(opened.bytes_read, records),
+                progress=written.take,
             )
         seconds = time.monotonic() - began
     if as_json:
         print_json(_as_json(added))
     else:
         _print_summary(added, seconds)
+
+
+class _Written:
+    """How far the source has been read, and how many records of it stand in the store."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._records = 0
+
+    def take(self, records: int) -> None:
+        self._records = records
+
+    def reached(self) -> Reached:
+        step = self._source.progress
+        return Reached(step.name, step.done, step.total, self._records, step.unit)
 
 
 def _guessed(workspace: Workspace, source: Source) -> Guess:
@@ -133,6 +149,8 @@ def _as_json(added: AddedKB) -> dict[str, object]:
         **{name: getattr(summary, name) for name in fields},
         "mappings": summary.mapping_tally.seen,
         "adapter": added.adapter,
-        "skipped": dict(added.problems.counts),
+        "left_out": dict(added.problems.passed_over),
         "mended": dict(added.problems.mended),
+        "skipped": dict(added.problems.counts),
+        "examples": added.problems.examples,
     }

@@ -7,10 +7,13 @@ import platform
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from rich.filesize import decimal
 
 from kglink.encoding import choose_hardware, resolve_model
 from kglink.encoding.hardware import BF16_FLAGS, cpu_flags
@@ -18,7 +21,9 @@ from kglink.errors import KglinkError
 from kglink.registry import load_registry
 from kglink.space.space import SpaceFolder, space_names
 from kglink.workspace import Workspace, find_workspace
+from kglink.workspace.front import SCRATCH_FOLDER
 from kglink.workspace.spaces import SPACES_FOLDER
+from kglink_cli.console import counted
 
 _LIBRARIES = (
     "kglink", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy", "scipy", "sqlalchemy",
@@ -95,6 +100,7 @@ def workspace_checks(named: Path | None) -> Iterator[Check]:
             yield Check("workspace", "ok", str(folder))
             yield _disk("disk", folder)
             yield from _store_checks(workspace)
+            yield from _scratch_checks(workspace)
             yield from _space_checks(workspace)
     except KglinkError as error:
         yield Check("workspace", "bad", error.message, error.hint)
@@ -127,6 +133,50 @@ def _store_checks(workspace: Workspace) -> Iterator[Check]:
                 f"nobody said which licence {info.name} has",
                 "Add it again with --licence NAME: nothing else will change.",
             )
+
+
+def _scratch_checks(workspace: Workspace) -> Iterator[Check]:
+    """What adapters keep of runs that are not done: of one that runs now, or of a stopped one."""
+    root = workspace.folder / SCRATCH_FOLDER
+    folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    if not folders:
+        return
+    unfinished = [
+        f"{info.name} from {info.source}" for info in workspace.store.kbs() if not info.complete
+    ]
+    which = f" ({', '.join(unfinished)})" if unfinished else ""
+    for folder in folders:
+        size, changed = _size_and_change(folder)
+        yield Check(
+            "scratch",
+            "note",
+            f"{folder} holds {decimal(size)} of an add-kb that is not done, "
+            f"last written {_ago(time.time() - changed)} ago",
+            f"Run the same add-kb{which} again: it goes on from there. If nobody will, and none "
+            "is running now, delete the folder.",
+        )
+
+
+def _size_and_change(folder: Path) -> tuple[int, float]:
+    """The bytes in a folder and when the last of it was written; files may go meanwhile."""
+    size, changed = 0, 0.0
+    for parent, _, files in os.walk(folder):
+        for path in (parent, *(os.path.join(parent, file) for file in files)):  # noqa: PTH118 - strings, as os.walk gives
+            try:
+                status = os.stat(path)  # noqa: PTH116 - as above
+            except FileNotFoundError:  # the run that it belongs to has just ended
+                continue
+            size += 0 if path == parent else status.st_size
+            changed = max(changed, status.st_mtime)
+    return size, changed
+
+
+def _ago(seconds: float) -> str:
+    """A time span in its largest unit."""
+    for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return counted(int(seconds // length), unit)
+    return "less than a minute"
 
 
 def _space_checks(workspace: Workspace) -> Iterator[Check]:

@@ -4,32 +4,42 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import IO, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import IO, Literal, NamedTuple
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 #: Seconds between two lines of progress where there is no terminal.
 LINE_EVERY = 10.0
+#: Seconds between two looks at work that does not report by itself.
+LOOK_EVERY = 0.5
 
-Unit = Literal["bytes", "items"]
+#: What the work is measured by: its items, the bytes of a source, or steps that say nothing.
+Unit = Literal["bytes", "items", "parts"]
 #: ``report(done, items)``: how far the work is in all, and how many items that makes.
 Report = Callable[[float, int], None]
+
+
+class Reached(NamedTuple):
+    """What the work is at, how far it is in that, and how many items have been made in all."""
+
+    label: str
+    done: float
+    total: float | None = None
+    items: int = 0
+    unit: Unit = "items"
+
+
+Show = Callable[[Reached], None]
 
 
 def print_error(message: str, hint: str = "") -> None:
@@ -52,6 +62,15 @@ def counted(number: int, noun: str) -> str:
 def print_json(value: object) -> None:
     """One JSON value on standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def print_json_list(values: Iterable[object]) -> None:
+    """One JSON list on standard output, a value on each line, written as the values come."""
+    sys.stdout.write("[")
+    for number, value in enumerate(values):
+        sys.stdout.write(",\n " if number else "\n ")
+        sys.stdout.write(json.dumps(value, ensure_ascii=False))
+    sys.stdout.write("\n]\n")
 
 
 def print_table(
@@ -77,50 +96,131 @@ def progress(
     """Report progress: a bar on a terminal, a line every ten seconds elsewhere."""
     if not visible:
         yield lambda done, items: None
-    elif sys.stderr.isatty():
-        with _bar(label, total, unit) as report:
-            yield report
-    else:
-        yield _Lines(label, total, unit, sys.stderr).report
+        return
+    with _display() as show:
+        yield lambda done, items: show(Reached(label, done, total, items, unit))
 
 
 @contextmanager
-def _bar(label: str, total: float | None, unit: Unit) -> Iterator[Report]:
-    amount: ProgressColumn = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+def watching(reached: Callable[[], Reached]) -> Iterator[None]:
+    """Show what ``reached`` says now and again: for work that is long silent."""
+    ended = threading.Event()
+    with _display() as show:
+
+        def look() -> None:
+            with suppress(BrokenPipeError):  # nobody reads on; the work itself goes on
+                while not ended.wait(LOOK_EVERY):
+                    show(reached())
+
+        watcher = threading.Thread(target=look, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+
+
+@contextmanager
+def _display() -> Iterator[Show]:
+    if not sys.stderr.isatty():
+        yield _Lines(sys.stderr).show
+        return
     columns = (
         TextColumn("  {task.description}"),
         BarColumn(),
-        amount,
+        TextColumn("{task.fields[amount]}"),
         TaskProgressColumn(),
         TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
     )
-    began = time.monotonic()
     with Progress(*columns, console=_stderr(), transient=True) as bar:
-        task = bar.add_task(escape(label), total=total, rate="")
+        yield _Bar(bar).show
 
-        def report(done: float, items: int) -> None:
-            rate = items / max(time.monotonic() - began, 1e-6)
-            bar.update(task, completed=done, rate=f"{rate:,.0f}/s")
 
-        yield report
+class _Bar:
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("", total=None, amount="", rate="", left="")
+        self._pace = _Pace()
+
+    def show(self, reached: Reached) -> None:
+        pace = self._pace
+        pace.take(reached)
+        self._bar.update(
+            self._task,
+            description=escape(reached.label),
+            completed=reached.done,
+            amount=_amount(reached),
+            rate=pace.rate(),
+            left=pace.left(),
+        )
+        # For `update` a total of None is no news: a step without an end would keep the last one.
+        self._bar.tasks[self._task].total = reached.total or None
 
 
 class _Lines:
-    def __init__(self, label: str, total: float | None, unit: Unit, out: IO[str]) -> None:
-        self._label, self._total, self._unit, self._out = label, total, unit, out
-        self._began = self._last = time.monotonic()
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        self._pace = _Pace()
+        self._last = time.monotonic()
 
-    def report(self, done: float, items: int) -> None:
+    def show(self, reached: Reached) -> None:
+        self._pace.take(reached)
         now = time.monotonic()
         if now - self._last < LINE_EVERY:
             return
         self._last = now
-        elapsed = now - self._began
-        share = f" ({done / self._total:.0%})" if self._total else ""
-        left = f", {elapsed * (self._total / done - 1):,.0f} s left" if self._total and done else ""
-        self._out.write(f"  {self._label} {items:,}{share}, {items / elapsed:,.0f}/s{left}\n")
+        share = f"({reached.done / reached.total:.0%})" if reached.total else ""
+        amount = " ".join(filter(None, (reached.label, _amount(reached), share)))
+        parts = (amount, self._pace.rate(), self._pace.left())
+        self._out.write(f"  {', '.join(filter(None, parts))}\n")
         self._out.flush()
+
+
+class _Pace:
+    """How fast a step of the work goes since it was first seen."""
+
+    def __init__(self) -> None:
+        self._first = Reached("", 0)
+        self._now: Reached | None = None
+        self._began = time.monotonic()
+
+    def take(self, reached: Reached) -> None:
+        if self._now is not None and reached.label != self._now.label:
+            self._first, self._began = reached, time.monotonic()
+        self._now = reached
+
+    def rate(self) -> str:
+        if self._now is None:
+            return ""
+        items = self._now.items - self._first.items
+        if items or self._now.unit == "items":
+            return f"{items / self._seconds:,.0f}/s"
+        done = self._now.done - self._first.done
+        return f"{decimal(int(done / self._seconds))}/s" if self._now.unit == "bytes" else ""
+
+    def left(self) -> str:
+        if self._now is None or not self._now.total or self._now.done <= self._first.done:
+            return ""
+        todo = max(0.0, self._now.total - self._now.done)
+        seconds = self._seconds * todo / (self._now.done - self._first.done)
+        return f"{timedelta(seconds=round(seconds))} left"
+
+    @property
+    def _seconds(self) -> float:
+        return max(time.monotonic() - self._began, 1e-6)
+
+
+def _amount(reached: Reached) -> str:
+    if reached.unit == "items":
+        return f"{reached.items:,}" + (f" of {reached.total:,.0f}" if reached.total else "")
+    if reached.items:
+        return f"{reached.items:,}"
+    if reached.unit == "parts":
+        return ""
+    total = f" of {decimal(int(reached.total))}" if reached.total else ""
+    return decimal(int(reached.done)) + total
 
 
 def _plain(cell: object) -> str:

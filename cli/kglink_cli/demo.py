@@ -16,6 +16,7 @@ from kglink.workspace import Workspace, init_workspace
 from kglink_cli.build import build_with_progress
 from kglink_cli.console import note
 from kglink_cli.evaluate import print_recall
+from kglink_cli.overlap_records import found_text, pair_name
 
 if TYPE_CHECKING:
     from kglink.workspace import AddedKB
@@ -52,10 +53,7 @@ def demo(
         _tell(workspace.add_kb(DOCUMENTS, data / "documents.jsonl", links_to=KBS, licence=LICENCE))
         _show("kglink overlap")
         for report in workspace.find_overlaps():
-            sys.stdout.write(
-                f"{report.left}-{report.right}   {report.candidates} pairs share a name, "
-                f"{report.kept} are the same thing by their descriptions\n"
-            )
+            sys.stdout.write(f"{pair_name(report)}   {found_text(report)}\n")
         _show("kglink build")
         build_with_progress(workspace)
         page = html or made / "demo.html"

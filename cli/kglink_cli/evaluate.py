@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
-from kglink_cli.console import print_json, print_table, progress
+from kglink_cli.console import counted, print_json, print_table, progress
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ def evaluate(
     split: Annotated[str, typer.Option("--split", help="train, dev, test; empty: all.")] = "dev",
     kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
     k: Annotated[str, typer.Option("--k", help="Ranks to report.")] = "1,5,32",
+    counterparts: Annotated[
+        bool,
+        typer.Option(
+            "--counterparts",
+            help="In the joint rankings a gold's counterpart in another KB is right as well.",
+        ),
+    ] = False,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -38,13 +46,20 @@ def evaluate(
                 report(done, done)
 
             result = workspace.evaluate(
-                docs, split=split, kbs=split_names(kb), ks=ranks, progress=advance
+                docs,
+                split=split,
+                kbs=split_names(kb),
+                ks=ranks,
+                counterparts=counterparts,
+                progress=advance,
             )
         used = {
             "docs": docs,
             "split": split,
             "space": workspace.settings.space.name,
             "kbs": list(workspace.linked_kbs(workspace.space(), split_names(kb))),
+            "counterparts": counterparts,
+            "mentions_with_counterparts": result.with_counterparts,
         }
     if as_json:
         from kglink.evaluation.recall import JSON_KEYS
@@ -63,6 +78,11 @@ def print_recall(result: RecallReport) -> None:
         for pool in result.pools()
     ]
     print_table(columns, rows, right=range(1, len(columns)))
+    if result.with_counterparts is not None:
+        sys.stdout.write(
+            "\nIn the joint rankings a counterpart in another KB is right as well: "
+            f"{counted(result.with_counterparts, 'mention')} with one.\n"
+        )
 
 
 def _ranks(text: str) -> tuple[int, ...]:

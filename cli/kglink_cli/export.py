@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,7 @@ def export(
     """Write a KB's entities and documents, such that add-kb of that file loses nothing.
 
     Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
-    as well, and add them under the same names.
+    as well, and add them under the same names before these documents.
     """
     _check("format", output_format, FORMATS)
     _check("split", split, ("", *SPLITS))
@@ -65,6 +66,18 @@ def export(
                 written = _write(records, info, out, visible=True)
     where = f" to {output}" if output else ""
     note("exported", f"{written:,} records of {kb}{where}")
+    if output is not None:
+        note("read back", _command(info, output))
+
+
+def _command(info: KBInfo, output: Path) -> str:
+    """The command that reads an export back; what the KB was told is not in its records."""
+    words = ["kglink", "add-kb", info.name, str(output)]
+    if info.links_to:  # a gold that nobody answers to must not find an entity of another KB
+        words += ["--links-to", ",".join(info.links_to)]
+    if info.licence:
+        words += ["--licence", info.licence]
+    return shlex.join(words)
 
 
 def _check(what: str, value: str, known: tuple[str, ...]) -> None:

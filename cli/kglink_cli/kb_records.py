@@ -34,6 +34,7 @@ def _entity(entity: Entity) -> Fields:
             "language": entity.language,
             "aliases": [_alias(alias) for alias in entity.aliases],
             "xrefs": list(entity.xrefs),
+            "parents": list(entity.parents),
         }
     )
 

@@ -103,11 +103,11 @@ def link(
                         report(mentions, mentions)
                         yield document
 
-            # The overlaps are missing here: the store cannot tell their state without reading
-            # them all. What a bad text does changes no line before it.
+            # Overlaps are shown, and weigh in the decision. What a bad text does changes no line
+            # before it.
             made_by = [
                 state_of(opened), name, explain, marked, reading.model_dump(mode="json"),
-                published.manifest.segments,
+                published.manifest.segments, workspace.store.overlap_state(),
                 settings.model_dump(mode="json", exclude={"ingest": {"on_error", "batch_size"}}),
             ]  # fmt: skip
             write_to(output, exporter, name, made_by, linked)

@@ -1,57 +1,199 @@
-"""`kglink overlap`: find the entities that KBs have in common."""
+"""`kglink overlap`: find, judge and share the entities that KBs have in common."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from kglink_cli.console import note, print_json, progress
-from kglink_cli.session import session_of
+from kglink.errors import UsageError
+from kglink_cli.console import counted, note, print_json_list
+from kglink_cli.overlap_lists import ExportOptions, compare_list, export_overlaps, import_list
+from kglink_cli.overlap_progress import watched_search
+from kglink_cli.overlap_records import found_text, overlap_record, pair_name
+from kglink_cli.overlap_review import review
+from kglink_cli.overlap_show import show, train
+from kglink_cli.session import session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.overlap.report import OverlapReport
+    from kglink.records import Overlap
+    from kglink.workspace import Workspace
+
+HELP = """Find the entities that KBs have in common: all KBs two by two, or the two that are named.
+
+Two KBs of which neither has changed since they were last compared are passed over. What people
+judged stays judged. Beside the searching, `--export`, `--import` and `--compare` pass lists of
+pairs on and take them in, and the commands below judge and list what was found. (A KB that is
+called like one of them stands behind two dashes: `kglink overlap -- show other_kb`.)"""
+
+
+class OverlapGroup(TyperGroup):
+    """A group that is a command as well: two names that are no commands are KBs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the words for a command's only where the first of them is one."""
+        if args and args[0] in self.commands:
+            return super().parse_args(ctx, ["", "", *args])  # no KBs: the command has its own
+        ctx.allow_interspersed_args = True
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A third name is one too many, whatever it is."""
+        if args[0] not in self.commands or ctx.params.get("left"):
+            raise UsageError(
+                f"{args[0]!r} is one name too many: an overlap is that of two KBs",
+                hint=f"The commands are: {', '.join(self.commands)}.",
+            )
+        return super().resolve_command(ctx, args)
+
+
+def app() -> typer.Typer:
+    """`kglink overlap` and the commands under it."""
+    group = typer.Typer(cls=OverlapGroup, help=HELP, invoke_without_command=True)
+    group.callback()(overlap)
+    group.command("review")(review)
+    group.command("show")(show)
+    group.command("train")(train)
+    return group
 
 
 def overlap(
     context: typer.Context,
-    left: Annotated[str | None, typer.Argument(help="One KB; none: all pairs.")] = None,
-    right: Annotated[str | None, typer.Argument(help="The other KB.")] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="Least cosine of the descriptions, -1 to 1.")
+    left: Annotated[str, typer.Argument(help="One KB; none: all, two by two.")] = "",
+    right: Annotated[str, typer.Argument(help="The other KB.")] = "",
+    method: Annotated[
+        str | None,
+        typer.Option(help="full (all evidence), paper (names, then descriptions) or names."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all overlaps as JSON.")] = False,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Least score to keep a pair, -1 to 1: probability, or cosine (paper)."),
+    ] = None,
+    evidence: Annotated[
+        str | None, typer.Option(help="What full weighs: a,b (`kglink plugins`).")
+    ] = None,
+    one_to_one: Annotated[
+        bool | None,
+        typer.Option("--one-to-one/--many-to-many", help="Keep an entity in one pair at most."),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Compare also KBs that have not changed since.")
+    ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", help="Write overlaps: .sssom.tsv is SSSOM, .tsv the plain table."),
+    ] = None,
+    import_list_: Annotated[
+        Path | None,
+        typer.Option("--import", help="Take the pairs of a file in as verdicts on two KBs."),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", help="Say how well ours agree with a file; nothing is stored."),
+    ] = None,
+    min_probability: Annotated[
+        float | None,
+        typer.Option(
+            help="Least probability of a pair that is exported or compared, least confidence of "
+            "one that is read (0.5 if not told).",
+            min=0,
+            max=1,
+        ),
+    ] = None,
+    verdict: Annotated[
+        str | None,
+        typer.Option(help="Export only these: correct,wrong,unclear,unjudged."),
+    ] = None,
+    author: Annotated[
+        str, typer.Option(help="Who judged, for SSSOM: a name, or orcid:0000-0000-0000-0000.")
+    ] = "",
+    licence: Annotated[
+        str, typer.Option(help="Address of the licence of an exported SSSOM table.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Find overlaps: entities that share a name and whose descriptions are alike."""
-    with session_of(context).open({"overlap.threshold": threshold}) as workspace:
-        done = 0
-        with progress("comparing", None) as report:
+    """The callback of the group; its help is `HELP`."""
+    if context.invoked_subcommand:
+        return
+    searching: dict[str, object] = {
+        "overlap.method": method,
+        "overlap.threshold": threshold,
+        "overlap.evidence": split_names(evidence) if evidence is not None else None,
+        "overlap.one_to_one": one_to_one,
+    }
+    listing = {"--export": export, "--import": import_list_, "--compare": compare}
+    _check_together(searching | {"overlap.fresh": fresh or None}, listing)
+    kbs = (left or None, right or None)
+    with session_of(context).open(searching) as workspace:
+        if import_list_:
+            import_list(workspace, kbs, import_list_, min_probability, as_json=as_json)
+        elif compare:
+            compare_list(workspace, kbs, compare, min_probability, as_json=as_json)
+        elif export:
+            options = ExportOptions(min_probability or 0.0, verdict, author, licence)
+            export_overlaps(workspace, kbs, export, options)
+        else:
+            _find(workspace, kbs, fresh=fresh, as_json=as_json)
 
-            def advance(pairs: int) -> None:
-                nonlocal done
-                done += pairs
-                report(done, done)
 
-            reports = workspace.find_overlaps(left, right, progress=advance)
-        if as_json:
-            pairs = [(one.left, one.right) for one in reports]
-            print_json(
-                [
-                    {
-                        "left": str(found.left),
-                        "right": str(found.right),
-                        "probability": found.probability,
-                        "evidence": dict(found.evidence),
-                        "verdict": found.verdict,
-                    }
-                    for pair in pairs
-                    for found in workspace.store.overlaps(*pair)
-                ]
-            )
-            return
-    if not reports:
-        note("overlap", "there is no pair of KBs with entities yet")
-    for one in reports:
-        pair = f"{one.left}-{one.right}"
-        sys.stdout.write(
-            f"{pair}   {one.candidates:,} pairs share a name, {one.kept:,} kept at cosine "
-            f"{workspace.settings.overlap.threshold:.2f}\n"
+def _check_together(searching: dict[str, object], listing: dict[str, Path | None]) -> None:
+    """Lists are read and written instead of a search, not after it."""
+    named = [name for name, path in listing.items() if path]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} do not go together", hint="One after the other.")
+    flags = [
+        "--" + name.partition(".")[2].replace("_", "-")
+        for name, value in searching.items()
+        if value is not None
+    ]
+    if named and flags:
+        raise UsageError(
+            f"{named[0]} searches for nothing, so {', '.join(flags)} has no effect on it",
+            hint=f"Run `kglink overlap` with {', '.join(flags)} first.",
         )
+
+
+def _find(
+    workspace: Workspace, kbs: tuple[str | None, str | None], *, fresh: bool, as_json: bool
+) -> None:
+    reports = watched_search(lambda **told: workspace.find_overlaps(*kbs, fresh=fresh, **told))
+    if not reports:
+        note("overlap", "there are no two KBs with entities yet: kglink add-kb NAME SOURCE")
+    _tell_how(workspace, reports)
+    if as_json:
+        print_json_list(map(overlap_record, _overlaps(workspace, reports)))
+        return
+    width = max((len(pair_name(one)) for one in reports), default=0)
+    for one in reports:
+        sys.stdout.write(f"{pair_name(one):{width}}  {found_text(one)}\n")
+
+
+def _overlaps(workspace: Workspace, reports: Iterable[OverlapReport]) -> Iterator[Overlap]:
+    for one in reports:
+        yield from workspace.store.overlaps(one.left, one.right)
+
+
+def _tell_how(workspace: Workspace, reports: list[OverlapReport]) -> None:
+    """How the pairs were found, and what was left out, on standard error."""
+    settings = workspace.settings.overlap
+    searched = [one for one in reports if not one.current]
+    ways = {
+        "names": "names: entities that share a name",
+        "paper": f"paper: a name in common, cosine of the descriptions {settings.threshold:g}",
+        "full": f"full: all evidence, probability {settings.threshold:g}",
+    }
+    if searched:
+        model = searched[0].model
+        note("method", ways[settings.method] + (f", model {model}" if model else ""))
+    for one in searched:
+        for text in one.notes:
+            note(pair_name(one), text)
+    if len(searched) < len(reports):
+        what = "is" if len(reports) - len(searched) == 1 else "are"
+        pairs = counted(len(reports) - len(searched), "pair")
+        note("current", f"{pairs} of KBs {what} as found before; --fresh compares again")

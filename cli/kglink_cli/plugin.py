@@ -29,7 +29,7 @@ def register_commands(app: typer.Typer) -> None:
     app.command("init")(init.init)
     app.command("add-kb")(add_kb.add_kb)
     app.add_typer(kbs.app(), name="kbs")
-    app.command("overlap")(overlap.overlap)
+    app.add_typer(overlap.app(), name="overlap")
     app.command("build")(build.build)
     app.command("link")(link.link)
     app.command("export")(export.export)

@@ -92,7 +92,12 @@ def _members(source: Source, archive: zipfile.ZipFile) -> Iterator[tuple[str, So
                 f"{source.label} holds a path that leads out of it: {name!r}",
                 hint="Such an archive is made to write over other files; do not unpack it.",
             )
-        if info.is_dir() or any(part.startswith((".", "__MACOSX")) for part in parts):
+        # Not `is_dir`, which fails for an empty name.
+        if (
+            not name
+            or name.endswith("/")
+            or any(part.startswith((".", "__MACOSX")) for part in parts)
+        ):
             continue
         opener = partial(_opened, source, archive, info)
         yield name, Source(name, size=info.file_size, opener=opener, limits=source.limits)

@@ -39,8 +39,11 @@ class EntityFields(PluginSettings):
     popularity: str = Field("", description=f"Field with the popularity, a number; {_GUESSED}.")
     language: str = Field("", description=f"Field with the language; {_GUESSED}.")
     xrefs: str = Field("", description=f"Field with ids in other KBs; {_GUESSED}.")
+    parents: str = Field(
+        "", description=f"Field with the ids of broader entities in the same KB; {_GUESSED}."
+    )
     separator: str = Field(
-        "", description="Splits aliases and cross-references given as one text; empty: no split."
+        "", description="Splits aliases, xrefs and parents given as one text; empty: no split."
     )
 
     def chosen(self) -> dict[str, str]:
@@ -75,6 +78,7 @@ class EntityMaker:
             language=one_line(get("language"), "language"),
             aliases=self._aliases(get("aliases")),
             xrefs=tuple(dict.fromkeys(text_list(get("xrefs"), self._separator, "xrefs"))),
+            parents=tuple(dict.fromkeys(text_list(get("parents"), self._separator, "parents"))),
         )
 
     def _aliases(self, value: object) -> tuple[Alias, ...]:

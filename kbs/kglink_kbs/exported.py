@@ -51,6 +51,7 @@ def _entity(fields: Fields) -> Entity:
         language=_text(fields, "language"),
         aliases=_list(fields, "aliases", _alias),
         xrefs=_list(fields, "xrefs", lambda xref: exact_text(xref, "xrefs")),
+        parents=_list(fields, "parents", lambda parent: exact_text(parent, "parents")),
     )
 
 

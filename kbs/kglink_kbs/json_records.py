@@ -29,7 +29,7 @@ def is_array(head: bytes) -> bool:
 def json_objects(source: Source, problems: Problems) -> Iterator[JsonObject]:
     """The objects of ``source`` in their order."""
     array = is_array(source.head.head)
-    found = False
+    found, skipped = False, problems.total
     for line, value in _array_items(source) if array else _lines(source, problems):
         found = True
         match value:
@@ -40,7 +40,7 @@ def json_objects(source: Source, problems: Problems) -> Iterator[JsonObject]:
             case _:
                 reason = f"found {described(value)} where an object is wanted"
                 problems.report(RecordError(reason, where=source.where(line)))
-    if not found:
+    if not found and problems.total == skipped:
         raise SourceError(f"{source.label} holds no record", hint="It has blank lines only.")
 
 

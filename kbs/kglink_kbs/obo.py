@@ -32,7 +32,7 @@ _SYNONYM_TAGS = {
     b"related_synonym": "related",
 }
 _XREF_TAGS = (b"xref", b"xref_analog", b"xref_unk")
-_OTHER_TAGS = (b"id", b"name", b"def", b"alt_id", b"namespace", b"subset", b"is_obsolete")
+_OTHER_TAGS = (b"id", b"name", b"def", b"alt_id", b"namespace", b"subset", b"is_a", b"is_obsolete")
 _TAGS = frozenset((*_SYNONYM_TAGS, *_XREF_TAGS, *_OTHER_TAGS, b"property_value"))
 
 _HEADER = re.compile(rb"^(ontology|default-namespace)[ \t]*:[ \t]*([^\s!{]+)", re.MULTILINE)
@@ -137,6 +137,7 @@ class _StanzaReader:
             xrefs=[*self._xrefs(), *self._matches()],
             alt_ids=[curie(value) for value in self._bare(b"alt_id")],
             subsets=list(self._bare(b"subset")),
+            parents=[curie(value) for value in self._bare(b"is_a")],
         )
         self.line = self._stanza.line  # what is wrong from here on is wrong with the whole
         return term

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kglink.errors import RecordError
@@ -26,6 +27,7 @@ _OIO = "http://www.geneontology.org/formats/oboInOwl#"
 _NAMESPACE = f"{_OIO}hasOBONamespace"
 _ALTERNATIVE_ID = f"{_OIO}hasAlternativeId"
 _EXACT_MATCH = "exactMatch"
+_IS_A = "is_a"
 #: The scope of a synonym by its predicate.
 _SCOPES = {
     "hasExactSynonym": "exact",
@@ -63,10 +65,11 @@ class ObographsAdapter:
         prefixes, notes = survey(source, b'"id"', _ID_STEM, _NOTES)
         own = OwnPrefixes(self._settings.prefix, ontology_name(notes.get("graph", "")), prefixes)
         default_namespace = notes.get("namespace", "")
+        parents = _parents(source, own, problems)
         found = False
-        for line, node in _nodes(source):
+        for line, node in _listed(source, "nodes"):
             try:
-                entity = self._entity(node, own, default_namespace)
+                entity = self._entity(node, own, parents, default_namespace)
             except BadValue as bad:
                 error = RecordError(bad.message, where=source.where(line), hint=bad.hint)
                 problems.report(error)
@@ -77,16 +80,27 @@ class ObographsAdapter:
         if not found and not problems.total:
             raise own.nothing_found(source)
 
-    def _entity(self, node: object, own: OwnPrefixes, default_namespace: str) -> Entity | None:
+    def _entity(
+        self,
+        node: object,
+        own: OwnPrefixes,
+        parents: Mapping[str, list[str]],
+        default_namespace: str,
+    ) -> Entity | None:
         fields = _object(node, "a node")
         key = fields.get("id")
         if not isinstance(key, str) or not key:
             raise BadValue("a node without an id")
         meta = _object(fields.get("meta"), "meta")
         name = curie(key)
-        if meta.get("deprecated") is True or not fields.get("lbl") or name not in own:
+        label = fields.get("lbl")
+        if isinstance(label, str):
+            label = label.strip()
+        if meta.get("deprecated") in (True, "true") or not label or name not in own:
             return None
-        return self._maker.make(_term(name, key, fields, meta), default_namespace)
+        term = _term(name, key, fields, meta)
+        term.parents = parents.get(name, [])
+        return self._maker.make(term, default_namespace)
 
 
 def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any]) -> Term:
@@ -113,33 +127,50 @@ def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any])
     return term
 
 
-def _nodes(source: Source) -> Iterator[tuple[int, object]]:
-    """The nodes of every graph, each with the line on which it begins."""
+def _parents(source: Source, own: OwnPrefixes, problems: Problems) -> dict[str, list[str]]:
+    """The parents of each node by the ``is_a`` edges of all graphs, which follow on the nodes."""
+    parents: dict[str, list[str]] = {}
+    for line, value in _listed(source, "edges"):
+        try:
+            edge = _object(value, "an edge")
+            if edge.get("pred") != _IS_A:
+                continue
+            child, parent = (curie(_text(edge, name)) for name in ("sub", "obj"))
+        except BadValue as bad:
+            problems.report(RecordError(bad.message, where=source.where(line), hint=bad.hint))
+            continue
+        if child in own:
+            parents.setdefault(child, []).append(sys.intern(parent))
+    return parents
+
+
+def _listed(source: Source, name: str) -> Iterator[tuple[int, object]]:
+    """The nodes or edges of every graph, each with the line on which it begins."""
     with source.open() as stream:
         walk = JsonWalk(source, stream, _HINT)
         if walk.sign() != "{":
             raise walk.broken("an object is wanted")
-        yield from _graph_nodes(walk)
+        yield from _of_graphs(walk, name)
         walk.end()
 
 
-def _graph_nodes(walk: JsonWalk) -> Iterator[tuple[int, object]]:
-    """The nodes of the object that begins here: one graph, or all of a file's graphs."""
-    for name in walk.members():
-        if name == "graphs" and walk.sign() == "[":
+def _of_graphs(walk: JsonWalk, name: str) -> Iterator[tuple[int, object]]:
+    """The lists ``name`` of the object that begins here: one graph, or all of a file's graphs."""
+    for member in walk.members():
+        if member == "graphs" and walk.sign() == "[":
             for _ in walk.items():
                 if walk.sign() == "{":
                     for inner in walk.members():
-                        yield from _member_nodes(walk, inner)
+                        yield from _of_member(walk, name, inner)
                 else:
                     walk.skip()
         else:
-            yield from _member_nodes(walk, name)
+            yield from _of_member(walk, name, member)
 
 
-def _member_nodes(walk: JsonWalk, name: str) -> Iterator[tuple[int, object]]:
-    """The nodes in the value of a graph's member ``name``, if it is the one that holds them."""
-    if name == "nodes" and walk.sign() == "[":
+def _of_member(walk: JsonWalk, name: str, member: str) -> Iterator[tuple[int, object]]:
+    """The items of a graph's member, if it is the list ``name``."""
+    if member == name and walk.sign() == "[":
         for _ in walk.items():
             yield walk.line, walk.value()
     else:

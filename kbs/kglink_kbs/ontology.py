@@ -74,6 +74,7 @@ class Term:
     xrefs: list[object] = field(default_factory=list)
     alt_ids: list[object] = field(default_factory=list)
     subsets: list[str] = field(default_factory=list)
+    parents: list[str] = field(default_factory=list)
 
 
 class TermMaker:
@@ -90,6 +91,7 @@ class TermMaker:
         )
         named = [*term.xrefs, *(term.alt_ids if self._settings.alt_ids else ())]
         xrefs = (one_line(xref, "an xref") for xref in named)
+        parents = (key_text(parent, "a parent") for parent in term.parents)
         return Entity(
             key=key_text(term.key, "the id"),
             title=one_line(term.title, "the name"),
@@ -98,6 +100,7 @@ class TermMaker:
             url=one_line(term.url, "the id"),
             aliases=tuple(Alias(text, "synonym") for text in dict.fromkeys(surfaces) if text),
             xrefs=tuple(xref for xref in dict.fromkeys(xrefs) if xref),
+            parents=tuple(parent for parent in dict.fromkeys(parents) if parent),
         )
 
     def _type(self, term: Term, default_namespace: str) -> str:

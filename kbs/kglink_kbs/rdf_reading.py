@@ -19,7 +19,6 @@ from rdflib import Graph, URIRef
 from rdflib.exceptions import Error as RdflibError
 from rdflib.plugins.parsers.jsonld import to_rdf
 from rdflib.plugins.parsers.notation3 import RDFSink, SinkParser
-from rdflib.plugins.parsers.rdfxml import RDFXMLHandler
 from rdflib.store import Store
 from rdflib.term import BNode, Literal
 
@@ -28,6 +27,8 @@ from kglink.sources import Problems, Source
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.rdf_syntax import Syntax
 from kglink_kbs.rdf_values import FIELDS, Resources, Value
+from kglink_kbs.rdf_xml import LinearHandler
+from kglink_kbs.values import described
 from kglink_kbs.xml_guard import GuardedParser, Refused
 
 if TYPE_CHECKING:
@@ -47,17 +48,21 @@ _FAULTS = (
     TypeError,
     ValueError,
 )
-_BASE = "urn:kglink:base/"
+#: Relative addresses need one to be relative to; what begins with it stays relative.
+_BASE = "https://source.invalid/"
 _READ = 2**20
 
 _PREDICATES = {f"<{iri}>".encode(): field for iri, field in FIELDS.items()}
 _TRIPLE = re.compile(
-    r"\s*(?:<([^<>\s]*)>|(_:\S+))\s*<([^<>\s]*)>\s*"
-    r"(?:<([^<>\s]*)>|(_:[^\s.]+(?:\.+[^\s.]+)*)|"
+    # No blank label holds < or >; were they let in, a line of labels would be matched in n^2 ways.
+    r"\s*(?:<([^<>\s]*)>|(_:[^\s<>]++))\s*<([^<>\s]*)>\s*"
+    r"(?:<([^<>\s]*)>|(_:[^\s<>.]++(?:\.++[^\s<>.]++)*+)|"
     r'"([^"\\]*(?:\\.[^"\\]*)*)"(?:@([A-Za-z][A-Za-z0-9-]*)|\^\^<[^<>\s]*>)?)'
     r"\s*\.\s*(?:#.*)?"
 )
+_XML_PLACE = re.compile(r"\S*?:(\d+):-?\d+: (.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -120,7 +125,7 @@ class _Sink(Graph):
 
 
 def _name(term: object) -> str:
-    return f"_:{term}" if isinstance(term, BNode) else str(term)
+    return f"_:{term}" if isinstance(term, BNode) else str(term).removeprefix(_BASE)
 
 
 # --------------------------------------------------------------------------- whole documents
@@ -145,17 +150,24 @@ def _pieces(source: Source, stream: Any, max_bytes: int) -> Iterator[bytes]:
 
 
 class _Place(Locator):
-    """Says what relative addresses are relative to."""
+    """Says what relative addresses are relative to, and where the parser is."""
+
+    def __init__(self, parser: Locator) -> None:
+        self._parser = parser
 
     def getSystemId(self) -> str:  # noqa: N802 - the name in the interface
         """The base."""
         return _BASE
 
+    def getLineNumber(self) -> int | None:  # noqa: N802 - the name in the interface
+        """The line that is being parsed."""
+        return self._parser.getLineNumber()
+
 
 def _read_xml(source: Source, graph: Graph, max_bytes: int) -> None:
-    handler = RDFXMLHandler(graph)
-    handler.setDocumentLocator(_Place())
+    handler = LinearHandler(graph)
     parser = GuardedParser(handler)
+    handler.setDocumentLocator(_Place(parser))
     try:
         with source.open() as stream:
             for piece in _pieces(source, stream, max_bytes):
@@ -167,6 +179,8 @@ def _read_xml(source: Source, graph: Graph, max_bytes: int) -> None:
 
 def _read_json_ld(source: Source, graph: Graph, max_bytes: int) -> None:
     data = json.loads(_whole(source, max_bytes).decode("utf-8-sig"))
+    if not isinstance(data, dict | list):
+        raise TypeError(f"found {described(data)} where an object or a list is wanted")
     if remote := next(_remote_contexts(data), ""):
         raise SourceError(
             f"{source.label} takes its context from {remote[:200]!r}, and kglink fetches nothing",
@@ -199,6 +213,10 @@ def _reason(error: BaseException) -> str:
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start:,} is no UTF-8"
+    if isinstance(error, IndexError):  # of the Turtle parser, which looks past the end
+        return "it ends in the middle of a statement"
+    if found := _XML_PLACE.match(str(error)):
+        return f"line {found[1]}: {' '.join(found[2].split())[:200]}"
     lines = str(getattr(error, "_why", "") or error).split("\n")
     text = " ".join(" ".join(lines).split())[:200] or type(error).__name__
     line = getattr(error, "lines", None)
@@ -272,7 +290,15 @@ def _triple(line: str) -> tuple[str, str, Value] | None:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(_sign, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(_sign, text)
+    # Some programs write a sign beyond U+FFFF as the two halves that Java makes of it.
+    return _PAIR.sub(lambda found: _joined(found[0]), plain)
+
+
+def _joined(halves: str) -> str:
+    return halves.encode("utf-16-le", errors="surrogatepass").decode("utf-16-le")
 
 
 def _sign(found: re.Match[str]) -> str:

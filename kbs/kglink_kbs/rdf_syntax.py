@@ -16,8 +16,8 @@ _TURTLE = re.compile(
     rb"^[ \t]*(?:@prefix\s+[^\s:]*:\s*<|@base\s+<)|^[ \t]*(?:PREFIX\s+[^\s:]*:\s*<|BASE\s+<)", re.M
 )
 _TRIPLE = re.compile(
-    rb"\s*(?:<[^<>\s]*>|_:\S+)[ \t]*<[^<>\s]*>[ \t]*"
-    rb'(?:<[^<>\s]*>|_:\S+|"[^"\\]*(?:\\.[^"\\]*)*"\S*)'
+    rb"\s*(?:<[^<>\s]*>|_:[^\s<>]++)[ \t]*<[^<>\s]*>[ \t]*"
+    rb'(?:<[^<>\s]*>|_:[^\s<>]+|"[^"\\]*(?:\\.[^"\\]*)*"\S*)'
     rb"[ \t]*\.\s*(?:#.*)?"
 )
 _JSON_LD = re.compile(rb'"@(?:context|graph|id)"\s*:')
@@ -35,9 +35,10 @@ def syntax_of(head: SourceHead) -> Syntax:
         return "xml" if _RDF_ELEMENT.search(data) and _RDF_NAMESPACE in data else "auto"
     lines = [line for line in data.split(b"\n")[: -1 or None] if _says(line)]
     lines = lines or [line for line in data.split(b"\n") if _says(line)]
-    if lines and all(map(_TRIPLE.fullmatch, lines)):
-        return "ntriples"
-    return "turtle" if _TURTLE.search(data) else "auto"
+    if _TURTLE.search(data):
+        return "turtle"
+    triples = sum(bool(_TRIPLE.fullmatch(line)) for line in lines)
+    return "ntriples" if 2 * triples > len(lines) else "auto"  # some may be broken
 
 
 def _says(line: bytes) -> bool:

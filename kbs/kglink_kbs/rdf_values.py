@@ -48,6 +48,8 @@ FIELDS = {
     f"{_OIO}hasDbXref": "exact",
     f"{_OIO}hasAlternativeId": "exact",
     f"{SKOS}closeMatch": "close",
+    f"{SKOS}broader": "broader",
+    f"{RDFS}subClassOf": "broader",
     f"{SKOS}notation": "notation",
     f"{OWL}deprecated": "deprecated",
     f"{RDF}type": "type",

@@ -17,6 +17,7 @@ from kglink_kbs.rdf_syntax import Syntax, syntax_of
 from kglink_kbs.rdf_values import (
     CLASS_TYPES,
     NO_CONCEPT_TYPES,
+    OWL,
     PLAIN_TYPES,
     RDF_MARKS,
     Resource,
@@ -34,7 +35,7 @@ class SkosSettings(PluginSettings):
     languages: str = Field(
         "en",
         description="Languages of the labels and definitions, the best first, separated by "
-        "commas; `en` takes `en-GB` too, and texts without a language always count.",
+        "commas; `en` takes `en-GB` too, behind `en`, and texts without a language always count.",
     )
     key: Literal["iri", "local", "notation"] = Field(
         "iri",
@@ -86,6 +87,7 @@ class SkosAdapter:
         settings = self._settings
         syntax = settings.syntax if settings.syntax != "auto" else syntax_of(source.head)
         if syntax == "auto":
+            source.open().close()  # a folder is refused as one
             raise SourceError(
                 f"{source.label} is in no syntax of RDF that is known",
                 hint="Turtle, RDF/XML, N-Triples and JSON-LD are read: --set syntax=...",
@@ -149,6 +151,7 @@ class ConceptMaker:
             language=title[1],
             aliases=tuple(dict.fromkeys(surfaces)),
             xrefs=self._xrefs(resource),
+            parents=tuple(self._parents(resource, resources)),
         )
 
     def nothing_found(self, source: Source) -> SourceError:
@@ -186,10 +189,12 @@ class ConceptMaker:
     def _rank(self, language: str) -> int:
         """The place of a language among the chosen ones; -1 where it is none of them."""
         if not language:
-            return len(self._languages)
+            return 2 * len(self._languages)
         for place, wanted in enumerate(self._languages):
-            if language == wanted or language.startswith(f"{wanted}-"):
-                return place
+            if language == wanted:
+                return 2 * place
+            if language.startswith(f"{wanted}-"):
+                return 2 * place + 1
         return -1
 
     def _aliases(
@@ -198,19 +203,31 @@ class ConceptMaker:
         return (Alias(text, kind) for text, _ in self._chosen(name, resource, resources))
 
     def _key(self, name: str, iri: str, resource: Resource) -> str:
-        match self._settings.key:
-            case "iri":
-                return key_text(name, "the id")
-            case "local":
-                key = key_text(local_name(iri), "the id")
-            case "notation":
-                values = resource.get("notation", ())
-                key = key_text(values[0].text, "the notation") if values else ""
+        key = self._key_of(name, iri, resource)
         if not key:
             raise BadValue(
                 f"a concept without a {self._settings.key} key", "--set key=iri always works."
             )
         return key
+
+    def _key_of(self, name: str, iri: str, resource: Resource) -> str:
+        match self._settings.key:
+            case "iri":
+                return key_text(name, "the id")
+            case "local":
+                return key_text(local_name(iri), "the id")
+            case "notation":
+                values = resource.get("notation", ())
+                return key_text(values[0].text, "the notation") if values else ""
+
+    def _parents(self, resource: Resource, resources: Resources) -> Iterator[str]:
+        """The keys of broader concepts; none of one whose notation is not in sight."""
+        values = (value.text for value in resource.get("broader", ()) if not value.is_text)
+        for iri in dict.fromkeys(values):
+            if iri.startswith("_:") or iri == f"{OWL}Thing":  # nothing with a name of its own
+                continue
+            if key := self._key_of(curie(iri), iri, resources.get(iri, {})):
+                yield key
 
     def _xrefs(self, resource: Resource) -> tuple[str, ...]:
         names = {"exact": ("exact",), "close": ("exact", "close"), "none": ()}

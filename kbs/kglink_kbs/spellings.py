@@ -46,6 +46,10 @@ ENTITY: Spellings = {
         *("xrefs", "xref", "cross_references", "crossrefs", "same_as", "external_ids"),
         *("exact_matches", "mappings"),
     ),
+    "parents": (
+        *("parents", "parent", "parent_ids", "parent_id", "broader", "is_a", "subclass_of"),
+        *("superclasses", "hypernyms"),
+    ),
 }
 
 ALIAS: Spellings = {

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import RecordError
 from kglink.protocols import PluginSettings
 from kglink.records import CodeMapping, Record, Verdict
 from kglink.sources import Problems, Source, SourceHead
 from kglink.text.codes import code_of
-from kglink_kbs.values import BadValue, checked, finite_number, shortened
-
-_NEEDED = ("subject_id", "predicate_id", "object_id")
-_SAME = "skos:exactMatch,owl:sameAs,owl:equivalentClass,oboInOwl:hasDbXref"
-#: What SSSOM writes where a term has no counterpart.
-_NOTHING = re.compile(r"(?:sssom:)?NoTermFound|NoMapping", re.IGNORECASE)
-_IRIS = {
-    "http://www.w3.org/2004/02/skos/core#": "skos:",
-    "http://www.w3.org/2002/07/owl#": "owl:",
-    "http://www.geneontology.org/formats/oboInOwl#": "oboInOwl:",
-}
+from kglink.text.sssom import SAME, SssomReader, SssomRow, is_header
+from kglink_kbs.values import BadValue, checked, shortened
 
 
 class SssomSettings(PluginSettings):
@@ -35,7 +25,8 @@ class SssomSettings(PluginSettings):
         "`overlaps` with a verdict.",
     )
     predicates: str = Field(
-        _SAME, description="Predicates that say that two are the same, separated by commas."
+        ",".join(SAME),
+        description="Predicates that say that two are the same, separated by commas.",
     )
     min_confidence: float = Field(
         0.0, ge=0, le=1, description="Mappings less confident than this are left out."
@@ -51,92 +42,35 @@ class SssomAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield a mapping for each row that joins two codes as the same (or not the same)."""
-        columns: dict[str, int] = {}
-        for line in source.lines(problems):
-            if not line.text.strip() or (line.text.startswith("#") and not columns):
-                continue
-            cells = line.text.split("\t")
-            place = source.where(line.number)
-            if not columns:
-                columns = _columns(cells, place)
-                continue
+        for row in SssomReader(source, problems):
             try:
-                mapping = self._mapping(cells, columns)
+                mapping = self._mapping(row)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=place, hint=bad.hint))
+                problems.report(RecordError(bad.message, where=row.place, hint=bad.hint))
                 continue
             if mapping:
                 yield mapping
-        if not columns:
-            raise SourceError(
-                f"{source.label} has no header row", hint=f"Its columns are {', '.join(_NEEDED)}."
-            )
 
-    def _mapping(self, cells: list[str], columns: Mapping[str, int]) -> CodeMapping | None:
-        if len(cells) != len(columns):
-            raise BadValue(
-                f"a row of {len(cells)} cells under a header of {len(columns)}",
-                "Cells are separated by tabs and hold neither tabs nor line breaks.",
-            )
-        values = {name: _unquoted(cells[place]) for name, place in columns.items()}
-        predicate = _short(values["predicate_id"])
-        ends = values["subject_id"], values["object_id"]
-        confidence = _confidence(values.get("confidence", ""))
-        denied = values.get("predicate_modifier", "").lower() == "not"
+    def _mapping(self, row: SssomRow) -> CodeMapping | None:
         overlaps = self._settings.use == "overlaps"
-        if any(map(_NOTHING.fullmatch, ends)) or (denied and not overlaps):
+        if row.joins_nothing or (row.denied and not overlaps):
             return None
-        if predicate not in self._predicates or confidence < self._settings.min_confidence:
+        if row.predicate not in self._predicates:
             return None
+        if row.confidence < self._settings.min_confidence:
+            return None
+        ends = row.subject, row.object
         for end in ends:
             if not code_of(checked(end, "an id")):
                 raise BadValue(
                     f"{shortened(end)} is no code", "Ids are written DOID:1485 or as addresses."
                 )
-        verdict: Verdict = "wrong" if denied else "correct"
-        return CodeMapping(*ends, predicate, confidence, verdict if overlaps else None)
+        verdict: Verdict = "wrong" if row.denied else "correct"
+        return CodeMapping(*ends, row.predicate, row.confidence, verdict if overlaps else None)
 
 
 def sniff(head: SourceHead) -> float:
     """Sure of a header with a subject, a predicate and an object."""
     text = head.head.decode("utf-8-sig", errors="ignore")
     rows = (line for line in text.split("\n") if line.strip() and not line.startswith("#"))
-    header = next(rows, "").rstrip("\r").split("\t")
-    return 0.95 if set(_NEEDED) <= set(map(_unquoted, header)) else 0.0
-
-
-def _columns(header: list[str], place: str) -> dict[str, int]:
-    columns = {_unquoted(name): number for number, name in enumerate(header)}
-    missing = [name for name in _NEEDED if name not in columns]
-    if missing:
-        raise SourceError(
-            f"{place}: the header has no column {' or '.join(missing)}",
-            hint="SSSOM tables are separated by tabs; sssom-py converts other forms of it.",
-        )
-    if len(columns) < len(header):
-        raise SourceError(f"{place}: the header names a column twice", hint="Rename one of them.")
-    return columns
-
-
-def _unquoted(cell: str) -> str:
-    cell = cell.strip()
-    if len(cell) > 1 and cell[0] == cell[-1] == '"':
-        return cell[1:-1].replace('""', '"').strip()
-    return cell
-
-
-def _short(predicate: str) -> str:
-    """``skos:exactMatch`` for an address that means it."""
-    for iri, prefix in _IRIS.items():
-        if predicate.startswith(iri):
-            return prefix + predicate.removeprefix(iri)
-    return predicate
-
-
-def _confidence(cell: str) -> float:
-    if not cell:
-        return 1.0
-    value = finite_number(cell, "confidence")
-    if not 0 <= value <= 1:
-        raise BadValue(f"confidence is {shortened(cell)}, which does not lie between 0 and 1")
-    return value
+    return 0.95 if is_header(next(rows, "").rstrip("\r").split("\t")) else 0.0

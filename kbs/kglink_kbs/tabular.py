@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator
 
 from pydantic import Field, field_validator
@@ -23,7 +24,7 @@ class CsvSettings(EntityFields):
     """Settings of ``kglink/csv``."""
 
     separator: str = Field(
-        "|", description="Splits a cell that holds several aliases or cross-references."
+        "|", description="Splits a cell that holds several aliases, xrefs or parents."
     )
     delimiter: str = Field(
         "",
@@ -113,8 +114,8 @@ def _checked_header(source: Source, header: list[str]) -> list[str]:
         names = [checked(name, "the header").strip() for name in header]
     except BadValue as bad:
         raise SourceError(f"{source.where(1)}: {bad.message}", hint=bad.hint) from bad
-    for name in names:
-        if name and names.count(name) > 1:
+    for name, count in Counter(filter(None, names)).items():
+        if count > 1:
             raise SourceError(
                 f"{source.label} has two columns named {name!r}",
                 hint="Rename one of them in the first line.",

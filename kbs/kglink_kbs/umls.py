@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, islice
 from typing import Literal, NamedTuple
@@ -18,6 +19,8 @@ from kglink_kbs.values import BadValue, one_line, plain_text
 _CONCEPTS, _TYPES, _DEFINITIONS = "MRCONSO.RRF", "MRSTY.RRF", "MRDEF.RRF"
 #: The fewest columns of a row; a bar ends each of them, so there is one cell more.
 _COLUMNS = {_CONCEPTS: 17, _TYPES: 4, _DEFINITIONS: 6}
+#: Releases differ by a column or two; a row with more is two rows, or holds a bar in a cell.
+_SPARE = 3
 MAX_ROWS = 100_000
 _NO_CODES = frozenset({"", "NOCODE"})
 _PAGE = "https://uts.nlm.nih.gov/uts/umls/concept/"
@@ -60,8 +63,13 @@ class UmlsAdapter:
         files = _files(source, needs_types=self._subset)
         types = _Beside(files.get(_TYPES), _TYPES, problems)
         definitions = _Beside(files.get(_DEFINITIONS), _DEFINITIONS, problems)
+        seen: Counter[str] = Counter()
+        found = False
         for cui, rows in _concepts(files[_CONCEPTS], _CONCEPTS, problems):
             atoms = list(filter(self._is_spoken, (row.cells for row in rows)))
+            if not found:
+                seen.update(row.cells[1] for row in rows)
+                seen.update(atom[11] for atom in atoms)
             try:
                 entity = self._entity(cui, atoms, types.of(cui), definitions.of(cui))
             except BadValue as bad:
@@ -69,7 +77,19 @@ class UmlsAdapter:
                 problems.report(RecordError(bad.message, where=where, hint=bad.hint))
                 continue
             if entity:
+                found = True
                 yield entity
+        if not found and not problems.total:
+            raise self._nothing_found(source, seen)
+
+    def _nothing_found(self, source: Source, seen: Counter[str]) -> SourceError:
+        """The error of a release without a concept that is wanted."""
+        there = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(12))
+        return SourceError(
+            f"{source.label} holds no concept that is wanted",
+            hint="Wanted are names in the `language`, not suppressed, of the `sources` and the "
+            f"`subset`. There is: {there or 'nothing'}.",
+        )
 
     def _is_spoken(self, atom: list[str]) -> bool:
         return atom[1] == self._language and atom[16] == "N"
@@ -167,10 +187,10 @@ def _rows(file: Source, name: str, problems: Problems) -> Iterator[_Row]:
             continue
         cells = line.text.split("|")
         place = file.where(line.number)
-        if len(cells) <= columns or not _is_cui(cells[0]):
+        if not columns < len(cells) <= columns + _SPARE or not _is_cui(cells[0]):
             what = f"{len(cells) - 1} columns" if _is_cui(cells[0]) else "no concept"
             reason = f"a row of {name} with {what}"
-            hint = f"It begins with a concept (C0000005) and has {columns} columns or more."
+            hint = f"It begins with a concept (C0000005) and has {columns} columns or a few more."
             problems.report(RecordError(reason, where=place, hint=hint))
             continue
         if cells[0] < last:

@@ -138,7 +138,7 @@ class DumpLines:
                 is_open, text = True, text[1:].lstrip()
             if is_open and text.endswith(b"]"):
                 is_open, text = False, text[:-1].rstrip()
-            text = text.removesuffix(b",")
+            text = text.removesuffix(b",").removeprefix(b",").strip()  # some begin with the comma
             if text:
                 self.count += 1
                 yield number, text
@@ -192,7 +192,8 @@ class ItemMaker:
             return None
         if self._types and not self._types.intersection(item.types):
             return None
-        labels = [(one_line(text, "a label"), n) for n, text in enumerate(item.labels) if text]
+        lines = (one_line(text, "a label") for text in item.labels)
+        labels = [(text, n) for n, text in enumerate(lines) if text]
         if not labels:
             return None
         title, place = labels[0]
@@ -209,6 +210,7 @@ class ItemMaker:
             language=self._languages[place],
             aliases=tuple(Alias(text) for text in surfaces if text and text != title),
             xrefs=tuple(dict.fromkeys(one_line(xref, "an xref") for xref in item.xrefs)),
+            parents=tuple(filter(_ITEM.fullmatch, dict.fromkeys([*item.classes, *item.types]))),
         )
 
 

@@ -6,6 +6,7 @@ its target type does not name, so the type is made of the languages and properti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +14,15 @@ import msgspec
 
 from kglink_kbs.values import BadValue
 
-_INSTANCE_OF = "P31"
+_INSTANCE_OF, _SUBCLASS_OF = "P31", "P279"
+_ONE_A_LINE = (
+    "An entity stands on each line. jq -c '.[]' FILE makes such lines of an array, "
+    "jq -c '.entities[]' FILE of an answer of Wikidata's."
+)
+_LONE_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|"
+    rb"(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
 
 
 class Item(NamedTuple):
@@ -26,6 +35,7 @@ class Item(NamedTuple):
     aliases: list[list[str]]
     best_types: list[str]
     types: list[str]
+    classes: list[str]
     xrefs: list[str]
     sitelinks: int
 
@@ -52,7 +62,7 @@ class Items:
 
     def __init__(self, languages: Iterable[str], prefixes: Mapping[str, str]) -> None:
         languages = list(languages)
-        properties = dict.fromkeys([_INSTANCE_OF, *prefixes])
+        properties = dict.fromkeys([_INSTANCE_OF, _SUBCLASS_OF, *prefixes])
         self._prefixes = prefixes
         # What is empty is written as an empty list, not as an empty object.
         texts = _record("Texts", _Text | None, languages) | list[Any] | None
@@ -79,9 +89,11 @@ class Items:
         try:
             raw: Any = self._decoder.decode(line)
         except msgspec.ValidationError as error:
-            raise BadValue(f"not an entity of Wikidata: {_plain(error)}") from error
+            raise BadValue(f"not an entity of Wikidata: {_plain(error)}", _ONE_A_LINE) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadValue(f"not valid JSON: {_plain(error)}") from error
+            if _LONE_HALF.search(line):  # msgspec says of one that the line is cut short
+                raise BadValue("not valid JSON: half of a surrogate pair") from error
+            raise BadValue(f"not valid JSON: {_plain(error)}", _ONE_A_LINE) from error
         except RecursionError as error:
             raise BadValue("not usable JSON: it is nested too deeply") from error
         claims = _values(raw.claims, len(self._properties))
@@ -99,6 +111,7 @@ class Items:
             ],
             best_types=list(_item_ids(_best(kinds or ()))),
             types=list(_item_ids(kinds or ())),
+            classes=list(_item_ids(found[_SUBCLASS_OF] or ())),
             xrefs=list(self._xrefs(found)),
             sitelinks=len(raw.sitelinks or ()),
         )

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from kglink.encoding.models import Pooling
 
-_ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 
 
 class Group(NamedTuple):
@@ -48,28 +48,26 @@ def is_plain_bert(config: Mapping[str, Any]) -> bool:
     """Whether a configuration describes the architecture that `PackedBert` computes."""
     return (
         config.get("model_type") == "bert"
-        and config.get("hidden_act", "gelu") in _ACTIVATIONS
+        and config.get("hidden_act", "gelu") in ACTIVATIONS
         and config.get("position_embedding_type", "absolute") == "absolute"
         and not config.get("is_decoder", False)
     )
 
 
 class PackedBert:
-    """A BERT encoder and its pooling, over batches without padding."""
+    """A BERT encoder over batches without padding, for searching."""
 
     def __init__(
         self,
         config: Mapping[str, Any],
         weights: Mapping[str, Tensor],
-        pooling: Pooling,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
         self.dim = int(config["hidden_size"])
         self._heads = int(config["num_attention_heads"])
         self._eps = float(config.get("layer_norm_eps", 1e-12))
-        self._gelu = _ACTIVATIONS[config.get("hidden_act", "gelu")]
-        self._pooling = pooling
+        self._gelu = ACTIVATIONS[config.get("hidden_act", "gelu")]
         self._dtype = dtype
         self._device = device
         tensors = _Weights(weights, dtype, device)
@@ -83,13 +81,13 @@ class PackedBert:
         count = int(config["num_hidden_layers"])
         self._layers = [_read_layer(tensors, number, scale) for number in range(count)]
 
-    def pool(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """One fp32 vector for each text, from the texts' tokens laid end to end."""
+    def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The last states, (tokens, dim), of texts laid end to end."""
         groups = group_lengths(lengths)
         states = self._embed(ids, groups)
         for layer in self._layers:
             states = self._run(layer, states, groups)
-        return torch.cat([self._pool(states, group) for group in groups])
+        return states
 
     def _embed(self, ids: Tensor, groups: Sequence[Group]) -> Tensor:
         steps = [self._positions[: group.length].repeat(group.texts, 1) for group in groups]
@@ -113,9 +111,14 @@ class PackedBert:
             out[group.tokens].view(mixed.shape).copy_(mixed)
         return out
 
-    def _pool(self, states: Tensor, group: Group) -> Tensor:
-        texts = states[group.tokens].view(group.texts, group.length, self.dim)
-        return texts.float().mean(dim=1) if self._pooling == "mean" else texts[:, 0].float()
+
+def pool_states(states: Tensor, lengths: Sequence[int], pooling: Pooling) -> Tensor:
+    """One fp32 vector for each text, from the states of texts laid end to end."""
+    parts = []
+    for group in group_lengths(lengths):
+        texts = states[group.tokens].view(group.texts, group.length, -1)
+        parts.append(texts.float().mean(dim=1) if pooling == "mean" else texts[:, 0].float())
+    return torch.cat(parts)
 
 
 def group_lengths(lengths: Sequence[int]) -> list[Group]:
@@ -140,7 +143,7 @@ class _Weights:
     def __init__(
         self, tensors: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device
     ) -> None:
-        self._tensors = {_modern_name(name): tensor for name, tensor in tensors.items()}
+        self._tensors = {modern_name(name): tensor for name, tensor in tensors.items()}
         self._dtype = dtype
         self._device = device
 
@@ -155,7 +158,7 @@ class _Weights:
         return self.plain(f"{name}.weight"), self.plain(f"{name}.bias")
 
 
-def _modern_name(name: str) -> str:
+def modern_name(name: str) -> str:
     """Drop the prefix of a model with a head; the first BERT files say gamma and beta."""
     name = name.removeprefix("bert.")
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(

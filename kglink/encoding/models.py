@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from kglink.errors import ModelError
 
-Pooling = Literal["mean", "cls"]
+Pooling = Literal["mean", "cls", "tokens"]
 
 DEFAULT_MODEL = "minilm"
 MINILM_NAMES = frozenset({DEFAULT_MODEL, "sentence-transformers/all-MiniLM-L6-v2"})
@@ -22,7 +22,7 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
 #: Settings that say how a checkpoint came to be, not what it computes.
-_HISTORY = frozenset({"_name_or_path", "dtype", "torch_dtype", "transformers_version"})
+HISTORY = frozenset({"_name_or_path", "dtype", "torch_dtype", "transformers_version"})
 #: Families whose position ids start behind the padding id, so that two positions are lost.
 _OFFSET_POSITIONS = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"})
 
@@ -47,6 +47,8 @@ class ModelSource:
 def resolve_model(name: str = DEFAULT_MODEL) -> ModelSource:
     """Find and check a model: ``minilm`` (installed with kglink), a folder, or a hub name.
 
+    A folder holds a model of Hugging Face, or one that kglink has trained.
+
     Only a hub name may use the network.
     """
     if name in MINILM_NAMES:
@@ -54,6 +56,10 @@ def resolve_model(name: str = DEFAULT_MODEL) -> ModelSource:
         _check_minilm(folder / "model.safetensors")
         return describe_folder(DEFAULT_MODEL, folder)
     folder = Path(name).expanduser()
+    from kglink.encoding.model_folder import describe_model, is_model_folder
+
+    if is_model_folder(folder):
+        return describe_model(name, folder.resolve())
     if folder.is_dir():
         return describe_folder(name, folder.resolve())
     if folder.exists() or _looks_like_a_path(name):
@@ -73,7 +79,7 @@ def describe_folder(name: str, folder: Path) -> ModelSource:
     tokenizer = _tokenizer_file(folder)
     pooling = _pooling(folder)
     max_tokens = _max_tokens(folder, config)
-    facts: list[Any] = [pooling, max_tokens, {k: config[k] for k in config.keys() - _HISTORY}]
+    facts: list[Any] = [pooling, max_tokens, {k: config[k] for k in config.keys() - HISTORY}]
     facts += [file_sha256(path) for path in (*weights, tokenizer)]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return ModelSource(

@@ -3,41 +3,161 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from kglink.encoding.models import ModelSource, Pooling
+from kglink.encoding.models import ModelSource, read_json
+from kglink.encoding.packing import TokenBatch
+from kglink.encoding.tower import Change, Tower, Views, added_rows, copied
 from kglink.errors import ModelError
+
+#: Where families keep their layers.
+_LAYERS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers")
 
 
 class PaddedModel:
-    """A transformers model and its pooling."""
+    """A transformers model in evaluation mode, for searching."""
 
-    def __init__(self, model: Any, dim: int, pooling: Pooling, pad_id: int) -> None:
+    def __init__(self, model: Any, dim: int, pad_id: int) -> None:
         self.dim = dim
         self._model = model
-        self._pooling = pooling
         self._pad_id = pad_id
 
-    def pool(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """One fp32 vector for each text, from the texts' tokens laid end to end."""
+    def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The last states, (tokens, dim) in fp32, of texts laid end to end."""
         rows = list(torch.split(ids, list(lengths)))
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
         steps = torch.arange(padded.shape[1], device=ids.device)
         mask = steps < torch.tensor(lengths, device=ids.device).unsqueeze(1)
         output = self._model(input_ids=padded, attention_mask=mask.long())
-        states: Tensor = output.last_hidden_state.float()
-        if self._pooling == "cls":
-            return states[:, 0]
-        weights = mask.unsqueeze(-1).float()
-        return (states * weights).sum(dim=1) / weights.sum(dim=1)
+        found: Tensor = output.last_hidden_state.float()[mask]
+        return found
+
+
+class PaddedTower(Tower):
+    """A transformers model in training."""
+
+    def __init__(self, model: Any, config: Mapping[str, Any], dim: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.config = {**config, "vocab_size": len(model.get_input_embeddings().weight)}
+        self.dim = dim
+        self.dtype = dtype
+        self.model = model
+        self._layers = _find_layers(model)
+        self.depth = len(self._layers or ())
+        self._pad_id = _pad_id(model)
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """The last states, (tokens, dim), in packed order."""
+        return self._rows(self._last(batch), batch)
+
+    def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
+        """The last states without and with ``change`` after ``layer``.
+
+        The lower layers run twice, since transformers cannot be entered in the middle, but what
+        they make the second time is dropped: both views stand on the same lower states.
+        """
+        self.check_layer(layer)
+        if layer == self.depth:
+            states = self.forward(batch)
+            return Views(states if plain else None, change(states))
+        seen: list[Tensor] = []
+
+        def keep(hidden: Tensor) -> Tensor:
+            seen.append(hidden)
+            return hidden
+
+        states = self._hooked(batch, layer, keep)
+        return Views(
+            states if plain else None,
+            self._hooked(batch, layer, lambda _: self._change_rows(seen[0], batch, change)),
+        )
+
+    def weights(self) -> dict[str, Tensor]:
+        """Its weights under the names of Hugging Face, fp32 on the CPU."""
+        return copied(self.model.state_dict())
+
+    def freeze_embeddings(self, frozen: bool = True) -> None:
+        """Leave the embeddings as they are in training, or train them too."""
+        part = getattr(self.model, "embeddings", None)
+        words = part if isinstance(part, nn.Module) else self.model.get_input_embeddings()
+        words.requires_grad_(not frozen)
+
+    def check_layer(self, layer: int) -> None:
+        """Refuse a layer that it does not have, or a model whose layers are not to be found."""
+        if self._layers is None:
+            raise ModelError(
+                f"{type(self.model).__name__} cannot be cut after a layer, and the "
+                "transformational encoder needs that",
+                hint="Use an encoder whose layers stand in a row, such as BERT or RoBERTa.",
+            )
+        super().check_layer(layer)
+
+    def _hooked(self, batch: TokenBatch, layer: int, use: Change) -> Tensor:
+        """A pass in which ``use`` may replace what ``layer + 1`` is given."""
+        layers: Any = self._layers
+        handle = layers[layer].register_forward_pre_hook(_replacing(use), with_kwargs=True)
+        try:
+            return self.forward(batch)
+        finally:
+            handle.remove()
+
+    def _last(self, batch: TokenBatch) -> Tensor:
+        longest = int(batch.lengths[0])
+        places = self._places(batch)
+        ids = torch.full((len(batch) * longest,), self._pad_id, device=batch.ids.device)
+        mask = torch.zeros_like(ids)
+        ids[places], mask[places] = batch.ids, 1
+        shape = (len(batch), longest)
+        with torch.autocast(ids.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            output = self.model(input_ids=ids.view(shape), attention_mask=mask.view(shape))
+        states: Tensor = output.last_hidden_state
+        return states
+
+    def _change_rows(self, hidden: Tensor, batch: TokenBatch, change: Change) -> Tensor:
+        """Change the tokens of padded states; what stands in the padding stays."""
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        places = self._places(batch)
+        return flat.index_copy(0, places, change(flat[places])).view(hidden.shape)
+
+    def _rows(self, states: Tensor, batch: TokenBatch) -> Tensor:
+        return states.reshape(-1, states.shape[-1])[self._places(batch)]
+
+    @staticmethod
+    def _places(batch: TokenBatch) -> Tensor:
+        """Where each packed token stands among padded texts in packed order."""
+        texts = torch.arange(len(batch), device=batch.ids.device).repeat_interleave(batch.lengths)
+        return texts * batch.lengths[0] + batch.steps
 
 
 def load_padded(source: ModelSource, dtype: torch.dtype, device: torch.device) -> PaddedModel:
+    """Load a model folder for searching."""
+    return padded_model(load_transformer(source, dtype), source.dim, device)
+
+
+def padded_model(model: Any, dim: int, device: torch.device) -> PaddedModel:
+    """Make a transformers model ready for searching."""
+    return PaddedModel(model.eval().to(device), dim, _pad_id(model))
+
+
+def load_padded_tower(source: ModelSource, rows: int, dtype: torch.dtype) -> PaddedTower:
+    """Load a model folder for training; ``dtype`` is what its products are computed in."""
+    model = load_transformer(source, torch.float32)
+    words = model.get_input_embeddings()
+    if rows > len(words.weight):
+        table = added_rows(words.weight.detach(), rows)
+        model.resize_token_embeddings(rows, mean_resizing=False)
+        with torch.no_grad():
+            model.get_input_embeddings().weight.copy_(table)
+    config = read_json(source.path / "config.json")
+    return PaddedTower(model.train(), config, source.dim, dtype)
+
+
+def load_transformer(source: ModelSource, dtype: torch.dtype) -> Any:
     """Load a model folder with transformers, from safetensors only and without the network."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from transformers import AutoModel
@@ -60,8 +180,33 @@ def load_padded(source: ModelSource, dtype: torch.dtype, device: torch.device) -
             f"{source.path}: the weights do not fit config.json: {missing[0]} is missing",
             hint="Give weights and configuration of one and the same model.",
         )
-    pad_id = getattr(model.config, "pad_token_id", None) or 0
-    return PaddedModel(model.eval().to(device), source.dim, source.pooling, pad_id)
+    return model
+
+
+def _pad_id(model: Any) -> int:
+    return getattr(model.config, "pad_token_id", None) or 0
+
+
+def _find_layers(model: nn.Module) -> nn.ModuleList | None:
+    for path in _LAYERS:
+        try:
+            found = model.get_submodule(path)
+        except AttributeError:
+            continue
+        if isinstance(found, nn.ModuleList):
+            return found
+    return None
+
+
+def _replacing(use: Change) -> Callable[..., Any]:
+    """A hook that puts ``use(hidden)`` in the place of a layer's hidden states."""
+
+    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args:
+            return (use(args[0]), *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": use(kwargs["hidden_states"])}
+
+    return hook
 
 
 @contextmanager

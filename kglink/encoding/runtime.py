@@ -15,17 +15,20 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from kglink.encoding.bert import PackedBert, is_plain_bert
+from kglink.encoding.bert import PackedBert, is_plain_bert, pool_states
 from kglink.encoding.hardware import Hardware, Precision, choose_hardware
-from kglink.encoding.models import DEFAULT_MODEL, ModelSource, read_json, resolve_model
+from kglink.encoding.model_folder import is_model_folder
+from kglink.encoding.models import DEFAULT_MODEL, ModelSource, Pooling, read_json, resolve_model
 from kglink.encoding.padded import load_padded
-from kglink.encoding.tokenise import TextTokenizer, Tokens
+from kglink.encoding.tokenise import IdArray, TextTokenizer, Tokens
 from kglink.errors import ModelError, UsageError
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 #: Called with the number of texts that were finished since the last call.
 Progress = Callable[[int], None]
+#: Called with the rows that were finished since the last call.
+RowProgress = Callable[[IntArray], None]
 
 #: Texts that are sorted by length together; bounds the memory of a stream.
 CHUNK = 8192
@@ -33,16 +36,16 @@ CHUNK = 8192
 _CPU_TOKENS = 1024
 _GPU_TOKENS = 65536
 
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class PooledModel(Protocol):
-    """A model that turns texts, as tokens laid end to end, into one vector each."""
+class StateModel(Protocol):
+    """A model that reads texts as tokens laid end to end."""
 
     dim: int
 
-    def pool(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """An fp32 matrix with one row for each text."""
+    def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
+        """Its last states, one row for each token."""
         ...
 
 
@@ -54,28 +57,143 @@ class _Chunk(NamedTuple):
     copies: IntArray
 
 
+class TokenMatrices(NamedTuple):
+    """All token vectors of n texts end to end; text i has rows ``offsets[i]:offsets[i + 1]``.
+
+    ``bits`` are bf16 numbers, which NumPy has no type for; `as_bf16` makes a tensor of them.
+    """
+
+    bits: npt.NDArray[np.int16]
+    offsets: IntArray
+
+
+def as_bf16(bits: npt.NDArray[np.int16]) -> Tensor:
+    """The bf16 tensor on the memory of an array of bits."""
+    return torch.from_numpy(bits).view(torch.bfloat16)
+
+
+class TokenEncoder:
+    """Turns token ids into vectors with one model; the same list gives the same bytes every time.
+
+    Batches run on single-threaded workers: a batch is large enough to keep a core busy, and
+    cores that never wait for each other are faster than cores that share every small product.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: StateModel,
+        hardware: Hardware,
+        pooling: Pooling,
+        *,
+        cosine: bool = True,
+    ) -> None:
+        self.dim = model.dim
+        self._name = name
+        self._model = model
+        self._hardware = hardware
+        self._pooling = pooling
+        self._cosine = cosine
+        self._device = torch.device(hardware.device)
+        self._workers: ThreadPoolExecutor | None = None
+
+    def vectors(self, ids: Sequence[IdArray], progress: RowProgress | None = None) -> FloatArray:
+        """One pooled vector for each text, an (n, dim) matrix."""
+        vectors = np.empty((len(ids), self.dim), np.float32)
+        for rows, part in self._run(ids, self._pool):
+            vectors[rows] = part.numpy()
+            if progress:
+                progress(rows)
+        return vectors
+
+    def matrices(
+        self, ids: Sequence[IdArray], progress: RowProgress | None = None
+    ) -> TokenMatrices:
+        """The vectors of all tokens of each text."""
+        lengths = _lengths(ids)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        bits = np.empty((int(offsets[-1]), self.dim), np.int16)
+        for rows, part in self._run(ids, self._all):
+            values = part.view(torch.int16).numpy()
+            stops = np.cumsum(lengths[rows])
+            for row, stop in zip(rows.tolist(), stops.tolist(), strict=True):
+                bits[offsets[row] : offsets[row + 1]] = values[stop - lengths[row] : stop]
+            if progress:
+                progress(rows)
+        return TokenMatrices(bits, offsets)
+
+    def _pool(self, states: Tensor, lengths: Sequence[int]) -> Tensor:
+        pooled = pool_states(states, lengths, self._pooling)
+        return torch.nn.functional.normalize(pooled) if self._cosine else pooled
+
+    def _all(self, states: Tensor, _: Sequence[int]) -> Tensor:
+        tokens = states.float()
+        tokens = torch.nn.functional.normalize(tokens, dim=-1) if self._cosine else tokens
+        return tokens.to(torch.bfloat16)
+
+    def _run(
+        self, ids: Sequence[IdArray], finish: Callable[[Tensor, Sequence[int]], Tensor]
+    ) -> Iterator[tuple[IntArray, Tensor]]:
+        if not len(ids):
+            return
+        batches = _plan(_lengths(ids), _CPU_TOKENS if self._device.type == "cpu" else _GPU_TOKENS)
+        if self._workers is None:
+            # A GPU takes one batch at a time; more workers would only queue.
+            count = self._hardware.threads if self._device.type == "cpu" else 1
+            self._workers = _single_threaded_workers(count)
+        parts = self._workers.map(lambda rows: self._encode_batch(ids, rows, finish), batches)
+        yield from zip(batches, parts, strict=True)
+
+    def _encode_batch(
+        self,
+        ids: Sequence[IdArray],
+        rows: IntArray,
+        finish: Callable[[Tensor, Sequence[int]], Tensor],
+    ) -> Tensor:
+        texts = [ids[row] for row in rows]
+        lengths = [len(text) for text in texts]
+        with torch.inference_mode():
+            packed = torch.from_numpy(np.concatenate(texts)).to(self._device)
+            values = finish(self._model.states(packed, lengths), lengths).cpu()
+            finite = bool(torch.isfinite(values).all())
+        if not finite:
+            raise ModelError(
+                f"{self._name}: the model gives vectors that are not finite",
+                hint="Its weights are broken, or too large for this precision: try fp32.",
+            )
+        return values
+
+
 class Encoder:
     """Encodes texts with one model; the same list of texts gives the same bytes every time.
 
     ``truncated`` counts the texts, so far, that were longer than ``max_tokens`` and lost their
-    end. Batches run on single-threaded workers: a batch is large enough to keep a core busy, and
-    cores that never wait for each other are faster than cores that share every small product.
+    end.
     """
 
-    def __init__(self, source: ModelSource, model: PooledModel, hardware: Hardware) -> None:
+    def __init__(
+        self,
+        source: ModelSource,
+        model: StateModel,
+        hardware: Hardware,
+        *,
+        tokenizer: Callable[[Sequence[str]], Tokens] | None = None,
+        pooling: Pooling | None = None,
+        cosine: bool = True,
+    ) -> None:
         self.source = source
         self.hardware = hardware
         self.dim = model.dim
         self.fingerprint = source.fingerprint
         self.max_tokens = source.max_tokens
         self.truncated = 0
-        self._model = model
-        self._device = torch.device(hardware.device)
-        self._tokenizer = TextTokenizer(source)
-        self._workers: ThreadPoolExecutor | None = None
+        self._tokenizer = tokenizer or TextTokenizer(source)
+        self._encoder = TokenEncoder(
+            source.name, model, hardware, pooling or source.pooling, cosine=cosine
+        )
 
     def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> FloatArray:
-        """The L2-normalised vectors of all texts, an (n, dim) matrix."""
+        """The vectors of all texts, an (n, dim) matrix; of length one but for a dot product."""
         if isinstance(texts, str):
             raise UsageError("encode takes a list of texts, not one text", hint="Use [text].")
         chunks = list(self.encode_stream(texts, progress=progress))
@@ -89,6 +207,10 @@ class Encoder:
         while chunk := list(islice(waiting, chunk_size)):
             yield self._encode_chunk(_unique(chunk), progress or (lambda _: None))
 
+    def encode_ids(self, ids: Sequence[IdArray], *, progress: Progress | None = None) -> FloatArray:
+        """The vectors of texts that are token ids already, [CLS] and [SEP] included."""
+        return self._encoder.vectors(ids, counting(progress))
+
     def count_truncated(self, texts: Sequence[str]) -> int:
         """How many texts are longer than the model reads."""
         return int(self._tokenizer(texts).truncated.sum())
@@ -100,32 +222,10 @@ class Encoder:
     def _encode_chunk(self, chunk: _Chunk, progress: Progress) -> FloatArray:
         tokens = self._tokenizer(chunk.unique)
         self.truncated += int(chunk.copies[tokens.truncated].sum())
-        batches = _plan(tokens.lengths, _CPU_TOKENS if self._device.type == "cpu" else _GPU_TOKENS)
-        vectors = np.empty((len(chunk.unique), self.dim), np.float32)
-        for rows, part in zip(batches, self._run(tokens, batches), strict=True):
-            vectors[rows] = part
-            progress(int(chunk.copies[rows].sum()))
+        vectors = self._encoder.vectors(
+            tokens.ids, lambda rows: progress(int(chunk.copies[rows].sum()))
+        )
         return vectors[chunk.inverse]
-
-    def _run(self, tokens: Tokens, batches: Sequence[IntArray]) -> Iterator[FloatArray]:
-        if self._workers is None:
-            # A GPU takes one batch at a time; more workers would only queue.
-            count = self.hardware.threads if self._device.type == "cpu" else 1
-            self._workers = _single_threaded_workers(count)
-        return self._workers.map(lambda rows: self._encode_batch(tokens, rows), batches)
-
-    def _encode_batch(self, tokens: Tokens, rows: IntArray) -> FloatArray:
-        texts = [tokens.ids[row] for row in rows]
-        with torch.inference_mode():
-            ids = torch.from_numpy(np.concatenate(texts)).to(self._device)
-            pooled = self._model.pool(ids, [len(text) for text in texts])
-            vectors: FloatArray = torch.nn.functional.normalize(pooled).cpu().numpy()
-        if not np.isfinite(vectors).all():
-            raise ModelError(
-                f"{self.source.name}: the model gives vectors that are not finite",
-                hint="Its weights are broken, or too large for this precision: try fp32.",
-            )
-        return vectors
 
 
 def load_encoder(
@@ -138,24 +238,43 @@ def load_encoder(
     """Find, check and load a model; ``threads = 0`` takes every physical core."""
     source = resolve_model(model) if isinstance(model, str) else model
     hardware = choose_hardware(device, precision, threads)
-    return Encoder(source, _load_model(source, hardware), hardware)
+    if is_model_folder(source.path):
+        from kglink.encoding.two_towers import load_two_towers
+
+        return load_two_towers(source, hardware)
+    return Encoder(source, load_states(source, hardware), hardware)
 
 
-def _load_model(source: ModelSource, hardware: Hardware) -> PooledModel:
-    dtype, device = _DTYPES[hardware.precision], torch.device(hardware.device)
+def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
+    """The model of a folder of Hugging Face, for searching."""
+    dtype, device = DTYPES[hardware.precision], torch.device(hardware.device)
     config = read_json(source.path / "config.json")
     if not is_plain_bert(config):
         return load_padded(source, dtype, device)
     try:
-        weights = {k: v for path in source.weights for k, v in load_file(path).items()}
-        return PackedBert(config, weights, source.pooling, dtype, device)
-    except SafetensorError as error:
-        raise ModelError(f"{source.path}: the weights cannot be read: {error}") from error
+        return PackedBert(config, read_weights(source), dtype, device)
     except (KeyError, RuntimeError, ValueError) as error:
         raise ModelError(
             f"{source.path}: the weights do not fit config.json: {error}",
             hint="Give weights and configuration of one and the same model.",
         ) from error
+
+
+def read_weights(source: ModelSource) -> dict[str, Tensor]:
+    """All tensors of a model folder."""
+    try:
+        return {name: value for path in source.weights for name, value in load_file(path).items()}
+    except SafetensorError as error:
+        raise ModelError(f"{source.path}: the weights cannot be read: {error}") from error
+
+
+def counting(progress: Progress | None) -> RowProgress | None:
+    """Progress in rows from progress in numbers."""
+    return (lambda rows: progress(len(rows))) if progress else None
+
+
+def _lengths(ids: Sequence[IdArray]) -> IntArray:
+    return np.fromiter((len(text) for text in ids), np.int64, len(ids))
 
 
 def _unique(texts: Sequence[str]) -> _Chunk:

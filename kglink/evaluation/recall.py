@@ -3,12 +3,15 @@
 *Per KB*: the pool is one KB, the mentions are those with gold in it. *Joint*: all KBs in one
 list. *Judged joint*: the same, but for each mention the KBs that hold no gold for it are left out,
 because a KB may hold the right entity without anybody having said so.
+
+The joint pools may count the counterparts of a gold in other KBs as right as well; which KBs a pool
+has, and what is right in a single KB, stays the same.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -22,12 +25,20 @@ JUDGED_JOINT = "[judged joint]"
 #: The keys of these pools in ``kglink eval --json``.
 JSON_KEYS = {JOINT: "joint", JUDGED_JOINT: "judged_joint"}
 
+#: The same things in other KBs, for each id that has any.
+Counterparts = Callable[[Iterable[EntityId]], Mapping[EntityId, Sequence[EntityId]]]
+
 
 @dataclass
 class RecallReport:
-    """Hits at each k, for every KB and jointly."""
+    """Hits at each k, for every KB and jointly.
+
+    ``with_counterparts`` is the number of mentions of which a gold has a counterpart that counts
+    in the joint pools; None: none counts there.
+    """
 
     ks: tuple[int, ...]
+    with_counterparts: int | None = None
     mentions: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     hits: dict[str, dict[int, int]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(int))
@@ -60,10 +71,17 @@ class RecallReport:
 
 
 def evaluate_recall(
-    linker: Linker, documents: Iterable[Document], kbs: Sequence[str], ks: Sequence[int]
+    linker: Linker,
+    documents: Iterable[Document],
+    kbs: Sequence[str],
+    ks: Sequence[int],
+    counterparts: Counterparts | None = None,
 ) -> RecallReport:
-    """Rank the candidates of every mention with a known answer, its span given."""
-    report = RecallReport(tuple(sorted(ks)))
+    """Rank the candidates of every mention with a known answer, its span given.
+
+    ``counterparts`` finds what counts in the joint pools besides the golds themselves.
+    """
+    report = RecallReport(tuple(sorted(ks)), None if counterparts is None else 0)
     judged = (
         (document.text, Span(mention.start, mention.end), frozenset(mention.gold))
         for document in documents
@@ -72,20 +90,27 @@ def evaluate_recall(
     )
     while batch := list(islice(judged, BATCH_MENTIONS)):
         rankings = linker.candidates([(text, span) for text, span, _ in batch], limit=max(ks))
+        golds = {one for _, _, gold in batch for one in gold}
+        same = counterparts(golds) if counterparts else {}
         for (_, _, gold), by_kb in zip(batch, rankings, strict=True):
-            _count(report, gold, by_kb, kbs)
+            right = gold.union(*(same.get(one, ()) for one in gold))
+            _count(report, gold, right, by_kb, kbs)
     return report
 
 
 def _count(
     report: RecallReport,
     gold: frozenset[EntityId],
+    right: frozenset[EntityId],
     by_kb: Mapping[str, Sequence[Scored]],
     kbs: Sequence[str],
 ) -> None:
     with_gold = [kb for kb in kbs if any(one.kb == kb for one in gold)]
     for kb in with_gold:
         report.add(kb, [one.id for one in by_kb[kb]], gold)
-    if with_gold:
-        for pool, members in ((JOINT, kbs), (JUDGED_JOINT, with_gold)):
-            report.add(pool, [one.id for one in joint_ranking(by_kb, members)], gold)
+    if not with_gold:
+        return
+    if report.with_counterparts is not None:
+        report.with_counterparts += any(one.kb in kbs for one in right - gold)
+    for pool, members in ((JOINT, kbs), (JUDGED_JOINT, with_gold)):
+        report.add(pool, [one.id for one in joint_ranking(by_kb, members)], right)

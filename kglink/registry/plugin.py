@@ -9,13 +9,24 @@ from typing import Literal
 
 from kglink.protocols import Factory, PluginSettings, Sniff
 
-Kind = Literal["kb", "detector", "scorer", "sampler", "objective", "index", "reranker", "exporter"]
+Kind = Literal[
+    "kb",
+    "detector",
+    "evidence",
+    "scorer",
+    "sampler",
+    "objective",
+    "index",
+    "reranker",
+    "exporter",
+]
 
 #: The hook that registers each kind, in the order in which kinds are listed.
 HOOK_OF_KIND: Mapping[Kind, str] = MappingProxyType(
     {
         "kb": "register_kbs",
         "detector": "register_detectors",
+        "evidence": "register_evidence",
         "scorer": "register_scorers",
         "sampler": "register_samplers",
         "objective": "register_objectives",
@@ -31,6 +42,7 @@ WORD_OF_KIND: Mapping[Kind, str] = MappingProxyType(
     {
         "kb": "KB adapter",
         "detector": "detector",
+        "evidence": "evidence",
         "scorer": "scorer",
         "sampler": "sampler",
         "objective": "objective",

@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 from kglink.errors import PluginError, UnknownNameError, UsageError
 from kglink.protocols import (
     Detector,
+    Evidence,
     Exporter,
     IndexBackend,
     KBAdapter,
@@ -85,6 +86,10 @@ class Registry:
     def create(
         self, kind: Literal["detector"], name: str, raw: RawSettings = None, *args: object
     ) -> Detector: ...
+    @overload
+    def create(
+        self, kind: Literal["evidence"], name: str, raw: RawSettings = None, *args: object
+    ) -> Evidence: ...
     @overload
     def create(
         self, kind: Literal["scorer"], name: str, raw: RawSettings = None, *args: object

@@ -2,6 +2,15 @@
 
 from kglink.sources.encoding import check_text
 from kglink.sources.source import Source
-from kglink.sources.values import Line, OnError, Problems, SourceHead, SourceLimits
+from kglink.sources.values import Line, OnError, Problems, SourceHead, SourceLimits, Step
 
-__all__ = ["Line", "OnError", "Problems", "Source", "SourceHead", "SourceLimits", "check_text"]
+__all__ = [
+    "Line",
+    "OnError",
+    "Problems",
+    "Source",
+    "SourceHead",
+    "SourceLimits",
+    "Step",
+    "check_text",
+]

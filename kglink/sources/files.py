@@ -23,10 +23,11 @@ _BLOCK = 2**20
 class RawFile(io.RawIOBase):
     """A file from its start on a position of its own, so that several can share one handle."""
 
-    def __init__(self, file: BinaryIO, name: str, *, owned: bool) -> None:
+    def __init__(self, file: BinaryIO, name: str, *, owned: bool, size: int = 0) -> None:
         self._file = file
         self._name = name
         self._owned = owned
+        self._size = size
         self.position = 0
 
     def readable(self) -> bool:
@@ -41,6 +42,12 @@ class RawFile(io.RawIOBase):
             data = self._file.read(len(view))
         except OSError as error:
             raise unreadable(self._name, error) from error
+        if view and not data and self.position < self._size:
+            raise SourceError(
+                f"{self._name} became shorter while it was read: it had {self._size:,} bytes, "
+                f"and ends before byte {self.position + 1:,}",
+                hint="Run it again when nothing writes to the file.",
+            )
         view[: len(data)] = data
         self.position += len(data)
         return len(data)

@@ -33,7 +33,7 @@ from kglink.sources.files import (
     unreadable,
     visible_files,
 )
-from kglink.sources.values import Line, Problems, SourceHead, SourceLimits
+from kglink.sources.values import Line, Problems, SourceHead, SourceLimits, Step
 
 STDIN = "-"
 HEAD_BYTES = 2**16
@@ -72,6 +72,8 @@ class Source:
         self.scratch_in: Path | None = None
         """Where `scratch` lies and stays; a folder for temporary files if None."""
         self._scratch: Path | None = None
+        self.step = Step()
+        """What the reading is at; an adapter that takes several steps sets it."""
 
     # ------------------------------------------------------------------------- constructors
     @classmethod
@@ -163,6 +165,13 @@ class Source:
         if self.is_folder:
             return sum(file.bytes_read for file in self._files or ())
         return self._reader.position if self._reader else 0
+
+    @property
+    def progress(self) -> Step:
+        """The `step` of the reading, with the bytes that have been read where they count."""
+        if self.step.unit == "parts":
+            return self.step
+        return self.step._replace(done=self.bytes_read, total=self.bytes_total)
 
     def where(self, line: int) -> str:
         """How messages name a line: ``entities.jsonl, line 12``."""
@@ -345,7 +354,7 @@ class Source:
                 hint="Name one of its files, or an adapter that reads folders (--adapter).",
             )
         try:
-            return RawFile(self._opener(), self.label, owned=not self._shared)
+            return RawFile(self._opener(), self.label, owned=not self._shared, size=self._size)
         except OSError as error:
             raise unreadable(self.label, error) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -14,6 +15,17 @@ OnError = Literal["stop", "skip"]
 #: the memory with a million messages.
 MAX_REASONS = 100
 OTHER_REASONS = "other problems"
+
+
+#: What differs from one bad record to the next: what it says, and where in it.
+_PARTICULARS = re.compile(
+    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d[\d,]*\.\.\d[\d,]*| \((?:byte|column) [\d,]+\)"""
+)
+
+
+def kind_of(reason: str) -> str:
+    """``reason`` without the words and offsets of the one record that it is said of."""
+    return _PARTICULARS.sub(lambda found: "" if found[0][0] == " " else "...", reason)
 
 
 class SourceHead(NamedTuple):
@@ -32,6 +44,16 @@ class Line(NamedTuple):
 
     number: int
     text: str
+
+
+class Step(NamedTuple):
+    """What a reading is at, and how far it has come in that."""
+
+    name: str = "reading"
+    done: int = 0
+    total: int = 0
+    unit: Literal["bytes", "parts"] = "bytes"
+    """``bytes`` are those of the source, which counts them itself."""
 
 
 class SourceLimits(NamedTuple):
@@ -69,8 +91,9 @@ class Problems:
 
     def leave_out(self, error: RecordError) -> None:
         """Count what a format is known to hold and its adapter to leave out, in either mode."""
-        full = len(self.counts) >= MAX_REASONS and error.reason not in self.counts
-        self.counts[OTHER_REASONS if full else error.reason] += 1
+        kind = kind_of(error.reason)
+        full = len(self.counts) >= MAX_REASONS and kind not in self.counts
+        self.counts[OTHER_REASONS if full else kind] += 1
         if len(self.examples) < self._keep:
             self.examples.append(str(error))
 

@@ -113,6 +113,27 @@ def build_space(
     )
 
 
+def make_segment(
+    folder: SpaceFolder,
+    source: SpaceSource,
+    model: ModelInfo,
+    encoder: TextEncoder,
+    settings: SpaceSection,
+    *,
+    progress: BuildProgress = lambda kb, rows: None,
+) -> Segment:
+    """One KB's segment, made where it is missing: the next build finds it ready."""
+    with _told_of_full_disks(folder), _build_lock(folder):
+        return _SegmentMaker(folder, model, encoder, settings, False, progress).segment(source)[0]
+
+
+def has_segment(
+    folder: SpaceFolder, source: SpaceSource, model: ModelInfo, settings: SpaceSection
+) -> bool:
+    """Whether a build would find the KB's segment ready."""
+    return (folder.segments / wanted_folder(source, model, settings) / INFO_FILE).is_file()
+
+
 def plan_of(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> SegmentPlan:
     """The segment that a KB needs with these settings."""
     return SegmentPlan(

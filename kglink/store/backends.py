@@ -266,7 +266,7 @@ class PostgreSQL(Backend):
 
     def settle(self, connection: Connection) -> None:
         """Sample the tables."""
-        for table in ("entities", "aliases", "documents", "mentions", "golds"):
+        for table in ("entities", "aliases", "parents", "documents", "mentions", "golds"):
             connection.execute(text(f"ANALYZE {table}"))
 
     def problems(self, connection: Connection) -> list[str]:

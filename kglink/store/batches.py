@@ -45,6 +45,11 @@ class Prepared(Protocol):
         ...
 
     @property
+    def fields(self) -> tuple[Any, ...]:
+        """Its columns from the key to the hash."""
+        ...
+
+    @property
     def content_hash(self) -> str:
         """A hash of all that is stored of it."""
         ...

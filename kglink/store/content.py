@@ -2,7 +2,8 @@
 
 The hash is taken over all fields of a record joined by NUL characters, which no field may hold:
 the same on every machine, and no two different records have the same text. This runs for every
-record of every ingest, so it is one pass and one text.
+record of every ingest, so it is one pass and one text. An entity without parents has the hash that
+it had before there were any; those with parents are hashed apart from them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kglink.text.codes import code_of
 from kglink.text.fold import fold
 
 MAX_COUNT = 2**63 - 1
+_WITH_PARENTS = b"with parents"
 
 
 class PreparedEntity(NamedTuple):
@@ -29,6 +31,7 @@ class PreparedEntity(NamedTuple):
     fields: tuple[str, str, str, str, float, str]
     aliases: list[tuple[str, str, AliasKind, int]]
     xrefs: list[tuple[str, str]]
+    parents: tuple[str, ...]
 
 
 class PreparedDocument(NamedTuple):
@@ -69,13 +72,18 @@ def prepare_entity(number: int, entity: Entity, language: str) -> PreparedEntity
         parts.append(f"{surface}\0{kind}\0{count}")
         aliases.append((surface, folded_name(surface), kind, count))
     parts += entity.xrefs
+    mark = b""
+    if entity.parents:
+        parts = [str(len(entity.parents)), *entity.parents, *parts]
+        mark = _WITH_PARENTS
     text = "\0".join(parts)
     separators = len(parts) - 1 + 2 * len(names)
     problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
     if problem:
         raise RecordError(problem, where=record_place(number, entity.key))
     xrefs = [(xref, code_of(xref)) for xref in entity.xrefs]
-    return PreparedEntity(number, entity.key, _digest(text), fields, aliases, xrefs)
+    digest = _digest(text, mark)
+    return PreparedEntity(number, entity.key, digest, fields, aliases, xrefs, entity.parents)
 
 
 def prepare_document(number: int, document: Document, split: str) -> PreparedDocument:
@@ -144,8 +152,8 @@ def _gold_state(mention: Mention) -> int:
     return GIVEN if mention.gold else NIL
 
 
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+def _digest(text: str, mark: bytes = b"") -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16, person=mark).hexdigest()
 
 
 # -------------------------------------------------------------------------------- problems

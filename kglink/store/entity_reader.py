@@ -14,7 +14,7 @@ from kglink.records import Alias, Entity, EntityId
 from kglink.store.database import Database
 from kglink.store.kb_reader import kb_id, kb_ids
 from kglink.store.pages import KeyRange, is_storable, key_ranges
-from kglink.store.schema import aliases, entities, id_range, xrefs
+from kglink.store.schema import aliases, entities, id_range, parents, xrefs
 from kglink.store.values import StoredAlias, StoredEntity
 
 PAGE = 2000
@@ -109,13 +109,31 @@ def _entities_where(
     refs_query = refs_query.join_from(xrefs, entities, e.id == x.entity_id).where(mine)
     for owner, xref in connection.execute(refs_query.order_by(x.entity_id, x.position)):
         refs[owner].append(xref)
+    broader = _parents_where(connection, number, mine)
     columns = (e.key, e.title, e.description, e.type, e.url, e.popularity, e.language)
     rows = connection.execute(select(e.id, e.content_hash, *columns).where(mine).order_by(e.key))
     found: dict[str, StoredEntity] = {}
     for owner, digest, key, title, description, kind, url, popularity, language in rows:
         entity = Entity(
             key, title, description, kind, url, popularity, language,
-            tuple(names[owner]), tuple(refs[owner]),
+            tuple(names[owner]), tuple(refs[owner]), tuple(broader.get(owner, ())),
         )  # fmt: skip
         found[key] = StoredEntity(entity, digest)
+    return found
+
+
+def _parents_where(
+    connection: Connection, number: int, mine: ColumnElement[bool]
+) -> dict[int, list[str]]:
+    """The parents of the entities that ``mine`` chooses; most KBs have none at all."""
+    p = parents.c
+    first, stop = id_range(number)
+    of_kb = select(p.entity_id).where(p.entity_id >= first, p.entity_id < stop).limit(1)
+    if connection.scalar(of_kb) is None:
+        return {}
+    query = select(p.entity_id, p.key)
+    query = query.join_from(parents, entities, entities.c.id == p.entity_id).where(mine)
+    found: dict[int, list[str]] = defaultdict(list)
+    for owner, key in connection.execute(query.order_by(p.entity_id, p.position)):
+        found[owner].append(key)
     return found

@@ -7,8 +7,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from kglink.errors import SourceError, StoreError, UsageError
@@ -17,15 +18,13 @@ from kglink.store import progress as state
 from kglink.store.batches import Batch, Plan, batches, plan_batch
 from kglink.store.content import PreparedDocument, PreparedEntity, PreparedMapping
 from kglink.store.database import Database
-from kglink.store.document_writer import remove_documents, write_documents
-from kglink.store.entity_writer import remove_entities, write_entities
 from kglink.store.golds import count_unresolved, resolve_golds
 from kglink.store.mapping_verdicts import apply_verdicts
-from kglink.store.mapping_writer import remove_mappings, write_mappings
 from kglink.store.progress import Progress
-from kglink.store.removal import Remover, remove_kb, stale_ids
+from kglink.store.removal import remove_kb, stale_ids
 from kglink.store.schema import documents, entities, kbs, mappings
 from kglink.store.values import IngestJob, IngestSummary, Tally
+from kglink.store.writers import DOCUMENTS, ENTITIES, MAPPINGS, Writer
 
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -75,9 +74,8 @@ class Ingest:
                 f"no usable record in {self._job.source}",
                 hint="Check that the file is not empty and that --adapter fits it.",
             )
-        self._sweep(entities, remove_entities)
-        self._sweep(documents, remove_documents)
-        self._sweep(mappings, remove_mappings)
+        for writer in (ENTITIES, DOCUMENTS, MAPPINGS):
+            self._sweep(writer)
         job = self._job
         resolve_golds(self._db, self._at.kb_id, job.links_to or (job.kb,), job.resolve)
         unmapped = apply_verdicts(self._db, self._at.kb_id, job.kb, job.links_to)
@@ -105,8 +103,8 @@ class Ingest:
             texts = plan_batch(db, connection, documents, kb_id, run, batch.documents)
             for duplicate in found.duplicates + texts.duplicates:
                 self._job.problems.report(duplicate)
-            write_entities(db, connection, kb_id, run, found)
-            write_documents(db, connection, kb_id, run, texts)
+            ENTITIES.write(db, connection, kb_id, run, found)
+            DOCUMENTS.write(db, connection, kb_id, run, texts)
             pairs = self._write_mappings(connection, batch)
             after = self._after(batch.read, _tally(found), _tally(texts), pairs)
             state.save(connection, after)
@@ -118,7 +116,7 @@ class Ingest:
         at = self._at
         plan = plan_batch(self._db, connection, mappings, at.kb_id, at.run, batch.mappings)
         # A mapping that is said twice, as with two justifications, is no mistake.
-        write_mappings(self._db, connection, at.kb_id, at.run, plan)
+        MAPPINGS.write(self._db, connection, at.kb_id, at.run, plan)
         return _tally(plan)
 
     def _after(
@@ -135,17 +133,17 @@ class Ingest:
         )
 
     # --------------------------------------------------------------------------- finishing
-    def _sweep(self, table: Table, remove: Remover) -> None:
+    def _sweep(self, writer: Writer[Any]) -> None:
         # A source of documents alone takes no entity away, and the other way round.
-        kinds = (entities, documents, mappings)
+        kinds = (ENTITIES, DOCUMENTS, MAPPINGS)
         brought = (self._at.entities, self._at.documents, self._at.mappings)
-        if not brought[kinds.index(table)].seen:
+        if not brought[kinds.index(writer)].seen:
             return
-        for ids in stale_ids(self._db, table, self._at.kb_id, self._at.run):
-            gone = (Tally(removed=len(ids) if kind is table else 0) for kind in kinds)
+        for ids in stale_ids(self._db, writer.table, self._at.kb_id, self._at.run):
+            gone = (Tally(removed=len(ids) if kind is writer else 0) for kind in kinds)
             after = self._after(self._at.read, *gone)
             with self._db.write() as connection:
-                remove(self._db, connection, ids)
+                writer.remove(self._db, connection, ids)
                 state.save(connection, after)
             self._at = after
 

@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import bindparam, delete, exists, insert, select, update
 from sqlalchemy.engine import Connection
 
 from kglink.records import EntityId
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database
+from kglink.store.overlap_runs import touch
 from kglink.store.schema import id_range, kbs, mappings, overlaps
+from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, Pair, standing_verdicts
 
 PAGE = 250
 #: The evidence of an overlap that nothing but a mapping speaks for; a search that finds it as
@@ -20,15 +22,12 @@ PAGE = 250
 EVIDENCE = "mapping"
 
 o = overlaps.c
-_PAIR = (o.left_kb, o.left_key, o.right_kb, o.right_key)
 _insert = insert(overlaps)
 _judge = (
     update(overlaps)
     .ordered_values((o.verdict, bindparam("verdict_")), (o.source, bindparam("source_")))
-    .where(*(column == bindparam(f"{column.name}_") for column in _PAIR))
+    .where(*(column == bindparam(f"{column.name}_") for column in PAIR_COLUMNS))
 )
-
-_Pair = tuple[str, str, str, str]
 
 
 class _Judged(NamedTuple):
@@ -61,7 +60,10 @@ def apply_verdicts(db: Database, kb_id: int, name: str, links_to: Sequence[str])
 
 def take_back_verdicts(connection: Connection, name: str) -> None:
     """Forget what the mappings of KB ``name`` said of overlaps."""
-    mine = o.source == name
+    mine = o.source == KB_SOURCE + name
+    if not connection.scalar(select(exists().where(mine))):
+        return
+    touch(connection)
     alone = o.evidence.startswith(f'{{"{EVIDENCE}"')
     connection.execute(delete(overlaps).where(mine, alone))
     connection.execute(update(overlaps).where(mine).values(verdict=None, source=""))
@@ -87,19 +89,23 @@ def _apply(
 ) -> int:
     codes = {code: None for row in page for code in row[1:3]}
     keyed = CodeLookup(connection, numbers).keyed(codes)
-    found: dict[_Pair, _Judged] = {}
+    found: dict[Pair, _Judged] = {}
     open_ends = 0
     for _, subject, object_, confidence, verdict in page:
         pairs = list(_pairs(keyed[subject], keyed[object_]))
         open_ends += not pairs
         for pair in pairs:
             found.setdefault(pair, _Judged(confidence, verdict))
-    standing = _standing(connection, list(found))
+    if not found:
+        return open_ends
+    touch(connection)
+    source = KB_SOURCE + name
+    standing = standing_verdicts(connection, list(found))
     db.bulk(
         connection,
         _judge,
         [
-            (said.verdict, name, *pair)
+            (said.verdict, source, *pair)
             for pair, said in found.items()
             if pair in standing and standing[pair] is None
         ],
@@ -108,7 +114,7 @@ def _apply(
         connection,
         _insert,
         [
-            (*pair, said.confidence, json.dumps({EVIDENCE: said.confidence}), said.verdict, name)
+            (*pair, said.confidence, _evidence(said), said.verdict, source, None, None)
             for pair, said in found.items()
             if pair not in standing
         ],
@@ -116,21 +122,14 @@ def _apply(
     return open_ends
 
 
-def _pairs(left: dict[EntityId, None], right: dict[EntityId, None]) -> Iterator[_Pair]:
+def _evidence(said: _Judged) -> str:
+    return json.dumps({EVIDENCE: said.confidence})
+
+
+def _pairs(left: dict[EntityId, None], right: dict[EntityId, None]) -> Iterator[Pair]:
     """All pairs of entities of two KBs, as the table has them."""
     for one in left:
         for other in right:
             if one.kb != other.kb:
                 first, second = (one, other) if one.kb < other.kb else (other, one)
                 yield (*first, *second)
-
-
-def _standing(connection: Connection, pairs: list[_Pair]) -> dict[_Pair, str | None]:
-    """The verdicts of the pairs that are known as overlaps."""
-    standing: dict[_Pair, str | None] = {}
-    for start in range(0, len(pairs), PAGE):
-        some = pairs[start : start + PAGE]
-        query = select(*_PAIR, o.verdict).where(tuple_(*_PAIR).in_(some))
-        for row in connection.execute(query):
-            standing[row[0], row[1], row[2], row[3]] = row[4]
-    return standing

@@ -12,25 +12,32 @@ import json
 import math
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import IO, Any, NamedTuple, get_args
+from typing import IO, Any, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, delete, insert, or_, select, tuple_, update
+from sqlalchemy import Column, ColumnElement, delete, or_, select, tuple_
 
 from kglink.errors import StoreError, UsageError
-from kglink.records import EntityId, Overlap, Verdict
+from kglink.records import EntityId, Overlap, OverlapRun, Verdict
 from kglink.store.database import Database, Row
-from kglink.store.entity_reader import read_named_entities
 from kglink.store.kb_reader import kb_id, kb_ids
+from kglink.store.overlap_runs import save_run, touch
 from kglink.store.pages import is_storable
 from kglink.store.schema import entities, kbs, overlaps
+from kglink.store.verdicts import PAIR_COLUMNS, pair_of, text_hashes
 
 BATCH = 2000
 LOOKUP_PAGE = 500
 
+#: A run, or what makes it of the number of pairs when all of them were found.
+GivenRun = OverlapRun | Callable[[int], OverlapRun]
+
 o = overlaps.c
-_PAIR = (o.left_kb, o.left_key, o.right_kb, o.right_key)
+_READ = (
+    *(*PAIR_COLUMNS, o.probability, o.evidence, o.verdict),
+    *(o.source, o.left_text_hash, o.right_text_hash),
+)
 
 
 class _Side(NamedTuple):
@@ -41,6 +48,25 @@ class _Side(NamedTuple):
 _LEFT, _RIGHT = _Side(o.left_kb, o.left_key), _Side(o.right_kb, o.right_key)
 
 
+class Wanted(NamedTuple):
+    """Which overlaps to read by what was said of them; None: whatever it was."""
+
+    verdict: Verdict | None = None
+    judged: bool | None = None
+    stale: bool | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """What the database can say of it: of ``stale`` only whether it may be so."""
+        found: list[ColumnElement[bool]] = []
+        if self.verdict is not None:
+            found.append(o.verdict == self.verdict)
+        if self.judged is not None:
+            found.append(o.verdict.is_not(None) if self.judged else o.verdict.is_(None))
+        if self.stale:
+            found.append(o.left_text_hash.is_not(None))
+        return found
+
+
 class OverlapTable:
     """The overlaps of a store."""
 
@@ -48,7 +74,9 @@ class OverlapTable:
         self._db = db
         self._upsert = db.backend.upsert(overlaps, ["probability", "evidence"])
 
-    def save(self, left: str, right: str, found: Iterable[Overlap]) -> int:
+    def save(
+        self, left: str, right: str, found: Iterable[Overlap], given_run: GivenRun | None = None
+    ) -> int:
         """Put ``found`` in the place of all overlaps of two KBs; judged ones stay as judged.
 
         All of them take effect at once, or none. ``found`` may be slow and long: it is kept in a
@@ -63,30 +91,48 @@ class OverlapTable:
         with _room(), tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
             saved = _spool(found, {left, right}, spool)
             spool.seek(0)
-            self._replace(min(left, right), max(left, right), spool)
+            run = given_run(saved) if callable(given_run) else given_run
+            if run is not None and {run.left, run.right} != {left, right}:
+                raise UsageError(f"a run of {run.left} and {run.right} for {left} and {right}")
+            self._replace(min(left, right), max(left, right), spool, run)
         return saved
 
-    def _replace(self, left: str, right: str, spool: IO[str]) -> None:
+    def _replace(self, left: str, right: str, spool: IO[str], run: OverlapRun | None) -> None:
         with self._db.write() as connection:
+            touch(connection)
             unjudged = (o.left_kb == left) & (o.right_kb == right) & o.verdict.is_(None)
             connection.execute(delete(overlaps).where(unjudged))
             while rows := [tuple(json.loads(line)) for line in islice(spool, BATCH)]:
                 self._db.bulk(connection, self._upsert, rows)
+            if run is not None:
+                save_run(connection, run)
 
-    def read(self, left: str | None, right: str | None, least: float) -> Iterator[Overlap]:
+    def read(
+        self, left: str | None, right: str | None, least: float, wanted: Wanted
+    ) -> Iterator[Overlap]:
         """Overlaps in the order of their names; those of ``left`` have it on the left."""
         for name in filter(None, (left, right)):
             kb_id(self._db, name)
         where = [o.probability >= least, _exists(_LEFT), _exists(_RIGHT)]
         where += [or_(o.left_kb == name, o.right_kb == name) for name in (left, right) if name]
-        query = select(*_PAIR, o.probability, o.evidence, o.verdict)
-        query = query.where(*where).order_by(*_PAIR).limit(BATCH)
+        where += wanted.conditions()
+        query = select(*_READ).where(*where).order_by(*PAIR_COLUMNS).limit(BATCH)
         page = self._db.rows(query)
         while page:
-            for row in page:
-                yield _overlap(row, left, right)
-            full, after = len(page) == BATCH, tuple_(*_PAIR) > page[-1][:4]
+            for row, stale in zip(page, self._stale(page), strict=True):
+                if wanted.stale in (None, stale):
+                    yield _overlap(row, left, right, stale)
+            full, after = len(page) == BATCH, tuple_(*PAIR_COLUMNS) > page[-1][:4]
             page = self._db.rows(query.where(after)) if full else []
+
+    def _stale(self, page: Sequence[Row]) -> list[bool]:
+        """Whether each pair was judged on other texts than its entities have now."""
+        judged = [_names(row) for row in page if row[-1] is not None]
+        now = text_hashes(self._db, (name for pair in judged for name in pair)) if judged else {}
+        return [
+            row[-1] is not None and tuple(now.get(name) for name in _names(row)) != row[-2:]
+            for row in page
+        ]
 
     def counterparts(
         self, ids: Iterable[EntityId], least: float
@@ -127,27 +173,6 @@ class OverlapTable:
                     for key, other_kb, other_key, probability, verdict in self._db.rows(query):
                         pair = EntityId(kb, key), EntityId(other_kb, other_key)
                         yield *pair, probability, verdict
-
-    def judge(self, left: EntityId, right: EntityId, verdict: Verdict | None) -> None:
-        """Set or clear what people say of a pair, whether it was found before or not."""
-        if verdict is not None and verdict not in get_args(Verdict):
-            raise UsageError(
-                f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
-            )
-        pair = _pair(left, right)
-        found = read_named_entities(self._db, [left, right])
-        for name in (left, right):
-            if name not in found:
-                raise UsageError(f"there is no entity {name}", hint="kglink search finds its id.")
-        where = [column == value for column, value in zip(_PAIR, pair, strict=True)]
-        with self._db.write() as connection:
-            result = connection.execute(
-                update(overlaps).where(*where).values(verdict=verdict, source="")
-            )
-            if not result.rowcount and verdict is not None:
-                probability = 1.0 if verdict == "correct" else 0.0
-                row = (*pair, probability, "{}", verdict, "")
-                connection.execute(insert(overlaps).values(row))
 
 
 def _exists(side: _Side) -> ColumnElement[bool]:
@@ -196,22 +221,18 @@ def _row(overlap: Overlap) -> Row:
     for name, value in evidence.items():
         if not math.isfinite(value):
             raise UsageError(f"the evidence {name!r} of {overlap.left} is not a finite number")
-    pair = _pair(overlap.left, overlap.right)
-    return (*pair, float(overlap.probability), json.dumps(evidence), overlap.verdict, "")
+    pair = pair_of(overlap.left, overlap.right)
+    said = (overlap.verdict, overlap.source if overlap.verdict else "", None, None)
+    return (*pair, float(overlap.probability), json.dumps(evidence), *said)
 
 
-def _pair(left: EntityId, right: EntityId) -> tuple[str, str, str, str]:
-    if left.kb == right.kb:
-        raise UsageError(
-            f"{left} and {right} are of one KB", hint="An overlap joins entities of two KBs."
-        )
-    first, second = (left, right) if left.kb < right.kb else (right, left)
-    return (*first, *second)
+def _names(row: Row) -> tuple[EntityId, EntityId]:
+    return EntityId(row[0], row[1]), EntityId(row[2], row[3])
 
 
-def _overlap(row: Row, left: str | None, right: str | None) -> Overlap:
-    left_kb, left_key, right_kb, right_key, probability, evidence, verdict = row
-    pair = EntityId(left_kb, left_key), EntityId(right_kb, right_key)
-    if left == right_kb or (left is None and right == left_kb):
+def _overlap(row: Row, left: str | None, right: str | None, stale: bool) -> Overlap:
+    probability, evidence, verdict, source = row[4:8]
+    pair = _names(row)
+    if left == pair[1].kb or (left is None and right == pair[0].kb):
         pair = pair[1], pair[0]
-    return Overlap(*pair, probability, json.loads(evidence), verdict)
+    return Overlap(*pair, probability, json.loads(evidence), verdict, stale, source)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
 from sqlalchemy import ColumnElement, Table, delete, or_, select, update
-from sqlalchemy.engine import Connection
 
 from kglink.errors import UnknownNameError
 from kglink.store.database import Database
-from kglink.store.document_writer import remove_documents
-from kglink.store.entity_writer import remove_entities
 from kglink.store.mapping_verdicts import take_back_verdicts
-from kglink.store.mapping_writer import remove_mappings
-from kglink.store.schema import documents, entities, id_range, ingests, kbs, mappings, overlaps
+from kglink.store.overlap_runs import forget_runs, touch
+from kglink.store.schema import id_range, ingests, kbs, overlaps
+from kglink.store.writers import DOCUMENTS, ENTITIES, MAPPINGS, Writer
 
 BATCH = 2000
-
-Remover = Callable[[Database, Connection, Sequence[int]], None]
 
 
 def stale_ids(db: Database, table: Table, kb_id: int, run: int) -> Iterator[list[int]]:
@@ -40,16 +37,14 @@ def remove_kb(db: Database, kb_id: int, name: str) -> None:
         # From here on it is no KB any more; a killed removal is finished by the next one.
         connection.execute(update(kbs).where(mine).values(removing=1))
         connection.execute(delete(ingests).where(ingests.c.kb_id == kb_id))
-    kinds: list[tuple[Table, Remover]] = [
-        (documents, remove_documents),
-        (entities, remove_entities),
-        (mappings, remove_mappings),
-    ]
-    for table, remove in kinds:
-        for ids in _ids(db, table, kb_id):
+    writers: tuple[Writer[Any], ...] = (DOCUMENTS, ENTITIES, MAPPINGS)
+    for writer in writers:
+        for ids in _ids(db, writer.table, kb_id):
             with db.write() as connection:
-                remove(db, connection, ids)
+                writer.remove(db, connection, ids)
     with db.write() as connection:
+        touch(connection)
+        forget_runs(connection, name)
         take_back_verdicts(connection, name)
         touches = or_(overlaps.c.left_kb == name, overlaps.c.right_kb == name)
         connection.execute(delete(overlaps).where(touches, overlaps.c.verdict.is_(None)))

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 #: The Alembic revision that this code reads and writes; the last of ``migrations/versions``.
-SCHEMA_VERSION = "0002"
+SCHEMA_VERSION = "0003"
 VERSION_TABLE = "kglink_schema"
 
 #: Longest key and document id, and longest folded name that is indexed: what fits into an index
@@ -138,6 +138,16 @@ xrefs = Table(
     sqlite_with_rowid=False,
 )
 
+# Keys, not ids: a parent need not be there, and may come later.
+parents = Table(
+    "parents",
+    metadata,
+    Column("entity_id", _Id, ForeignKey("entities.id"), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("key", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 documents = Table(
     "documents",
     metadata,
@@ -220,8 +230,35 @@ overlaps = Table(
     Column("probability", Float(53), nullable=False),
     Column("evidence", Text, nullable=False),  # JSON
     Column("verdict", Text),
-    # The KB of mappings that the verdict comes from; empty where a person gave it.
+    # Where the verdict comes from: ``kb:NAME`` for the mappings of a KB.
     Column("source", _Name, nullable=False, server_default=text("''")),
+    # What was judged: hashes of title and description, NULL where nobody looked at them.
+    Column("left_text_hash", Text),
+    Column("right_text_hash", Text),
     Index("ix_overlaps_right", "right_kb", "right_key"),
     sqlite_with_rowid=False,
+)
+
+# The last finished search of each pair of KBs, ``left_kb < right_kb``.
+overlap_runs = Table(
+    "overlap_runs",
+    metadata,
+    Column("left_kb", _Name, primary_key=True),
+    Column("right_kb", _Name, primary_key=True),
+    Column("method", Text, nullable=False),
+    Column("settings_fingerprint", Text, nullable=False),
+    Column("candidates", BigInteger, nullable=False),
+    Column("kept", BigInteger, nullable=False),
+    Column("left_revision", Integer, nullable=False),
+    Column("right_revision", Integer, nullable=False),
+    Column("finished_at", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# One row, whose token is another after every change of an overlap.
+overlap_state = Table(
+    "overlap_state",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("token", Text, nullable=False),
 )

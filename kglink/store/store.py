@@ -10,20 +10,32 @@ from typing import Self
 from sqlalchemy import URL, select
 
 from kglink.errors import StoreError, UnknownNameError
-from kglink.records import CodeMapping, Document, Entity, EntityId, Overlap, Record, Verdict
+from kglink.records import (
+    CodeMapping,
+    Document,
+    Entity,
+    EntityId,
+    Overlap,
+    OverlapRun,
+    Record,
+    Verdict,
+)
 from kglink.store import (
     document_reader,
     entity_reader,
     kb_reader,
     mapping_reader,
+    name_lookup,
     removal,
 )
 from kglink.store.database import Database
 from kglink.store.health import find_problems
 from kglink.store.ingest import Ingest, check_kb_name
-from kglink.store.overlaps import OverlapTable
+from kglink.store.overlap_runs import read_runs, read_state
+from kglink.store.overlaps import OverlapTable, Wanted
 from kglink.store.schema import ingests, kbs
 from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias, StoredEntity
+from kglink.store.verdicts import judge
 
 
 class Store:
@@ -122,6 +134,18 @@ class Store:
         """All (left key, right key, folded name) of entities with a folded name in common."""
         return entity_reader.read_shared_names(self._db, left, right)
 
+    def count_bearers(self, kb: str, names: Iterable[str]) -> dict[str, int]:
+        """How many names of a KB fold to each of ``names``; those with none are left out."""
+        return name_lookup.count_bearers(self._db, kb, names)
+
+    def bearers_of(self, kb: str, names: Iterable[str]) -> Iterator[name_lookup.Bearer]:
+        """Every name of a KB that folds to one of ``names``, in no special order."""
+        return name_lookup.read_bearers(self._db, kb, names)
+
+    def bracketed_titles(self, kb: str) -> Iterator[tuple[str, str]]:
+        """Key and title of every entity whose title ends in a bracket."""
+        return name_lookup.read_bracketed_titles(self._db, kb)
+
     # --------------------------------------------------------------------------- documents
     def documents(
         self, kb: str | None = None, split: str | None = None, *, unresolved: bool = False
@@ -138,18 +162,46 @@ class Store:
         return mapping_reader.read_mappings(self._db, kb)
 
     # ---------------------------------------------------------------------------- overlaps
-    def save_overlaps(self, left: str, right: str, overlaps: Iterable[Overlap]) -> int:
-        """Replace all overlaps of two KBs at once; pairs that people judged stay as judged."""
-        return self._overlaps.save(left, right, overlaps)
+    def save_overlaps(
+        self,
+        left: str,
+        right: str,
+        overlaps: Iterable[Overlap],
+        run: OverlapRun | Callable[[int], OverlapRun] | None = None,
+    ) -> int:
+        """Replace all overlaps of two KBs at once; pairs that people judged stay as judged.
+
+        ``run`` is kept with them. It may be a function that makes it: it is given the number of
+        ``overlaps`` when they have come to their end.
+        """
+        return self._overlaps.save(left, right, overlaps, run)
+
+    def overlap_runs(self) -> list[OverlapRun]:
+        """The last run of each two KBs, their names in the order of the alphabet."""
+        return read_runs(self._db)
+
+    def overlap_state(self) -> str:
+        """A text that is another one after every change of an overlap or verdict."""
+        return read_state(self._db)
 
     def overlaps(
-        self, left: str | None = None, right: str | None = None, *, min_probability: float = 0.0
+        self,
+        left: str | None = None,
+        right: str | None = None,
+        *,
+        min_probability: float = 0.0,
+        verdict: Verdict | None = None,
+        judged: bool | None = None,
+        stale: bool | None = None,
     ) -> Iterator[Overlap]:
         """Overlaps of all KBs, of one, or of two, in the order of their names.
 
-        Those of ``left`` have it on their left side, those of ``right`` on their right.
+        Those of ``left`` have it on their left side, those of ``right`` on their right. With a
+        ``verdict`` only those of which it was said; ``judged`` and ``stale``: only those that
+        are so, or (False) are not.
         """
-        return self._overlaps.read(left, right, min_probability)
+        wanted = Wanted(verdict, judged, stale)
+        return self._overlaps.read(left, right, min_probability, wanted)
 
     def counterparts(
         self, ids: Iterable[EntityId], *, min_probability: float = 0.5
@@ -160,9 +212,19 @@ class Store:
         """
         return self._overlaps.counterparts(ids, min_probability)
 
-    def set_verdict(self, left: EntityId, right: EntityId, verdict: Verdict | None) -> None:
-        """Set or clear what people say of a pair of entities."""
-        self._overlaps.judge(left, right, verdict)
+    def set_verdict(
+        self, left: EntityId, right: EntityId, verdict: Verdict | None, source: str = "review"
+    ) -> None:
+        """Set or clear what people say of a pair of entities as they are now."""
+        judge(self._db, [(left, right, verdict)], source)
+
+    def set_verdicts(
+        self,
+        judged: Iterable[tuple[EntityId, EntityId, Verdict | None]],
+        source: str = "review",
+    ) -> int:
+        """Set or clear many verdicts, batch by batch; says how many there were."""
+        return judge(self._db, judged, source)
 
     # ------------------------------------------------------------------------------ health
     def check(self) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kglink.testing.contracts.base import PluginContract
     from kglink.testing.contracts.detector import DetectorContract
+    from kglink.testing.contracts.evidence import EvidenceContract
     from kglink.testing.contracts.exporter import ExporterContract
     from kglink.testing.contracts.index import IndexBackendContract
     from kglink.testing.contracts.kb import KBAdapterContract
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DetectorContract",
+    "EvidenceContract",
     "ExporterContract",
     "IndexBackendContract",
     "KBAdapterContract",
@@ -33,6 +35,7 @@ __all__ = [
 
 _MODULE_OF_NAME = {
     "DetectorContract": "detector",
+    "EvidenceContract": "evidence",
     "ExporterContract": "exporter",
     "IndexBackendContract": "index",
     "KBAdapterContract": "kb",

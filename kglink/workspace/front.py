@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, get_args
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from kglink.evaluation.recall import RecallReport
     from kglink.linking.linker import Linker
     from kglink.linking.retrieve import Scored
-    from kglink.overlap.find import OverlapReport
+    from kglink.overlap.report import OverlapReport
+    from kglink.overlap.tools import OverlapTools
+    from kglink.overlap.train import Training
     from kglink.protocols import Detector
     from kglink.space.build import BuildProgress, BuildReport
     from kglink.space.space import Space
@@ -190,25 +192,57 @@ class Workspace:
         left: str | None = None,
         right: str | None = None,
         *,
+        fresh: bool = False,
         progress: Callable[[int], None] = lambda pairs: None,
+        stage: Callable[[str], None] = lambda text: None,
+        encoding: BuildProgress = lambda kb, rows: None,
     ) -> list[OverlapReport]:
-        """Find the overlaps of one pair of KBs, or of all pairs."""
-        from kglink.overlap.find import find_overlaps
+        """Find the overlaps of one pair of KBs, or of all pairs.
+
+        Of all pairs, those are passed over whose KBs and settings are as they were at their last
+        search, unless ``fresh``; their reports say so (``current``). ``progress`` is told of pairs
+        that were weighed, ``stage`` what begins, ``encoding`` of vectors that were made.
+        """
+        from kglink.overlap.find import find_all_overlaps, find_overlaps
 
         if (left is None) != (right is None):
             raise UsageError("overlap needs two KBs or none", hint="None: all pairs.")
-        with_entities = [info.name for info in self.store.kbs() if info.entities]
-        named = (self.store.kb(left).name, self.store.kb(right).name) if left and right else None
-        return [
-            find_overlaps(
-                self.store,
-                *pair,
-                self.encoder,
-                threshold=self.settings.overlap.threshold,
-                progress=progress,
-            )
-            for pair in ([named] if named else combinations(with_entities, 2))
-        ]
+        tools = self._overlap_tools(stage, encoding)
+        if left is not None and right is not None:
+            return [find_overlaps(tools, left, right, progress=progress, stage=stage)]
+        return list(find_all_overlaps(tools, fresh=fresh, progress=progress, stage=stage))
+
+    def train_overlap_model(
+        self,
+        *,
+        progress: Callable[[int], None] = lambda pairs: None,
+        stage: Callable[[str], None] = lambda text: None,
+        encoding: BuildProgress = lambda kb, rows: None,
+    ) -> Training:
+        """Fit the overlap model to the verdicts of the store; later searches use it."""
+        from kglink.overlap.model import default_model
+        from kglink.overlap.train import train
+        from kglink.workspace.overlaps import keep_model
+
+        tools = self._overlap_tools(stage, encoding)
+        # Always from the default model: verdicts that were learnt from must not count twice.
+        trained = train(tools, prior=default_model(), progress=progress, stage=stage)
+        keep_model(self.folder, trained.model)
+        return trained
+
+    def _overlap_tools(self, stage: Callable[[str], None], encoding: BuildProgress) -> OverlapTools:
+        from kglink.workspace.overlaps import overlap_tools
+
+        return overlap_tools(
+            self.folder,
+            self.store,
+            self.settings.overlap,
+            self.encoder,
+            self.joint_space,
+            self.registry,
+            stage=stage,
+            encoding=encoding,
+        )
 
     # -------------------------------------------------------------------------------- space
     @cached_property
@@ -292,9 +326,13 @@ class Workspace:
         split: str = "dev",
         kbs: Sequence[str] = (),
         ks: Sequence[int] = (1, 5),
+        counterparts: bool = False,
         progress: Callable[[int], None] = lambda documents: None,
     ) -> RecallReport:
-        """Recall of retrieval on the annotated documents of a KB, their spans given."""
+        """Recall of retrieval on the annotated documents of a KB, their spans given.
+
+        With ``counterparts`` a gold's counterpart in another KB is right in joint rankings.
+        """
         from kglink.evaluation.recall import evaluate_recall
 
         known = self.store.kb(docs)
@@ -319,7 +357,8 @@ class Workspace:
                 yield document
                 progress(1)
 
-        return evaluate_recall(linker, counted(), self.linked_kbs(space, kbs), ks)
+        same = self.store.counterparts if counterparts else None
+        return evaluate_recall(linker, counted(), self.linked_kbs(space, kbs), ks, same)
 
 
 def _split(split: str) -> Split:

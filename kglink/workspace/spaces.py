@@ -17,9 +17,12 @@ from kglink.space.build import (
     BuildReport,
     SpaceSource,
     build_space,
+    has_segment,
     is_current,
+    make_segment,
     wanted_folder,
 )
+from kglink.space.segment import Segment
 from kglink.space.space import Space, SpaceFolder
 from kglink.workspace.encoder import LazyEncoder
 
@@ -61,6 +64,30 @@ class WorkspaceSpace:
                 rows += info.entities * ("text" in self._section.rows)
                 rows += info.aliases * ("alias" in self._section.rows)
         return rows or None
+
+    def missing_rows(self, kb: str) -> int | None:
+        """How many vectors a KB's segment still needs; None where it cannot be made now."""
+        source = self._source(kb)
+        if source is None:
+            return None
+        if has_segment(self.folder, source, self.encoder.info, self._section):
+            return 0
+        info = self.store.kb(kb)
+        texts = info.entities * ("text" in self._section.rows)
+        return texts + info.aliases * ("alias" in self._section.rows)
+
+    def segment(
+        self, kb: str, *, progress: BuildProgress = lambda kb, rows: None
+    ) -> Segment | None:
+        """A KB's names and vectors, made where they are missing; the next build reuses them."""
+        source = self._source(kb)
+        if source is None:
+            return None
+        parts = (source, self.encoder.info, self.encoder, self._section)
+        return make_segment(self.folder, *parts, progress=progress)
+
+    def _source(self, kb: str) -> SpaceSource | None:
+        return next((source for source in self._sources() if source.kb == kb), None)
 
     def unfinished(self) -> list[str]:
         """The KBs that are half-way through an update; the space keeps what it has of them."""

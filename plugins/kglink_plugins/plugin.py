@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kglink.hookspecs import Register, hookimpl
-from kglink.protocols import IndexBackend
+from kglink.protocols import Evidence, IndexBackend, PluginSettings
 from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
@@ -19,6 +19,17 @@ def register_detectors(register: Register) -> None:
         dictionary_detector,
         settings=DictionarySettings,
         summary="finds every alias of the linked KBs, whatever its case, accents and punctuation",
+    )
+
+
+@hookimpl
+def register_evidence(register: Register) -> None:
+    """Register the evidence of overlaps."""
+    register("kglink/names", _name_evidence, summary="a name in common, whatever its spelling")
+    register(
+        "kglink/description",
+        _description_evidence,
+        summary="descriptions that mean the same to the encoder",
     )
 
 
@@ -66,6 +77,18 @@ def register_index_backends(register: Register) -> None:
         settings=FactorySettings,
         summary="any index of a faiss factory string: smaller or faster, approximate",
     )
+
+
+def _name_evidence(settings: PluginSettings) -> Evidence:
+    from kglink.overlap.evidence import NameEvidence
+
+    return NameEvidence(settings)
+
+
+def _description_evidence(settings: PluginSettings) -> Evidence:
+    from kglink.overlap.evidence import DescriptionEvidence
+
+    return DescriptionEvidence(settings)
 
 
 def _flat_backend(settings: FlatSettings) -> IndexBackend:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kglink.errors import RecordError, SourceError
 from kglink.records import Record
-from kglink.sources import Problems, Source, check_text
+from kglink.sources import Problems, Source, Step, check_text
 from kglink_kbs.mediawiki.emit import Emitter
 from kglink_kbs.mediawiki.export import Export, Piece
 from kglink_kbs.mediawiki.job import ABOUT, Plan
@@ -36,10 +36,13 @@ PIECES = 2048
 MOST_GROUPS = 1024
 #: Smaller dumps are read in this process: starting others would take longer.
 ALONE_BYTES = 2**18
+#: The steps of a reading, as progress names them.
+PAGES, NAMES, RECORDS = "1/3 pages", "2/3 names", "3/3 records"
 #: Whatever is kept from an interrupted run was written by this version of the steps.
-_FORMAT = 1
+_FORMAT = 2
 
-SiteChange = Callable[[Site], Site]
+#: Jobs that need not wait for each other, and the file that each is done with.
+_Jobs = tuple[list[Job], Callable[[Job], Path]]
 
 
 class MediaWikiAdapter:
@@ -72,16 +75,19 @@ class _Reading:
         first = next(exports, None)
         if first is None:
             return
+        self._source.step = Step(PAGES)
         plan = self._plan(read_site(first.header(), self._source.label))
         _prepare(plan)
         with Workers(plan, self._processes()) as workers:
             chunks = self._read(plan, chain([first], exports), workers)
             groups = min(chunks, MOST_GROUPS)
             if chunks:
-                _join(plan, workers, chunks, groups)
+                self._between_passes(plan, chunks, groups, workers)
         if chunks:
-            emitter = Emitter(plan, chunks, groups, self._largest_lot(plan, chunks))
-            yield from emitter.records()
+            emitter = Emitter(plan, chunks, groups)
+            for chunk in range(chunks):
+                self._source.step = Step(RECORDS, chunk, chunks, "parts")
+                yield from emitter.records(chunk)
             if emitter.left_out:
                 self._problems.pass_over("text without a link to an entity", emitter.left_out)
 
@@ -157,12 +163,31 @@ class _Reading:
             self._problems.pass_over(what, count)
         self._lottery.add(about["lots"])
 
+    # -------------------------------------------------------------------- between the passes
+    def _between_passes(self, plan: Plan, chunks: int, groups: int, workers: Workers) -> None:
+        """Clean the texts that the lot fell on, then join links, redirects and pages."""
+        steps = [*self._cleaning(plan, chunks), *_joining(plan, chunks, groups)]
+        total = sum(len(jobs) for jobs, _ in steps)
+        done = 0
+        for jobs, made in steps:
+            waiting = [workers.submit(job) for job in jobs if not made(job).exists()]
+            done += len(jobs) - len(waiting)
+            for future in waiting:
+                self._source.step = Step(NAMES, done, total, "parts")
+                future.result()
+                done += 1
+
+    def _cleaning(self, plan: Plan, chunks: int) -> list[_Jobs]:
+        if not plan.documents:
+            return []
+        largest = self._largest_lot(plan, chunks)
+        jobs = [{"do": "clean", "chunk": chunk, "largest": largest} for chunk in range(chunks)]
+        return [(jobs, lambda job: plan.texts(job["chunk"]))]
+
     def _report(self, page: BadPage) -> None:
         self._problems.report(RecordError(page.reason, where=page.where, hint=page.hint))
 
     def _largest_lot(self, plan: Plan, chunks: int) -> int:
-        if not plan.documents:
-            return -1
         lots = (lot for chunk in range(chunks) for lot in _about(plan, chunk)["lots"])
         return self._lottery.largest(lots)
 
@@ -192,25 +217,23 @@ def _prepare(plan: Plan) -> None:
         raise SourceError(f"cannot write to {folder}: {error.strerror or error}") from error
 
 
-def _join(plan: Plan, workers: Workers, chunks: int, groups: int) -> None:
-    """Run the steps between the passes, each for all parts, unless they have been run."""
-    about = {"chunks": chunks, "groups": groups}
-    steps: list[tuple[Job, Callable[[int], Path]]] = [
-        ({"do": "ask", **about}, lambda part: plan.asked(0, part))
+def _joining(plan: Plan, chunks: int, groups: int) -> list[_Jobs]:
+    """The steps of `PartResolver`, each for all parts."""
+
+    def jobs(do: str, **more: int) -> list[Job]:
+        told = {"do": do, "chunks": chunks, "groups": groups, **more}
+        return [{**told, "part": part} for part in range(plan.parts)]
+
+    # An answer writes two files; the one for the next turn is the last.
+    answers = [
+        (jobs("answer", turn=turn), lambda job: plan.asked(job["turn"] + 1, job["part"]))
+        for turn in range(TURNS)
     ]
-    for turn in range(TURNS):
-        # An answer writes two files; the one for the next turn is the last.
-        step = {"do": "answer", "turn": turn, **about}
-        steps.append((step, lambda part, turn=turn: plan.asked(turn + 1, part)))  # type: ignore[misc]  # lambda
-    steps.append(({"do": "join", **about}, plan.joined))
-    for job, made in steps:
-        waiting = [
-            workers.submit({**job, "part": part})
-            for part in range(plan.parts)
-            if not made(part).exists()
-        ]
-        for future in waiting:
-            future.result()
+    return [
+        (jobs("ask"), lambda job: plan.asked(0, job["part"])),
+        *answers,
+        (jobs("join"), lambda job: plan.joined(job["part"])),
+    ]
 
 
 def _between(least: int, wanted: int, most: int) -> int:

@@ -20,7 +20,7 @@ from kglink_kbs.mediawiki.regions import without_opaque
 from kglink_kbs.mediawiki.sentences import first_sentences
 from kglink_kbs.mediawiki.spill import Sections, write_sections
 from kglink_kbs.mediawiki.titles import Titles
-from kglink_kbs.mediawiki.wikitext import clean_prepared, prose
+from kglink_kbs.mediawiki.wikitext import prose
 
 #: A description needs no more of a lead than this, whatever stands before it.
 _LONGEST_LEAD = 50_000
@@ -150,7 +150,8 @@ class _Chunk:
         place = f"{title}\t\t{self._number}\t{number}\t{page.id}"
         self._out.add(plan.titles_section(plan.part_of(title)), place)
         if plan.documents and (lot := draw_lot(plan.seed, page.id)) < self._bound:
-            self._document(number, lot, text)
+            self._lots.append(lot)
+            self._out.add(DOCUMENTS, json.dumps([number, lot, text]))
 
     def _description(self, text: str, lead: str) -> str:
         plan = self._plan
@@ -163,18 +164,6 @@ class _Chunk:
 
     def _clean(self, text: str) -> str:
         return prose(text, self._reader.titles, self._plan.language)
-
-    def _document(self, number: int, lot: int, text: str) -> None:
-        plan = self._plan
-        clean = clean_prepared(text, self._reader.titles, plan.language)
-        if not clean.links:
-            return
-        self._lots.append(lot)
-        spans = [[link.start, link.end] for link in clean.links]
-        self._out.add(DOCUMENTS, json.dumps([number, lot, clean.text, spans]))
-        for place, link in enumerate(clean.links):
-            line = f"{link.title}\t{self._number}\t{number}\t{place}"
-            self._out.add(plan.links_section(plan.part_of(link.title)), line)
 
     def _incomplete(self, page: RawPage) -> None:
         missing = (

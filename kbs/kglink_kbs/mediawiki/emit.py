@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
-from kglink_kbs.mediawiki.job import DOCUMENTS, ENTITIES, Plan
+from kglink_kbs.mediawiki.job import ENTITIES, TEXTS, Plan
 from kglink_kbs.mediawiki.links import is_name
 from kglink_kbs.mediawiki.resolve import group_of
-from kglink_kbs.mediawiki.spill import read_lines, read_section
+from kglink_kbs.mediawiki.spill import json_rows, read_lines, read_section
 
 
 class _Joined:
@@ -44,26 +43,22 @@ _NOTHING = _Joined()
 class Emitter:
     """Gives out the records of a dump that has been read and joined."""
 
-    def __init__(self, plan: Plan, chunks: int, groups: int, largest_lot: int) -> None:
+    def __init__(self, plan: Plan, chunks: int, groups: int) -> None:
         self._plan = plan
         self._chunks = chunks
         self._groups = groups
-        self._largest_lot = largest_lot
+        self._group = -1
+        self._found: _Found = {}
         self.left_out = 0
         """How many chosen texts had no link to an entity that is given out."""
 
-    def records(self) -> Iterator[Record]:
-        """All records."""
-        group, found = -1, {}
-        for chunk in range(self._chunks):
-            if (mine := group_of(chunk, self._chunks, self._groups)) != group:
-                group, found = mine, self._found(mine)
-            yield from self._of_chunk(chunk, found)
-
-    def _of_chunk(self, chunk: int, found: _Found) -> Iterator[Record]:
-        path = self._plan.chunk(chunk)
+    def records(self, chunk: int) -> Iterator[Record]:
+        """The records of a chunk; the chunks are asked for in their order."""
+        if (group := group_of(chunk, self._chunks, self._groups)) != self._group:
+            self._group, self._found = group, self._names(group)
+        path, found = self._plan.chunk(chunk), self._found
         texts = self._texts(chunk)
-        for number, values in enumerate(_rows(read_section(path, ENTITIES))):
+        for number, values in enumerate(json_rows(read_section(path, ENTITIES))):
             row = _Row(*values)
             joined = found.get((chunk, number), _NOTHING)
             yield self._entity(row, joined)
@@ -112,14 +107,10 @@ class Emitter:
         """The chosen texts of a chunk, by the numbers of their entities."""
         if not self._plan.documents:
             return {}
-        rows = _rows(read_section(self._plan.chunk(chunk), DOCUMENTS))
-        return {
-            number: _Text(words, spans)
-            for number, lot, words, spans in rows
-            if lot <= self._largest_lot
-        }
+        rows = json_rows(read_section(self._plan.texts(chunk), TEXTS))
+        return {number: _Text(words, spans) for number, words, spans in rows}
 
-    def _found(self, group: int) -> _Found:
+    def _names(self, group: int) -> _Found:
         """All that was joined for a group of chunks."""
         found: _Found = {}
         files = [self._plan.joined(part) for part in range(self._plan.parts)]
@@ -133,9 +124,3 @@ class Emitter:
             else:
                 joined.golds[int(rest[0])] = rest[1]
         return found
-
-
-def _rows(section: bytes) -> list[list[Any]]:
-    """The JSON arrays of a section, one on each of its lines, read at once."""
-    rows: list[list[Any]] = json.loads(b"[%b]" % b",".join(section.split(b"\n")[:-1]))
-    return rows

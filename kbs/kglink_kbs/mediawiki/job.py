@@ -11,6 +11,8 @@ from kglink_kbs.mediawiki.siteinfo import Site
 
 #: Sections of a chunk's file; behind them one for each part's titles, then one for its links.
 ABOUT, ENTITIES, DOCUMENTS, PARTS = 0, 1, 2, 3
+#: Sections of the file of a chunk's documents; behind it one for each part's links.
+TEXTS, TEXT_PARTS = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class Plan:
     def chunk(self, number: int) -> Path:
         """What was read from chunk ``number`` of the dump."""
         return Path(self.folder) / f"chunk-{number:06}"
+
+    def texts(self, number: int) -> Path:
+        """The documents of chunk ``number``, cleaned; behind them, by part, the links in them."""
+        return Path(self.folder) / f"texts-{number:06}"
 
     def asked(self, turn: int, part: int) -> Path:
         """The redirects of a part that ask other parts where they lead, in each turn."""

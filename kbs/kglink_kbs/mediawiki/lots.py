@@ -23,32 +23,29 @@ class Lottery:
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
         self._buckets = [0] * 2**_BUCKET_BITS
+        # The wanted number is reached in the last bucket that counts, or not yet.
+        self._last = len(self._buckets) - 1
+        self._before = 0
 
     def add(self, lots: Iterable[int]) -> None:
         """Take in the lots of some documents."""
         for lot in lots:
-            self._buckets[lot >> _SHIFT] += 1
+            bucket = lot >> _SHIFT
+            self._buckets[bucket] += 1
+            self._before += bucket < self._last
+        while self._last and self._before >= self._wanted:
+            self._last -= 1
+            self._before -= self._buckets[self._last]
 
     @property
     def bound(self) -> int:
         """No lot from here on can still be among the smallest that are wanted."""
-        bucket, _ = self._last_bucket()
-        return (bucket + 1) << _SHIFT
+        return (self._last + 1) << _SHIFT
 
     def largest(self, lots: Iterable[int]) -> int:
         """The largest lot that is chosen, when all ``lots`` are known; -1 for none."""
-        bucket, before = self._last_bucket()
-        here = sorted(lot for lot in lots if lot >> _SHIFT == bucket)
-        left = self._wanted - before
+        left = self._wanted - self._before
         if left <= 0:
-            return (bucket << _SHIFT) - 1
-        return here[left - 1] if left <= len(here) else (bucket + 1 << _SHIFT) - 1
-
-    def _last_bucket(self) -> tuple[int, int]:
-        """The bucket in which the wanted number is reached, and how many stand before it."""
-        before = 0
-        for bucket, count in enumerate(self._buckets):
-            if before + count >= self._wanted:
-                return bucket, before
-            before += count
-        return len(self._buckets) - 1, before - self._buckets[-1]
+            return (self._last << _SHIFT) - 1
+        here = sorted(lot for lot in lots if lot >> _SHIFT == self._last)
+        return here[left - 1] if left <= len(here) else self.bound - 1

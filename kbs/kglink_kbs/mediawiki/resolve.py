@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kglink_kbs.mediawiki.job import Plan
+from kglink_kbs.mediawiki.job import TEXT_PARTS, Plan
 from kglink_kbs.mediawiki.spill import Sections, read_lines, write_sections
 
 #: Redirects to redirects are followed this far; a circle ends here too.
@@ -32,6 +32,7 @@ class PartResolver:
     def __init__(self, plan: Plan, chunks: int, groups: int) -> None:
         self._plan = plan
         self._chunks = [plan.chunk(number) for number in range(chunks)]
+        self._texts = [plan.texts(number) for number in range(chunks if plan.documents else 0)]
         self._groups = groups
 
     # ---------------------------------------------------------------------------- redirects
@@ -71,15 +72,12 @@ class PartResolver:
             out.add(self._group(place.chunk), f"r\t{place.chunk}\t{place.number}\t{title}")
         places = redirects | pages
         anchors: dict[str, dict[str, int]] = {}
-        for line in read_lines(self._chunks, plan.links_section(part)):
-            title = line[0]
-            if title not in places:
-                continue
-            if len(line) == 3:
+        for title, anchor, seen in read_lines(self._chunks, plan.links_section(part)):
+            if title in places:
                 counts = anchors.setdefault(title, {})
-                counts[line[1]] = counts.get(line[1], 0) + int(line[2])
-            else:
-                _, chunk, number, mention = line
+                counts[anchor] = counts.get(anchor, 0) + int(seen)
+        for title, chunk, number, mention in read_lines(self._texts, TEXT_PARTS + part):
+            if title in places:
                 gold = places[title].key
                 out.add(self._group(int(chunk)), f"m\t{chunk}\t{number}\t{mention}\t{gold}")
         for title, counts in anchors.items():

@@ -6,10 +6,12 @@ data and the sign that a step is done, and a killed run finds what it need not d
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import zstandard
 
@@ -57,6 +59,12 @@ def read_lines(paths: Iterable[Path], number: int) -> Iterator[list[str]]:
         if data:
             for line in data.decode("utf-8").split("\n")[:-1]:
                 yield line.split("\t")
+
+
+def json_rows(section: bytes) -> list[list[Any]]:
+    """The JSON arrays of a section, one on each of its lines, read at once."""
+    rows: list[list[Any]] = json.loads(b"[%b]" % b",".join(section.split(b"\n")[:-1]))
+    return rows
 
 
 class Sections:

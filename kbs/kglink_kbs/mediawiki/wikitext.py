@@ -52,68 +52,12 @@ _ODD_SIGNS = {
     **dict.fromkeys("\u0085\u2028\u2029", "\n"),
 }
 _ODD = re.compile(f"[{''.join(_ODD_SIGNS)}]")
-_LINES = re.compile(r"\n\s++")
+_LINES = re.compile(r" ?\n\s*+")
 _ODD_PARENTHESIS = re.compile(r"\((?:[\s,;:/–—·-]++\)?|\))")
 _NESTED_PARENTHESES = 2
 _WIDE_PARENTHESES = re.compile(r"（[\s,;、，；]*+）")
-_LINK = re.compile(r"\[\[(?:[^\[\]|\n]*+\|)?|\]\]")
-_LEFT_HIDDEN = re.compile(r"\[\[[ :]*+([^\[\]|\n:]{1,40}:[^\[\]|\n]*+)\|[^\n]*+")
-_EXTERNAL = re.compile(
-    r"\[(?:(?:https?|ftps?|ircs?|news|gopher|git|svn|sftp):|mailto:|(?=//))[^\s\[\]<>\"]++"
-    r"[ \t]*+([^\[\]\n]*+)\]",
-    re.IGNORECASE,
-)
-_BREAK = re.compile(
-    r"<(?:br|hr|/?(?:p|div|li|ul|ol|dl|dd|dt|blockquote|center|h[1-6]))(?![\w-])[^<>]*+>",
-    re.IGNORECASE,
-)
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*+>")
-_HEADING = re.compile(r"\n[ \t]*+=[^\n]*?=[ \t]*+(?=\n|$)")
-_LINE_START = re.compile(r"\n(?:[*#:;]++[ \t]*+|-{4,}+|\|[^\n]*+|!(?=[\s!])[^\n]*+|\{\|[^\n]*+)")
-_SIGN_IN_LINE = re.compile(r"[\[\]{}<>&'_]")
-_QUOTES = re.compile("'{2,}")
-_MAGIC = re.compile(r"__[^\W_]{2,24}(?:_[^\W_]{1,24}){0,3}__")
-#: Marks that show nothing, and spaces of other widths.
-_ODD_SIGNS = {
-    **dict.fromkeys("\u007f\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff", ""),
-    **dict.fromkeys("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008", " "),
-    **dict.fromkeys("\u2009\u200a\u202f\u205f\u3000", " "),
-    **dict.fromkeys("\u0085\u2028\u2029", "\n"),
-}
-_ODD = re.compile(f"[{''.join(_ODD_SIGNS)}]")
-_LINES = re.compile(r"\n\s++")
-_EMPTY_PARENTHESES = re.compile(r"\([\s,;:/–—·-]*+\)")
-_EMPTY_NESTED_PARENTHESES = 2
-_WIDE_PARENTHESES = re.compile(r"（[\s,;、，；]*+）")
-_AFTER_PARENTHESIS = re.compile(r"\([\s,;:]++")
-_BEFORE_SIGN = re.compile(r" (?=[,)](?!\w)|\.(?![\w.]))")
-_LINK = re.compile(r"\[\[(?:[^\[\]|\n]*+\|)?|\]\]")
-_LEFT_HIDDEN = re.compile(r"\[\[[ :]*+([^\[\]|\n:]{1,40}:[^\[\]|\n]*+)\|[^\n]*+")
-_EXTERNAL = re.compile(
-    r"\[(?:(?:https?|ftps?|ircs?|news|gopher|git|svn|sftp):|mailto:|(?=//))[^\s\[\]<>\"]++"
-    r"[ \t]*+([^\[\]\n]*+)\]",
-    re.IGNORECASE,
-)
-_BREAK = re.compile(
-    r"<(?:br|hr|/?(?:p|div|li|ul|ol|dl|dd|dt|blockquote|center|h[1-6]))(?![\w-])[^<>]*+>",
-    re.IGNORECASE,
-)
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*+>")
-_HEADING = re.compile(r"\n[ \t]*+=[^\n]*?=[ \t]*+(?=\n|$)")
-_LINE_START = re.compile(r"\n(?:[*#:;]++[ \t]*+|-{4,}+|\|[^\n]*+|!(?=[\s!])[^\n]*+|\{\|[^\n]*+)")
-_SIGN_IN_LINE = re.compile(r"[\[\]{}<>&'_]")
-_QUOTES = re.compile("'{2,}")
-_MAGIC = re.compile(r"__[^\W_]{2,24}(?:_[^\W_]{1,24}){0,3}__")
-_UNSEEN = re.compile("[\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060\ufeff]")
-_SPACES = re.compile(r"[^\S\n]++")
-_LINES = re.compile(r" ?\n\s*+")
-_EMPTY_PARENTHESES = re.compile(r" ?\([\s,;:/–—·-]*+\)| ?（[\s,;、，；]*+）")
-_AFTER_PARENTHESIS = re.compile(r"(?<=[(（])[\s,;:、，；]++")
-_BEFORE_SIGN = re.compile(r" ++(?=[,)](?!\w)|\.(?![\w.]))|(?<=[\w)]),(?=[.,;])")
 _LINK = re.compile("\x02([0-9]++)\x04([^\x02-\x04]*+)\x03")
 _MARKS = re.compile("[\x02-\x04]")
-
-
 #: White space that a template has left behind.
 _TIGHT = ((" \n", "\n"), (" ,", ","), (" )", ")"), (" . ", ". "), (" .\n", ".\n"))
 

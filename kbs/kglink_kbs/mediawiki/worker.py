@@ -17,6 +17,7 @@ from kglink.errors import KglinkError, SourceError
 from kglink_kbs.mediawiki.chunk import ChunkReader
 from kglink_kbs.mediawiki.job import Plan
 from kglink_kbs.mediawiki.resolve import PartResolver
+from kglink_kbs.mediawiki.texts import TextCleaner
 
 _LENGTHS = struct.Struct("<QQ")
 
@@ -49,6 +50,7 @@ class Worker:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._reader = ChunkReader(plan)
+        self._cleaner = TextCleaner(plan, self._reader.titles)
 
     def do(self, job: Job, data: bytes) -> Job:
         """Do one job; what is written goes to the plan's folder."""
@@ -64,6 +66,9 @@ class Worker:
     def _do(self, job: Job, data: bytes) -> Job:
         if job["do"] == "read":
             return self._reader.read(job["chunk"], data, job["offset"], job["bound"])
+        if job["do"] == "clean":
+            self._cleaner.clean(job["chunk"], job["largest"])
+            return {}
         resolver = PartResolver(self._plan, job["chunks"], job["groups"])
         match job["do"]:
             case "ask":

@@ -1,0 +1,69 @@
+"""Two entities side by side, for somebody who has to say whether they are the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from kglink_cli.overlap_records import evidence_text, plain, short
+
+if TYPE_CHECKING:
+    from kglink.records import Entity, EntityId, Overlap
+    from kglink.store import Store
+
+MOST_NAMES = 12
+MOST_CHARACTERS = 1500
+
+
+def parents_of(store: Store, overlap: Overlap, entities: Mapping[EntityId, Entity]) -> list[str]:
+    """The titles of what each of the two entities belongs to."""
+    found = []
+    for name in (overlap.left, overlap.right):
+        wanted = [name._replace(key=key) for key in entities[name].parents]
+        known = store.get_entities(wanted)
+        found.append(", ".join(plain(known[one].title) for one in wanted if one in known))
+    return found
+
+
+def card(
+    overlap: Overlap, entities: Mapping[EntityId, Entity], parents: Iterable[str], title: str
+) -> Group:
+    """A pair as it is shown: both entities, the evidence, and what was said of it before."""
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(ratio=1, overflow="fold")
+    table.add_column(ratio=1, overflow="fold")
+    sides = zip((overlap.left, overlap.right), parents, strict=True)
+    table.add_row(*(_entity(name, entities[name], within) for name, within in sides))
+    weighed = Text.assemble((f"probability {short(overlap.probability)}", "bold"), "   ")
+    weighed.append(evidence_text(overlap) or "no evidence: it was only told")
+    parts: list[RenderableType] = [
+        Rule(title, align="left", characters="-", style="dim"),
+        table,
+        Text(),
+        weighed,
+    ]
+    if overlap.stale:
+        said = f"judged {overlap.verdict} before a title or description changed"
+        parts.append(Text(said, style="yellow"))
+    return Group(*parts)
+
+
+def _entity(name: EntityId, entity: Entity, parents: str) -> Text:
+    text = Text.assemble((plain(str(name)), "cyan"), "\n", (plain(entity.title), "bold"), "\n")
+    names = dict.fromkeys(plain(alias.surface) for alias in entity.aliases)
+    names.pop(plain(entity.title), None)
+    shown = ", ".join(list(names)[:MOST_NAMES])
+    if len(names) > MOST_NAMES:
+        shown += f", and {len(names) - MOST_NAMES:,} more"
+    for label, value in (("type", plain(entity.type)), ("also", shown), ("in", parents)):
+        if value:
+            text.append(f"{label}: ", style="dim").append(f"{value}\n")
+    description = plain(entity.description)
+    if len(description) > MOST_CHARACTERS:
+        description = description[:MOST_CHARACTERS] + "..."
+    return text.append(description or "(no description)")

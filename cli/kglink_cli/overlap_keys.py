@@ -1,0 +1,72 @@
+"""Single keys from a terminal, without waiting for Enter."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: Seconds after an escape byte within which the rest of an arrow's or function key's must come.
+_ESCAPE_WAIT_S = 0.05
+
+if sys.platform == "win32":
+    import msvcrt
+
+    @contextmanager
+    def keys() -> Iterator[Iterator[str]]:
+        """The keys that are typed."""
+        yield _windows_keys()
+
+    def _windows_keys() -> Iterator[str]:
+        while True:
+            key = msvcrt.getwch()
+            if key in ("\x00", "\xe0"):  # an arrow or a function key: its second half
+                msvcrt.getwch()
+            elif key == "\x03":
+                raise KeyboardInterrupt
+            else:
+                yield key
+
+else:
+    import select
+    import termios
+    import tty
+
+    @contextmanager
+    def keys() -> Iterator[Iterator[str]]:
+        """The keys that are typed, until the input ends; the terminal is set back afterwards."""
+        terminal = sys.stdin.fileno()
+        before = termios.tcgetattr(terminal)
+        # What was typed ahead is kept; Ctrl-C still interrupts.
+        tty.setcbreak(terminal, termios.TCSADRAIN)
+        try:
+            yield _typed(terminal)
+        finally:
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+    def _typed(terminal: int) -> Iterator[str]:
+        while True:
+            byte = _byte(terminal)
+            if not byte or byte == b"\x04":
+                return
+            if byte == b"\x1b":
+                _skip_sequence(terminal)
+            elif byte.isascii():
+                yield byte.decode()
+
+    def _byte(terminal: int) -> bytes:
+        try:
+            return os.read(terminal, 1)
+        except OSError:  # the terminal was closed
+            return b""
+
+    def _skip_sequence(terminal: int) -> None:
+        """Pass over what follows an escape: ``[A`` of an arrow, ``[15~`` of a function key."""
+        introduced = False
+        while select.select([terminal], [], [], _ESCAPE_WAIT_S)[0]:
+            byte = _byte(terminal)
+            if not introduced and byte in (b"[", b"O"):
+                introduced = True
+            elif not introduced or not byte or b"@" <= byte <= b"~":
+                return

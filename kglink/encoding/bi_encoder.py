@@ -1,0 +1,298 @@
+"""The bi-encoder: two towers, or one for both sides, that put mentions and entities in one space.
+
+A model is loaded from a folder or the hub, trained through `BiEncoder.forward`, and saved as a
+folder (`kglink.encoding.model_folder`) that the linker opens like any other model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from kglink.encoding.hardware import Hardware, choose_hardware
+from kglink.encoding.inputs import Inputs
+from kglink.encoding.model_folder import (
+    BaseInfo,
+    ModelManifest,
+    TowerFiles,
+    is_model_folder,
+    read_manifest,
+    tower_sources,
+    write_model_folder,
+)
+from kglink.encoding.models import DEFAULT_MODEL, ModelSource, read_json, resolve_model
+from kglink.encoding.packing import TokenBatch, encoded, pack, split
+from kglink.encoding.settings import BiEncoderSettings, InputSettings, TransformationSettings
+from kglink.encoding.tokenise import IdArray, tokenizer_files
+from kglink.encoding.tower import Change, Tower
+from kglink.encoding.towers import check_bert_like, load_tower
+from kglink.encoding.transformation import SIDES, Side, Transformation
+from kglink.errors import ModelError, UsageError
+from kglink.protocols import Encoded
+
+#: Which losses are wanted: L, L and L', or L' alone.
+ViewMode = Literal["plain", "both", "transformed"]
+
+
+class Pair(NamedTuple):
+    """Both sides of a batch as scorers read them; None for a side of which nothing was given."""
+
+    mentions: Encoded | None
+    entities: Encoded | None
+
+
+class Output(NamedTuple):
+    """A batch as the encoders see it (L), and through the transformation (L')."""
+
+    plain: Pair | None
+    transformed: Pair | None
+
+
+class BiEncoder(nn.Module):
+    """Two towers with their pooling, metric and inputs; ``transformation`` only while training.
+
+    ``mention`` and ``entity`` are one and the same tower if it is shared. ``history`` is what a
+    model folder tells of how the model came to be; a stage adds to it.
+    """
+
+    def __init__(
+        self,
+        mention: Tower,
+        entity: Tower,
+        settings: BiEncoderSettings,
+        inputs: Inputs,
+        base: BaseInfo,
+        tokenizers: Sequence[Mapping[str, bytes]],
+    ) -> None:
+        super().__init__()
+        if mention.dim != entity.dim:
+            raise ModelError(
+                f"the towers' vectors have {mention.dim} and {entity.dim} numbers",
+                hint="Give two models of one width.",
+            )
+        self.mention = mention
+        self.entity = entity
+        self.settings = settings
+        self.inputs = inputs
+        self.base = base
+        self.history: tuple[dict[str, Any], ...] = ()
+        self.transformation: Transformation | None = None
+        self._tokenizers = tuple(tokenizers)
+
+    @property
+    def dim(self) -> int:
+        """The width of its vectors."""
+        return self.mention.dim
+
+    @property
+    def device(self) -> torch.device:
+        """Where its parameters are."""
+        return next(self.parameters()).device
+
+    def add_transformation(
+        self, settings: TransformationSettings, *, domains: int = 1
+    ) -> Transformation:
+        """Give it an adversary for training; a saved model does not hold it."""
+        for tower in self.towers():
+            tower.check_layer(settings.layer)
+        self.transformation = Transformation(self.dim, settings, domains=domains).to(self.device)
+        return self.transformation
+
+    def towers(self) -> tuple[Tower, ...]:
+        """Its towers, one or two."""
+        return (self.mention,) if self.settings.shared else (self.mention, self.entity)
+
+    def freeze_embeddings(self, frozen: bool = True) -> None:
+        """Leave the word embeddings as they are in training (the default), or train them too."""
+        for tower in self.towers():
+            tower.freeze_embeddings(frozen)
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """The trained parameters for an optimiser, A not among them; biases and norms stay."""
+        named = [
+            (name, parameter)
+            for name, parameter in self.named_parameters()
+            if parameter.requires_grad and not name.startswith("transformation.")
+        ]
+        still = {name for name, p in named if p.ndim < 2 or name.endswith("bias")}
+        return [
+            {"params": [p for name, p in named if name not in still], "weight_decay": weight_decay},
+            {"params": [p for name, p in named if name in still], "weight_decay": 0.0},
+        ]
+
+    def forward(
+        self,
+        mentions: Sequence[IdArray],
+        entities: Sequence[IdArray],
+        *,
+        view: ViewMode = "plain",
+        domains: tuple[Sequence[int], Sequence[int]] | None = None,
+    ) -> Output:
+        """Encode token ids of both sides; either may be empty. A shared tower packs them as one.
+
+        ``domains`` are those of the mentions and of the entities, for a transformation that has
+        a matrix for each.
+        """
+        if view != "plain" and self.transformation is None:
+            raise UsageError(
+                "the model has no transformation", hint="Call add_transformation before training."
+            )
+        of_mentions, of_entities = domains or ((), ())
+        left: list[Side] = ["mention"] * len(mentions)
+        right: list[Side] = ["entity"] * len(entities)
+        if self.settings.shared:
+            texts, of_all = [*mentions, *entities], [*of_mentions, *of_entities]
+            wholes = self._views(self.mention, texts, [*left, *right], view, of_all)
+            return Output(*(_cut(whole, len(mentions)) for whole in wholes))
+        own = self._views(self.mention, mentions, left, view, of_mentions)
+        other = self._views(self.entity, entities, right, view, of_entities)
+        return Output(
+            *(Pair(*pair) if any(pair) else None for pair in zip(own, other, strict=True))
+        )
+
+    def encode(self, ids: Sequence[IdArray], side: Side) -> Encoded:
+        """One side alone, without the transformation."""
+        batch = pack(ids, self.device)
+        return self._encoded((self.mention if side == "mention" else self.entity)(batch), batch)
+
+    def save(self, folder: Path, *, libraries: Mapping[str, str] | None = None) -> ModelManifest:
+        """Write its folder, whole or not at all."""
+        files = [
+            TowerFiles(tower.config, tower.weights(), tokenizer)
+            for tower, tokenizer in zip(self.towers(), self._tokenizers, strict=True)
+        ]
+        return write_model_folder(
+            folder,
+            files,
+            base=self.base,
+            settings=self.settings,
+            tag_ids=self.inputs.tag_ids,
+            libraries=libraries or {},
+            history=self.history,
+        )
+
+    def _views(
+        self,
+        tower: Tower,
+        ids: Sequence[IdArray],
+        sides: Sequence[Side],
+        view: ViewMode,
+        domains: Sequence[int],
+    ) -> tuple[Encoded | None, Encoded | None]:
+        """The texts as they are, and transformed; what is not wanted is None."""
+        if not ids:
+            return None, None
+        batch = pack(ids, self.device)
+        if view == "plain" or self.transformation is None:
+            return self._encoded(tower(batch), batch), None
+        change = self._change(self.transformation, batch, sides, domains)
+        layer = self.transformation.settings.layer
+        plain, changed = tower.views(batch, layer, change, plain=view == "both")
+        return (
+            None if plain is None else self._encoded(plain, batch),
+            self._encoded(changed, batch),
+        )
+
+    def _change(
+        self,
+        transformation: Transformation,
+        batch: TokenBatch,
+        sides: Sequence[Side],
+        domains: Sequence[int],
+    ) -> Change:
+        """The transformation of packed states whose texts are of these sides and domains."""
+        texts = batch.texts_of_tokens()
+        of_tokens = torch.tensor(domains, device=texts.device)[texts] if domains else None
+        if len(set(sides)) == 1:
+            return lambda states: transformation(states, sides[0], of_tokens)
+        mentions = torch.tensor([side == "mention" for side in sides], device=texts.device)[texts]
+
+        def change(states: Tensor) -> Tensor:
+            mention, entity = (transformation(states, side, of_tokens) for side in SIDES)
+            return torch.where(mentions.unsqueeze(1), mention, entity)
+
+        return change
+
+    def _encoded(self, states: Tensor, batch: TokenBatch) -> Encoded:
+        cosine = self.settings.metric == "cosine"
+        return encoded(states, batch, self.settings.pooling, cosine=cosine)
+
+
+def load_bi_encoder(
+    model: str | Path = DEFAULT_MODEL,
+    *,
+    settings: BiEncoderSettings | None = None,
+    hardware: Hardware | None = None,
+) -> BiEncoder:
+    """A bi-encoder in training mode, embeddings frozen: from its folder, or anew from any encoder.
+
+    ``settings`` are those of a new one; with a folder they take the place of its own.
+    """
+    hardware = hardware or choose_hardware()
+    folder = Path(model).expanduser()
+    if is_model_folder(folder):
+        return _open(folder.resolve(), settings, hardware)
+    source = resolve_model(str(model))
+    chosen = settings or BiEncoderSettings()
+    base = BaseInfo(name=source.name, fingerprint=source.fingerprint)
+    return _build([source], chosen, _inputs(source, chosen.inputs), base, hardware)
+
+
+def _open(folder: Path, settings: BiEncoderSettings | None, hardware: Hardware) -> BiEncoder:
+    manifest = read_manifest(folder)
+    chosen = settings or manifest.settings
+    sources = tower_sources(folder, manifest)
+    if chosen.shared and not manifest.settings.shared:
+        raise ModelError(
+            f"{folder}: has a tower for each side, and one shared tower is asked for",
+            hint="Set shared = false, or begin with another model.",
+        )
+    same_tags = chosen.inputs.tags == manifest.settings.inputs.tags
+    inputs = _inputs(sources[0], chosen.inputs, manifest.tag_ids if same_tags else None)
+    model = _build(sources, chosen, inputs, manifest.base, hardware)
+    model.history = manifest.history
+    return model
+
+
+def _inputs(
+    source: ModelSource, settings: InputSettings, tag_ids: Sequence[int] | None = None
+) -> Inputs:
+    config = read_json(source.path / "config.json")
+    check_bert_like(source.name, config)
+    return Inputs(source, settings, rows=int(config.get("vocab_size", 0)), tag_ids=tag_ids)
+
+
+def _build(
+    sources: Sequence[ModelSource],
+    settings: BiEncoderSettings,
+    inputs: Inputs,
+    base: BaseInfo,
+    hardware: Hardware,
+) -> BiEncoder:
+    """Load one tower for each folder; two towers from one folder begin with the same weights."""
+    wanted = [sources[0]] if settings.shared else [sources[0], sources[-1]]
+    towers = [load_tower(source, hardware, rows=inputs.rows) for source in wanted]
+    tokenizers = [tokenizer_files(source) for source in wanted]
+    model = BiEncoder(towers[0], towers[-1], settings, inputs, base, tokenizers)
+    model.freeze_embeddings()
+    return model
+
+
+def _pair(mentions: Encoded | None, entities: Encoded | None) -> Pair | None:
+    """Both sides of what was encoded apart."""
+    return None if mentions is None and entities is None else Pair(mentions, entities)
+
+
+def _cut(whole: Encoded | None, mentions: int) -> Pair | None:
+    """Both sides of what was encoded as one."""
+    if whole is None:
+        return None
+    if not mentions:
+        return Pair(None, whole)
+    if mentions == len(whole.states):
+        return Pair(whole, None)
+    return Pair(*split(whole, mentions))

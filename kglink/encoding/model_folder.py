@@ -1,0 +1,280 @@
+"""The folder of a trained model: settings, checksums, one or two towers as Hugging Face has them.
+
+kglink.json        what the model is, how its inputs are written, digests of its files
+encoder/           the tower of both sides: config.json, model.safetensors, the tokenizer
+mention/ entity/   in its place, where each side has a tower of its own
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kglink.encoding.models import (
+    HISTORY,
+    ModelSource,
+    describe_folder,
+    file_sha256,
+    read_json,
+)
+from kglink.encoding.settings import BiEncoderSettings
+from kglink.errors import ModelError
+
+MODEL_FILE = "kglink.json"
+FORMAT = 1
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BaseInfo(_Part):
+    """The model that training began with."""
+
+    name: str
+    fingerprint: str
+
+
+class ModelManifest(_Part):
+    """What ``kglink.json`` says."""
+
+    format: int = FORMAT
+    base: BaseInfo
+    settings: BiEncoderSettings
+    tag_ids: tuple[int, int, int]
+    fingerprint: str
+    files: dict[str, str]
+    """SHA-256 of every other file."""
+    libraries: dict[str, str] = {}
+    history: tuple[dict[str, Any], ...] = ()
+    """What was done to it: stages, data, seeds; it does not count for the fingerprint."""
+
+    @property
+    def towers(self) -> tuple[str, ...]:
+        """The folders of its towers."""
+        return tower_folders(shared=self.settings.shared)
+
+
+class TowerFiles(NamedTuple):
+    """A tower ready to be written: configuration, weights in safetensors, tokenizer files."""
+
+    config: Mapping[str, Any]
+    weights: Mapping[str, Any]
+    tokenizer: Mapping[str, bytes]
+
+
+def tower_folders(*, shared: bool) -> tuple[str, ...]:
+    """The folders of the towers within a model folder."""
+    return ("encoder",) if shared else ("mention", "entity")
+
+
+def is_model_folder(folder: Path) -> bool:
+    """Whether a trained model lies there, or did when saving over it was interrupted."""
+    return (folder / MODEL_FILE).is_file() or (_kept(folder) / MODEL_FILE).is_file()
+
+
+def read_manifest(folder: Path, *, check: bool = True) -> ModelManifest:
+    """Read what a folder says of its model; with ``check`` compare every file with its digest."""
+    _recover(folder)
+    path = folder / MODEL_FILE
+    raw = read_json(path)
+    if isinstance(raw.get("format"), int) and raw["format"] > FORMAT:
+        raise ModelError(
+            f"{path}: written by a newer kglink (format {raw['format']}, this reads {FORMAT})",
+            hint="Upgrade kglink.",
+        )
+    try:
+        manifest = ModelManifest.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ModelError(f"{path}: {where}: {first['msg']}", hint=_DAMAGED) from error
+    if check:
+        _check_files(folder, manifest)
+    return manifest
+
+
+def describe_model(name: str, folder: Path) -> ModelSource:
+    """Check a model folder and say what searching needs to know; loads no weights."""
+    manifest = read_manifest(folder)
+    sources = tower_sources(folder, manifest)
+    return ModelSource(
+        name=name,
+        path=folder,
+        weights=tuple(path for source in sources for path in source.weights),
+        pooling=manifest.settings.pooling,
+        dim=sources[0].dim,
+        max_tokens=manifest.settings.inputs.entity_tokens,
+        fingerprint=manifest.fingerprint,
+    )
+
+
+def tower_sources(folder: Path, manifest: ModelManifest) -> list[ModelSource]:
+    """The model folders of the towers, one or two."""
+    return [
+        replace(
+            describe_folder(str(folder / tower), folder / tower),
+            pooling=manifest.settings.pooling,
+        )
+        for tower in manifest.towers
+    ]
+
+
+def write_model_folder(
+    folder: Path,
+    towers: Sequence[TowerFiles],
+    *,
+    base: BaseInfo,
+    settings: BiEncoderSettings,
+    tag_ids: tuple[int, int, int],
+    libraries: Mapping[str, str],
+    history: Sequence[Mapping[str, Any]],
+) -> ModelManifest:
+    """Write a model folder whole, then put it in the place of what was there.
+
+    Whatever happens, ``folder`` or what the next reader restores is the old model or the new one.
+    """
+    draft = folder.with_name(f".{folder.name}.draft")
+    with _saying_what_is_kept(folder, draft):
+        shutil.rmtree(draft, ignore_errors=True)
+        names = tower_folders(shared=settings.shared)
+        for name, tower in zip(names, towers, strict=True):
+            _write_tower(draft / name, tower)
+        files = {
+            str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*.*"))
+        }
+        manifest = ModelManifest(
+            base=base,
+            settings=settings,
+            tag_ids=tag_ids,
+            fingerprint=_fingerprint(settings, tag_ids, [tower.config for tower in towers], files),
+            files=files,
+            libraries=dict(libraries),
+            history=tuple(dict(step) for step in history),
+        )
+        text = json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        _write(draft / MODEL_FILE, text.encode())
+        for path in (*(draft / name for name in names), draft):
+            _sync(path)
+        _recover(folder)
+        _replace(folder, draft)
+    return manifest
+
+
+def _write_tower(folder: Path, tower: TowerFiles) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    _write(folder / "config.json", json.dumps(dict(tower.config), indent=1).encode())
+    for name, content in tower.tokenizer.items():
+        _write(folder / name, content)
+    save_file(dict(tower.weights), folder / "model.safetensors", {"format": "pt"})
+    _sync(folder / "model.safetensors")
+
+
+def _fingerprint(
+    settings: BiEncoderSettings,
+    tag_ids: Sequence[int],
+    configs: Sequence[Mapping[str, Any]],
+    files: Mapping[str, str],
+) -> str:
+    """A name for all that vectors depend on."""
+    facts: list[Any] = [settings.model_dump(mode="json"), list(tag_ids)]
+    facts += [{key: config[key] for key in config.keys() - HISTORY} for config in configs]
+    facts += [
+        [name, digest]
+        for name, digest in sorted(files.items())
+        if Path(name).name in {"model.safetensors", "tokenizer.json"}
+    ]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+_DAMAGED = "The folder is damaged: copy it anew, or take an earlier checkpoint."
+
+
+def _check_files(folder: Path, manifest: ModelManifest) -> None:
+    expected = {f"{tower}/model.safetensors" for tower in manifest.towers}
+    if missing := sorted(expected - manifest.files.keys()):
+        raise ModelError(f"{folder / MODEL_FILE}: names no {missing[0]}", hint=_DAMAGED)
+    for name, digest in manifest.files.items():
+        path = folder / name
+        if folder.resolve() not in path.resolve().parents:
+            raise ModelError(f"{folder / MODEL_FILE}: names a file elsewhere, {name}")
+        if file_sha256(path) != digest:
+            raise ModelError(f"{path}: is not as it was written", hint=_DAMAGED)
+
+
+def _kept(folder: Path) -> Path:
+    """Where the old model stands between the two renames that replace it."""
+    return folder.with_name(f".{folder.name}.kept")
+
+
+def _replace(folder: Path, draft: Path) -> None:
+    kept = _kept(folder)
+    while draft.exists():
+        if folder.exists():
+            folder.rename(kept)
+        try:
+            draft.rename(folder)
+        except OSError:
+            # A reader that came between the two renames has put the old model back: once more.
+            if not folder.exists():
+                raise
+    _sync(folder.parent)
+    shutil.rmtree(kept, ignore_errors=True)
+
+
+def _recover(folder: Path) -> None:
+    """Put the old model back where replacing it was interrupted; the draft is then not whole."""
+    kept = _kept(folder)
+    if not kept.is_dir():
+        return
+    if folder.exists():
+        shutil.rmtree(kept)
+    else:
+        kept.rename(folder)
+
+
+@contextmanager
+def _saying_what_is_kept(folder: Path, draft: Path) -> Iterator[None]:
+    """Turn a failed write into one clear error, and leave no half-written folder behind."""
+    from safetensors import SafetensorError
+
+    if folder.exists() and not is_model_folder(folder) and any(folder.iterdir()):
+        raise ModelError(
+            f"{folder}: is not empty and holds no model of kglink",
+            hint="Give another folder, or empty this one.",
+        )
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ModelError(
+            f"{folder}: the model cannot be saved: {reason}",
+            hint="Free some space or give another folder; what was saved there before is kept.",
+        ) from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,168 @@
+"""Texts of a batch laid end to end, and their way back: what a training step reads.
+
+The texts stand by falling length. Linear layers see one long run of tokens; attention takes the
+texts in buckets of nearly equal length, padded to the longest of the bucket and no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
+from torch import Tensor
+
+from kglink.encoding.models import Pooling
+from kglink.encoding.tokenise import IdArray
+from kglink.errors import UsageError
+from kglink.protocols import Encoded
+
+#: A bucket takes texts down to this share of its longest: at most a fifth of it is padding.
+_SHORTEST = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Texts of nearly equal length: their tokens in the batch, padded to (texts, length)."""
+
+    tokens: slice
+    texts: int
+    length: int
+    places: Tensor | None
+    """Where each token stands in the padded layout; None where nothing is padded."""
+    masked: Tensor | None
+    """(texts, 1, 1, length), true where there is padding."""
+
+    def pad(self, values: Tensor) -> Tensor:
+        """Its rows of a (tokens, width) matrix as (texts, length, width), zeros between."""
+        rows = values[self.tokens]
+        if self.places is not None:
+            padded = values.new_zeros(self.texts * self.length, values.shape[1])
+            rows = padded.index_copy_(0, self.places, rows)
+        return rows.view(self.texts, self.length, -1)
+
+    def unpad(self, padded: Tensor) -> Tensor:
+        """The inverse of `pad`."""
+        rows = padded.reshape(self.texts * self.length, -1)
+        return rows if self.places is None else rows.index_select(0, self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """Token ids of ``n`` texts end to end, longest first; text i of the caller is ``rows[i]``."""
+
+    ids: Tensor
+    steps: Tensor
+    """The position of each token in its own text."""
+    lengths: Tensor
+    """Tokens of each text, in packed order."""
+    buckets: tuple[Bucket, ...]
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def texts_of_tokens(self) -> Tensor:
+        """For each token the caller's number of its text."""
+        order = torch.empty_like(self.rows)
+        order[self.rows] = torch.arange(len(self.rows), device=self.rows.device)
+        return order.repeat_interleave(self.lengths)
+
+
+def pack(texts: Sequence[IdArray], device: torch.device | str = "cpu") -> TokenBatch:
+    """Lay the token ids of texts end to end."""
+    lengths = np.fromiter((len(text) for text in texts), np.int64, len(texts))
+    if not len(texts) or not lengths.all():
+        raise UsageError(
+            "a batch of no texts, or with a text of no tokens, cannot be encoded",
+            hint="Give at least one text, each with its first and last token ([CLS], [SEP]).",
+        )
+    order = np.argsort(-lengths, kind="stable")
+    rows = np.empty(len(texts), np.int64)
+    rows[order] = np.arange(len(texts))
+    ranked = lengths[order]
+    starts = np.cumsum(ranked) - ranked
+    steps = np.arange(ranked.sum()) - np.repeat(starts, ranked)
+    ids = np.concatenate([texts[row] for row in order]).astype(np.int64)
+    return TokenBatch(
+        ids=torch.from_numpy(ids).to(device),
+        steps=torch.from_numpy(steps).to(device),
+        lengths=torch.from_numpy(ranked).to(device),
+        buckets=tuple(_buckets(ranked, starts, steps, device)),
+        rows=torch.from_numpy(rows).to(device),
+    )
+
+
+def pool(states: Tensor, batch: TokenBatch, pooling: Pooling) -> Tensor:
+    """One fp32 vector for each text, in the caller's order, from states in packed order."""
+    if pooling == "mean":
+        sums = torch.segment_reduce(states.float(), "sum", lengths=batch.lengths, axis=0)
+        return (sums / batch.lengths.unsqueeze(1)).index_select(0, batch.rows)
+    starts = batch.lengths.cumsum(0) - batch.lengths
+    return states.index_select(0, starts.index_select(0, batch.rows)).float()
+
+
+def encoded(
+    states: Tensor, batch: TokenBatch, pooling: Pooling, *, cosine: bool = False
+) -> Encoded:
+    """What scorers read: a matrix of one row for each text if pooled, else of all its tokens.
+
+    With ``cosine`` every row has length one, so that a dot product is a cosine.
+    """
+    if pooling != "tokens":
+        vectors = pool(states, batch, pooling).unsqueeze(1)
+        vectors = F.normalize(vectors, dim=-1) if cosine else vectors
+        return Encoded(vectors, vectors.new_ones(vectors.shape[:2], dtype=torch.bool))
+    tokens = F.normalize(states.float(), dim=-1) if cosine else states.float()
+    texts, longest = len(batch), int(batch.lengths[0])
+    places = batch.texts_of_tokens() * longest + batch.steps
+    padded = tokens.new_zeros(texts * longest, tokens.shape[1]).index_copy(0, places, tokens)
+    lengths = batch.lengths.index_select(0, batch.rows).unsqueeze(1)
+    mask = torch.arange(longest, device=lengths.device) < lengths
+    return Encoded(padded.view(texts, longest, -1), mask)
+
+
+def join(parts: Sequence[Encoded]) -> Encoded:
+    """Several batches as one, padded to the longest of them."""
+    longest = max(part.mask.shape[1] for part in parts)
+    spare = [longest - part.mask.shape[1] for part in parts]
+    states = [F.pad(part.states, (0, 0, 0, n)) for part, n in zip(parts, spare, strict=True)]
+    masks = [F.pad(part.mask, (0, n)) for part, n in zip(parts, spare, strict=True)]
+    return Encoded(torch.cat(states), torch.cat(masks))
+
+
+def split(whole: Encoded, first: int) -> tuple[Encoded, Encoded]:
+    """The first texts and the others, each without the padding that only the whole needs."""
+    parts = []
+    for rows in (slice(first), slice(first, None)):
+        mask = whole.mask[rows]
+        longest = int(mask.sum(dim=1).max()) if len(mask) else 0
+        parts.append(Encoded(whole.states[rows, :longest], mask[:, :longest]))
+    return parts[0], parts[1]
+
+
+def _buckets(
+    lengths: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    steps: npt.NDArray[np.int64],
+    device: torch.device | str,
+) -> Iterator[Bucket]:
+    """The runs of texts that are padded to one length; ``lengths`` fall."""
+    first = 0
+    while first < len(lengths):
+        longest = int(lengths[first])
+        count = int((lengths[first:] >= _SHORTEST * longest).sum())
+        own = lengths[first : first + count]
+        begin = int(starts[first])
+        tokens = slice(begin, begin + int(own.sum()))
+        places = masked = None
+        if own[-1] < longest:
+            texts = np.repeat(np.arange(count), own)
+            places = torch.from_numpy(texts * longest + steps[tokens]).to(device)
+            beyond = np.arange(longest) >= own[:, None]
+            masked = torch.from_numpy(beyond[:, None, None, :]).to(device)
+        yield Bucket(tokens, count, longest, places, masked)
+        first += count

@@ -1,0 +1,72 @@
+"""What can be set of towers: their inputs, their vectors, the transformation; loads no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kglink.encoding.models import Pooling
+
+EntityPart = Literal["title", "type", "aliases", "description"]
+
+#: [CLS], two tags, [SEP] and one token between the tags.
+_LEAST_TOKENS = 5
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InputSettings(_Settings):
+    """How mentions and entities are written for the towers."""
+
+    mention_tokens: Annotated[int, Field(ge=_LEAST_TOKENS)] = 64
+    """Tokens of a mention with its context, tags included."""
+    entity_tokens: Annotated[int, Field(ge=_LEAST_TOKENS)] = 64
+    """Tokens of an entity's title and text."""
+    tags: tuple[str, str, str] = ("[unused0]", "[unused1]", "[unused2]")
+    """Vocabulary rows that mean: a mention starts, it ends, a title ends."""
+    parts: tuple[EntityPart, ...] = ("title", "type", "aliases", "description")
+    """What is told of an entity, in this order."""
+    aliases: Annotated[int, Field(ge=0)] = 6
+    """At most so many other names."""
+    strip_title_prefix: bool = False
+    """Leave out a title with which the text begins once more, as ArboEL does."""
+
+    @model_validator(mode="after")
+    def _parts_and_tags_stand_once(self) -> InputSettings:
+        if len(set(self.parts)) < len(self.parts) or "title" not in self.parts:
+            raise ValueError("parts: title must be among them, and each part stands once")
+        if len(set(self.tags)) < len(self.tags):
+            raise ValueError("tags: three different ones are needed")
+        return self
+
+
+class BiEncoderSettings(_Settings):
+    """How two towers are pooled, compared and fed."""
+
+    shared: bool = True
+    """One tower for mentions and entities."""
+    pooling: Pooling = "mean"
+    """What is kept of a text: its mean state, its first, or all of them (``tokens``)."""
+    scorer: str = "mean"
+    """The scorer that it was trained with."""
+    metric: Literal["cosine", "dot"] = "cosine"
+    """Whether vectors are brought to length one."""
+    inputs: InputSettings = InputSettings()
+
+
+class TransformationSettings(_Settings):
+    """Where A stands, how far it may go, and how it climbs."""
+
+    layer: Annotated[int, Field(ge=0)] = 1
+    """A follows this layer; 0 is the embeddings."""
+    epsilon: Annotated[float, Field(gt=0)] = 32.0
+    """The largest Frobenius norm of each A."""
+    ascent: Literal["adam", "normalised"] = "adam"
+    """Adam's step, or epsilon/20 in the direction of the gradient."""
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    """Adam's, constant: with the encoder's small and falling one, A would never reach epsilon."""
+    per_domain: bool = False
+    """One A for each training domain, which the paper names as future work."""

@@ -1,0 +1,103 @@
+"""The transformational encoder: states after a layer become Z + A Z, with A an adversary.
+
+While the encoder lowers its loss L + L', A raises L' within a ball of radius epsilon in the
+Frobenius norm. Inference knows nothing of A (Sun et al., Findings of ACL 2022).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from kglink.encoding.settings import TransformationSettings
+from kglink.errors import UsageError
+
+Side = Literal["mention", "entity"]
+SIDES: tuple[Side, Side] = ("mention", "entity")
+
+
+class Transformation(nn.Module):
+    """The matrices A of both sides, zero at first: one each, or one for each domain."""
+
+    def __init__(self, dim: int, settings: TransformationSettings, *, domains: int = 1) -> None:
+        super().__init__()
+        self.settings = settings
+        count = domains if settings.per_domain else 1
+        self.matrices = nn.ParameterDict(
+            {side: nn.Parameter(torch.zeros(count, dim, dim)) for side in SIDES}
+        )
+
+    def forward(self, states: Tensor, side: Side, domains: Tensor | None = None) -> Tensor:
+        """``Z + Z Aᵀ`` for states in rows; ``domains`` says which A each row takes."""
+        matrices: Tensor = self.matrices[side].to(states.dtype)
+        if len(matrices) == 1:
+            return states + states @ matrices[0].T
+        if domains is None:
+            raise UsageError(
+                "a transformation for each domain needs to be told the domains",
+                hint="Give the domain of each text, or set per_domain = false.",
+            )
+        order = torch.argsort(domains, stable=True)
+        counts = torch.bincount(domains, minlength=len(matrices)).tolist()
+        parts = torch.split_with_sizes(states.index_select(0, order), counts)
+        moved = [part @ matrix.T for part, matrix in zip(parts, matrices, strict=True)]
+        return states + torch.cat(moved).index_select(0, torch.argsort(order))
+
+    def norms(self) -> dict[Side, list[float]]:
+        """The Frobenius norm of each A."""
+        return {side: self.matrices[side].detach().norm(dim=(1, 2)).tolist() for side in SIDES}
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Bring every A back into its ball."""
+        for side in SIDES:
+            matrix = self.matrices[side]
+            norms = matrix.norm(dim=(1, 2), keepdim=True)
+            outside = norms > self.settings.epsilon
+            # A hair inside, so that rounding cannot leave it outside.
+            shrunk = matrix * (self.settings.epsilon / norms * (1 - 1e-6))
+            matrix.copy_(torch.where(outside, shrunk, matrix))
+
+
+class Ascent:
+    """Moves A up the gradient of L', which alone reaches it, and back into its ball."""
+
+    def __init__(self, transformation: Transformation) -> None:
+        self._transformation = transformation
+        settings = transformation.settings
+        self._adam = (
+            torch.optim.Adam(transformation.parameters(), lr=settings.learning_rate, maximize=True)
+            if settings.ascent == "adam"
+            else None
+        )
+
+    def step(self) -> None:
+        """One step with the gradients that a backward pass has left, which are then cleared."""
+        if self._adam is not None:
+            self._adam.step()
+        else:
+            self._climb()
+        self._transformation.zero_grad()
+        self._transformation.project()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs, besides the matrices, to go on."""
+        return self._adam.state_dict() if self._adam is not None else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state_dict``."""
+        if self._adam is not None:
+            self._adam.load_state_dict(copy.deepcopy(dict(state)))
+
+    @torch.no_grad()
+    def _climb(self) -> None:
+        step = self._transformation.settings.epsilon / 20
+        for matrix in self._transformation.parameters():
+            if matrix.grad is not None:
+                norms = matrix.grad.norm(dim=(1, 2), keepdim=True)
+                # An A without a gradient (its domain is not in the batch) stays where it is.
+                matrix.add_(torch.where(norms > 0, step * matrix.grad / norms, 0))

@@ -1,0 +1,1 @@
+"""Overlaps that come from elsewhere or go there: SSSOM, the paper's table, lists of pairs."""

@@ -1,0 +1,176 @@
+"""Writing overlaps for other tools: as SSSOM, and as the plain table of the joint-space paper."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TextIO
+
+from kglink.errors import UsageError
+from kglink.overlap.exchange.curies import STANDARD, CurieMaker, source_of
+from kglink.overlap.exchange.evidence import cosine_of, justification_of, told_by
+from kglink.overlap.exchange.lists import HEADERS, TOOL
+from kglink.overlap.exchange.matching import EntityReader
+from kglink.records import Entity, Overlap
+
+BATCH = 500
+#: The name space of the numbers of our mapping sets.
+_SETS = uuid.UUID("6f0f6a3e-6f4a-5d3e-9d0e-3c1f2b1a7c55")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+#: What SSSOM says where nobody said under which licence a set may be used.
+NO_LICENCE = "https://w3id.org/sssom/license/unspecified"
+
+COLUMNS = (
+    "subject_id", "subject_label", "subject_category", "predicate_id", "predicate_modifier",
+    "object_id", "object_label", "object_category", "mapping_justification", "author_id",
+    "author_label", "subject_source", "object_source", "mapping_tool", "mapping_tool_version",
+    "confidence", "similarity_score", "similarity_measure", "other", "comment",
+)  # fmt: skip
+PAPER_COLUMNS = (*HEADERS[0], "title1", "title2", "cosine")
+
+
+@dataclass(frozen=True, slots=True)
+class SetInfo:
+    """What the head of a table says: whose overlaps, when, by whom, under which licence."""
+
+    kbs: tuple[str, ...]
+    date: str
+    version: str
+    author: str = ""
+    licence: str = NO_LICENCE
+
+
+def write_sssom(
+    overlaps: Iterable[Overlap], store: EntityReader, out: TextIO, about: SetInfo
+) -> int:
+    """Write overlaps as an SSSOM table; says how many there were.
+
+    What a person judged is manual curation: ``wrong`` becomes the modifier ``Not``. All else is a
+    proposal, its confidence the probability and its justification the kind of evidence.
+    """
+    maker = CurieMaker()
+    written = 0
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as rows:
+        for overlap, left, right in _with_entities(overlaps, store):
+            cells = _sssom_row(overlap, left, right, maker, about)
+            rows.write("\t".join(_cell(cells.get(name, "")) for name in COLUMNS) + "\n")
+            written += 1
+        out.writelines(_head(about, maker))
+        out.write("\t".join(COLUMNS) + "\n")
+        rows.seek(0)
+        out.writelines(rows)
+    return written
+
+
+def write_paper(overlaps: Iterable[Overlap], store: EntityReader, out: TextIO) -> int:
+    """Write overlaps as the paper's table; the cosine is empty where no texts were compared."""
+    out.write("\t".join(PAPER_COLUMNS) + "\n")
+    written = 0
+    for overlap, left, right in _with_entities(overlaps, store):
+        cosine = cosine_of(overlap)
+        ids = [_plain_id(str(one)) for one in (overlap.left, overlap.right)]
+        cells = [*ids, left.title, right.title, "" if cosine is None else f"{cosine:.4f}"]
+        out.write("\t".join(_cell(cell) for cell in cells) + "\n")
+        written += 1
+    return written
+
+
+def _with_entities(
+    overlaps: Iterable[Overlap], store: EntityReader
+) -> Iterator[tuple[Overlap, Entity, Entity]]:
+    """Overlaps with their entities; one that is removed meanwhile is passed over."""
+    remaining = iter(overlaps)
+    while batch := list(islice(remaining, BATCH)):
+        known = store.get_entities({one for pair in batch for one in (pair.left, pair.right)})
+        for overlap in batch:
+            if overlap.left in known and overlap.right in known:
+                yield overlap, known[overlap.left], known[overlap.right]
+
+
+def _sssom_row(
+    overlap: Overlap, left: Entity, right: Entity, maker: CurieMaker, about: SetInfo
+) -> dict[str, str]:
+    row = {
+        "subject_id": maker.curie(overlap.left, left.url),
+        "subject_label": left.title,
+        "subject_category": left.type,
+        "predicate_id": "skos:exactMatch",
+        "object_id": maker.curie(overlap.right, right.url),
+        "object_label": right.title,
+        "object_category": right.type,
+        "mapping_justification": justification_of(overlap),
+        "subject_source": source_of(overlap.left.kb),
+        "object_source": source_of(overlap.right.kb),
+        "other": "; ".join(f"{name}={value:g}" for name, value in sorted(overlap.evidence.items())),
+    }
+    cosine = cosine_of(overlap)
+    if cosine is not None:
+        row["similarity_score"] = f"{min(max(cosine, 0.0), 1.0):.4g}"
+        row["similarity_measure"] = "cosine of sentence embeddings"
+    return row | _judgement(overlap, about)
+
+
+def _judgement(overlap: Overlap, about: SetInfo) -> dict[str, str]:
+    """What differs between a proposal and a verdict."""
+    if overlap.verdict not in ("correct", "wrong"):
+        unclear = "judged unclear" if overlap.verdict else ""
+        return {
+            "mapping_tool": TOOL,
+            "mapping_tool_version": about.version,
+            "confidence": f"{overlap.probability:.4g}",
+            "comment": unclear,
+        }
+    told = told_by(overlap)
+    stale = "judged before a title or description changed" if overlap.stale else ""
+    author = {} if told or not about.author else _author(about.author)
+    return author | {
+        "predicate_modifier": "Not" if overlap.verdict == "wrong" else "",
+        "confidence": "1",
+        "comment": "; ".join(filter(None, (f"verdict of {told}" if told else "", stale))),
+    }
+
+
+def _author(author: str) -> dict[str, str]:
+    """An ORCID is an id; any other name is a label."""
+    is_id = author.startswith("orcid:") and " " not in author and "|" not in author
+    return {"author_id": author} if is_id else {"author_label": author.replace("|", " ")}
+
+
+def _head(about: SetInfo, maker: CurieMaker) -> Iterator[str]:
+    prefixes = maker.prefixes
+    for name in ("orcid", "semapv", "skos"):
+        prefixes[name] = STANDARD[name]
+    yield "#curie_map:\n"
+    for prefix in sorted(prefixes):
+        yield f"#  {json.dumps(prefix)}: {json.dumps(prefixes[prefix])}\n"
+    number = uuid.uuid5(_SETS, " ".join([*sorted(about.kbs), about.date]))
+    values = {
+        "mapping_set_id": f"https://w3id.org/sssom/mappings/{number}",
+        "mapping_set_title": f"Overlaps of {', '.join(sorted(about.kbs))}",
+        "mapping_date": about.date,
+        "license": about.licence,
+    }
+    for name, value in values.items():
+        yield f"#{name}: {json.dumps(value, ensure_ascii=False)}\n"
+
+
+def _plain_id(entity: str) -> str:
+    if _CONTROLS.search(entity):
+        raise UsageError(
+            f"{entity!r} cannot stand in a plain table", hint="Export to a .sssom.tsv file."
+        )
+    return entity
+
+
+def _cell(text: str) -> str:
+    """A text without tabs, line breaks and other control characters; quotes are doubled."""
+    plain = " ".join(_CONTROLS.sub(" ", text).split())
+    if '"' in plain:
+        doubled = plain.replace('"', '""')
+        return f'"{doubled}"'
+    return plain

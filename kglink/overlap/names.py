@@ -1,0 +1,213 @@
+"""Pairs of entities that share a name, found from the smaller KB's side.
+
+The names of the smaller KB are looked up in the larger one's index of folded names, a page at a
+time. Equality under the settings implies equality of the folded forms, so the strict comparison
+is a filter on what the index gives. Only titles without their disambiguator are not in the index:
+those of the smaller KB are looked up as well, those of the larger one are scanned for the few
+that the smaller KB has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby, islice
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.text.fold import fold
+
+if TYPE_CHECKING:
+    from kglink.store import Store
+
+#: Entities of the smaller KB whose names are looked up together.
+PAGE = 2000
+#: Names that are shown of those that were passed over.
+MOST_EXAMPLES = 3
+
+_TOKENISED = re.compile(r"\s*([()\[\]{},'’])\s*")
+_DISAMBIGUATOR = re.compile(r"(.*\S)\s*\([^()]*\)\s*")
+
+Match = Literal["strict", "caseless", "folded"]
+
+
+@dataclass(frozen=True, slots=True)
+class NameRules:
+    """Which names count and when two are the same."""
+
+    match: Match = "strict"
+    kinds: tuple[str, ...] = ()
+    strip_disambiguator: bool = True
+    max_pairs: int = 10_000
+
+    def form(self, surface: str) -> str:
+        """What two names must have in common to be the same."""
+        if self.match == "folded":
+            return fold(surface)
+        plain = paper_name(surface)
+        return plain.casefold() if self.match == "caseless" else plain
+
+    def takes(self, kind: str) -> bool:
+        """Whether names of this kind are compared."""
+        return not self.kinds or kind in self.kinds
+
+
+class NamedPair(NamedTuple):
+    """Two entities and the names, as the rules compare them, that both bear."""
+
+    left: str
+    right: str
+    names: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class PassedOver:
+    """Names that too many entities bear on both sides."""
+
+    names: int = 0
+    pairs: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, name: str, pairs: int) -> None:
+        """Count one."""
+        self.names += 1
+        self.pairs += pairs
+        if len(self.examples) < MOST_EXAMPLES:
+            self.examples.append(name)
+
+    def note(self) -> str:
+        """What a report says of them; empty where there is none."""
+        if not self.names:
+            return ""
+        shown = ", ".join(repr(name) for name in self.examples)
+        more = ", ..." if self.names > len(self.examples) else ""
+        return (
+            f"{self.names:,} names that too many entities bear were passed over ({shown}{more}; "
+            f"{self.pairs:,} pairs): overlap.max_name_pairs"
+        )
+
+
+class _Form(NamedTuple):
+    """A name of an entity: what it is looked up by, and what must be equal."""
+
+    folded: str
+    form: str
+
+
+def paper_name(surface: str) -> str:
+    """A title as the paper compares it: NFC, spaces for underscores, tokenisation undone."""
+    text = unicodedata.normalize("NFC", surface).replace("_", " ")
+    return " ".join(_TOKENISED.sub(r"\1", text).split())
+
+
+def without_disambiguator(title: str) -> str:
+    """``Clara Oswald`` of ``Clara Oswald (Immortals)``; empty for a title that has none."""
+    found = _DISAMBIGUATOR.fullmatch(title.replace("_", " "))
+    return found[1] if found else ""
+
+
+class NameJoin:
+    """The join of two KBs' names; ``passed_over`` is known once it was read to its end."""
+
+    def __init__(self, store: Store, left: str, right: str, rules: NameRules) -> None:
+        self._store = store
+        self._rules = rules
+        self._turned = store.kb(right).aliases < store.kb(left).aliases
+        self._small, self._large = (right, left) if self._turned else (left, right)
+        self.passed_over = PassedOver()
+
+    def __iter__(self) -> Iterator[NamedPair]:
+        """Each pair once; all pairs of an entity of the smaller KB together, in order of keys."""
+        self.passed_over = PassedOver()
+        known, counts = self._known_names()
+        stripped = self._stripped_titles(known)
+        refused: dict[str, bool] = {}
+        entities = self._entities()
+        while page := list(islice(entities, PAGE)):
+            wanted = dict.fromkeys(form.folded for _, forms in page for form in forms)
+            found = self._store.count_bearers(self._large, wanted)
+            for name in wanted:
+                others = found.get(name, 0) + len(stripped.get(name, ()))
+                if others and name not in refused:
+                    pairs = others * int(counts[np.searchsorted(known, _hash(name))])
+                    refused[name] = pairs > self._rules.max_pairs
+                    if refused[name]:
+                        self.passed_over.add(name, pairs)
+            yield from self._joined(page, [n for n in wanted if refused.get(n) is False], stripped)
+
+    def _joined(
+        self,
+        page: Sequence[tuple[str, list[_Form]]],
+        names: Sequence[str],
+        stripped: dict[str, list[tuple[str, str]]],
+    ) -> Iterator[NamedPair]:
+        bearers: dict[_Form, list[str]] = defaultdict(list)
+        for bearer in self._store.bearers_of(self._large, names):
+            if self._rules.takes(bearer.kind):
+                form = self._rules.form(bearer.surface)
+                bearers[_Form(bearer.folded, form)].append(bearer.key)
+        for name in names:
+            for key, form in stripped.get(name, ()):
+                bearers[_Form(name, form)].append(key)
+        for mine, forms in page:
+            shared: dict[str, set[str]] = defaultdict(set)
+            for name_form in forms:
+                for other in bearers.get(name_form, ()):
+                    shared[other].add(name_form.form)
+            for other in sorted(shared):
+                pair = (other, mine) if self._turned else (mine, other)
+                yield NamedPair(*pair, tuple(sorted(shared[other])))
+
+    def _entities(self) -> Iterator[tuple[str, list[_Form]]]:
+        """The entities of the smaller KB with their names."""
+        for key, names in groupby(self._store.aliases_of(self._small), key=lambda row: row.key):
+            forms: dict[_Form, None] = {}
+            for name in names:
+                if name.folded and self._rules.takes(name.kind):
+                    forms[_Form(name.folded, self._rules.form(name.surface))] = None
+                if name.kind == "title":
+                    forms.update(dict.fromkeys(self._stripped(name.surface)))
+            yield key, list(forms)
+
+    def _stripped(self, title: str) -> Iterator[_Form]:
+        if not self._rules.strip_disambiguator or not self._rules.takes("title"):
+            return
+        short = without_disambiguator(title)
+        folded = fold(short)
+        if folded:
+            yield _Form(folded, self._rules.form(short))
+
+    def _known_names(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """Hashes of the smaller KB's names, sorted, and how many entities bear each."""
+        hashes = np.fromiter(
+            chain.from_iterable(
+                {_hash(form.folded) for form in forms} for _, forms in self._entities()
+            ),
+            dtype=np.uint64,
+        )
+        known, counts = np.unique(hashes, return_counts=True)
+        return known, counts
+
+    def _stripped_titles(self, known: npt.NDArray[np.uint64]) -> dict[str, list[tuple[str, str]]]:
+        """Shortened titles of the larger KB that the smaller one has: key and form of each."""
+        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        if not self._rules.strip_disambiguator or not len(known):
+            return found
+        for key, title in self._store.bracketed_titles(self._large):
+            for form in self._stripped(title):
+                wanted = np.uint64(_hash(form.folded))
+                at = int(np.searchsorted(known, wanted))
+                if at < len(known) and known[at] == wanted:
+                    found[form.folded].append((key, form.form))
+        return found
+
+
+def _hash(name: str) -> int:
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

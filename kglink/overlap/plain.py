@@ -1,0 +1,91 @@
+"""The two methods without a model: a shared name, and the paper's filter by descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+from kglink.overlap.evidence import cosines
+from kglink.overlap.names import NamedPair
+from kglink.overlap.report import Tally
+from kglink.protocols import PairedKBs
+from kglink.records import Entity, EntityId, Overlap
+from kglink.text.entity_text import entity_text
+
+#: Pairs that are read, encoded and compared together.
+BATCH_PAIRS = 4096
+#: What a shared name alone is worth: of the pairs of DOID and NCIT that share one, 92% are right.
+NAME_PROBABILITY = 0.9
+
+Progress = Callable[[int], None]
+
+
+def same_names(
+    kbs: PairedKBs, names: Iterable[NamedPair], tally: Tally, progress: Progress
+) -> Iterator[Overlap]:
+    """All pairs that share a name."""
+    for batch in _batches(names, tally, progress):
+        for pair in batch:
+            yield _overlap(kbs, pair, NAME_PROBABILITY, {})
+
+
+def alike_descriptions(
+    kbs: PairedKBs, names: Iterable[NamedPair], threshold: float, tally: Tally, progress: Progress
+) -> Iterator[Overlap]:
+    """The pairs that share a name and whose descriptions have at least this cosine.
+
+    Where one of the two has no description, the texts of both (title, type, other names,
+    description) are compared instead, and the evidence says so.
+    """
+    for batch in _batches(names, tally, progress):
+        for pair, kind, cosine in _compared(kbs, batch, tally):
+            if cosine >= threshold:
+                evidence = {kind: round(cosine, 4)}
+                yield _overlap(kbs, pair, probability_of(cosine, threshold), evidence)
+
+
+def probability_of(cosine: float, threshold: float) -> float:
+    """From .5 at the threshold to 1 at cosine 1, in a straight line; not calibrated."""
+    return round(min(1.0, 0.5 + 0.5 * (cosine - threshold) / max(1 - threshold, 1e-6)), 4)
+
+
+def _batches(
+    names: Iterable[NamedPair], tally: Tally, progress: Progress
+) -> Iterator[list[NamedPair]]:
+    pairs = iter(names)
+    while batch := list(islice(pairs, BATCH_PAIRS)):
+        tally.candidates += len(batch)
+        yield batch
+        progress(len(batch))
+
+
+def _compared(
+    kbs: PairedKBs, batch: Sequence[NamedPair], tally: Tally
+) -> Iterator[tuple[NamedPair, str, float]]:
+    lefts = kbs.get("left", dict.fromkeys(pair.left for pair in batch))
+    rights = kbs.get("right", dict.fromkeys(pair.right for pair in batch))
+    there = [pair for pair in batch if pair.left in lefts and pair.right in rights]
+    kinds, texts = [], []
+    for pair in there:
+        kind, both = _comparable(lefts[pair.left], rights[pair.right])
+        tally.undescribed += kind != "description"
+        kinds.append(kind)
+        texts += both
+    yield from zip(there, kinds, cosines(kbs, texts), strict=True)
+
+
+def _comparable(left: Entity, right: Entity) -> tuple[str, list[str]]:
+    if left.description and right.description:
+        return "description", [left.description, right.description]
+    return "text", [entity_text(left), entity_text(right)]
+
+
+def _overlap(
+    kbs: PairedKBs, pair: NamedPair, probability: float, evidence: dict[str, float]
+) -> Overlap:
+    return Overlap(
+        EntityId(kbs.left, pair.left),
+        EntityId(kbs.right, pair.right),
+        probability,
+        {"shared_names": float(len(pair.names)), **evidence},
+    )

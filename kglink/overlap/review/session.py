@@ -1,0 +1,209 @@
+"""A review that is under way: which pair comes next, and what an answer does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from kglink.errors import UsageError
+from kglink.overlap.review.journal import (
+    Answer,
+    Entry,
+    Journal,
+    journals,
+    lock_path,
+    next_journal,
+)
+from kglink.overlap.review.sample import Keys, ReviewPlan, draw, keys_of
+from kglink.overlap.review.table import ReviewTable
+from kglink.records import EntityId, Overlap, Verdict
+
+
+class ReviewStore(Protocol):
+    """What a review needs of the store."""
+
+    def overlaps(self, left: str | None = None, right: str | None = None) -> Iterator[Overlap]:
+        """The overlaps of two KBs."""
+        ...
+
+    def set_verdict(
+        self, left: EntityId, right: EntityId, verdict: Verdict | None, source: str = "review"
+    ) -> None:
+        """Set or clear a verdict."""
+        ...
+
+
+class Review:
+    """A journal and the pairs that it speaks of, as the store has them now.
+
+    An answer is in the journal before it is in the store. A process that is killed in between has
+    its last answer set when the review is opened again.
+    """
+
+    def __init__(self, journal: Journal, store: ReviewStore, *, is_read: bool = False) -> None:
+        self.journal = journal
+        self.plan = journal.plan
+        self.resumed = bool(journal.entries)
+        self._store = store
+        drawn = journal.drawn
+        self._queue = tuple(dict.fromkeys((*drawn.stale, *drawn.pairs)))
+        wanted = set(self._queue)
+        self._known = {
+            keys_of(one): one
+            for one in store.overlaps(self.plan.left, self.plan.right)
+            if keys_of(one) in wanted
+        }
+        if not is_read:
+            self._set_last_answer()
+
+    @property
+    def pending(self) -> list[Keys]:
+        """The pairs that are still to be judged, in the order of the queue."""
+        standing = self.journal.standing()
+        return [pair for pair in self._queue if self._is_open(pair, standing.get(pair))]
+
+    @property
+    def size(self) -> int:
+        """How many pairs are shown in all, were nothing judged elsewhere."""
+        return len(self._queue)
+
+    @property
+    def current(self) -> Overlap | None:
+        """The pair that is to be judged next."""
+        pending = self.pending
+        return self._known[pending[0]] if pending else None
+
+    def answer(self, answer: Answer) -> None:
+        """Judge the current pair, or pass over it."""
+        pair = self.current
+        if pair is None:
+            raise UsageError("the review is at its end")
+        entry = Entry(keys_of(pair), answer, pair.verdict)
+        self.journal.add(entry)
+        if answer != "skip":
+            self._set(entry.pair, answer, stale=False)
+
+    def undo(self) -> Overlap | None:
+        """Take the last answer back, whenever it was given; the pair comes up again."""
+        last = self.journal.undo()
+        if last is None or last.pair not in self._known:
+            return None
+        if last.answer != "skip":
+            self._set(last.pair, last.before, stale=False)
+        return self._known[last.pair]
+
+    def table(self) -> ReviewTable:
+        """The verdicts on the pairs that were drawn."""
+        standing = self.journal.standing()
+        drawn = self.journal.drawn
+        verdicts = {pair: self._known[pair].verdict for pair in drawn.pairs if pair in self._known}
+        open_pairs = {pair for pair in self.pending if pair in verdicts}
+        counts = {"correct": 0, "wrong": 0, "unclear": 0, "skipped": 0}
+        before = 0
+        for pair, verdict in verdicts.items():
+            entry = standing.get(pair)
+            if pair in open_pairs:
+                continue
+            counts[verdict or "skipped"] += 1
+            before += verdict is not None and (entry is None or entry.undone)
+        again = [pair for pair in drawn.stale if pair not in verdicts and pair in standing]
+        return ReviewTable(
+            left=self.plan.left,
+            right=self.plan.right,
+            order=self.plan.order,
+            seed=self.plan.seed,
+            population=drawn.population,
+            drawn=len(drawn.pairs),
+            open=len(open_pairs),
+            before=before,
+            again=len(again),
+            **counts,
+        )
+
+    def _is_open(self, pair: Keys, entry: Entry | None) -> bool:
+        overlap = self._known.get(pair)
+        if overlap is None:  # an entity is gone since, or the pair is no longer found
+            return False
+        if entry and entry.undone:
+            return True
+        skipped = entry is not None and entry.answer == "skip"
+        return not skipped and (overlap.verdict is None or overlap.stale)
+
+    def _set(self, pair: Keys, verdict: Verdict | None, *, stale: bool) -> None:
+        overlap = self._known[pair]
+        self._store.set_verdict(overlap.left, overlap.right, verdict)
+        self._known[pair] = replace(overlap, verdict=verdict, stale=stale)
+
+    def _set_last_answer(self) -> None:
+        """Do what a killed process had written down and may not have done."""
+        if not self.journal.entries:
+            return
+        last = self.journal.entries[-1]
+        overlap = self._known.get(last.pair)
+        if overlap is None or last.answer == "skip":
+            return
+        verdict = last.before if last.undone else last.answer
+        if overlap.verdict != verdict or overlap.stale:
+            self._set(last.pair, verdict, stale=False)
+
+
+@contextmanager
+def open_review(
+    folder: Path, store: ReviewStore, plan: ReviewPlan, *, undo: bool = False
+) -> Iterator[Review]:
+    """Go on with the review of this plan in ``folder``, or begin one; nobody else may meanwhile.
+
+    A finished review is begun anew where another draw differs from it, or pairs were passed over.
+    ``undo`` takes its last answer back first, and so goes on with it.
+    """
+    import filelock
+
+    folder.mkdir(exist_ok=True)
+    lock = filelock.FileLock(lock_path(folder, plan.left, plan.right), timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise UsageError(
+            f"{plan.left} and {plan.right} are being reviewed by another process",
+            hint="Finish that review first: it keeps every answer when it is left with q.",
+        ) from error
+    try:
+        yield _opened(folder, store, plan, undo)
+    finally:
+        lock.release()
+
+
+def last_review(folder: Path, store: ReviewStore, plan: ReviewPlan) -> Review | None:
+    """The newest review of a plan, to be looked at."""
+    for path in journals(folder, plan.left, plan.right):
+        journal = Journal.open(path)
+        if journal.plan == plan:
+            return Review(journal, store, is_read=True)
+    return None
+
+
+def _opened(folder: Path, store: ReviewStore, plan: ReviewPlan, undo: bool) -> Review:
+    last = None
+    for path in journals(folder, plan.left, plan.right):
+        journal = Journal.open(path, mend=True)
+        if journal.plan == plan:
+            last = Review(journal, store)
+            break
+    if last and undo:
+        last.undo()
+    if last and last.pending:
+        return last
+    drawn = draw(plan, store.overlaps(plan.left, plan.right))
+    if last and last.journal.drawn == drawn and not last.table().skipped:
+        return last
+    if not drawn.pairs and not drawn.stale:
+        unjudged = " that nobody judged" if plan.order == "uncertain" else ""
+        raise UsageError(
+            f"there are no overlaps of {plan.left} and {plan.right}{unjudged} to review",
+            hint=f"Find them: kglink overlap {plan.left} {plan.right}",
+        )
+    path = next_journal(folder, plan.left, plan.right)
+    return Review(Journal.create(path, plan, drawn), store)

@@ -1,0 +1,169 @@
+"""All evidence of two KBs, weighed pair by pair into one probability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kglink.errors import PluginError
+from kglink.overlap.assign import assign_one_to_one
+from kglink.overlap.evidence import folded_names
+from kglink.overlap.model import OverlapModel
+from kglink.overlap.names import without_disambiguator
+from kglink.overlap.report import Tally
+from kglink.overlap.scratch import ScratchPair, ScratchPairs
+from kglink.protocols import EntityPair, Evidence, PairedKBs
+from kglink.records import Entity, EntityId, Overlap, Verdict
+from kglink.text.fold import fold
+
+#: Stands for those whose pairs were judged before: they are weighed even if nothing proposes them.
+JUDGED = 62
+#: Digits of values that are kept.
+DIGITS = 4
+
+Progress = Callable[[int], None]
+Stage = Callable[[str], None]
+Verdicts = Mapping[tuple[str, str], Verdict]
+
+
+class _Weighed(NamedTuple):
+    pair: ScratchPair
+    entities: EntityPair
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """The evidence for two KBs, by name, and the model that adds it up."""
+
+    kbs: PairedKBs
+    evidence: Mapping[str, Evidence]
+    model: OverlapModel
+    scratch: ScratchPairs
+    tally: Tally
+
+    def run(self, judged: Iterable[tuple[str, str]], progress: Progress, stage: Stage) -> None:
+        """Propose, weigh, and weigh again with what the first pass found."""
+        for number, (name, evidence) in enumerate(self.evidence.items()):
+            stage(f"{name} looks for pairs")
+            self.scratch.propose(evidence.propose(self.kbs), number)
+        self.scratch.propose(judged, JUDGED)
+        self.tally.candidates = len(self.scratch)
+        stage("weighing")
+        self._weigh(second_pass=False, progress=progress)
+        self.scratch.finish_pass()
+        if any(evidence.second_pass for evidence in self.evidence.values()):
+            stage("weighing with what the first pass found")
+            self._weigh(second_pass=True, progress=lambda pairs: None)
+
+    def kept(self, threshold: float, verdicts: Verdicts, *, one_to_one: bool) -> Iterator[Overlap]:
+        """The pairs of at least this probability, in the order of their keys."""
+        chosen = self._chosen(threshold, verdicts) if one_to_one else None
+        for batch in self.scratch.batches(threshold):
+            for pair in batch:
+                if chosen is None or (pair.left, pair.right) in chosen:
+                    self._count(pair)
+                    yield Overlap(
+                        EntityId(self.kbs.left, pair.left),
+                        EntityId(self.kbs.right, pair.right),
+                        pair.probability,
+                        pair.evidence,
+                    )
+
+    def _chosen(self, threshold: float, verdicts: Verdicts) -> set[tuple[str, str]]:
+        """The pairs of a one-to-one assignment: what people said of a pair comes first."""
+        sure = {"correct": 1.0, "wrong": 0.0}
+        pairs = [
+            ((pair.left, pair.right), pair.probability)
+            for batch in self.scratch.batches(threshold)
+            for pair in batch
+            if verdicts.get((pair.left, pair.right)) != "wrong"
+        ]
+        names = [name for name, _ in pairs]
+        probabilities = [sure.get(verdicts.get(name, ""), known) for name, known in pairs]
+        lefts, rights = [left for left, _ in names], [right for _, right in names]
+        kept = assign_one_to_one(lefts, rights, probabilities, threshold)
+        return {name for name, is_kept in zip(names, kept.tolist(), strict=True) if is_kept}
+
+    def _weigh(self, *, second_pass: bool, progress: Progress) -> None:
+        chosen = {
+            name: evidence
+            for name, evidence in self.evidence.items()
+            if evidence.second_pass == second_pass
+        }
+        for batch in self.scratch.batches():
+            known = self._entities(batch)
+            values = _values(chosen, self.kbs, [one.entities for one in known])
+            self.scratch.put(self._put(known, values, second_pass), second=second_pass)
+            if not second_pass:
+                self.tally.missing += len(batch) - len(known)
+            progress(len(batch))
+        if second_pass:
+            self.scratch.take_second()
+
+    def _put(
+        self, known: Sequence[_Weighed], values: Sequence[dict[str, float]], second_pass: bool
+    ) -> Iterator[ScratchPair]:
+        names: dict[str, set[str]] = {}
+        for (pair, entities), found in zip(known, values, strict=True):
+            evidence = {**pair.evidence, **found}
+            self.tally.unweighed.update(found.keys() - self.model.weights.keys())
+            probability = round(self.model.probability(evidence), DIGITS)
+            shares_name = pair.shares_name
+            if not second_pass:
+                # Pairs come in the order of their left keys: one entity, many pairs.
+                if pair.left not in names:
+                    names = {pair.left: _names(entities.left)}
+                shares_name = not names[pair.left].isdisjoint(_names(entities.right))
+            yield pair._replace(shares_name=shares_name, probability=probability, evidence=evidence)
+
+    def _entities(self, batch: Sequence[ScratchPair]) -> list[_Weighed]:
+        lefts = self.kbs.get("left", dict.fromkeys(pair.left for pair in batch))
+        rights = self.kbs.get("right", dict.fromkeys(pair.right for pair in batch))
+        return [
+            _Weighed(pair, EntityPair(lefts[pair.left], rights[pair.right]))
+            for pair in batch
+            if pair.left in lefts and pair.right in rights
+        ]
+
+    def _count(self, pair: ScratchPair) -> None:
+        self.tally.keep(shares_name=pair.shares_name)
+        for number, name in enumerate(self.evidence):
+            if pair.proposers >> number & 1:
+                self.tally.proposed_by[name] += 1
+
+
+def _names(entity: Entity) -> set[str]:
+    """The folded names of an entity, its title without a disambiguator among them."""
+    short = fold(without_disambiguator(entity.title))
+    return folded_names(entity) | ({short} if short else set())
+
+
+def _values(
+    evidence: Mapping[str, Evidence], kbs: PairedKBs, pairs: Sequence[EntityPair]
+) -> list[dict[str, float]]:
+    """The values of all evidence for each pair, checked."""
+    values: list[dict[str, float]] = [{} for _ in pairs]
+    for name, one in evidence.items():
+        found = one.weigh(kbs, pairs)
+        if len(found) != len(pairs):
+            raise PluginError(
+                f"evidence {name!r} weighs {len(pairs)} pairs and answers for {len(found)}",
+                hint="It must answer for every pair, with an empty mapping where it knows nothing.",
+            )
+        for known, new in zip(values, found, strict=True):
+            for value_name, value in new.items():
+                if value_name in known or not math.isfinite(value):
+                    raise _bad_value(name, value_name, value)
+                known[value_name] = round(float(value), DIGITS)
+    return values
+
+
+def _bad_value(evidence: str, name: str, value: float) -> PluginError:
+    if not math.isfinite(value):
+        return PluginError(f"evidence {evidence!r} gives {name!r} the value {value}")
+    return PluginError(
+        f"evidence {evidence!r} gives a value {name!r}, which other evidence gives as well",
+        hint="Leave one of the two out of overlap.evidence.",
+    )

@@ -1,0 +1,167 @@
+"""The contract of evidence of overlaps: real pairs, bounded values, each pair by itself."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from kglink.protocols import EntityPair, Evidence
+from kglink.records import Alias, Entity
+from kglink.testing.contracts.base import PluginContract
+from kglink.testing.contracts.texts import NASTY_TEXTS
+from kglink.testing.pairs import ListedKBs
+
+Values = Sequence[Mapping[str, float]]
+
+
+class EvidenceContract(PluginContract):
+    """Proposes pairs that exist, and says the same of a pair whatever is asked besides."""
+
+    kind = "evidence"
+    tolerance: float = 1e-5
+    """How far the values of one pair, asked alone and among others, may lie apart."""
+    proposes: tuple[tuple[Entity, Entity, bool], ...] = ()
+    """Entities of two KBs that hold nothing else, and whether they are proposed as a pair."""
+    weighs: tuple[tuple[Entity, Entity, Mapping[str, float]], ...] = ()
+    """The same, and all values of the pair."""
+
+    def make(self) -> Evidence:
+        """The evidence under test."""
+        evidence: Evidence = self.create()
+        return evidence
+
+    def test_says_in_which_pass_it_weighs(self) -> None:
+        assert isinstance(self.make().second_pass, bool)
+
+    def test_proposes_pairs_that_exist(self) -> None:
+        for kbs in _cases():
+            known = {side: {one.key for one in kbs.entities(side)} for side in ("left", "right")}
+            for left, right in self.make().propose(kbs):
+                assert left in known["left"], "no left key"
+                assert right in known["right"], "no right key"
+
+    def test_proposes_what_it_should(self) -> None:
+        for left, right, wanted in self.proposes:
+            kbs = ListedKBs([left], [right])
+            assert ((left.key, right.key) in set(self.make().propose(kbs))) == wanted
+
+    def test_weighs_every_pair_in_order_with_bounded_values(self) -> None:
+        for kbs in _cases():
+            pairs = _pairs(kbs)
+            values = self._weighed(kbs, pairs)
+            assert len(values) == len(pairs), "one mapping for each pair, empty ones included"
+            for value in itertools.chain.from_iterable(one.items() for one in values):
+                assert isinstance(value[0], str)
+                assert value[0], "a value without a name"
+                assert -1 <= value[1] <= 1, "a value beyond -1 to 1, or not a number"
+
+    def test_weighs_as_described(self) -> None:
+        for left, right, wanted in self.weighs:
+            kbs = ListedKBs([left], [right])
+            assert self._weighed(kbs, [EntityPair(left, right)])[0] == pytest.approx(
+                dict(wanted), abs=self.tolerance
+            )
+
+    def test_a_pair_is_weighed_as_if_alone(self) -> None:
+        for kbs in _cases():
+            pairs = _pairs(kbs)
+            evidence = self.make()
+            list(evidence.propose(kbs))
+            for pair, among in zip(pairs, evidence.weigh(kbs, pairs), strict=True):
+                self._same(evidence.weigh(kbs, [pair])[0], among)
+
+    def test_is_repeatable_and_leaves_its_arguments_alone(self) -> None:
+        for kbs in _cases():
+            pairs = _pairs(kbs)
+            before = copy.deepcopy(pairs)
+            proposed = [sorted(self.make().propose(kbs)) for _ in range(2)]
+            assert proposed[0] == proposed[1]
+            evidence = self.make()
+            list(evidence.propose(kbs))
+            for first, second in zip(
+                evidence.weigh(kbs, pairs), evidence.weigh(kbs, pairs), strict=True
+            ):
+                self._same(first, second)
+            assert pairs == before, "the pairs were changed"
+
+    def test_no_pair_and_an_empty_kb(self) -> None:
+        one = Entity("1", "Ada")
+        for left, right in (([], []), ([one], []), ([], [one])):
+            kbs = ListedKBs(left, right)
+            evidence = self.make()
+            assert list(evidence.propose(kbs)) == []
+            assert list(evidence.weigh(kbs, [])) == []
+
+    def _weighed(self, kbs: ListedKBs, pairs: Sequence[EntityPair]) -> Values:
+        evidence = self.make()
+        list(evidence.propose(kbs))
+        return evidence.weigh(kbs, pairs)
+
+    def _same(self, first: Mapping[str, float], second: Mapping[str, float]) -> None:
+        assert first.keys() == second.keys()
+        for name, value in first.items():
+            assert math.isclose(value, second[name], rel_tol=0, abs_tol=self.tolerance)
+
+
+def _cases() -> list[ListedKBs]:
+    """KBs with and without a space, descriptions, types, parents and a first pass."""
+    left, right = _people(), _same_people()
+    pairs = {("P:1", "1"): 0.9, ("P:2", "2"): 0.4, ("P:1", "2"): 0.1}
+    bare = [Entity(entity.key, entity.title) for entity in left]
+    nasty = [Entity(f"N:{number}", text) for number, text in enumerate(filter(None, NASTY_TEXTS))]
+    return [
+        ListedKBs(left, right),
+        ListedKBs(
+            left,
+            right,
+            space=False,
+            first_pass=pairs,
+            through=[("P:1", "1", "third", 0.8), ("P:3", "2", "third", 0.7)],
+        ),
+        ListedKBs(bare, right, first_pass=pairs),
+        ListedKBs(nasty, nasty[::2], space=False),
+        ListedKBs(nasty, nasty[::2]),
+    ]
+
+
+def _pairs(kbs: ListedKBs) -> list[EntityPair]:
+    lefts, rights = list(kbs.entities("left"))[:12], list(kbs.entities("right"))[:6]
+    return [EntityPair(one, other) for one in lefts for other in rights]
+
+
+def _people() -> list[Entity]:
+    return [
+        Entity(
+            "P:1",
+            "Ada Lovelace",
+            "An English mathematician who wrote the first program.",
+            type="person",
+            aliases=(Alias("Countess of Lovelace", "synonym"),),
+            xrefs=("Q:7259",),
+            parents=("P:3",),
+        ),
+        Entity("P:2", "Charles Babbage", type="person", parents=("P:3", "P:4")),
+        Entity("P:3", "Mathematicians", "People who study numbers.", type="group"),
+        Entity("P:4", "Engineers (people)", "People who build.", type="group"),
+    ]
+
+
+def _same_people() -> list[Entity]:
+    return [
+        Entity(
+            "1",
+            "Lovelace, Ada",
+            "The mathematician of the Analytical Engine.",
+            type="Person",
+            aliases=(Alias("Ada Lovelace", "alias"),),
+            xrefs=("Q:7259", "VIAF:1"),
+            parents=("3",),
+        ),
+        Entity("2", "Charles Babbage", "He designed engines.", parents=("3",)),
+        Entity("3", "Mathematician", "One who studies numbers.", type="kind"),
+        Entity("4", "Engineers"),
+    ]

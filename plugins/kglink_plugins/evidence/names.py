@@ -1,0 +1,97 @@
+"""Names in common: how many, which ones, and who else bears them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.protocols import EntityPair, PairedKBs, PluginSettings
+from kglink.space.names import name_hash
+from kglink.text.fold import fold
+from kglink_plugins.evidence.name_pairs import folded_names
+
+#: Names in common, and other bearers of one, beyond which more say nothing more.
+MOST_SHARED = 5
+MOST_BEARERS = 31
+
+HashArray = npt.NDArray[np.uint64]
+
+
+class NameEvidence:
+    """Proposes entities that share a name; a name that many bear says less."""
+
+    second_pass = False
+
+    def __init__(self, settings: PluginSettings) -> None:
+        self._bearers = _Bearers()
+
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        """Pairs with a folded name in common."""
+        for left, right, name in kbs.shared_names():
+            self._bearers.add(left, right, name)
+            yield left, right
+        self._bearers.close()
+
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
+        """The values of pairs.
+
+        ``title``: the titles are one; ``name``: any two names are; ``more_names``: how many more
+        (four or more: 1); ``name_bearers``: how many other entities bear the rarest name in
+        common (0: none, 1: 31 or more, by powers of two).
+        """
+        return [self._weighed(pair) for pair in pairs]
+
+    def _weighed(self, pair: EntityPair) -> Mapping[str, float]:
+        title = fold(pair.left.title)
+        same_title = bool(title) and title == fold(pair.right.title)
+        others = set(folded_names(pair.right, most=len(pair.right.aliases) + 2))
+        names = folded_names(pair.left, most=len(pair.left.aliases) + 2)
+        shared = [name for name in names if name in others]
+        values = {"title": float(same_title), "name": float(bool(shared))}
+        if shared:
+            values["more_names"] = (min(len(shared), MOST_SHARED) - 1) / (MOST_SHARED - 1)
+            bearers = min(self._bearers.others(name) for name in shared)
+            values["name_bearers"] = math.log2(1 + min(bearers, MOST_BEARERS)) / 5
+        return values
+
+
+class _Bearers:
+    """How many entities of both sides bear each name that is shared, as arrays of hashes."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, int, int]] = []
+        self._blocks: list[HashArray] = []
+        self._names: HashArray = np.empty(0, np.uint64)
+        self._counts: npt.NDArray[np.int64] = np.empty(0, np.int64)
+
+    def add(self, left: str, right: str, name: str) -> None:
+        """Two bearers of a name."""
+        self._rows.append((name_hash(name), name_hash(left), name_hash(right)))
+        if len(self._rows) >= 1 << 16:
+            self._pack()
+
+    def close(self) -> None:
+        """Count."""
+        self._pack()
+        if not self._blocks:
+            return
+        rows = np.concatenate(self._blocks)
+        self._blocks = []
+        bearers = [np.unique(rows[:, [0, side]], axis=0)[:, 0] for side in (1, 2)]
+        self._names, self._counts = np.unique(np.concatenate(bearers), return_counts=True)
+
+    def others(self, name: str) -> int:
+        """How many bear it besides one entity of each side."""
+        hashed = np.uint64(name_hash(name))
+        at = int(np.searchsorted(self._names, hashed))
+        known = at < len(self._names) and self._names[at] == hashed
+        # A name that too many bear is passed over by the store, and so not known here.
+        return int(self._counts[at]) - 2 if known else MOST_BEARERS
+
+    def _pack(self) -> None:
+        if self._rows:
+            self._blocks.append(np.array(self._rows, np.uint64))
+            self._rows = []

@@ -1,0 +1,139 @@
+"""Neighbours between two KBs equal those of a plain comparison of everything with everything."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kglink.overlap import neighbours
+from kglink.overlap.neighbours import Neighbours, cosines, nearest_neighbours
+from kglink.testing.pairs import ListedVectors
+
+DIM = 12
+IntArray = npt.NDArray[np.int64]
+
+
+def vectors(entities: int, seed: int, *, most_rows: int = 1) -> ListedVectors:
+    """Random directions; with ``most_rows`` over 1 some entities have none, some several."""
+    rng = np.random.default_rng(seed)
+    counts = np.ones(entities, int) if most_rows == 1 else rng.integers(0, most_rows, entities)
+    rows = rng.normal(size=(int(counts.sum()), DIM)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    keys = [f"e{number:04d}" for number in range(entities)]
+    return ListedVectors(keys, np.repeat(np.arange(entities), counts), rows)
+
+
+def best_cosines(left: ListedVectors, right: ListedVectors) -> npt.NDArray[np.float32]:
+    """The (left entities, right entities) matrix, -inf where one has no rows."""
+    products = left.rows(slice(None)) @ right.rows(slice(None)).T
+    table = np.full((len(left.keys), len(right.keys)), -np.inf, np.float32)
+    for row, one in enumerate(left.owners):
+        for column, other in enumerate(right.owners):
+            table[one, other] = max(table[one, other], products[row, column])
+    return table
+
+
+def plain_neighbours(
+    table: npt.NDArray[np.float32], k: int
+) -> dict[tuple[int, int], tuple[float, float, bool]]:
+    """Cosine, csls and whether mutual, of each pair that is among the k nearest of one side."""
+    near: dict[tuple[int, int], float] = {}
+    means: list[dict[int, float]] = []
+    for turned, sheet in enumerate((table, table.T)):
+        mean = {}
+        for entity, row in enumerate(sheet):
+            best = sorted(np.flatnonzero(np.isfinite(row)), key=lambda at: -row[at])[:k]
+            mean[entity] = sum(float(row[at]) for at in best) / max(1, len(best))
+            for other in best:
+                pair = (int(other), entity) if turned else (entity, int(other))
+                near[pair] = float(row[other])
+        means.append(mean)
+    csls = {pair: 2 * cos - means[0][pair[0]] - means[1][pair[1]] for pair, cos in near.items()}
+    best_of: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for (left, right), value in csls.items():
+        best_of[0, left].append(value)
+        best_of[1, right].append(value)
+    return {
+        pair: (near[pair], value, value == max(best_of[0, pair[0]] + best_of[1, pair[1]]))
+        for pair, value in csls.items()
+    }
+
+
+def as_table(found: Neighbours) -> dict[tuple[int, int], tuple[float, float, bool]]:
+    columns = (found.left, found.right, found.cosine, found.csls, found.mutual)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {(left, right): (cosine, csls, mutual) for left, right, cosine, csls, mutual in rows}
+
+
+@pytest.mark.parametrize("most_rows", [1, 5])
+@pytest.mark.parametrize("sizes", [(60, 45), (45, 60), (3, 50), (1, 1)])
+@pytest.mark.parametrize("block", [7, 4096])
+def test_neighbours_equal_brute_force(
+    sizes: tuple[int, int], most_rows: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "BLOCK_ROWS", block)
+    monkeypatch.setattr(neighbours, "CHUNK_PAIRS", 11)
+    monkeypatch.setattr(neighbours, "CHUNK_ROWS", 5)
+    left, right = (vectors(size, seed, most_rows=most_rows) for seed, size in enumerate(sizes))
+    wanted = plain_neighbours(best_cosines(left, right), k=4)
+    found = as_table(nearest_neighbours(left, right, k=4, precision="fp32"))
+    assert found.keys() == wanted.keys()
+    for pair, values in wanted.items():
+        assert found[pair] == pytest.approx(values, abs=1e-5)
+
+
+def test_half_precision_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
+    left, right = vectors(150, 1, most_rows=4), vectors(100, 2, most_rows=4)
+    exact = as_table(nearest_neighbours(left, right, k=5, precision="fp32"))
+    rough = as_table(nearest_neighbours(left, right, k=5, device="cpu", precision="bf16"))
+    assert rough.keys() == exact.keys()
+    assert all(rough[pair] == pytest.approx(exact[pair], abs=1e-5) for pair in exact)
+
+
+def test_what_does_not_fit_into_memory_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, right = vectors(90, 1), vectors(80, 2)
+    kept = as_table(nearest_neighbours(left, right, k=3, precision="fp32"))
+    monkeypatch.setattr(neighbours, "READY_BYTES", 0)
+    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 16)
+    again = as_table(nearest_neighbours(left, right, k=3, precision="fp32"))
+    assert again.keys() == kept.keys()
+    assert all(again[pair] == pytest.approx(kept[pair], abs=1e-6) for pair in kept)
+
+
+def test_a_side_without_rows_has_no_neighbours() -> None:
+    nothing = ListedVectors([], np.empty(0, np.int64), np.empty((0, DIM), np.float32))
+    for pair in ((nothing, vectors(3, 1)), (vectors(3, 1), nothing), (nothing, nothing)):
+        assert as_table(nearest_neighbours(*pair, k=3)) == {}
+
+
+def test_a_hub_loses_to_a_closer_friend() -> None:
+    """By hand: the hub h is nearest to a, b and c; only c, which has no other, keeps it."""
+
+    def at(degrees: list[float]) -> npt.NDArray[np.float32]:
+        radians = np.deg2rad(degrees)
+        return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+
+    left = ListedVectors(["a", "b", "c"], np.arange(3), at([10.0, -10.0, 0.0]))
+    right = ListedVectors(["h", "x", "y"], np.arange(3), at([0.0, 21.0, -21.0]))
+    by_cosine = best_cosines(left, right)
+    assert by_cosine.argmax(axis=1).tolist() == [0, 0, 0]
+    found = nearest_neighbours(left, right, k=3, precision="fp32")
+    mutual = list(zip(found.left[found.mutual], found.right[found.mutual], strict=True))
+    assert mutual == [(0, 1), (1, 2), (2, 0)]
+
+
+def test_cosines_take_the_best_rows_of_both() -> None:
+    left, right = vectors(20, 5, most_rows=4), vectors(30, 6, most_rows=4)
+    table = best_cosines(left, right)
+    lefts, rights = np.nonzero(np.isfinite(table))
+    assert cosines(left, right, lefts, rights) == pytest.approx(table[lefts, rights], abs=1e-6)
+
+
+def test_progress_ends_at_one() -> None:
+    shares: list[float] = []
+    nearest_neighbours(vectors(9, 1), vectors(8, 2), k=2, progress=shares.append)
+    assert shares[-1] == 1
