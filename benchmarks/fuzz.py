@@ -52,6 +52,7 @@ class Report(NamedTuple):
 
     executions: int
     seconds: float
+    cpu_seconds: float
     findings: list[str]
 
 
@@ -128,7 +129,8 @@ class Fuzzing:
 
     def _end(self) -> None:
         seconds = time.monotonic() - self._began
-        report = Report(self._executions, seconds, list(self._findings.values()))
+        findings = list(self._findings.values())
+        report = Report(self._executions, seconds, time.process_time(), findings)
         (self._folder / "report.json").write_text(json.dumps(report._asdict()))
         shutil.rmtree(self._scratch, ignore_errors=True)
         os._exit(0)
@@ -266,9 +268,8 @@ def fuzz(reader: Reader, folder: Path, data: Path, seconds: float) -> Report:
     if ended.returncode == 0 and report.exists():
         return Report(**json.loads(report.read_text()))
     left = [str(path) for path in (folder / "findings").iterdir() if path.suffix != ".txt"]
-    return Report(
-        0, time.monotonic() - began, [*left, f"ended with {ended.returncode}: {folder}/log"]
-    )
+    how = f"ended with {ended.returncode}: {folder}/log"
+    return Report(0, time.monotonic() - began, 0.0, [*left, how])
 
 
 def again(reader: Reader, path: Path) -> None:
@@ -308,14 +309,13 @@ def main() -> int:
 def _fuzz_all(chosen: list[Reader], given: argparse.Namespace) -> int:
     sys.path.insert(0, str(TESTS))
     found = 0
-    print(f"{'reader':16}{'executions':>12}{'seconds':>10}{'corpus':>8}{'findings':>10}")
+    print(f"{'reader':16}{'executions':>12}{'seconds':>9}{'CPU':>7}{'corpus':>8}{'findings':>10}")
     for reader in chosen:
         folder = given.folder.resolve() / reader.name
         report = fuzz(reader, folder, given.data, given.seconds)
         corpus = sum(1 for _ in (folder / "corpus").iterdir())
-        counts = (
-            f"{report.executions:12,}{report.seconds:10.0f}{corpus:8,}{len(report.findings):10}"
-        )
+        times = f"{report.seconds:9,.0f}{report.cpu_seconds:7,.0f}"
+        counts = f"{report.executions:12,}{times}{corpus:8,}{len(report.findings):10}"
         print(f"{reader.name:16}{counts}", flush=True)
         for finding in report.findings:
             print(f"  python {sys.argv[0]} {reader.name} --input {finding}", flush=True)

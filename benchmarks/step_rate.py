@@ -31,14 +31,13 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from torch import Tensor
 
 from kglink.encoding import choose_hardware, resolve_model
+from kglink.encoding.bi_encoder import load_bi_encoder
 from kglink.encoding.inputs import Inputs, MentionText
-from kglink.encoding.packing import pack, pool
 from kglink.encoding.tokenise import IdArray
-from kglink.encoding.towers import load_tower
 from kglink.records import Alias, Entity
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "disease"
-LOOPS = ("tower", "plain", "plain, embeddings frozen")
+LOOPS = ("tower, workers", "tower", "plain", "plain, embeddings frozen")
 TEMPERATURE = 0.05
 
 
@@ -106,17 +105,15 @@ def in_batch_softmax(mentions: Tensor, entities: Tensor) -> Tensor:
     return F.cross_entropy(scores, torch.arange(len(scores)))
 
 
-def tower_step() -> Step:
-    """A step of kglink's tower."""
-    tower = load_tower(resolve_model(), choose_hardware("cpu"))
-    tower.freeze_embeddings()
-    optimizer = adamw(tower)
+def tower_step(*, workers: bool) -> Step:
+    """A step of kglink's tower: each core with texts of its own, or all cores in each product."""
+    model = load_bi_encoder(hardware=choose_hardware("cpu"))
+    model.use_workers(torch.get_num_threads() if workers else 1)
+    optimizer = adamw(model)
 
     def step(pairs: Pairs) -> float:
-        batch = pack([*pairs.mentions, *pairs.entities])
-        vectors = pool(tower(batch), batch, "mean")
-        mentions = len(pairs.mentions)
-        loss = in_batch_softmax(vectors[:mentions], vectors[mentions:])
+        mentions, entities = model(pairs.mentions, pairs.entities).plain
+        loss = in_batch_softmax(mentions.states[:, 0], entities.states[:, 0])
         return finish(loss, optimizer)
 
     return step
@@ -165,7 +162,9 @@ def finish(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
 
 def make_step(loop: str) -> Step:
     """A loop by its name."""
-    return tower_step() if loop == "tower" else plain_step(frozen="frozen" in loop)
+    if loop.startswith("tower"):
+        return tower_step(workers="workers" in loop)
+    return plain_step(frozen="frozen" in loop)
 
 
 def timed(step: Step, pairs: Pairs) -> Cost:
@@ -190,8 +189,8 @@ def compare(pairs: Pairs, size: int, rounds: int) -> None:
             cost = timed(step, batch)
             if number:  # the first step sets buffers up
                 costs[loop].append(cost)
-    ours = costs["tower"]
-    print(f"{'':26} {'steps/s':>8} {'wall s':>7} {'CPU s':>7}   tower is faster by")
+    ours = costs[LOOPS[0]]
+    print(f"{'':26} {'steps/s':>8} {'wall s':>7} {'CPU s':>7}   the first is faster by")
     for loop, theirs in costs.items():
         wall = statistics.median(cost.wall for cost in theirs)
         cpu = statistics.median(cost.cpu for cost in theirs)
@@ -204,7 +203,7 @@ def compare(pairs: Pairs, size: int, rounds: int) -> None:
 
 def measure_memory(sizes: Sequence[int], options: argparse.Namespace) -> None:
     print(f"{'peak memory, MB':26} " + " ".join(f"{size:>8}" for size in sizes))
-    for loop in LOOPS[:2]:
+    for loop in LOOPS[:3]:
         peaks = []
         for size in sizes:
             command = [sys.executable, __file__, "--alone", loop, "--batch", str(size)]

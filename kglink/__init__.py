@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LinkedDocument,
         Mention,
         Overlap,
+        OverlapRun,
         Span,
         TextInput,
     )
@@ -42,6 +43,7 @@ __all__ = [
     "LinkedDocument",
     "Mention",
     "Overlap",
+    "OverlapRun",
     "PluginSettings",
     "Span",
     "TextInput",

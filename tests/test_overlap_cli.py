@@ -114,6 +114,9 @@ def test_one_to_one(kglink: Kglink, demo_copy: Path) -> None:
         (["--export", "x.tsv", "--import", "y.tsv"], "do not go together"),
         (["--export", "x.tsv", "--fresh"], "--fresh has no effect"),
         (["--import", "x.tsv", "--one-to-one"], "--one-to-one has no effect"),
+        (["--verdict", "wrong"], "--verdict goes with --export alone"),
+        (["--min-probability", "0.9"], "--min-probability goes with --compare or --export alone"),
+        (["--export", "x.tsv", "--min-confidence", "0.9"], "goes with --compare or --import"),
         (["--export", "x.json"], "says no format"),
         (["--export", "x.tsv", "--verdict", "maybe"], "unknown verdict 'maybe'"),
         (["--export", "x.sssom.tsv", "--licence", "CC0"], "is no address"),
@@ -152,7 +155,9 @@ def test_the_help_names_the_commands_and_the_options(kglink: Kglink) -> None:
     shown = kglink("overlap", "--help").out
     for word in ("--threshold", "--export", "review", "show", "train"):
         assert word in shown
-    assert "--sample" in kglink("overlap", "review", "--help").out
+    below = kglink("overlap", "review", "--help").out
+    assert "--sample" in below
+    assert "kglink overlap review [OPTIONS] [left] [right]" in below
 
 
 # ---------------------------------------------------------------------------------- listing
@@ -207,6 +212,8 @@ def test_exports_by_name_and_verdict(kglink: Kglink, told: Path, tmp_path: Path)
     assert len(exported("o.sssom.tsv")) == 5
     assert len(exported("o.sssom.tsv.gz")) == 5
     assert len(exported("o.tsv", "--min-probability", "0.75")) == 2
+    ran = kglink("overlap", "--export", tmp_path / "o.tsv", "--json")
+    assert json.loads(ran.out) == {"path": str(tmp_path / "o.tsv"), "pairs": 4}
     (wrong,) = exported("wrong.sssom.tsv", "--verdict", "wrong", "--author", "Ada")
     assert wrong[4] == "Not"
     assert "Ada" in wrong
@@ -248,8 +255,10 @@ def test_comparing_stores_nothing_and_importing_does(
     assert "1 rows less confident than 0.5" in compared.err
     assert "1 id that neither KB holds: DOID:999 (theirs.sssom.tsv, line 7)" in compared.err
     assert verdicts() == before
-    sure = kglink("overlap", "--compare", path, "--min-probability", "0.2", "--json")
+    sure = kglink("overlap", "--compare", path, "--min-confidence", "0.2", "--json")
     assert json.loads(sure.out)["matched"] == 4
+    probable = kglink("overlap", "--compare", path, "--min-probability", "0.75", "--json")
+    assert json.loads(probable.out)["figures"]["ours"] == 2
     imported = kglink("overlap", "wiki", "doid", "--import", path, "--json")
     result = json.loads(imported.out)
     assert result["verdicts"] == {"set": 3, "agreed": 0, "conflicts": 0}

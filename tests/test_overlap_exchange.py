@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
-import subprocess
-import sys
-import venv
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,10 +25,6 @@ from kglink.overlap.exchange.writing import COLUMNS, SetInfo, write_paper, write
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.sources import Source
 from kglink.store import Store
-
-#: The toolkit that checks what we write. Its dependencies (Sphinx, pytest plugins, an older
-#: click) do not go with ours, so it gets an environment of its own.
-SSSOM_TOOLKIT = "sssom==0.4.21"
 
 ABOUT = SetInfo(("doid", "wiki"), "2026-11-21", "0.1.0", author="Ada | Lovelace")
 HEAD = "subject_id\tpredicate_id\tpredicate_modifier\tobject_id\tmapping_justification\tconfidence"
@@ -576,79 +568,3 @@ def test_verdicts_go_from_one_workspace_to_another(store: Store, tmp_path: Path)
         verdicts = {(one.left.key, one.right.key): one.verdict for one in other.overlaps("x", "y")}
     assert verdicts == {("1", "1"): "correct", ("2", "2"): "wrong", ("6", "7"): "correct"}
     assert found.left_out == Counter({"proposals of kglink that nobody judged": 3})
-
-
-# ----------------------------------------------------------------------- the public toolkit
-@pytest.fixture(scope="module")
-def toolkit(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`sssom` of an environment of its own; KGLINK_TEST_SSSOM names one that is there already."""
-    folder = Path(os.environ.get("KGLINK_TEST_SSSOM") or tmp_path_factory.mktemp("sssom"))
-    command = folder / "bin" / "sssom"
-    if not command.exists():
-        venv.create(folder, with_pip=False, symlinks=True)
-        installed = subprocess.run(
-            [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"),
-             "install", "--quiet", SSSOM_TOOLKIT],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if installed.returncode:
-            pytest.skip(f"{SSSOM_TOOLKIT} cannot be installed: {installed.stderr[-300:]}")
-
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [command, *map(str, arguments)], capture_output=True, text=True, check=False
-        )
-
-    return run
-
-
-ODD = [
-    "DOID:1", "hp:1", "a b", "Café|x", "http://purl.obolibrary.org/obo/HP_3", "kb.b:7", "C#",
-    "100%", 'quote"d', "日本", "skos:exactMatch", "NA", "\u2028x", "tab\tbed",
-]  # fmt: skip
-
-
-@pytest.mark.slow
-def test_the_public_validator_accepts_what_we_write(
-    toolkit: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    verdicts: list[Verdict | None] = [None, "correct", "wrong", "unclear"]
-    overlaps = [
-        replace(
-            pair(f"doid:DOID:{number}", f"hp:{key}", number / 20, **evidence),
-            verdict=verdicts[number % 4],
-            source="import" if number == 5 else "review",
-        )
-        for number, key in enumerate(ODD)
-        for evidence in (
-            [{"name": 1.0}, {"description": -0.5}, {"name": 1.0, "text": 1.0}][number % 3],
-        )
-    ]
-    odd = {
-        one: Entity(one.key, 'null "5"" # | NA', type="a|b", url=f"http://x.example/{number}")
-        for number, overlap in enumerate(overlaps)
-        for one in (overlap.left, overlap.right)
-    }
-    table = tmp_path / "ours.sssom.tsv"
-    about = replace(ABOUT, kbs=("doid", "hp"), author="orcid:0000-0002-7356-1779")
-    table.write_text(written(overlaps, Entities(odd), about), encoding="utf-8")
-    checked = toolkit("validate", table)
-    assert checked.returncode == 0, checked.stderr[-2000:]
-    # What the toolkit makes of it still holds the same ids.
-    again = tmp_path / "theirs.sssom.tsv"
-    parsed = toolkit("parse", table, "--output", again)
-    assert parsed.returncode == 0, parsed.stderr[-2000:]
-    with Source.open_path(again) as source:
-        found = match_list(PairList(source), Entities(odd), "doid", "hp")
-    judged = {
-        (one.left, one.right): one.verdict
-        for one in overlaps
-        if one.verdict in ("correct", "wrong")
-    }
-    assert found.verdicts == judged
-    # And it can say no.
-    broken = table.read_text(encoding="utf-8").replace("semapv:Manual", "semapv:Manuel")
-    table.write_text(broken, encoding="utf-8")
-    assert toolkit("validate", table).returncode != 0

@@ -96,7 +96,7 @@ def test_a_first_search_finds_what_is_named_alike(folder: Path, model: Path) -> 
         assert report.candidates == 2
         found = list(workspace.store.overlaps("left", "right"))
     assert EntityId("left", "h") in {one.left for one in found}
-    assert set(found[0].evidence) == {"title", "name", "description"}
+    assert all("description" in one.evidence for one in found)
 
 
 def test_descriptions_are_encoded_once(folder: Path, model: Path) -> None:

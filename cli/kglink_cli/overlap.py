@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +32,15 @@ pairs on and take them in, and the commands below judge and list what was found.
 called like one of them stands behind two dashes: `kglink overlap -- show other_kb`.)"""
 
 
+_GOES_WITH = {
+    "--verdict": {"--export"},
+    "--author": {"--export"},
+    "--licence": {"--export"},
+    "--min-probability": {"--export", "--compare"},
+    "--min-confidence": {"--import", "--compare"},
+}
+
+
 class OverlapGroup(TyperGroup):
     """A group that is a command as well: two names that are no commands are KBs."""
 
@@ -41,6 +50,12 @@ class OverlapGroup(TyperGroup):
             return super().parse_args(ctx, ["", "", *args])  # no KBs: the command has its own
         ctx.allow_interspersed_args = True
         return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The usage of a command under this one does not begin with the KBs of the search."""
+        params = super().get_params(ctx)
+        is_own = ctx.command is self
+        return [one for one in params if is_own or one.param_type_name != "argument"]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A third name is one too many, whatever it is."""
@@ -96,14 +111,13 @@ def overlap(
         Path | None,
         typer.Option("--compare", help="Say how well ours agree with a file; nothing is stored."),
     ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(help="Leave out rows of a list less confident than this (0.5).", min=0, max=1),
+    ] = None,
     min_probability: Annotated[
         float | None,
-        typer.Option(
-            help="Least probability of a pair that is exported or compared, least confidence of "
-            "one that is read (0.5 if not told).",
-            min=0,
-            max=1,
-        ),
+        typer.Option(help="Export or compare only our pairs at least this probable.", min=0, max=1),
     ] = None,
     verdict: Annotated[
         str | None,
@@ -127,22 +141,34 @@ def overlap(
         "overlap.one_to_one": one_to_one,
     }
     listing = {"--export": export, "--import": import_list_, "--compare": compare}
-    _check_together(searching | {"overlap.fresh": fresh or None}, listing)
+    details = {
+        "--verdict": verdict,
+        "--author": author or None,
+        "--licence": licence or None,
+        "--min-probability": min_probability,
+        "--min-confidence": min_confidence,
+    }
+    _check_together(searching | {"overlap.fresh": fresh or None}, listing, details)
     kbs = (left or None, right or None)
     with session_of(context).open(searching) as workspace:
         if import_list_:
-            import_list(workspace, kbs, import_list_, min_probability, as_json=as_json)
+            import_list(workspace, kbs, import_list_, min_confidence, as_json=as_json)
         elif compare:
-            compare_list(workspace, kbs, compare, min_probability, as_json=as_json)
+            least = min_probability or 0.0
+            compare_list(workspace, kbs, compare, min_confidence, least, as_json=as_json)
         elif export:
             options = ExportOptions(min_probability or 0.0, verdict, author, licence)
-            export_overlaps(workspace, kbs, export, options)
+            export_overlaps(workspace, kbs, export, options, as_json=as_json)
         else:
             _find(workspace, kbs, fresh=fresh, as_json=as_json)
 
 
-def _check_together(searching: dict[str, object], listing: dict[str, Path | None]) -> None:
-    """Lists are read and written instead of a search, not after it."""
+def _check_together(
+    searching: Mapping[str, object],
+    listing: Mapping[str, Path | None],
+    details: Mapping[str, object],
+) -> None:
+    """Lists are read and written instead of a search, and what goes with one goes with no other."""
     named = [name for name, path in listing.items() if path]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} do not go together", hint="One after the other.")
@@ -156,6 +182,12 @@ def _check_together(searching: dict[str, object], listing: dict[str, Path | None
             f"{named[0]} searches for nothing, so {', '.join(flags)} has no effect on it",
             hint=f"Run `kglink overlap` with {', '.join(flags)} first.",
         )
+    for flag, value in details.items():
+        if value is not None and not set(named) & _GOES_WITH[flag]:
+            raise UsageError(
+                f"{flag} goes with {' or '.join(sorted(_GOES_WITH[flag]))} alone",
+                hint="A search is steered by --threshold, --method and --evidence.",
+            )
 
 
 def _find(

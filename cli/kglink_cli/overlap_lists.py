@@ -42,7 +42,9 @@ class ExportOptions:
 
 
 # ------------------------------------------------------------------------------------- export
-def export_overlaps(workspace: Workspace, named: Named, path: Path, options: ExportOptions) -> None:
+def export_overlaps(
+    workspace: Workspace, named: Named, path: Path, options: ExportOptions, *, as_json: bool
+) -> None:
     """Write the overlaps of two KBs, or of all, in the format that the file's name says."""
     from kglink.overlap.exchange.writing import NO_LICENCE, SetInfo, write_paper, write_sssom
 
@@ -71,6 +73,8 @@ def export_overlaps(workspace: Workspace, named: Named, path: Path, options: Exp
             written = write_sssom(wanted, store, out, about)
         else:
             written = write_paper(wanted, store, out)
+    if as_json:
+        print_json({"path": str(path), "pairs": written})
     note("exported", f"{counted(written, 'pair')} to {path}")
 
 
@@ -102,12 +106,12 @@ def _verdicts(told: str | None, is_sssom: bool) -> frozenset[str]:
 
 # ------------------------------------------------------------------------- import and compare
 def import_list(
-    workspace: Workspace, named: Named, path: Path, least: float | None, *, as_json: bool
+    workspace: Workspace, named: Named, path: Path, confidence: float | None, *, as_json: bool
 ) -> None:
     """Compare a list with ours, then take it in as verdicts."""
     from kglink.overlap.exchange.importing import import_verdicts
 
-    listed = _read(workspace, named, path, least)
+    listed = _read(workspace, named, path, confidence)
     figures = _figures(workspace, listed, 0.0)
     done = import_verdicts(listed, workspace.store)
     if as_json:
@@ -123,11 +127,17 @@ def import_list(
 
 
 def compare_list(
-    workspace: Workspace, named: Named, path: Path, least: float | None, *, as_json: bool
+    workspace: Workspace,
+    named: Named,
+    path: Path,
+    confidence: float | None,
+    least: float,
+    *,
+    as_json: bool,
 ) -> None:
-    """Compare a list with ours, and change nothing."""
-    listed = _read(workspace, named, path, least)
-    figures = _figures(workspace, listed, least or 0.0)
+    """Compare a list with those of ours that are probable enough, and change nothing."""
+    listed = _read(workspace, named, path, confidence)
+    figures = _figures(workspace, listed, least)
     if figures is None:
         raise UsageError(
             f"there are no overlaps of {listed.left} and {listed.right} to compare",

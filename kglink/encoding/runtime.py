@@ -140,7 +140,7 @@ class TokenEncoder:
         if self._workers is None:
             # A GPU takes one batch at a time; more workers would only queue.
             count = self._hardware.threads if self._device.type == "cpu" else 1
-            self._workers = _single_threaded_workers(count)
+            self._workers = single_threaded_workers(count)
         parts = self._workers.map(lambda rows: self._encode_batch(ids, rows, finish), batches)
         yield from zip(batches, parts, strict=True)
 
@@ -299,7 +299,7 @@ def _plan(lengths: IntArray, budget: int) -> list[IntArray]:
     return [*batches, order[start:]]
 
 
-def _single_threaded_workers(count: int) -> ThreadPoolExecutor:
+def single_threaded_workers(count: int) -> ThreadPoolExecutor:
     """Threads whose torch operations use one core each."""
     before = torch.get_num_threads()
     workers = ThreadPoolExecutor(count, "encode", torch.set_num_threads, (1,))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from kglink.encoding.bert import ACTIVATIONS, modern_name
 from kglink.encoding.kernels import add_norm, attend, dropout
-from kglink.encoding.packing import Bucket, TokenBatch
+from kglink.encoding.packing import TokenBatch
 from kglink.errors import ConfigError, ModelError
 
 #: Changes the states after a layer: the transformation, and any test's own.
@@ -99,15 +99,15 @@ class BertTower(Tower):
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """The last states, (tokens, dim), in packed order."""
-        return self._run(self._embed(batch), batch.buckets, self._layers)
+        return self._run(self._embed(batch), batch, self._layers)
 
     def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
         """The last states without and with ``change`` after ``layer``; lower layers run once."""
         self.check_layer(layer)
-        below = self._run(self._embed(batch), batch.buckets, self._layers[:layer])
+        below = self._run(self._embed(batch), batch, self._layers[:layer])
         upper = self._layers[layer:]
-        states = self._run(below, batch.buckets, upper) if plain else None
-        return Views(states, self._run(change(below), batch.buckets, upper))
+        states = self._run(below, batch, upper) if plain else None
+        return Views(states, self._run(change(below), batch, upper))
 
     def weights(self) -> dict[str, Tensor]:
         """Its weights under the names of Hugging Face, fp32 on the CPU."""
@@ -151,25 +151,26 @@ class BertTower(Tower):
         positions = F.embedding(batch.steps, part["position_embeddings"].weight + kind)
         summed = part["word_embeddings"](batch.ids) + positions
         states: Tensor = part["LayerNorm"](summed).to(self.dtype)
-        return dropout(states, self._chance(self._hidden_dropout))
+        return dropout(states, self._chance(self._hidden_dropout), batch.generator)
 
-    def _run(self, states: Tensor, buckets: Sequence[Bucket], layers: Sequence[Any]) -> Tensor:
+    def _run(self, states: Tensor, batch: TokenBatch, layers: Sequence[Any]) -> Tensor:
         for layer in layers:
-            states = self._one(layer, states, buckets)
+            states = self._one(layer, states, batch)
         return states
 
-    def _one(self, layer: Any, states: Tensor, buckets: Sequence[Bucket]) -> Tensor:
-        attention, hidden = layer["attention"], self._chance(self._hidden_dropout)
+    def _one(self, layer: Any, states: Tensor, batch: TokenBatch) -> Tensor:
+        attention, random = layer["attention"], batch.generator
+        hidden, chance = map(self._chance, (self._hidden_dropout, self._attention_dropout))
         qkv = F.linear(states, *self._qkv(attention["self"]))
-        attended = attend(qkv, buckets, self._heads, self._chance(self._attention_dropout))
+        attended = attend(qkv, batch.buckets, self._heads, chance, random)
         output = attention["output"]
         added = self._linear(output["dense"], attended)
         norm = output["LayerNorm"]
-        states = add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
+        states = add_norm(added, states, norm.weight, norm.bias, self._eps, hidden, random)
         inner = F.gelu(self._linear(layer["intermediate"]["dense"], states), approximate=self._gelu)
         added = self._linear(layer["output"]["dense"], inner)
         norm = layer["output"]["LayerNorm"]
-        return add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
+        return add_norm(added, states, norm.weight, norm.bias, self._eps, hidden, random)
 
     def _qkv(self, part: Any) -> tuple[Tensor, Tensor]:
         """One product for queries, keys and values; the queries' weights hold the scale."""

@@ -12,9 +12,10 @@ import re
 from functools import lru_cache
 
 #: Words that tell no two names apart; ``s`` is what folding leaves of a possessive.
-EMPTY_WORDS = frozenset(
-    "a an and as at by due for from in is nos of on or s the to type with".split()
-)
+EMPTY_WORDS = frozenset((
+    "a", "an", "and", "as", "at", "by", "due", "for", "from", "in", "is", "nos", "of", "on", "or",
+    "s", "the", "to", "type", "with",
+))  # fmt: skip
 _ROMAN = {
     "ii": "2", "iii": "3", "iv": "4", "v": "5", "vi": "6", "vii": "7", "viii": "8", "ix": "9",
     "x": "10", "xi": "11", "xii": "12", "xiii": "13", "xiv": "14", "xv": "15", "xvi": "16",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kglink.hookspecs import Register, hookimpl
 from kglink.protocols import Evidence, IndexBackend, PluginSettings
 from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
+from kglink_plugins.evidence.settings import FuzzySettings, NeighbourSettings
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.table import TableExporter, TableSettings
@@ -25,11 +26,42 @@ def register_detectors(register: Register) -> None:
 @hookimpl
 def register_evidence(register: Register) -> None:
     """Register the evidence of overlaps."""
-    register("kglink/names", _name_evidence, summary="a name in common, whatever its spelling")
+    register("kglink/names", _name_evidence, summary="names in common, and who else bears them")
+    register(
+        "kglink/fuzzy",
+        _fuzzy_evidence,
+        settings=FuzzySettings,
+        summary="names alike in words, letters and words that the KBs use for each other",
+    )
+    register(
+        "kglink/neighbours",
+        _neighbour_evidence,
+        settings=NeighbourSettings,
+        summary="names and texts near each other in the joint space, hubs held back",
+    )
     register(
         "kglink/description",
         _description_evidence,
         summary="descriptions that mean the same to the encoder",
+    )
+    register("kglink/type", _type_evidence, summary="types that mean the same to the encoder")
+    register(
+        "kglink/parents", _parent_evidence, summary="parents and children that match (second pass)"
+    )
+    register(
+        "kglink/rivals",
+        _rival_evidence,
+        summary="how far a pair leads other pairs of its entities (second pass)",
+    )
+    register(
+        "kglink/through",
+        _through_evidence,
+        summary="both are one entity of a third KB, or of different ones (second pass)",
+    )
+    register(
+        "kglink/xrefs",
+        _xref_evidence,
+        summary="codes that both entities name: what curators know; not in use by default",
     )
 
 
@@ -80,15 +112,57 @@ def register_index_backends(register: Register) -> None:
 
 
 def _name_evidence(settings: PluginSettings) -> Evidence:
-    from kglink.overlap.evidence import NameEvidence
+    from kglink_plugins.evidence.names import NameEvidence
 
     return NameEvidence(settings)
 
 
 def _description_evidence(settings: PluginSettings) -> Evidence:
-    from kglink.overlap.evidence import DescriptionEvidence
+    from kglink_plugins.evidence.description import DescriptionEvidence
 
     return DescriptionEvidence(settings)
+
+
+def _fuzzy_evidence(settings: FuzzySettings) -> Evidence:
+    from kglink_plugins.evidence.fuzzy import FuzzyEvidence
+
+    return FuzzyEvidence(settings)
+
+
+def _neighbour_evidence(settings: NeighbourSettings) -> Evidence:
+    from kglink_plugins.evidence.neighbours import NeighbourEvidence
+
+    return NeighbourEvidence(settings)
+
+
+def _type_evidence(settings: PluginSettings) -> Evidence:
+    from kglink_plugins.evidence.type import TypeEvidence
+
+    return TypeEvidence(settings)
+
+
+def _parent_evidence(settings: PluginSettings) -> Evidence:
+    from kglink_plugins.evidence.parents import ParentEvidence
+
+    return ParentEvidence(settings)
+
+
+def _rival_evidence(settings: PluginSettings) -> Evidence:
+    from kglink_plugins.evidence.rivals import RivalEvidence
+
+    return RivalEvidence(settings)
+
+
+def _through_evidence(settings: PluginSettings) -> Evidence:
+    from kglink_plugins.evidence.through import ThroughEvidence
+
+    return ThroughEvidence(settings)
+
+
+def _xref_evidence(settings: PluginSettings) -> Evidence:
+    from kglink_plugins.evidence.xrefs import XrefEvidence
+
+    return XrefEvidence(settings)
 
 
 def _flat_backend(settings: FlatSettings) -> IndexBackend:

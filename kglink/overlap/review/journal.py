@@ -138,6 +138,8 @@ def _write(path: Path, data: bytes, mode: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":  # elsewhere folders cannot be opened
+        return
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -8,7 +8,7 @@ replaced or left out, is how far they count as one.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 
 import numpy as np
@@ -31,8 +31,8 @@ class Equivalents:
     """Counts how often one word of a name stands for another."""
 
     def __init__(self) -> None:
-        self._pairs: Counter[tuple[str, str]] = Counter()
-        self._seen: Counter[str] = Counter()
+        self._pairs: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._seen: defaultdict[str, float] = defaultdict(float)
 
     def learn(self, names: Iterable[str]) -> None:
         """Take in the folded names of one entity; together they count as one lesson."""
@@ -77,4 +77,5 @@ class Equivalents:
 
     def _forget(self) -> None:
         least = sorted(self._pairs.values())[len(self._pairs) // 2]
-        self._pairs = Counter({pair: n for pair, n in self._pairs.items() if n > least})
+        kept = {pair: n for pair, n in self._pairs.items() if n > least}
+        self._pairs = defaultdict(float, kept)

@@ -1,0 +1,150 @@
+"""Neighbours in the joint space: entities whose names or texts mean nearly the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.overlap.neighbours import nearest_neighbours
+from kglink.protocols import EntityPair, EntityVectors, PairedKBs, Side
+from kglink_plugins.evidence.name_pairs import MOST_NAMES
+from kglink_plugins.evidence.neighbour_quota import quotas
+from kglink_plugins.evidence.settings import NeighbourSettings
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+CHUNK_ROWS = 65_536
+
+
+class _KB(NamedTuple):
+    """The vectors of one KB: of its names, and of its texts where the space has them."""
+
+    names: EntityVectors
+    texts: EntityVectors | None
+
+
+class _Rows(NamedTuple):
+    """Vectors of some entities, each entity's once; pair i has the entity ``places[i]``."""
+
+    matrix: FloatArray
+    starts: IntArray
+    counts: IntArray
+    places: IntArray
+
+    @property
+    def firsts(self) -> IntArray:
+        """The first row of each pair's entity."""
+        return self.starts[self.places]
+
+    @property
+    def numbers(self) -> IntArray:
+        """How many rows each pair's entity has."""
+        return self.counts[self.places]
+
+    @property
+    def means(self) -> FloatArray:
+        """The mean of each pair's rows, of length one."""
+        sums = np.add.reduceat(self.matrix, self.starts)
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        means = (sums / np.where(lengths > 0, lengths, 1))[self.places]
+        return means.astype(np.float32)
+
+
+class NeighbourEvidence:
+    """Proposes entities whose names are near each other; hubs, near to all, are held back."""
+
+    second_pass = False
+
+    def __init__(self, settings: NeighbourSettings) -> None:
+        self._settings = settings
+        self._opened: dict[Side, _KB | None] = {}
+
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        """The nearest of each entity by the cosine of names, less its hubness (CSLS)."""
+        left, right = kbs.vectors("left", "alias"), kbs.vectors("right", "alias")
+        if left is None or right is None:
+            return
+        counts = len(left.keys), len(right.keys)
+        if not min(counts):
+            return
+        of_small, of_large = quotas(self._settings.neighbours, min(counts), max(counts))
+        of_left, of_right = (of_small, of_large)[:: 1 if counts[0] <= counts[1] else -1]
+        found = nearest_neighbours(left, right, k=max(of_small, 2))
+        kept = (found.left_rank < of_left) | (found.right_rank < of_right)
+        pairs = zip(found.left[kept].tolist(), found.right[kept].tolist(), strict=True)
+        for one, other in pairs:
+            yield left.keys[one], right.keys[other]
+
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
+        """The values of pairs, all of them cosines.
+
+        ``near_names``: of the two nearest names; ``all_names``: of the means of all names;
+        ``texts``: of the texts; ``name_in_text``: of a name of the one and the text of the other.
+        """
+        left, right = self._open(kbs, "left"), self._open(kbs, "right")
+        values: list[Mapping[str, float]] = [{} for _ in pairs]
+        if left is None or right is None:
+            return values
+        lefts = left.names.find([pair.left.key for pair in pairs])
+        rights = right.names.find([pair.right.key for pair in pairs])
+        there = np.flatnonzero((lefts >= 0) & (rights >= 0))
+        if len(there):
+            columns = _cosines(left, right, lefts[there], rights[there])
+            rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+            for at, row in zip(there.tolist(), rows, strict=True):
+                values[at] = dict(zip(columns, row, strict=True))
+        return values
+
+    def _open(self, kbs: PairedKBs, side: Side) -> _KB | None:
+        if side not in self._opened:
+            names = kbs.vectors(side, "alias")
+            self._opened[side] = (
+                _KB(names, kbs.vectors(side, "text")) if names is not None else None
+            )
+        return self._opened[side]
+
+
+def _cosines(left: _KB, right: _KB, lefts: IntArray, rights: IntArray) -> dict[str, FloatArray]:
+    one, other = _rows(left.names, lefts), _rows(right.names, rights)
+    columns = {"near_names": _best(one, other), "all_names": _dots(one.means, other.means)}
+    if left.texts is not None and right.texts is not None:
+        left_texts, right_texts = _rows(left.texts, lefts), _rows(right.texts, rights)
+        columns["texts"] = _best(left_texts, right_texts)
+        columns["name_in_text"] = np.maximum(_best(one, right_texts), _best(left_texts, other))
+    return {name: np.clip(column, -1, 1) for name, column in columns.items()}
+
+
+def _rows(vectors: EntityVectors, entities: IntArray) -> _Rows:
+    """The first rows of each entity."""
+    distinct, places = np.unique(entities, return_inverse=True)
+    first = np.searchsorted(vectors.owners, distinct)
+    counts = np.searchsorted(vectors.owners, distinct, side="right") - first
+    counts = np.minimum(counts, MOST_NAMES)
+    starts = np.cumsum(counts) - counts
+    numbers = np.repeat(first - starts, counts) + np.arange(int(counts.sum()))
+    return _Rows(vectors.rows(numbers).astype(np.float32), starts, counts, places)
+
+
+def _best(one: _Rows, other: _Rows) -> FloatArray:
+    """The largest product of any two rows of each pair."""
+    width = other.numbers
+    products = one.numbers * width
+    starts = np.cumsum(products) - products
+    pair = np.repeat(np.arange(len(products)), products)
+    within = np.arange(len(pair)) - starts[pair]
+    left = one.firsts[pair] + within // width[pair]
+    right = other.firsts[pair] + within % width[pair]
+    cosines = [
+        _dots(one.matrix[left[at : at + CHUNK_ROWS]], other.matrix[right[at : at + CHUNK_ROWS]])
+        for at in range(0, len(pair), CHUNK_ROWS)
+    ]
+    best: FloatArray = np.maximum.reduceat(np.concatenate(cosines), starts)
+    return best
+
+
+def _dots(one: FloatArray, other: FloatArray) -> FloatArray:
+    products: FloatArray = np.einsum("nd,nd->n", one, other)
+    return products

@@ -1,0 +1,34 @@
+"""Types that mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kglink.overlap.evidence import cosines
+from kglink.protocols import EntityPair, PairedKBs, PluginSettings
+from kglink.text.fold import fold
+
+
+class TypeEvidence:
+    """Weighs the cosine of the types where both entities have one; proposes nothing."""
+
+    second_pass = False
+
+    def __init__(self, settings: PluginSettings) -> None:
+        self._known: dict[tuple[str, str], float] = {}
+
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        """Nothing: too many entities are of one type."""
+        return iter(())
+
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
+        """``type``: 1 where the types are written alike, else the cosine of their words."""
+        types = [(fold(pair.left.type), fold(pair.right.type)) for pair in pairs]
+        new = [one for one in dict.fromkeys(types) if all(one) and one not in self._known]
+        # KBs have few types, so each two are compared once.
+        found = cosines(kbs, [text for one in new for text in one])
+        self._known.update(zip(new, found, strict=True))
+        return [
+            {"type": 1.0 if one == other else self._known[one, other]} if one and other else {}
+            for one, other in types
+        ]

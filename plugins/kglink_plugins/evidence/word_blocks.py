@@ -1,0 +1,144 @@
+"""Entities whose names have rare words in common, found without comparing all with all.
+
+The names of the smaller KB are kept as one sparse matrix; those of the larger one are multiplied
+with it, chunk by chunk. Words that would make too many pairs of names are left out of the product
+(they still count where a pair is weighed), which bounds its cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sparse_dot_topn import sp_matmul_topn
+
+from kglink.protocols import PairedKBs, Side
+from kglink_plugins.evidence.neighbour_quota import quotas
+from kglink_plugins.evidence.word_space import WordSpace, read_names
+
+#: Names of the smaller KB that are looked up for a name of the larger one.
+MOST_HITS = 32
+#: Less alike names are not proposed.
+LEAST_ALIKE = 0.3
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+
+def similar_names(
+    kbs: PairedKBs, space: WordSpace, *, k: int, max_block: int
+) -> Iterator[tuple[str, str]]:
+    """For each entity of the smaller KB the ``k`` of the larger one with the most similar names.
+
+    The larger KB's entities propose in turn, as many as their share allows (`quotas`).
+    """
+    counts = space.entities
+    if not min(counts.values()):
+        return
+    small: Side = "left" if counts["left"] <= counts["right"] else "right"
+    large: Side = "right" if small == "left" else "left"
+    of_small, of_large = quotas(k, counts[small], counts[large])
+    usable = space.bearers[small] * space.bearers[large] <= max_block
+    small_keys, owners, matrix = _small_side(kbs, space, small, usable)
+    best = _Best(of_small)
+    for chunk in read_names(kbs, large):
+        product = sp_matmul_topn(
+            _only(space.words(chunk.names, "plain"), usable),
+            matrix,
+            top_n=min(MOST_HITS, matrix.shape[1]),
+            threshold=LEAST_ALIKE,
+        ).tocoo()
+        hits = _by_entity(owners[product.col], chunk.owners[product.row], product.data)
+        for one, other in _top(hits, by=1, k=of_large):
+            yield _pair(small, small_keys[one], chunk.keys[other])
+        best.offer(hits, chunk.keys)
+    for one, key in best.pairs():
+        yield _pair(small, small_keys[one], key)
+
+
+class _Hits:
+    """Entities of the smaller side, entities of the larger side and scores, as arrays."""
+
+    def __init__(self, small: IntArray, large: IntArray, scores: FloatArray) -> None:
+        self.small = small
+        self.large = large
+        self.scores = scores
+
+    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> _Hits:
+        """Some of them."""
+        return _Hits(self.small[rows], self.large[rows], self.scores[rows])
+
+
+class _Best:
+    """The best ``k`` of the larger side for each entity of the smaller one, so far."""
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+        nobody = np.empty(0, np.int64)
+        self._hits = _Hits(nobody, nobody, np.empty(0, np.float32))
+        self._keys: list[str] = []
+
+    def offer(self, hits: _Hits, keys: list[str]) -> None:
+        """Take what is better; ``keys`` names the entities of the larger side."""
+        large = np.concatenate([self._hits.large, hits.large + len(self._keys)])
+        small = np.concatenate([self._hits.small, hits.small])
+        scores = np.concatenate([self._hits.scores, hits.scores])
+        every = _Hits(small, large, scores)
+        kept = every.take(_ranks(every.small, every.large, every.scores) < self._k)
+        names = self._keys + keys
+        used, renumbered = np.unique(kept.large, return_inverse=True)
+        self._keys = [names[number] for number in used.tolist()]
+        self._hits = _Hits(kept.small, renumbered.astype(np.int64), kept.scores)
+
+    def pairs(self) -> Iterator[tuple[int, str]]:
+        """All of them: the number of the one, the key of the other."""
+        numbers = zip(self._hits.small.tolist(), self._hits.large.tolist(), strict=True)
+        return ((one, self._keys[other]) for one, other in numbers)
+
+
+def _small_side(
+    kbs: PairedKBs, space: WordSpace, side: Side, usable: npt.NDArray[np.bool_]
+) -> tuple[list[str], IntArray, sp.csr_matrix]:
+    """Keys, the entity of each name, and a (buckets, names) matrix."""
+    keys: list[str] = []
+    owners, parts = [], []
+    for chunk in read_names(kbs, side):
+        owners.append(chunk.owners + len(keys))
+        keys += chunk.keys
+        parts.append(_only(space.words(chunk.names), usable))
+    return keys, np.concatenate(owners), sp.vstack(parts).T.tocsr().astype(np.float32)
+
+
+def _only(matrix: sp.csr_matrix, usable: npt.NDArray[np.bool_]) -> sp.csr_matrix:
+    matrix.data[~usable[matrix.indices]] = 0
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _by_entity(small: IntArray, large: IntArray, scores: FloatArray) -> _Hits:
+    """The best score of each pair of entities."""
+    order = np.lexsort((-scores, small, large))
+    small, large, scores = small[order], large[order], scores[order]
+    new = (np.diff(small, prepend=-1) != 0) | (np.diff(large, prepend=-1) != 0)
+    return _Hits(small[new].astype(np.int64), large[new].astype(np.int64), scores[new])
+
+
+def _top(hits: _Hits, *, by: int, k: int) -> Iterator[tuple[int, int]]:
+    mine, others = (hits.small, hits.large) if by == 0 else (hits.large, hits.small)
+    kept = hits.take(_ranks(mine, others, hits.scores) < k)
+    return zip(kept.small.tolist(), kept.large.tolist(), strict=True)
+
+
+def _ranks(mine: IntArray, others: IntArray, scores: FloatArray) -> IntArray:
+    """For each hit how many of the same entity are better; equal ones in order of number."""
+    order = np.lexsort((others, -scores, mine))
+    in_order = mine[order]
+    ranks = np.empty(len(mine), np.int64)
+    ranks[order] = np.arange(len(mine)) - np.searchsorted(in_order, in_order)
+    return ranks
+
+
+def _pair(small: Side, small_key: str, large_key: str) -> tuple[str, str]:
+    return (small_key, large_key) if small == "left" else (large_key, small_key)

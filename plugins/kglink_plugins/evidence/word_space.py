@@ -1,0 +1,133 @@
+"""Names as vectors of words and of trigrams, weighted by how rare these are in both KBs.
+
+Words are hashed into a fixed number of buckets, so that two KBs of any size take the same memory.
+A word also counts as the words that these KBs use for it (`Equivalents`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from kglink.protocols import PairedKBs, Side
+from kglink.space import ngrams
+from kglink.text.name_tokens import name_words
+from kglink_plugins.evidence.equivalents import Equivalents
+from kglink_plugins.evidence.name_pairs import folded_names
+
+BUCKETS = 1 << 20
+#: Entities whose names are made vectors together, and rows that are multiplied together.
+CHUNK_ENTITIES = 16_384
+CHUNK_ROWS = 200_000
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+Spread = Literal["plain", "equivalents"]
+
+
+class NamesChunk(NamedTuple):
+    """Some entities with all their names; ``owners`` holds the entity of each name."""
+
+    keys: list[str]
+    names: list[str]
+    owners: IntArray
+
+
+class WordSpace:
+    """Vectors of length one for names; made of two KBs by reading both once."""
+
+    def __init__(self, kbs: PairedKBs) -> None:
+        self.entities: dict[Side, int] = {"left": 0, "right": 0}
+        self.bearers: dict[Side, IntArray] = {}
+        """How many entities of each side use each bucket."""
+        self._equivalents = Equivalents()
+        grams, names = np.zeros(ngrams.BUCKETS, np.int64), 0
+        for side in ("left", "right"):
+            self.bearers[side] = np.zeros(BUCKETS, np.int64)
+            for chunk in read_names(kbs, side):
+                names += len(chunk.names)
+                grams += np.bincount(
+                    ngrams.gram_counts(chunk.names).indices, minlength=ngrams.BUCKETS
+                )
+                self._learn(side, chunk)
+        every = sum(self.entities.values())
+        known = self.bearers["left"] + self.bearers["right"]
+        self._rarity = np.log1p(every / (1 + known)).astype(np.float32)
+        self._gram_rarity = ngrams.inverse_frequency(grams, names)
+        words = {word: bucket_of(word) for word in self._equivalents.words()}
+        self._spread = self._equivalents.matrix(words, BUCKETS)
+
+    def words(self, names: Sequence[str], spread: Spread = "equivalents") -> sp.csr_matrix:
+        """A row of word weights for each folded name."""
+        words = [set(name_words(name)) for name in names]
+        counts = np.fromiter(map(len, words), np.int64, len(words))
+        columns = np.fromiter(
+            map(bucket_of, chain.from_iterable(words)), np.int64, int(counts.sum())
+        )
+        rows = np.repeat(np.arange(len(names)), counts)
+        matrix = sp.csr_matrix(
+            (self._rarity[columns], (rows, columns)), shape=(len(names), BUCKETS)
+        )
+        if spread == "equivalents":
+            matrix = matrix + matrix @ self._spread
+        return _of_length_one(matrix)
+
+    def trigrams(self, names: Sequence[str]) -> sp.csr_matrix:
+        """A row of trigram weights for each folded name."""
+        return ngrams.weighted(ngrams.gram_counts(names), self._gram_rarity)
+
+    def _learn(self, side: Side, chunk: NamesChunk) -> None:
+        self.entities[side] += len(chunk.keys)
+        starts = np.searchsorted(chunk.owners, np.arange(len(chunk.keys) + 1))
+        used: list[int] = []
+        for start, stop in pairwise(starts.tolist()):
+            names = chunk.names[start:stop]
+            self._equivalents.learn(names)
+            used += {bucket_of(word) for name in names for word in name_words(name)}
+        self.bearers[side] += np.bincount(used, minlength=BUCKETS)
+
+
+def read_names(kbs: PairedKBs, side: Side) -> Iterator[NamesChunk]:
+    """All names of one side, chunk by chunk, in the order of its entities."""
+    keys: list[str] = []
+    names: list[str] = []
+    owners: list[int] = []
+    for entity in kbs.entities(side):
+        own = folded_names(entity)
+        owners += [len(keys)] * len(own)
+        names += own
+        keys.append(entity.key)
+        if len(keys) == CHUNK_ENTITIES:
+            yield NamesChunk(keys, names, np.array(owners, np.int64))
+            keys, names, owners = [], [], []
+    if keys:
+        yield NamesChunk(keys, names, np.array(owners, np.int64))
+
+
+def bucket_of(word: str) -> int:
+    """The column of a word."""
+    return zlib.crc32(word.encode("utf-8", "surrogatepass")) % BUCKETS
+
+
+def row_products(
+    left: sp.csr_matrix, right: sp.csr_matrix, left_rows: IntArray, right_rows: IntArray
+) -> FloatArray:
+    """The inner product of each two rows."""
+    found = np.empty(len(left_rows), np.float32)
+    for start in range(0, len(found), CHUNK_ROWS):
+        part = slice(start, start + CHUNK_ROWS)
+        products = left[left_rows[part]].multiply(right[right_rows[part]])
+        found[part] = np.asarray(products.sum(axis=1)).ravel()
+    return np.clip(found, 0, 1)
+
+
+def _of_length_one(matrix: sp.csr_matrix) -> sp.csr_matrix:
+    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    scaled = sp.diags(1 / np.where(lengths > 0, lengths, 1)) @ matrix
+    return scaled.tocsr().astype(np.float32)
