@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from mediawiki_dumps import (
 )
 
 from kglink.errors import KglinkError, RecordError, SourceError
-from kglink.sources import Problems, SourceHead, SourceLimits
+from kglink.sources import Problems, Source, SourceHead, SourceLimits
 from kglink.testing.contracts.kb import check_record
 from kglink_kbs.wikipedia import sniff
 
@@ -128,3 +129,21 @@ def test_nothing_but_our_errors_comes_out(parts: list[str], whole: bool) -> None
             assert problems.on_error == "stop"
         except KglinkError:
             pass
+
+
+# ------------------------------------------------------------------------- files of a dump
+def test_an_export_without_pages_is_whole() -> None:
+    assert read(HEADER + "</mediawiki>\n") == []
+
+
+def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(KglinkError, match="holds no file"):
+        list(adapter().read(Source.open_path(tmp_path), Problems()))
+
+
+def test_a_bad_page_in_a_folder_of_parts_is_told_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "one.xml").write_text(SAMPLE, encoding="utf-8")
+    (tmp_path / "two.xml").write_bytes(SAMPLE.encode().replace(b"lit the", b"lit \xff the"))
+    with pytest.raises(RecordError) as error:
+        list(adapter().read(Source.open_path(tmp_path), Problems()))
+    assert error.value.where.startswith("two.xml, page 'Ada'")

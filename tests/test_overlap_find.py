@@ -333,6 +333,13 @@ def test_a_one_to_one_assignment_heeds_verdicts(store: Store) -> None:
     assert fresh == {("W3", "3"), ("W4", "4")}
 
 
+def test_a_pair_that_is_only_judged_is_not_found(store: Store) -> None:
+    judge(store, "W4", "1", "correct")
+    report = find_overlaps(tools(store, threshold=-1), "wiki", "world")
+    assert kept(store)["W4", "1"].evidence == {}
+    assert report.kept == len(kept(store)) - 1
+
+
 def test_training_learns_from_judged_pairs_that_no_search_found(store: Store) -> None:
     """Everything with a close description is wrong here, everything else right."""
     for number in range(1, 6):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kglink.workspace import AddedKB, Workspace
 
 EXAMPLES = 3
+#: Reasons for which records were skipped that are shown.
+REASONS = 10
 
 
 def add_kb(
@@ -132,8 +134,10 @@ def _print_problems(problems: Problems) -> None:
     if not problems.counts:
         return
     note("skipped", f"{counted(problems.total, 'bad record')}:")
-    for reason, count in problems.counts.most_common():
+    for reason, count in problems.counts.most_common(REASONS):
         note("", f"{count:,} x {reason}")
+    if len(problems.counts) > REASONS:
+        note("", f"and {len(problems.counts) - REASONS:,} other reasons (all: --json)")
     for example in problems.examples[:EXAMPLES]:
         note("", f"e.g. {example.splitlines()[0]}")
 

@@ -62,6 +62,8 @@ class Weighing:
         chosen = self._chosen(threshold, verdicts) if one_to_one else None
         for batch in self.scratch.batches(threshold):
             for pair in batch:
+                if pair.proposers == 1 << JUDGED:  # Weighed to teach; no search has found it.
+                    continue
                 if chosen is None or (pair.left, pair.right) in chosen:
                     self._count(pair)
                     yield Overlap(

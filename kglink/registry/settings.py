@@ -67,6 +67,7 @@ def _told(plugin: Plugin, error: ValidationError) -> ConfigError:
 
 def _problem(plugin: Plugin, keys: list[str], problem: Mapping[str, Any]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
+    reason = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, keys, n=1)
         guess = f" (did you mean {near[0]!r}?)" if near else ""
@@ -74,5 +75,5 @@ def _problem(plugin: Plugin, keys: list[str], problem: Mapping[str, Any]) -> str
     if problem["type"] == "missing":
         return f"{plugin.title} needs the setting {key!r}"
     if not key:
-        return f"{plugin.title}: {problem['msg']}"
-    return f"{plugin.title}: setting {key} = {problem['input']!r}: {problem['msg']}"
+        return f"{plugin.title}: {reason}"
+    return f"{plugin.title}: setting {key} = {problem['input']!r}: {reason}"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import IO, Any, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, delete, or_, select, tuple_
+from sqlalchemy import Column, ColumnElement, delete, or_, select, tuple_, update
 
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId, Overlap, OverlapRun, Verdict
@@ -25,7 +25,7 @@ from kglink.store.kb_reader import kb_id, kb_ids
 from kglink.store.overlap_runs import save_run, touch
 from kglink.store.pages import is_storable
 from kglink.store.schema import entities, kbs, overlaps
-from kglink.store.verdicts import PAIR_COLUMNS, pair_of, text_hashes
+from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, pair_of, text_hashes
 
 BATCH = 2000
 LOOKUP_PAGE = 500
@@ -100,8 +100,11 @@ class OverlapTable:
     def _replace(self, left: str, right: str, spool: IO[str], run: OverlapRun | None) -> None:
         with self._db.write() as connection:
             touch(connection)
-            unjudged = (o.left_kb == left) & (o.right_kb == right) & o.verdict.is_(None)
-            connection.execute(delete(overlaps).where(unjudged))
+            both = (o.left_kb == left) & (o.right_kb == right)
+            connection.execute(delete(overlaps).where(both & o.verdict.is_(None)))
+            # What people judged stays, but not the evidence of a search that found it before.
+            of_people = ~o.source.startswith(KB_SOURCE, autoescape=True)
+            connection.execute(update(overlaps).where(both & of_people).values(evidence="{}"))
             while rows := [tuple(json.loads(line)) for line in islice(spool, BATCH)]:
                 self._db.bulk(connection, self._upsert, rows)
             if run is not None:

@@ -74,7 +74,10 @@ class _Reading:
         exports = (self._export(file) for file in self._source.files())
         first = next(exports, None)
         if first is None:
-            return
+            raise SourceError(
+                f"{self._source.label} holds no file",
+                hint="Give an export, or a folder of its parts.",
+            )
         self._source.step = Step(PAGES)
         plan = self._plan(read_site(first.header(), self._source.label))
         _prepare(plan)
@@ -152,8 +155,8 @@ class _Reading:
         if plan.chunk(number).exists():
             return None
         bound = self._lottery.bound if plan.documents else 0
-        job = {"do": "read", "chunk": number, "offset": piece.offset, "bound": bound}
-        return workers.submit(job, piece.data)
+        job = {"do": "read", "chunk": number, "bound": bound}
+        return workers.submit(job | {"label": piece.label, "offset": piece.offset}, piece.data)
 
     def _done(self, plan: Plan, number: int, future: Future[Job] | None) -> None:
         about = future.result() if future else _about(plan, number)

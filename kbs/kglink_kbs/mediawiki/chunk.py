@@ -38,13 +38,15 @@ class ChunkReader:
         self.titles = Titles(plan.site, kept, plan.interwiki)
         self.pattern = link_pattern(plan.language)
 
-    def read(self, number: int, piece: bytes, offset: int, bound: int) -> dict[str, Any]:
+    def read(
+        self, number: int, piece: bytes, label: str, offset: int, bound: int
+    ) -> dict[str, Any]:
         """Write the file of chunk ``number``; returns what there is to tell about it.
 
         A document is written if its lot is below ``bound``: only then can it still be chosen.
         """
-        chunk = _Chunk(self, number, bound)
-        for page in read_pages(piece, offset, self.plan.label, self.plan.max_page_bytes):
+        chunk = _Chunk(self, number, label, bound)
+        for page in read_pages(piece, offset, label, self.plan.max_page_bytes):
             if isinstance(page, BadPage):
                 chunk.bad(page)
             else:
@@ -59,10 +61,11 @@ class ChunkReader:
 class _Chunk:
     """What has been read of one chunk."""
 
-    def __init__(self, reader: ChunkReader, number: int, bound: int) -> None:
+    def __init__(self, reader: ChunkReader, number: int, label: str, bound: int) -> None:
         self._reader = reader
         self._plan = reader.plan
         self._number = number
+        self._label = label
         self._bound = bound
         self._out = Sections(PARTS + 2 * self._plan.parts)
         self._links: dict[tuple[str, str], int] = {}
@@ -169,7 +172,7 @@ class _Chunk:
         missing = (
             "without a title" if not page.title else f"whose id is {page.id[:40]!r}, no number"
         )
-        where = f"{self._plan.label}, page {page.title or page.id!r}"
+        where = f"{self._label}, page {page.title or page.id!r}"
         self._bad.append(BadPage(f"a page {missing}", where, "An export names both."))
 
     def _leave_out(self, what: str) -> None:

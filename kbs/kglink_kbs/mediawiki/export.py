@@ -16,8 +16,9 @@ _HEAD_OF_PAGE = 2**16
 
 
 class Piece(NamedTuple):
-    """Some whole pages: where they begin in the unpacked file, and their bytes."""
+    """Some whole pages: their file, where they begin in it once unpacked, and their bytes."""
 
+    label: str
     offset: int
     data: bytes
 
@@ -68,7 +69,8 @@ class Export:
                     hint="A MediaWiki export has its pages right behind <siteinfo>.",
                 )
         if start < 0:
-            start = len(self._held)
+            end = self._held.find(_END)
+            start = end if end >= 0 else len(self._held)
         return self._take(start)
 
     def pieces(self) -> Iterator[Piece]:
@@ -80,7 +82,7 @@ class Export:
             end = self._held.rfind(_PAGE_END, searched)
             if end >= 0:
                 offset = self._offset
-                yield Piece(offset, self._take(end + len(_PAGE_END)))
+                yield Piece(self._label, offset, self._take(end + len(_PAGE_END)))
                 searched = 0
             elif len(self._held) > self._max_page_bytes:
                 self._skip_page()

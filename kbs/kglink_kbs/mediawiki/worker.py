@@ -65,7 +65,7 @@ class Worker:
 
     def _do(self, job: Job, data: bytes) -> Job:
         if job["do"] == "read":
-            return self._reader.read(job["chunk"], data, job["offset"], job["bound"])
+            return self._reader.read(job["chunk"], data, job["label"], job["offset"], job["bound"])
         if job["do"] == "clean":
             self._cleaner.clean(job["chunk"], job["largest"])
             return {}

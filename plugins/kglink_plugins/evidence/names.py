@@ -50,12 +50,14 @@ class NameEvidence:
         others = set(folded_names(pair.right, most=len(pair.right.aliases) + 2))
         names = folded_names(pair.left, most=len(pair.left.aliases) + 2)
         shared = [name for name in names if name in others]
-        values = {"title": float(same_title), "name": float(bool(shared))}
-        if shared:
-            values["more_names"] = (min(len(shared), MOST_SHARED) - 1) / (MOST_SHARED - 1)
-            bearers = min(self._bearers.others(name) for name in shared)
-            values["name_bearers"] = math.log2(1 + min(bearers, MOST_BEARERS)) / 5
-        return values
+        more = max(min(len(shared), MOST_SHARED) - 1, 0)
+        bearers = min((self._bearers.others(name) for name in shared), default=0)
+        return {
+            "title": float(same_title),
+            "name": float(bool(shared)),
+            "more_names": more / (MOST_SHARED - 1),
+            "name_bearers": math.log2(1 + min(bearers, MOST_BEARERS)) / 5,
+        }
 
 
 class _Bearers:

@@ -35,10 +35,10 @@ class RivalEvidence:
         return iter(())
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
-        """The values of pairs, log odds as shares of the most that counts.
+        """The values of pairs.
 
-        ``first_pass``: the log odds so far; ``worse_lead`` and ``better_lead``: how much larger
-        they are than those of the best other pair of the one entity and of the other entity.
+        ``worse_lead`` and ``better_lead``: how much larger their log odds are than those of the
+        best other pair of the one entity, and of the other one, as shares of the most that counts.
         """
         return [self._weighed(kbs, pair) for pair in pairs]
 
@@ -53,7 +53,7 @@ class RivalEvidence:
                 self._lead(kbs, "right", pair.right.key, pair.left.key, odds),
             )
         )
-        return {"first_pass": odds / MOST_ODDS, "worse_lead": leads[0], "better_lead": leads[1]}
+        return {"worse_lead": leads[0], "better_lead": leads[1]}
 
     def _lead(self, kbs: PairedKBs, side: Side, key: str, other: str, odds: float) -> float:
         best = self._best.get((side, key))
