@@ -33,7 +33,11 @@ def name_words(folded: str) -> list[str]:
     A name of empty words alone keeps them: ``The Who`` is no name without a word.
     """
     words = folded.split(" ") if folded else []
-    kept = [part for at, word in enumerate(words) for part in _parts(word, first=at == 0)]
+    kept: list[str] = []
+    before = ""
+    for word in words:
+        kept += _parts(word, before)
+        before = word
     return kept or words
 
 
@@ -42,12 +46,13 @@ def numbers_of(words: list[str]) -> frozenset[str]:
     return frozenset(word for word in words if word.isdigit() or len(word) == 1)
 
 
-def _parts(word: str, *, first: bool) -> list[str]:
-    if word in EMPTY_WORDS:
+def _parts(word: str, before: str) -> list[str]:
+    # An article begins a name or follows a preposition; the others are as in "vitamin A".
+    if word in EMPTY_WORDS and (word != "a" or not before or before in EMPTY_WORDS):
         return []
-    if word == "i" and not first:
+    if word == "i" and before:
         return ["1"]
-    if word in _ROMAN and not first:
+    if word in _ROMAN and before:
         return [_ROMAN[word]]
     if pair := _NUMBER_AND_LETTER.fullmatch(word):
         return [_plain_number(pair[1]), pair[2]]
