@@ -9,6 +9,7 @@ KglinkError                 what went wrong, where, and how to mend it (exit cod
 │   └── RecordError         one bad record in it (``--on-error skip`` passes over it)
 ├── StoreError              the entity store: locked, newer schema, full disk
 ├── ModelError              weights that are missing, altered or of another kind
+├── TrainingError           fine-tuning that cannot go on: a loss that is no number, memory
 └── SpaceError              a space that is missing, of another model, or cannot be written
     └── DamagedSpaceError   a space whose files are not as they were written
 """
@@ -83,6 +84,10 @@ class StoreError(KglinkError):
 
 class ModelError(KglinkError):
     """Weights that are missing, altered or of another kind."""
+
+
+class TrainingError(KglinkError):
+    """Fine-tuning cannot go on: a loss that is no number, too little memory, other settings."""
 
 
 class SpaceError(KglinkError):

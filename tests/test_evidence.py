@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from contract_cases import contract_for, failing_checks
 
-from kglink.protocols import EntityPair, Evidence, PairedKBs, PluginSettings
+from kglink.protocols import EntityPair, Evidence, PairedKBs, PluginSettings, Side
 from kglink.records import Alias, Entity
 from kglink.registry import load_registry
 from kglink.testing import EvidenceContract
@@ -223,12 +223,15 @@ def _random_kbs(seed: int, lefts: int, rights: int) -> ListedKBs:
 def test_blocks_find_what_comparing_all_with_all_finds(lefts: int, rights: int) -> None:
     kbs = _random_kbs(7, lefts, rights)
     space = WordSpace(kbs)
-    found = set(similar_names(kbs, space, k=3, max_block=10**9))
-    small, large = ("left", "right") if lefts <= rights else ("right", "left")
-    scores: dict[tuple[str, str], float] = {}
-    for one, other in itertools.product(kbs.entities(small), kbs.entities(large)):  # type: ignore[arg-type]  # sides
-        products = space.words(folded_names(one)) @ space.words(folded_names(other), "plain").T
-        scores[one.key, other.key] = float(products.toarray().max())
+    proposed = set(similar_names(kbs, space, k=3, max_block=10**9))
+    small: Side = "left" if lefts <= rights else "right"
+    large: Side = "right" if small == "left" else "left"
+    rows = [(one.key, space.words(folded_names(one))) for one in kbs.entities(small)]
+    others = [(one.key, space.words(folded_names(one), "plain")) for one in kbs.entities(large)]
+    scores = {
+        (key, other): float((matrix @ found.T).toarray().max())
+        for (key, matrix), (other, found) in itertools.product(rows, others)
+    }
     of_small, of_large = quotas(3, min(lefts, rights), max(lefts, rights))
     for side, most in ((0, of_small), (1, of_large)):
         for key in {pair[side] for pair in scores}:
@@ -237,9 +240,9 @@ def test_blocks_find_what_comparing_all_with_all_finds(lefts: int, rights: int) 
             surely = [pair for score, pair in ranked if -score > LEAST_ALIKE][:most]
             clear = [pair for pair in surely if scores[pair] > -ranked[most][0] + 1e-5]
             wanted = {pair if small == "left" else pair[::-1] for pair in clear}
-            assert wanted <= found
-    assert all(scores[pair if small == "left" else pair[::-1]] > LEAST_ALIKE for pair in found)
-    assert len(found) <= 2 * 3 * min(lefts, rights)
+            assert wanted <= proposed
+    assert all(scores[pair if small == "left" else pair[::-1]] > LEAST_ALIKE for pair in proposed)
+    assert len(proposed) <= 2 * 3 * min(lefts, rights)
 
 
 def test_a_word_that_too_many_bear_finds_no_pair_by_itself() -> None:
@@ -371,4 +374,6 @@ def test_a_third_kb_supports_and_contradicts() -> None:
     assert third == pytest.approx({"through": 0, "conflict": 0.9})
     assert fourth == pytest.approx({"through": 0, "conflict": 0.3})
     alone = named("l9", "z")
-    assert evidence.weigh(kbs, [EntityPair(alone, named("r9", "z"))]) == [{}]
+    pair = EntityPair(alone, named("r9", "z"))
+    assert evidence.weigh(kbs, [pair]) == [{"through": 0, "conflict": 0}]
+    assert weighed("through", ListedKBs(left, right), *pair) == {}

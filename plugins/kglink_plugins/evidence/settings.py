@@ -24,5 +24,5 @@ class NeighbourSettings(PluginSettings):
     """How many neighbours are looked for."""
 
     neighbours: int = Field(
-        8, ge=1, description="Nearest entities that one of the smaller KB proposes."
+        12, ge=1, description="Nearest entities that one of the smaller KB proposes."
     )

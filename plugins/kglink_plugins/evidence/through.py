@@ -28,7 +28,7 @@ class ThroughEvidence:
         for left, right, _, probability in kbs.overlaps_through():
             self._rows.append((name_hash(left), name_hash(right), probability))
             yield left, right
-        self._paths = _Paths(self._rows)
+        self._paths = _Paths(self._rows) if self._rows else None
         self._rows = []
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
@@ -36,7 +36,7 @@ class ThroughEvidence:
 
         ``through``: how probably both are one entity of a third KB, by the best path there;
         ``conflict``: how much more probably one of the two is by such a path some other entity.
-        Both are absent where no path begins or ends at either entity.
+        Both are absent where no third KB has overlaps with both KBs.
         """
         paths = self._paths
         return [paths.weighed(pair.left.key, pair.right.key) if paths else {} for pair in pairs]
@@ -58,8 +58,6 @@ class _Paths:
         here, elsewhere = self._by_left.best(one, other)
         _, elsewhere_too = self._by_right.best(other, one)
         rival = max(elsewhere, elsewhere_too)
-        if not here and not rival:
-            return {}
         return {"through": here, "conflict": max(0.0, rival - here)}
 
 

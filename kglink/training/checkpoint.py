@@ -1,0 +1,265 @@
+"""Checkpoints: all that a run needs to go on as if nothing had happened.
+
+A checkpoint is a folder of safetensors and JSON, written whole before the file ``CURRENT`` names
+it; the one before it is removed afterwards. Chance needs no room in it: every step draws from
+seeds made of its own number.
+
+checkpoints/CURRENT           the name of the last whole one
+checkpoints/00000120/         model.safetensors, optimiser.safetensors, state.json
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from kglink.errors import TrainingError
+from kglink.encoding.bi_encoder import BiEncoder
+from kglink.encoding.transformation import Ascent
+from kglink.space.manifest import write_atomically
+
+FORMAT = 1
+_CURRENT = "CURRENT"
+_MODEL, _OPTIMISER, _STATE = "model.safetensors", "optimiser.safetensors", "state.json"
+_DRAFT = ".draft"
+
+
+class StageResult(NamedTuple):
+    """What a stage came to."""
+
+    name: str
+    epochs: int
+    """Epochs that were done."""
+    kept: int
+    """The epoch that was kept, from 1."""
+    figure: float | None
+    """The recall that it was chosen by; None where the last epoch is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a run is: what was done, and what the best of it was."""
+
+    stage: int = 0
+    epoch: int = 0
+    step: int = 0
+    """Steps of the epoch that are done."""
+    total: int = 0
+    """Steps of all stages that are done."""
+    best: float | None = None
+    """The best figure of the stage so far."""
+    best_epoch: int = -1
+    epoch_loss: float = 0.0
+    """The sum of the epoch's losses."""
+    losses: tuple[float, ...] = ()
+    """Losses since the last line of the curve."""
+    results: tuple[StageResult, ...] = ()
+    """The stages that are done."""
+
+    def stepped(self, loss: float) -> Position:
+        """One step further."""
+        return replace(
+            self,
+            step=self.step + 1,
+            total=self.total + 1,
+            epoch_loss=self.epoch_loss + loss,
+            losses=(*self.losses, loss),
+        )
+
+    def next_epoch(self) -> Position:
+        """The beginning of the next epoch."""
+        return replace(self, epoch=self.epoch + 1, step=0, epoch_loss=0.0)
+
+    def next_stage(self, result: StageResult) -> Position:
+        """The beginning of the next stage."""
+        results = (*self.results, result)
+        return Position(stage=self.stage + 1, total=self.total, results=results)
+
+
+class Checkpoints:
+    """The checkpoints of a run; ``identity`` is what must be the same to go on from one."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._identity = dict(identity)
+
+    def exists(self) -> bool:
+        """Whether there is one."""
+        return (self._folder / _CURRENT).is_file()
+
+    def clear(self) -> None:
+        """Remove all."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def save(
+        self,
+        position: Position,
+        model: BiEncoder,
+        optimiser: torch.optim.Optimizer | None,
+        ascent: Ascent | None,
+    ) -> None:
+        """Write one; if that fails the one before it stands."""
+        draft = self._folder / _DRAFT
+        name = f"{position.total:08d}-{position.stage}-{position.epoch}"
+        if name == self._current():
+            return
+        facts = {"format": FORMAT, "identity": self._identity, "position": asdict(position)}
+        with saying_what_is_kept(self._folder, draft):
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            write_tensors(draft / _MODEL, dict(model.named_parameters()))
+            write_tensors(draft / _OPTIMISER, dict(_optimiser_state(model, optimiser, ascent)))
+            write_atomically(draft / _STATE, json.dumps(facts, indent=1))
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            draft.rename(self._folder / name)
+            write_atomically(self._folder / _CURRENT, name)
+        for other in self._folder.iterdir():
+            if other.is_dir() and other.name != name:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def position(self) -> Position:
+        """Where the last checkpoint stands, its identity checked."""
+        facts = json.loads((self._last() / _STATE).read_text(encoding="utf-8"))
+        self._check(facts)
+        values = facts["position"]
+        results = tuple(StageResult(*result) for result in values["results"])
+        return Position(**{**values, "losses": tuple(values["losses"]), "results": results})
+
+    def load_model(self, model: BiEncoder) -> None:
+        """Give a model the weights of the last checkpoint."""
+        load_parameters(self._last() / _MODEL, model)
+
+    def load_optimiser(
+        self, model: BiEncoder, optimiser: torch.optim.Optimizer, ascent: Ascent | None
+    ) -> None:
+        """Give an optimiser, and the ascent of A, what they knew."""
+        given = _read_tensors(self._last() / _OPTIMISER)
+        for name, parameter in _trained(model, optimiser):
+            prefix = f"theta/{name}/"
+            state = {key[len(prefix) :]: v for key, v in given.items() if key.startswith(prefix)}
+            if state:
+                optimiser.state[parameter] = {
+                    key: value if key == "step" else value.to(parameter.device)
+                    for key, value in state.items()
+                }
+        if ascent is not None:
+            _load_ascent(ascent, given)
+
+    def _last(self) -> Path:
+        name = self._current()
+        if name is None:
+            raise TrainingError(
+                f"{self._folder}: there is no checkpoint to go on from",
+                hint="Begin the run without --resume.",
+            )
+        return self._folder / name
+
+    def _current(self) -> str | None:
+        path = self._folder / _CURRENT
+        return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+
+    def _check(self, facts: Mapping[str, Any]) -> None:
+        if facts.get("format") != FORMAT:
+            raise TrainingError(
+                f"{self._folder}: a checkpoint of format {facts.get('format')}, and this kglink "
+                f"reads {FORMAT}",
+                hint="Go on with the kglink that wrote it.",
+            )
+        for what, value in self._identity.items():
+            if facts["identity"].get(what) != value:
+                raise TrainingError(
+                    f"{self._folder}: the checkpoint is of another {what}",
+                    hint="Go on with what the run began with, or begin anew without --resume.",
+                )
+
+
+def _trained(
+    model: BiEncoder, optimiser: torch.optim.Optimizer
+) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    ids = {id(parameter) for group in optimiser.param_groups for parameter in group["params"]}
+    return ((name, p) for name, p in model.named_parameters() if id(p) in ids)
+
+
+def _optimiser_state(
+    model: BiEncoder, optimiser: torch.optim.Optimizer | None, ascent: Ascent | None
+) -> Iterator[tuple[str, Tensor]]:
+    if optimiser is not None:
+        for name, parameter in _trained(model, optimiser):
+            for key, value in optimiser.state.get(parameter, {}).items():
+                yield f"theta/{name}/{key}", value
+    if ascent is not None:
+        for number, state in ascent.state_dict().get("state", {}).items():
+            for key, value in state.items():
+                yield f"a/{number}/{key}", value
+
+
+def _load_ascent(ascent: Ascent, given: Mapping[str, Tensor]) -> None:
+    whole = ascent.state_dict()
+    if not whole:
+        return
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in given.items():
+        if name.startswith("a/"):
+            _, number, key = name.split("/")
+            state.setdefault(int(number), {})[key] = value
+    ascent.load_state_dict({**whole, "state": state})
+
+
+def load_parameters(path: Path, model: BiEncoder) -> None:
+    """Give a model the weights of a file."""
+    given = _read_tensors(path)
+    own = dict(model.named_parameters())
+    if given.keys() != own.keys() or any(
+        given[name].shape != value.shape for name, value in own.items()
+    ):
+        raise TrainingError(
+            f"{path}: is of another architecture",
+            hint="Go on with the recipe and the model that the run began with.",
+        )
+    with torch.no_grad():
+        for name, value in own.items():
+            value.copy_(given[name])
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors so that they outlive a power cut."""
+    save_file({name: v.detach().cpu().contiguous() for name, v in tensors.items()}, path)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def saying_what_is_kept(place: Path, draft: Path) -> Iterator[None]:
+    """Tell of a full disk in words; what was saved before stands."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise TrainingError(
+            f"{place}: cannot be saved: {reason}",
+            hint="What was saved before stands. Free some space and go on with --resume.",
+        ) from error
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(
+            f"{path}: the checkpoint is damaged: {error}", hint="Begin the run without --resume."
+        ) from error

@@ -1,0 +1,138 @@
+"""A batch as numbers: which texts are encoded, and which of them each mention is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.protocols import RowRange
+from kglink.training.data import TrainingData
+from kglink.training.recipe import StageSection
+from kglink.training.tables import IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class MentionBatch:
+    """Mentions, the entities that are encoded with them, and who is compared with whom."""
+
+    mentions: IntArray
+    """Numbers of mentions."""
+    golds: IntArray
+    """The gold of each that it is drawn to: a row of the pool."""
+    excluded: list[frozenset[int]]
+    """Rows that are never negatives of it: its golds, and their counterparts."""
+    entities: IntArray
+    """Rows of the pool, each once: the texts to encode."""
+    gold_at: IntArray
+    """The place of each mention's gold among ``entities``."""
+    negative_at: IntArray
+    """The places of its own negatives, (mentions, k); -1 where there is none."""
+
+
+def choose_golds(
+    data: TrainingData,
+    rows: RowRange,
+    mentions: IntArray,
+    rng: np.random.Generator | None = None,
+) -> tuple[IntArray, list[frozenset[int]]]:
+    """One gold of each mention among ``rows``, and all rows that are no negatives of it.
+
+    Of several golds one is drawn; without a generator it is the first.
+    """
+    chosen, excluded = [], []
+    for golds in data.train.gold_sets(mentions.tolist()):
+        inside = [row for row in sorted(golds) if rows.start <= row < rows.stop]
+        chosen.append(inside[0 if rng is None else int(rng.integers(len(inside)))])
+        excluded.append(golds | data.counterparts(golds))
+    return np.array(chosen, np.int64), excluded
+
+
+def mention_batch(
+    mentions: IntArray, golds: IntArray, excluded: list[frozenset[int]], negatives: IntArray
+) -> MentionBatch:
+    """A batch with its own negatives, rows of the pool (-1: none)."""
+    entities = np.unique(np.concatenate([golds, negatives[negatives >= 0]]))
+    gold_at = np.searchsorted(entities, golds)
+    negative_at = np.where(negatives >= 0, np.searchsorted(entities, negatives), -1)
+    return MentionBatch(mentions, golds, excluded, entities, gold_at, negative_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What each mention's row of scores holds.
+
+    ``places`` are places among the batch's entities, one row for all mentions or one for each;
+    ``masked`` cells take no part, ``positive`` ones are right.
+    """
+
+    places: IntArray
+    masked: BoolArray
+    positive: BoolArray
+
+
+def columns_of(batch: MentionBatch, section: StageSection) -> Columns:
+    """The columns that a stage compares a mention with."""
+    if section.columns == "in_batch":
+        return _in_batch(batch, section.mask_same_gold)
+    if section.columns == "own":
+        return _own(batch)
+    if section.columns == "shared":
+        return _shared(batch)
+    left, right = _in_batch(batch, section.mask_same_gold), _own(batch)
+    count = len(batch.mentions)
+    places = np.concatenate([np.tile(left.places, (count, 1)), right.places[:, 1:]], axis=1)
+    # A hard negative that is a column of the batch already counts once.
+    again = np.isin(right.places[:, 1:], batch.gold_at) | right.masked[:, 1:]
+    return Columns(
+        places,
+        np.concatenate([left.masked, again], axis=1),
+        np.concatenate([left.positive, right.positive[:, 1:]], axis=1),
+    )
+
+
+def _in_batch(batch: MentionBatch, mask_same_gold: bool) -> Columns:
+    """The golds of the batch, one for each mention (BLINK, eq. 4)."""
+    count = len(batch.mentions)
+    positive = np.eye(count, dtype=np.bool_)
+    masked = np.zeros((count, count), np.bool_)
+    if mask_same_gold:
+        masked = _right(batch.excluded, batch.golds) & ~positive
+    return Columns(batch.gold_at, masked, positive)
+
+
+def _own(batch: MentionBatch) -> Columns:
+    """The gold, then the mention's own negatives (T-Biencoder, eq. 6)."""
+    places = np.concatenate([batch.gold_at[:, None], batch.negative_at], axis=1)
+    positive = np.zeros(places.shape, np.bool_)
+    positive[:, 0] = True
+    return Columns(places, places < 0, positive)
+
+
+def _shared(batch: MentionBatch) -> Columns:
+    """Every entity of the batch, golds and negatives of all mentions."""
+    places = np.arange(len(batch.entities))
+    positive = places[None, :] == batch.gold_at[:, None]
+    masked = _right(batch.excluded, batch.entities) & ~positive
+    return Columns(places, masked, positive)
+
+
+def _right(excluded: Sequence[frozenset[int]], rows: IntArray) -> BoolArray:
+    """Which of these rows are no negatives of each mention."""
+    return np.array([np.isin(rows, list(own)) for own in excluded], np.bool_)
+
+
+def overlap_masks(pairs: IntArray, data: TrainingData) -> tuple[BoolArray, BoolArray]:
+    """Masked and right cells of a batch of pairs: columns are the right members.
+
+    A cell that is an overlap itself is no negative, nor one whose entity stands twice.
+    """
+    left, right = pairs[:, 0], pairs[:, 1]
+    positive = np.eye(len(pairs), dtype=np.bool_)
+    same = (left[:, None] == left[None, :]) | (right[:, None] == right[None, :])
+    known = np.array([np.isin(right, list(data.counterparts([one]))) for one in left.tolist()])
+    return (same | known) & ~positive, positive

@@ -1,0 +1,128 @@
+"""What a run learns from, prepared once: entities, mentions and overlaps as numbers on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kglink.encoding.inputs import Inputs
+from kglink.protocols import RowRange
+from kglink.records import Overlap
+from kglink.space.manifest import write_atomically
+from kglink.space.strings import map_array
+from kglink.store import Store
+from kglink.training.mentions import TRAIN, VALID, MentionCounts, MentionTable, write_mentions
+from kglink.training.pool import Counted, EntityPool, PooledKB, write_pool
+from kglink.training.recipe import Recipe
+from kglink.training.tables import IntArray, RowTable, RowWriter
+
+_DONE = "data.json"
+
+
+class KBChoice(NamedTuple):
+    """The KBs whose space it will be: sources first."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All of them in the order of the pool."""
+        return (*self.sources, *self.targets)
+
+
+class TrainingData:
+    """The prepared data of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        facts = json.loads((folder / _DONE).read_text(encoding="utf-8"))
+        self.fingerprints: dict[str, Any] = facts
+        self.kbs = KBChoice(tuple(facts["source_kbs"]), tuple(facts["target_kbs"]))
+        self.pool = EntityPool(folder, [PooledKB(**kb) for kb in facts["kbs"]])
+        self.counts = [MentionCounts(**one) for one in facts["documents"]]
+        self.train = MentionTable(folder, TRAIN)
+        self.valid = MentionTable(folder, VALID)
+        self.pairs: IntArray = map_array(folder / "pairs.npy")
+        self._counterparts = RowTable(folder / "counterparts", np.int64)
+
+    def rows(self, names: Sequence[str]) -> RowRange:
+        """The rows of some KBs."""
+        return self.pool.rows(names)
+
+    def counterparts(self, rows: Sequence[int] | frozenset[int]) -> frozenset[int]:
+        """The same things in other KBs."""
+        return frozenset(other for row in rows for other in self._counterparts[row].tolist())
+
+
+def prepare(
+    folder: Path,
+    store: Store,
+    recipe: Recipe,
+    kbs: KBChoice,
+    inputs: Inputs,
+    *,
+    docs: Sequence[str] = (),
+    progress: Counted = lambda items: None,
+) -> TrainingData:
+    """Read all that takes part from the store; what an earlier run prepared there is replaced."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    pooled = write_pool(folder, store, kbs.all, inputs, recipe.domain, progress)
+    pool = EntityPool(folder, pooled)
+    counts, digest = write_mentions(
+        folder, store, pool, inputs, recipe.selection, recipe.seed, docs=docs, progress=progress
+    )
+    overlaps = _write_overlaps(folder, store, pool, kbs, recipe.overlap.min_probability)
+    facts = {
+        "source_kbs": kbs.sources,
+        "target_kbs": kbs.targets,
+        "kbs": [kb._asdict() for kb in pooled],
+        "documents": [one._asdict() for one in counts],
+        "mentions": digest,
+        "overlaps": overlaps,
+    }
+    write_atomically(folder / _DONE, json.dumps(facts, indent=1))
+    return TrainingData(folder)
+
+
+def _write_overlaps(
+    folder: Path, store: Store, pool: EntityPool, kbs: KBChoice, least: float
+) -> str:
+    """Keep the accepted pairs, and for each row its counterparts; returns a digest."""
+    pairs = _accepted(store, pool, kbs.all, least)
+    first_target = pool.kb(kbs.targets[0]).start if kbs.targets else len(pool)
+    between = (pairs[:, 0] < first_target) & (pairs[:, 1] >= first_target)
+    np.save(folder / "pairs.npy", pairs[between])
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    bounds = np.searchsorted(both[:, 0], np.arange(len(pool) + 1))
+    with RowWriter(folder / "counterparts", np.int64) as writer:
+        for row in range(len(pool)):
+            writer.add(both[bounds[row] : bounds[row + 1], 1])
+    return hashlib.sha256(pairs.tobytes()).hexdigest()[:16]
+
+
+def _accepted(store: Store, pool: EntityPool, names: Sequence[str], least: float) -> IntArray:
+    """All accepted pairs among these KBs as rows of the pool, the earlier KB first."""
+    found = [
+        (pool.row(overlap.left), pool.row(overlap.right))
+        for left, right in combinations(names, 2)
+        for overlap in store.overlaps(left, right)
+        if is_accepted(overlap, least)
+    ]
+    pairs = sorted(pair for pair in found if min(pair) >= 0)
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def is_accepted(overlap: Overlap, least: float) -> bool:
+    """Whether a pair counts as one thing: by its verdict, or else by its probability."""
+    if overlap.verdict in ("correct", "wrong"):
+        return overlap.verdict == "correct"
+    return overlap.probability >= least

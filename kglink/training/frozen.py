@@ -1,0 +1,144 @@
+"""The towers as they are now, for searching the whole pool: to mine negatives, to choose by recall.
+
+Vectors of the pool are encoded once for each state of the model and kept memory-mapped on disk;
+with ``tokens`` they are the matrices that ``sum_of_max`` reads, in bf16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kglink.encoding.bi_encoder import BiEncoder
+from kglink.encoding.hardware import Hardware
+from kglink.encoding.runtime import TokenEncoder, TokenMatrices, as_bf16
+from kglink.encoding.tokenise import IdArray
+from kglink.encoding.towers import snapshot
+from kglink.protocols import Encoded, RowRange, Scorer
+from kglink.space.strings import map_array
+from kglink.training.tables import IntArray, RowTable, as_ids
+
+FloatArray = npt.NDArray[np.float32]
+
+_CHUNK = 8192
+#: Scores that are held in memory at once.
+_SCORES = 1 << 25
+#: Mentions and entities whose token matrices are compared at once.
+_MENTIONS, _ENTITIES = 32, 256
+
+
+class FrozenPool:
+    """The entities of the pool, encoded, and the tower of mentions to compare with them."""
+
+    def __init__(self, model: BiEncoder, scorer: Scorer, hardware: Hardware, folder: Path) -> None:
+        self._scorer = scorer
+        self._device = torch.device(hardware.device)
+        self._tokens = model.settings.pooling == "tokens"
+        self._stem = folder / "vectors"
+        self._matrices: _Matrices | None = None
+        self._vectors: FloatArray | None = None
+        cosine = model.settings.metric == "cosine"
+        towers = [snapshot(tower, hardware) for tower in model.towers()]
+        self._mention, self._entity = (
+            TokenEncoder("the model in training", tower, hardware, model.settings.pooling, cosine=cosine)
+            for tower in (towers[0], towers[-1])
+        )
+
+    def encode(self, texts: RowTable, progress: Callable[[int], None] = lambda n: None) -> None:
+        """Encode all entities of the pool."""
+        rows = range(len(texts))
+        chunks = (rows[at : at + _CHUNK] for at in rows[::_CHUNK])
+        if self._tokens:
+            self._matrices = _write_matrices(self._stem, self._matrix_chunks(texts, chunks, progress))
+            return
+        path = self._stem.with_suffix(".npy")
+        shape = (len(texts), self._entity.dim)
+        vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+        for chunk in chunks:
+            part = self._entity.vectors(as_ids(texts.take(chunk)))
+            vectors[chunk.start : chunk.stop] = part
+            progress(len(part))
+        vectors.flush()
+        self._vectors = map_array(path)
+
+    def vectors(self, rows: RowRange) -> FloatArray | None:
+        """One vector of each entity, whose inner product with a mention's is the score.
+
+        None where a score takes more than one vector.
+        """
+        return None if self._vectors is None else self._vectors[rows.start : rows.stop]
+
+    def mention_vectors(self, texts: Sequence[IdArray]) -> FloatArray:
+        """One vector of each mention."""
+        return self._mention.vectors(texts)
+
+    def scores(
+        self, texts: Sequence[IdArray], rows: RowRange, *, most: int = 1 << 20
+    ) -> Iterator[tuple[slice, FloatArray]]:
+        """Exact scores of mentions with all entities of a range, so many mentions at a time."""
+        size = max(1, min(most, _SCORES // max(1, rows.stop - rows.start)))
+        for first in range(0, len(texts), size):
+            part = slice(first, min(first + size, len(texts)))
+            yield part, self._block(texts[part], rows)
+
+    def _block(self, texts: Sequence[IdArray], rows: RowRange) -> FloatArray:
+        if self._vectors is not None:
+            found: FloatArray = self._mention.vectors(texts) @ self._vectors[rows.start : rows.stop].T
+            return found
+        assert self._matrices is not None, "encode() comes first"  # noqa: S101 - a programmer's error
+        scores = np.empty((len(texts), rows.stop - rows.start), np.float32)
+        for first in range(0, len(texts), _MENTIONS):
+            mentions = self._padded(self._mention.matrices(texts[first : first + _MENTIONS]))
+            for start in range(rows.start, rows.stop, _ENTITIES):
+                stop = min(start + _ENTITIES, rows.stop)
+                entities = self._padded(self._matrices.rows(start, stop))
+                with torch.no_grad():
+                    part = self._scorer.score(mentions, entities).float().cpu().numpy()
+                columns = slice(start - rows.start, stop - rows.start)
+                scores[first : first + _MENTIONS, columns] = part
+        return scores
+
+    def _matrix_chunks(
+        self, texts: RowTable, chunks: Iterator[range], progress: Callable[[int], None]
+    ) -> Iterator[TokenMatrices]:
+        for chunk in chunks:
+            yield self._entity.matrices(as_ids(texts.take(chunk)))
+            progress(len(chunk))
+
+    def _padded(self, matrices: TokenMatrices) -> Encoded:
+        """Token matrices as scorers read them."""
+        lengths = np.diff(matrices.offsets)
+        longest = int(lengths.max(initial=1))
+        mask = torch.from_numpy(np.arange(longest) < lengths[:, None])
+        states = torch.zeros(len(lengths), longest, matrices.bits.shape[1])
+        states[mask] = as_bf16(matrices.bits).float()
+        return Encoded(states.to(self._device), mask.to(self._device))
+
+
+class _Matrices(NamedTuple):
+    """Token matrices on disk."""
+
+    bits: npt.NDArray[np.int16]
+    offsets: IntArray
+
+    def rows(self, start: int, stop: int) -> TokenMatrices:
+        """Those of some texts."""
+        offsets = self.offsets[start : stop + 1]
+        return TokenMatrices(np.array(self.bits[offsets[0] : offsets[-1]]), offsets - offsets[0])
+
+
+def _write_matrices(stem: Path, chunks: Iterator[TokenMatrices]) -> _Matrices:
+    path, ends, dim = stem.with_suffix(".bf16"), [np.zeros(1, np.int64)], 1
+    with path.open("wb") as out:
+        for chunk in chunks:
+            out.write(chunk.bits.data)
+            ends.append(chunk.offsets[1:] + ends[-1][-1])
+            dim = chunk.bits.shape[1]
+    offsets = np.concatenate(ends)
+    bits = np.memmap(path, np.int16, "r", shape=(int(offsets[-1]), dim)).view(np.ndarray)
+    return _Matrices(bits, offsets)

@@ -1,0 +1,237 @@
+"""The loop: stages, epochs and steps, from wherever the run is to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kglink.encoding.hardware import Hardware
+from kglink.training.checkpoint import (
+    Checkpoints,
+    Position,
+    StageResult,
+    load_parameters,
+    saying_what_is_kept,
+    write_tensors,
+)
+from kglink.training.curve import Curve
+from kglink.training.frozen import FrozenPool
+from kglink.training.memory import advising
+from kglink.training.plan import Batch, Stage, batches_of
+from kglink.training.progress import EpochNews, Note, Reading, StepNews, Tell
+from kglink.training.recipe import SelectionSection, StageSection
+from kglink.training.step import Done, Tools, Trainer
+from kglink.training.validation import Recalls, validate
+
+_BEST = "best.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often a run writes."""
+
+    checkpoint_steps: int = 500
+    """A checkpoint after so many steps; there is one after each epoch in any case."""
+    curve_steps: int = 10
+    """A line of the curve, and news of the loss, after so many steps."""
+
+
+class Loop:
+    """Runs the stages of a plan in the run's folder."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        plan: Sequence[Stage],
+        selection: SelectionSection,
+        hardware: Hardware,
+        folder: Path,
+        checkpoints: Checkpoints,
+        pace: Pace,
+        tell: Tell,
+    ) -> None:
+        self._tools = tools
+        self._plan = plan
+        self._selection = selection
+        self._hardware = hardware
+        self._folder = folder
+        self._checkpoints = checkpoints
+        self._pace = pace
+        self._tell = tell
+        self._curve = Curve(folder)
+        self._frozen: FrozenPool | None = None
+        self.position = Position()
+        self.recalls: Recalls | None = None
+
+    def run(self, *, resume: bool) -> tuple[StageResult, ...]:
+        """Train from the last checkpoint, or from the beginning, to the end."""
+        if resume:
+            self.position = self._checkpoints.position()
+            self._tell(Note(f"going on after step {self.position.total:,}"))
+        if self._is_first:
+            self._curve.begin(self.position.total)
+        while self.position.stage < len(self._plan):
+            self._stage(self._plan[self.position.stage], resume=resume)
+            resume = False
+        return self.position.results
+
+    @property
+    def _is_first(self) -> bool:
+        return self._tools.team.is_first
+
+    def _stage(self, stage: Stage, *, resume: bool) -> None:
+        trainer = Trainer(self._tools, stage, self.position.stage)
+        if resume:
+            self._checkpoints.load_model(self._tools.model)
+            self._checkpoints.load_optimiser(
+                self._tools.model, trainer.optimiser, trainer.ascent
+            )
+        while not self._is_over(stage):
+            self._epoch(stage, trainer)
+            self._checkpoint(trainer)
+        self._finish(stage)
+
+    def _is_over(self, stage: Stage) -> bool:
+        at, patience = self.position, self._selection.patience
+        waited = at.epoch - 1 - at.best_epoch
+        tired = patience > 0 and self._chooses(stage) and at.best_epoch >= 0 and waited >= patience
+        return at.epoch >= stage.section.epochs or tired
+
+    def _chooses(self, stage: Stage) -> bool:
+        """Whether the best epoch is kept: of O, which no documents judge, it is the last."""
+        return isinstance(stage.section, StageSection) and len(self._tools.data.valid) > 0
+
+    def _epoch(self, stage: Stage, trainer: Trainer) -> None:
+        began = time.monotonic()
+        self._mine(trainer)
+        mined = time.monotonic()
+        self._steps(stage, trainer)
+        trained = time.monotonic()
+        self._evaluate(stage, began, mined - began, trained)
+
+    def _mine(self, trainer: Trainer) -> None:
+        """Look for hard negatives at a refresh point; a run that goes on finds them on disk."""
+        files = trainer.mined_files(self._folder / "data", self.position.epoch)
+        if self._is_first and not all(path.is_file() for path in files.values()):
+            for old in (self._folder / "data").glob("negatives-*.npy"):
+                old.unlink()
+            trainer.mine(self._pool(), files, self.position.epoch)
+        self._tools.team.wait()
+        trainer.open_mined(files)
+
+    def _steps(self, stage: Stage, trainer: Trainer) -> None:
+        batches = batches_of(stage, self.position.epoch, trainer.order_seed)
+        self._frozen = None if self.position.step < len(batches) else self._frozen
+        begun, seen = time.monotonic(), 0
+        left = batches[self.position.step :]
+        for number, batch in enumerate(left, 1):
+            done = self._step(stage, trainer, batch)
+            seen += done.texts
+            pace = (time.monotonic() - begun) / number
+            self._report(stage, done, seen / max(1e-9, pace * number), pace)
+            if number < len(left) and self.position.total % self._pace.checkpoint_steps == 0:
+                self._checkpoint(trainer)
+
+    def _step(self, stage: Stage, trainer: Trainer, batch: Batch) -> Done:
+        at = self.position
+        with advising(stage.section, at.total):
+            done = trainer.step(batch, at.epoch, at.step)
+        self.position = at.stepped(done.loss)
+        return done
+
+    def _report(self, stage: Stage, done: Done, pairs_per_second: float, pace: float) -> None:
+        at, section = self.position, stage.section
+        if at.total % self._pace.curve_steps:
+            return
+        loss = sum(at.losses) / len(at.losses)
+        self.position = replace(at, losses=())
+        steps = at.epoch * stage.steps_per_epoch + at.step
+        left = pace * (stage.steps - steps)
+        line = {"total": at.total, "stage": stage.name, "epoch": at.epoch + 1, "step": steps}
+        self._line({**line, "loss": loss, "rate": done.rate})
+        self._tell(
+            StepNews(
+                *(stage.name, at.epoch + 1, section.epochs, steps, stage.steps),
+                *(loss, done.rate, pairs_per_second, left),
+            )
+        )
+
+    def _evaluate(self, stage: Stage, began: float, mining: float, trained: float) -> None:
+        """Judge the epoch, keep it if it is the best, and close it."""
+        at = self.position
+        figure, recalls = self._figure()
+        is_best = figure is not None and (at.best is None or figure > at.best)
+        if is_best:
+            self.position = at = replace(at, best=figure, best_epoch=at.epoch)
+            if self._chooses(stage):
+                self._keep()
+        now = time.monotonic()
+        loss = at.epoch_loss / max(1, at.step)
+        if recalls is not None:
+            line = {"total": at.total, "stage": stage.name, "epoch": at.epoch + 1}
+            self._line({**line, **recalls.as_json(), "epoch_loss": loss, "best": is_best})
+        self._tell(
+            EpochNews(
+                *(stage.name, at.epoch + 1, stage.section.epochs, loss),
+                *(now - began, mining, now - trained, recalls, is_best),
+            )
+        )
+        self.position = at.next_epoch()
+
+    def _figure(self) -> tuple[float | None, Recalls | None]:
+        """The recall that epochs are compared by: all processes hear what the first one finds."""
+        if not len(self._tools.data.valid):
+            return None, None
+        values = None
+        if self._is_first:
+            self.recalls = validate(self._tools.data, self._pool(), self._selection)
+            values = [self.recalls.chosen(self._selection)]
+        return self._tools.team.agree(values, 1)[0], self.recalls
+
+    def _pool(self) -> FrozenPool:
+        """The pool encoded with the model as it is; once for validation and mining."""
+        if self._frozen is None:
+            tools = self._tools
+            frozen = FrozenPool(tools.model, tools.scorer, self._hardware, self._folder / "data")
+            frozen.encode(
+                tools.data.pool.tokens, lambda count: self._tell(Reading("vectors", count))
+            )
+            self._frozen = frozen
+        return self._frozen
+
+    def _finish(self, stage: Stage) -> None:
+        """Go on from the best epoch, or from the last where nothing says which was best."""
+        at = self.position
+        kept = at.epoch
+        if self._chooses(stage) and at.best_epoch >= 0:
+            self._tools.team.wait()
+            load_parameters(self._folder / _BEST, self._tools.model)
+            kept = at.best_epoch + 1
+            self._frozen = None
+        figure = at.best if self._chooses(stage) else None
+        self.position = at.next_stage(StageResult(stage.name, at.epoch, kept, figure))
+        self._tools.model.transformation = None
+        if self.position.stage < len(self._plan):
+            self._checkpoint(None)
+
+    def _keep(self) -> None:
+        """Write the best weights so far."""
+        if not self._is_first:
+            return
+        path = self._folder / _BEST
+        draft = path.with_suffix(".draft")
+        with saying_what_is_kept(path, draft):
+            write_tensors(draft, dict(self._tools.model.named_parameters()))
+            draft.replace(path)
+
+    def _checkpoint(self, trainer: Trainer | None) -> None:
+        if not self._is_first:
+            return
+        optimiser, ascent = (trainer.optimiser, trainer.ascent) if trainer else (None, None)
+        self._checkpoints.save(self.position, self._tools.model, optimiser, ascent)
+
+    def _line(self, line: dict[str, object]) -> None:
+        if self._is_first:
+            self._curve.add(line)

@@ -1,0 +1,174 @@
+"""Annotated mentions as token ids on disk: those to learn from, and those to choose by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from kglink.encoding.inputs import Inputs, MentionText
+from kglink.protocols import RowRange
+from kglink.records import Document
+from kglink.store import Store
+from kglink.training.pool import Counted, EntityPool, chunks
+from kglink.training.recipe import SelectionSection
+from kglink.training.tables import IntArray, RowTable, token_table, token_writer
+from kglink.training.tables import RowWriter
+
+_DOCUMENTS = 256
+TRAIN, VALID = "train", "valid"
+
+
+class MentionTable:
+    """Mentions with their golds, which are rows of the pool in ascending order."""
+
+    def __init__(self, folder: Path, part: str) -> None:
+        self.tokens = token_table(folder / f"{part}.mentions")
+        self.golds = RowTable(folder / f"{part}.golds", np.int64)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def gold_sets(self, mentions: Sequence[int]) -> list[frozenset[int]]:
+        """All golds of some mentions."""
+        return [frozenset(self.golds[mention].tolist()) for mention in mentions]
+
+    def within(self, rows: RowRange) -> IntArray:
+        """The mentions that have a gold among these rows of the pool."""
+        found = [
+            number
+            for number in range(len(self))
+            if any(rows.start <= gold < rows.stop for gold in self.golds[number].tolist())
+        ]
+        return np.array(found, np.int64)
+
+
+class MentionCounts(NamedTuple):
+    """What was read of a source of documents."""
+
+    documents: str
+    split: str
+    train: int
+    valid: int
+    outside: int
+    """Mentions whose golds are in none of the KBs of the pool."""
+
+
+class _Parts(NamedTuple):
+    tokens: RowWriter
+    golds: RowWriter
+
+
+def write_mentions(
+    folder: Path,
+    store: Store,
+    pool: EntityPool,
+    inputs: Inputs,
+    selection: SelectionSection,
+    seed: int,
+    *,
+    docs: Sequence[str] = (),
+    progress: Counted = lambda documents: None,
+) -> tuple[list[MentionCounts], str]:
+    """Read the mentions of annotated documents; returns the counts and a digest of all.
+
+    Of each source the split ``train`` is learnt from; a source without splits wholly. By the
+    split ``dev`` the best epoch is chosen, or else by documents that are held out.
+    """
+    counts = []
+    with ExitStack() as opened:
+        writers = {
+            part: _Parts(
+                opened.enter_context(token_writer(folder / f"{part}.mentions")),
+                opened.enter_context(RowWriter(folder / f"{part}.golds", np.int64)),
+            )
+            for part in (TRAIN, VALID)
+        }
+        reader = _Reader(store, pool, inputs, writers, progress)
+        for name in docs or [info.name for info in store.kbs() if info.mentions]:
+            counts.append(reader.read(name, _plan(store, name, selection, seed)))
+        digests = [writer.digest for parts in writers.values() for writer in parts]
+    return counts, hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
+
+
+class _Splits(NamedTuple):
+    """Which documents of a source serve for what."""
+
+    train: str
+    dev: bool
+    held_out: float
+    seed: int
+
+    def is_held_out(self, document: Document) -> bool:
+        """Whether a training document is kept back: by chance, and always the same ones."""
+        digest = hashlib.sha256(f"{self.seed}\0{document.id}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") < self.held_out * 2**64
+
+
+def _plan(store: Store, name: str, selection: SelectionSection, seed: int) -> _Splits:
+    def has(split: str) -> bool:
+        return next(store.documents(name, split), None) is not None
+
+    train = "train" if has("train") or not has("") else ""
+    dev = selection.documents != "held_out" and has("dev")
+    held_out = 0.0 if dev or selection.documents == "dev" else selection.held_out
+    return _Splits(train, dev, held_out, seed)
+
+
+class _Reader:
+    def __init__(
+        self,
+        store: Store,
+        pool: EntityPool,
+        inputs: Inputs,
+        writers: dict[str, _Parts],
+        progress: Counted,
+    ) -> None:
+        self._store = store
+        self._pool = pool
+        self._inputs = inputs
+        self._writers = writers
+        self._progress = progress
+
+    def read(self, name: str, splits: _Splits) -> MentionCounts:
+        before = {part: len(parts.tokens) for part, parts in self._writers.items()}
+        outside = 0
+        for chunk in chunks(self._store.documents(name, splits.train), _DOCUMENTS):
+            kept_back = [splits.is_held_out(document) for document in chunk]
+            for part, wanted in ((TRAIN, False), (VALID, True)):
+                documents = [
+                    one for one, back in zip(chunk, kept_back, strict=True) if back is wanted
+                ]
+                outside += self._keep(part, documents)
+            self._progress(len(chunk))
+        if splits.dev:
+            for chunk in chunks(self._store.documents(name, "dev"), _DOCUMENTS):
+                self._keep(VALID, chunk)
+                self._progress(len(chunk))
+        added = {part: len(parts.tokens) - before[part] for part, parts in self._writers.items()}
+        return MentionCounts(name, splits.train, added[TRAIN], added[VALID], outside)
+
+    def _keep(self, part: str, documents: Sequence[Document]) -> int:
+        """Write the mentions with golds in the pool; says how many have theirs elsewhere."""
+        texts, golds, outside = [], [], 0
+        for text, rows in self._annotated(documents):
+            outside += not rows
+            if rows:
+                texts.append(text)
+                golds.append(rows)
+        writers = self._writers[part]
+        for ids, rows in zip(self._inputs.mentions(texts), golds, strict=True):
+            writers.tokens.add(ids)
+            writers.golds.add(rows)
+        return outside
+
+    def _annotated(self, documents: Sequence[Document]) -> Iterator[tuple[MentionText, list[int]]]:
+        for document in documents:
+            for mention in document.mentions:
+                if mention.gold:
+                    rows = {self._pool.row(gold) for gold in mention.gold} - {-1}
+                    yield MentionText(document.text, mention.start, mention.end), sorted(rows)

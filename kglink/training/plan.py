@@ -1,0 +1,169 @@
+"""Which stages a run has, in the papers' order, and what each of them sees.
+
+S learns from the annotated mentions of the source KBs, T from those of the target KBs, O from
+overlaps between them. With both S and T every epoch sees all batches of S, then all of T. O
+comes last, with an optimiser of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from kglink.errors import UsageError
+from kglink.protocols import RowRange
+from kglink.store import Store
+from kglink.training.data import KBChoice, TrainingData
+from kglink.training.recipe import OverlapSection, Recipe, StageSection
+from kglink.training.tables import IntArray
+
+#: What ``--sources`` may be.
+SOURCES = ("S", "T", "O", "TS", "TO", "SO", "TOS")
+
+
+class Group(NamedTuple):
+    """Mentions, or overlaps, that batches are made of: never two groups in one batch."""
+
+    letter: Literal["S", "T", "O"]
+    rows: RowRange
+    """The golds that are learnt, and where negatives come from."""
+    items: IntArray
+    """Numbers of mentions or of overlap pairs."""
+
+
+class Stage(NamedTuple):
+    """A training with an optimiser and a schedule of its own."""
+
+    name: str
+    section: StageSection | OverlapSection
+    groups: tuple[Group, ...]
+
+    def batches(self) -> tuple[int, ...]:
+        """How many batches of each group an epoch has."""
+        size = self.section.batch * self.section.accumulate
+        return tuple(max(1, len(group.items) // size) for group in self.groups)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps an epoch has."""
+        return sum(self.batches())
+
+    @property
+    def steps(self) -> int:
+        """How many steps it has."""
+        return self.section.epochs * self.steps_per_epoch
+
+
+class Batch(NamedTuple):
+    """What one step sees of a group, in as many parts as gradients are added up of."""
+
+    group: Group
+    parts: tuple[IntArray, ...]
+
+
+def read_sources(text: str) -> str:
+    """``--sources`` in the papers' spelling, whatever the order and case of its letters."""
+    letters = sorted(text.upper().replace(",", "").replace("+", ""))
+    for known in SOURCES:
+        if sorted(known) == letters:
+            return known
+    raise UsageError(
+        f"unknown sources {text!r}",
+        hint=f"There is: {', '.join(SOURCES)}. S: mentions of the source KBs, T: of the target "
+        "KBs, O: overlaps between them.",
+    )
+
+
+def choose_kbs(
+    store: Store, sources: str, source_kbs: Sequence[str], target_kbs: Sequence[str]
+) -> KBChoice:
+    """Check that every named KB is there and every stage has the KBs that it needs."""
+    names = [*source_kbs, *target_kbs]
+    for name in names:
+        store.kb(name)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(
+            f"KB {twice[0]!r} is named twice", hint="A KB is a source or a target, and once."
+        )
+    for letter, given, option in (("S", source_kbs, "source"), ("T", target_kbs, "target")):
+        if (letter in sources or "O" in sources) and not given:
+            raise UsageError(
+                f"sources {sources} need a {option} KB",
+                hint=f"Name one or more with --{option}-kb.",
+            )
+    return KBChoice(tuple(source_kbs), tuple(target_kbs))
+
+
+def make_plan(data: TrainingData, recipe: Recipe, sources: str) -> list[Stage]:
+    """The stages of a run; a source without anything to learn from is an error."""
+    stages = []
+    letters = sources.replace("O", "")
+    if letters:
+        # All batches of S come before those of T (Bosch: the order within an epoch).
+        groups = tuple(_mentions(data, letter) for letter in sorted(letters))
+        for number, section in enumerate(recipe.rounds(), 1):
+            name = letters if number == 1 else f"{letters}-again"
+            stages.append(Stage(name, section, groups))
+    if "O" in sources:
+        stages.append(Stage("O", recipe.overlap, (_overlaps(data),)))
+    return stages
+
+
+def warnings_of(data: TrainingData) -> list[str]:
+    """What a user should know of the data before an hour of training."""
+    found = []
+    for kb in data.pool.kbs:
+        entities = kb.stop - kb.start
+        if not kb.described:
+            found.append(
+                f"{kb.name}: none of its {entities:,} entities has a description; "
+                "they are known by their names alone"
+            )
+    if not len(data.valid):
+        found.append("there are no documents to choose by: the last epoch is kept")
+    outside = sum(one.outside for one in data.counts)
+    if outside:
+        found.append(f"{outside:,} mentions have their golds in other KBs and are passed over")
+    return found
+
+
+def batches_of(stage: Stage, epoch: int, seed: Sequence[int]) -> list[Batch]:
+    """An epoch's batches: each group shuffled anew; what fills no batch is left out."""
+    found = []
+    for number, (group, count) in enumerate(zip(stage.groups, stage.batches(), strict=True)):
+        order = np.random.default_rng([*seed, epoch, number]).permutation(group.items)
+        size = min(stage.section.batch * stage.section.accumulate, len(order))
+        pieces = min(stage.section.accumulate, size)
+        for at in range(count):
+            items = order[at * size : (at + 1) * size]
+            found.append(Batch(group, tuple(np.array_split(items, pieces))))
+    return found
+
+
+def _mentions(data: TrainingData, letter: str) -> Group:
+    side: Literal["source", "target"] = "source" if letter == "S" else "target"
+    names = data.kbs.sources if letter == "S" else data.kbs.targets
+    rows = data.rows(names)
+    items = data.train.within(rows)
+    if not len(items):
+        read = ", ".join(f"{one.documents} ({one.train})" for one in data.counts) or "none"
+        raise UsageError(
+            f"stage {letter}: there are no annotated mentions of {' or '.join(names)}",
+            hint=f"Add documents whose golds are in it (`kglink add-kb DOCS FILE --links-to "
+            f"{names[0]}`), or leave {letter} out of --sources. Mentions that were read for "
+            f"training, of {side} and other KBs: {read}.",
+        )
+    return Group("S" if letter == "S" else "T", rows, items)
+
+
+def _overlaps(data: TrainingData) -> Group:
+    if len(data.pairs) < 2:
+        names = f"{' or '.join(data.kbs.sources)} and {' or '.join(data.kbs.targets)}"
+        raise UsageError(
+            f"stage O: there are {len(data.pairs)} accepted overlaps of {names}, and O needs two",
+            hint="Find them with `kglink overlap`, or leave O out of --sources.",
+        )
+    return Group("O", data.rows(data.kbs.all), np.arange(len(data.pairs)))

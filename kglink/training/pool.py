@@ -1,0 +1,123 @@
+"""The pool: all entities that take part, in a fixed order, as token ids on disk.
+
+KBs stand in the order in which they were named, sources first, entities in the order of their
+keys. The number of an entity in the pool is its row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from kglink.encoding.inputs import Inputs
+from kglink.protocols import RowRange
+from kglink.records import EntityId
+from kglink.space.strings import StringTable, StringWriter, map_array
+from kglink.store import Store
+from kglink.training.tables import IntArray, token_table, token_writer
+
+Item = TypeVar("Item")
+
+_CHUNK = 2048
+#: Told how many entities, or documents, were read since the last call.
+Counted = Callable[[int], None]
+
+
+class PooledKB(NamedTuple):
+    """A KB in the pool: its rows, and what it held when it was read."""
+
+    name: str
+    start: int
+    stop: int
+    described: int
+    revision: int
+    digest: str
+
+    @property
+    def rows(self) -> RowRange:
+        """Its rows of the pool."""
+        return RowRange(self.start, self.stop)
+
+
+class EntityPool:
+    """All entities that take part."""
+
+    def __init__(self, folder: Path, kbs: Sequence[PooledKB]) -> None:
+        self.kbs = tuple(kbs)
+        self.tokens = token_table(folder / "pool")
+        self.domains: IntArray = map_array(folder / "pool.domains.npy")
+        self._keys = StringTable(folder / "pool.keys")
+        self._by_name = {kb.name: kb for kb in kbs}
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def kb(self, name: str) -> PooledKB:
+        """One of its KBs."""
+        return self._by_name[name]
+
+    def rows(self, names: Iterable[str]) -> RowRange:
+        """The rows of KBs that stand side by side."""
+        kbs = [self._by_name[name] for name in names]
+        return RowRange(min(kb.start for kb in kbs), max(kb.stop for kb in kbs))
+
+    def row(self, name: EntityId) -> int:
+        """The row of an entity; -1 of one that is not in the pool."""
+        kb = self._by_name.get(name.kb)
+        if kb is None:
+            return -1
+        at = bisect_left(self._keys, name.key, kb.start, kb.stop)
+        return at if at < kb.stop and self._keys[at] == name.key else -1
+
+    def kb_numbers(self) -> IntArray:
+        """For each row the number of its KB."""
+        return np.repeat(np.arange(len(self.kbs)), [kb.stop - kb.start for kb in self.kbs])
+
+    @property
+    def domain_count(self) -> int:
+        """How many domains there are."""
+        return int(self.domains.max()) + 1 if len(self.domains) else 0
+
+
+def write_pool(
+    folder: Path,
+    store: Store,
+    names: Sequence[str],
+    inputs: Inputs,
+    domain: Literal["kb", "type"],
+    progress: Counted = lambda entities: None,
+) -> list[PooledKB]:
+    """Read the entities of these KBs once, and keep what training needs of them."""
+    kbs: list[PooledKB] = []
+    numbers: dict[tuple[str, str], int] = {}
+    domains: list[IntArray] = []
+    with StringWriter(folder / "pool.keys") as keys, token_writer(folder / "pool") as tokens:
+        for name in names:
+            start, described, revision = len(tokens), 0, store.kb(name).revision
+            for chunk in chunks(store.entities(name), _CHUNK):
+                entities = [stored.entity for stored in chunk]
+                for entity, ids in zip(entities, inputs.entities(entities), strict=True):
+                    keys.add(entity.key)
+                    tokens.add(ids)
+                places = [(name, one.type if domain == "type" else "") for one in entities]
+                own = [numbers.setdefault(place, len(numbers)) for place in places]
+                domains.append(np.array(own, np.int64))
+                described += sum(bool(entity.description.strip()) for entity in entities)
+                progress(len(entities))
+            stop = len(tokens)
+            kbs.append(PooledKB(name, start, stop, described, revision, tokens.digest))
+    whole = np.concatenate(domains) if domains else np.empty(0, np.int64)
+    np.save(folder / "pool.domains.npy", whole)
+    return kbs
+
+
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of at most ``size`` items."""
+    waiting = iter(items)
+    while chunk := list(islice(waiting, size)):
+        yield chunk

@@ -1,0 +1,56 @@
+"""What a run tells while it goes: each kind of news is a small value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kglink.training.validation import Recalls
+
+
+class Note(NamedTuple):
+    """Something that a person should read."""
+
+    text: str
+
+
+class Reading(NamedTuple):
+    """So many entities, documents or vectors more were prepared."""
+
+    what: str
+    count: int
+
+
+class StepNews(NamedTuple):
+    """A step was done."""
+
+    stage: str
+    epoch: int
+    epochs: int
+    step: int
+    """Steps of the stage that are done."""
+    steps: int
+    loss: float
+    rate: float
+    pairs_per_second: float
+    """Mentions, or overlap pairs, since the stage began or went on."""
+    seconds_left: float
+    """Of the stage, at this pace; mining and validation come on top."""
+
+
+class EpochNews(NamedTuple):
+    """An epoch was done; ``seconds`` are all of it, ``mining`` and ``validation`` among them."""
+
+    stage: str
+    epoch: int
+    epochs: int
+    loss: float
+    seconds: float
+    mining: float
+    validation: float
+    recalls: Recalls | None
+    is_best: bool
+
+
+News = Note | Reading | StepNews | EpochNews
+Tell = Callable[[News], None]

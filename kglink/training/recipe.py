@@ -1,0 +1,311 @@
+"""Recipes: all that fine-tuning can be told, in one TOML file.
+
+A recipe may begin with another one (``extends = "t-biencoder/som-random-id"``) and say only what
+differs. Those that come with kglink are named by folder and file, without ``.toml``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+import types
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from kglink.encoding.models import DEFAULT_MODEL, Pooling
+from kglink.encoding.settings import BiEncoderSettings, InputSettings, TransformationSettings
+from kglink.errors import ConfigError, UnknownNameError
+
+DEFAULT_RECIPE = "default"
+_SUFFIX = ".toml"
+_MOST_PARENTS = 8
+
+#: Values of a plugin's settings.
+Options = dict[str, str | int | float | bool]
+#: Which entities a mention is compared with: see `StageSection.columns`.
+Columns = Literal["in_batch", "own", "both", "shared"]
+LossMode = Literal["both", "only_prime", "base"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelSection(_Section):
+    """The two towers."""
+
+    base: str = Field(
+        DEFAULT_MODEL, description="Where training begins: `minilm`, a folder or a hub name."
+    )
+    shared: bool = Field(True, description="One tower for mentions and entities.")
+    pooling: Pooling = Field("mean", description="`cls`, `mean`, or all `tokens`.")
+    metric: Literal["cosine", "dot"] = Field("cosine", description="How vectors are compared.")
+    scorer: str = Field("mean", description="Scorer (`kglink plugins`).")
+    scorer_settings: Options = Field(default_factory=dict, description="Settings of the scorer.")
+    inputs: InputSettings = Field(
+        InputSettings(), description="How mentions and entities are written for the towers."
+    )
+
+    @property
+    def settings(self) -> BiEncoderSettings:
+        """What the encoding room calls it."""
+        return BiEncoderSettings(
+            shared=self.shared,
+            pooling=self.pooling,
+            metric=self.metric,
+            scorer=self.scorer,
+            inputs=self.inputs,
+        )
+
+
+class _Optimisation(_Section):
+    """What every stage has."""
+
+    objective: str = Field("nce", description="Objective (`kglink plugins`).")
+    objective_settings: Options = Field(
+        default_factory=dict, description="Settings of the objective."
+    )
+    epochs: int = Field(5, ge=1, description="How often all mentions, or pairs, are seen.")
+    batch: int = Field(64, ge=2, description="Mentions, or pairs, of one step on all devices.")
+    accumulate: int = Field(
+        1, ge=1, description="Batches whose gradients are added up before the towers move."
+    )
+    micro_batch: int = Field(
+        0, ge=0, description="Texts encoded at once, the gradients cached; 0: all of a batch."
+    )
+    learning_rate: float = Field(2e-5, gt=0, description="The highest learning rate.")
+    warm_up: float = Field(
+        0.1, ge=0, le=1, description="Share of the steps in which the rate climbs to it."
+    )
+    decay: Literal["linear", "none"] = Field(
+        "linear", description="Whether it then falls to 0 at the last step."
+    )
+    weight_decay: float = Field(0.01, ge=0, description="Not of biases and norms.")
+    clip: float = Field(1.0, ge=0, description="Longest gradient; 0: as long as it is.")
+    freeze_embeddings: bool = Field(True, description="Leave the embeddings as they are.")
+
+
+class StageSection(_Optimisation):
+    """Stages S and T: mentions and the entities that they mean."""
+
+    sampler: str = Field("in_batch", description="Sampler of negatives (`kglink plugins`).")
+    sampler_settings: Options = Field(default_factory=dict, description="Settings of the sampler.")
+    negatives: int = Field(0, ge=0, description="Negatives that the sampler gives each mention.")
+    columns: Columns = Field(
+        "in_batch",
+        description="What a mention is compared with besides its gold: the other golds of the "
+        "batch, its `own` negatives, `both`, or all golds and negatives of the batch (`shared`).",
+    )
+    refresh_epochs: int = Field(
+        1, ge=1, description="Hard negatives are looked for anew every so many epochs."
+    )
+    negatives_from: Literal["stage", "all"] = Field(
+        "stage", description="The KBs that negatives are drawn from: the stage's own, or all."
+    )
+    mask_same_gold: bool = Field(
+        True, description="Never take an entity that is right as a negative; BLINK's code does."
+    )
+    transformation: TransformationSettings | None = Field(
+        None, description="The transformational encoder (T-Biencoder)."
+    )
+    loss_mode: LossMode = Field(
+        "both", description="L and L', L' alone (`only_prime`) or L alone (`base`)."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> StageSection:
+        if self.columns != "in_batch" and not self.negatives:
+            raise ValueError(f"columns = {self.columns!r} needs negatives of at least 1")
+        return self
+
+
+class OverlapSection(_Optimisation):
+    """Stage O: pairs of entities that are the same thing."""
+
+    objective: str = Field("overlap", description="Objective (`kglink plugins`).")
+    min_probability: float = Field(
+        0.5, ge=0, le=1, description="Pairs that nobody judged count from here on."
+    )
+
+
+class SelectionSection(_Section):
+    """How the best epoch is found."""
+
+    metric: str = Field(
+        "R@64", pattern=r"^R@[1-9][0-9]{0,3}$", description="Recall by which epochs are compared."
+    )
+    pool: Literal["kb", "judged_joint"] = Field(
+        "kb", description="Its mean over KBs, or all KBs that hold a gold as one list."
+    )
+    patience: int = Field(
+        0, ge=0, description="Stop after so many epochs without a better one; 0: never."
+    )
+    documents: Literal["auto", "dev", "held_out"] = Field(
+        "auto", description="Documents of the split dev, some held out of train, or what there is."
+    )
+    held_out: float = Field(
+        0.1, ge=0, lt=1, description="Share of the training documents that is held out."
+    )
+    most_mentions: int = Field(5000, ge=1, description="At most so many mentions are judged.")
+
+    @property
+    def k(self) -> int:
+        """The k of R@k."""
+        return int(self.metric.removeprefix("R@"))
+
+
+class Recipe(_Section):
+    """How to fine-tune."""
+
+    summary: str = Field("", description="One line for `kglink recipes`.")
+    source: str = Field("", description="The table and row of the paper that it follows.")
+    extends: str = Field("", description="The recipe that this one begins with.")
+    sources: str = Field("", description="Stages where the command names none, such as TOS.")
+    seed: int = Field(0, ge=0, description="Of all chance.")
+    domain: Literal["kb", "type"] = Field("kb", description="What is a domain of entities.")
+    model: ModelSection = Field(ModelSection(), description="The two towers.")
+    train: StageSection = Field(StageSection(), description="Stages S and T.")
+    again: StageSection | None = Field(
+        None, description="S and T once more from there, a fresh schedule; as `train` but for this."
+    )
+    overlap: OverlapSection = Field(OverlapSection(), description="Stage O.")
+    selection: SelectionSection = Field(
+        SelectionSection(), description="How the best epoch is found."
+    )
+
+    def rounds(self) -> tuple[StageSection, ...]:
+        """The trainings of S and T, one after the other."""
+        return (self.train,) if self.again is None else (self.train, self.again)
+
+
+class RecipeInfo(NamedTuple):
+    """A recipe of the list."""
+
+    name: str
+    summary: str
+    source: str
+
+
+def list_recipes() -> list[RecipeInfo]:
+    """All recipes that come with kglink, the default first."""
+    names = sorted(_names(_packaged(), ""), key=lambda name: (name != DEFAULT_RECIPE, name))
+    recipes = [(name, load_recipe(name)) for name in names]
+    return [RecipeInfo(name, recipe.summary, recipe.source) for name, recipe in recipes]
+
+
+def load_recipe(
+    name: str | Path = DEFAULT_RECIPE, changes: Mapping[str, Any] | None = None
+) -> Recipe:
+    """A recipe by its name or from a file; ``changes`` are nested as in the file."""
+    raw, origin = _whole(str(name), ())
+    if changes:
+        raw = _merged(raw, changes)
+    return read_recipe(raw, origin)
+
+
+def read_recipe(raw: Mapping[str, Any], origin: str = "recipe") -> Recipe:
+    """A recipe from the values of a file, every key checked."""
+    _check_keys(Recipe, raw, origin, "")
+    values = dict(raw)
+    if isinstance(values.get("again"), Mapping):
+        values["again"] = _merged(values.get("train", {}), values["again"])
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        shown = "" if isinstance(first["input"], dict) else f" = {first['input']!r}"
+        raise ConfigError(f"{origin}: {where}{shown}: {reason}", hint=_hint(first["loc"])) from error
+
+
+def _whole(name: str, above: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+    """The values of a recipe over those that it extends."""
+    if name in above or len(above) > _MOST_PARENTS:
+        raise ConfigError(f"recipe {above[0]}: extends itself through {' and '.join(above[1:])}")
+    text, origin = _text(name, above)
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{origin}: {error}", hint="It must be a UTF-8 TOML file.") from error
+    parent = raw.get("extends")
+    if not isinstance(parent, str) or not parent:
+        return raw, origin
+    beside = Path(origin).parent / parent
+    found = str(beside) if parent.endswith(_SUFFIX) and beside.is_file() else parent
+    inherited, _ = _whole(found, (*above, name))
+    for own in ("summary", "source"):
+        inherited.pop(own, None)
+    return _merged(inherited, raw), origin
+
+
+def _text(name: str, above: tuple[str, ...]) -> tuple[str, str]:
+    path = Path(name).expanduser()
+    if path.suffix == _SUFFIX or path.is_file():
+        try:
+            return path.read_text(encoding="utf-8"), str(path)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigError(f"{path}: the recipe cannot be read: {reason}") from error
+    names = list(_names(_packaged(), ""))
+    if name not in names:
+        by = f" (which {above[-1]} extends)" if above else ""
+        raise UnknownNameError(f"recipe{by}", name, names, hint="Or give a .toml file.")
+    return _packaged().joinpath(*f"{name}{_SUFFIX}".split("/")).read_text("utf-8"), name
+
+
+def _packaged() -> Traversable:
+    return resources.files("kglink.training") / "recipes"
+
+
+def _names(folder: Traversable, prefix: str) -> Iterator[str]:
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _names(item, f"{prefix}{item.name}/")
+        elif item.name.endswith(_SUFFIX):
+            yield prefix + item.name.removesuffix(_SUFFIX)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(old, value) if both else value  # type: ignore[arg-type]  # just asked
+    return merged
+
+
+def _check_keys(section: type[BaseModel], raw: Mapping[str, Any], origin: str, path: str) -> None:
+    """Refuse unknown keys, with the nearest known one."""
+    for key, value in raw.items():
+        if key not in section.model_fields:
+            where = f" in [{path}]" if path else ""
+            raise UnknownNameError(f"key{where} of {origin}", key, section.model_fields)
+        inner = _section_of(section.model_fields[key].annotation)
+        if inner is not None and isinstance(value, Mapping):
+            _check_keys(inner, value, origin, f"{path}.{key}".lstrip("."))
+
+
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds, if it holds one."""
+    if get_origin(annotation) in (Union, types.UnionType, Annotated):
+        found = (_section_of(part) for part in get_args(annotation))
+        return next((part for part in found if part is not None), None)
+    is_section = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation if is_section else None
+
+
+def _hint(place: tuple[int | str, ...]) -> str:
+    """What a recipe says of a key."""
+    section: type[BaseModel] | None = Recipe
+    text = ""
+    for part in place:
+        field = section.model_fields.get(str(part)) if section else None
+        if field is None:
+            break
+        text, section = field.description or text, _section_of(field.annotation)
+    return text

@@ -1,0 +1,206 @@
+"""A run: its folder, what it was told, and what came of it.
+
+runs/NAME/settings.json    what was asked for: recipe, stages, KBs, seed, hardware, libraries
+runs/NAME/data/            entities, mentions and overlaps as they were, with their fingerprints
+runs/NAME/checkpoints/     where to go on from
+runs/NAME/curve.jsonl      a line for every so many steps and each evaluation; curve.png
+runs/NAME/model/           the model folder, when it is done
+runs/NAME/report.json      what came of it, when it is done
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kglink.errors import TrainingError, UsageError
+from kglink.space.manifest import library_versions, write_atomically
+from kglink.training.curve import Curve
+from kglink.training.recipe import Recipe, read_recipe
+
+FORMAT = 1
+SETTINGS, REPORT, MODEL, DATA, CHECKPOINTS = (
+    "settings.json",
+    "report.json",
+    "model",
+    "data",
+    "checkpoints",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What a run was told."""
+
+    recipe: Recipe
+    recipe_name: str
+    sources: str
+    source_kbs: tuple[str, ...]
+    target_kbs: tuple[str, ...]
+    docs: tuple[str, ...]
+    seed: int
+    started: str
+    hardware: dict[str, Any]
+    processes: int
+    libraries: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingReport:
+    """What came of a run; ``model`` is the folder of the best model."""
+
+    folder: Path
+    model: Path
+    sources: str
+    steps: int
+    seconds: float
+    stages: tuple[Mapping[str, Any], ...]
+    """Name, epochs, the one that was kept, and the recall that it was chosen by."""
+    recalls: Mapping[str, Any] | None
+    """Recall of the last evaluation: mean, judged joint, by KB."""
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain dictionary for machine-readable output."""
+        values = asdict(self)
+        return values | {"folder": str(self.folder), "model": str(self.model)}
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run at a glance."""
+
+    name: str
+    done: bool
+    settings: RunSettings
+    steps: int
+    report: TrainingReport | None
+    last_loss: float | None
+    recalls: Mapping[str, Any] | None
+    """Those of the last evaluation."""
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain dictionary for machine-readable output."""
+        told = self.settings
+        return {
+            "name": self.name,
+            "done": self.done,
+            "recipe": told.recipe_name,
+            "sources": told.sources,
+            "source_kbs": list(told.source_kbs),
+            "target_kbs": list(told.target_kbs),
+            "seed": told.seed,
+            "started": told.started,
+            "steps": self.steps,
+            "loss": self.last_loss,
+            "recalls": self.recalls,
+        }
+
+
+def run_settings(
+    recipe: Recipe,
+    recipe_name: str,
+    sources: str,
+    kbs: tuple[Sequence[str], Sequence[str]],
+    docs: Sequence[str],
+    hardware: Mapping[str, Any],
+    processes: int,
+) -> RunSettings:
+    """What a new run is told."""
+    return RunSettings(
+        recipe=recipe,
+        recipe_name=recipe_name,
+        sources=sources,
+        source_kbs=tuple(kbs[0]),
+        target_kbs=tuple(kbs[1]),
+        docs=tuple(docs),
+        seed=recipe.seed,
+        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        hardware=dict(hardware),
+        processes=processes,
+        libraries=library_versions(),
+    )
+
+
+def write_settings(folder: Path, settings: RunSettings) -> None:
+    """Begin a run's folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {"format": FORMAT, **asdict(settings)}
+    values["recipe"] = settings.recipe.model_dump(mode="json")
+    write_atomically(folder / SETTINGS, json.dumps(values, indent=1))
+
+
+def read_settings(folder: Path) -> RunSettings:
+    """What a run was told."""
+    values = _read(folder / SETTINGS)
+    if values.pop("format", None) != FORMAT:
+        raise TrainingError(
+            f"{folder / SETTINGS}: of another format than this kglink writes",
+            hint="Go on with the kglink that began the run.",
+        )
+    values["recipe"] = read_recipe(values["recipe"], str(folder / SETTINGS))
+    for name in ("source_kbs", "target_kbs", "docs"):
+        values[name] = tuple(values[name])
+    return RunSettings(**values)
+
+
+def write_report(report: TrainingReport) -> None:
+    """Say that a run is done."""
+    write_atomically(report.folder / REPORT, json.dumps(report.as_json(), indent=1))
+
+
+def read_report(folder: Path) -> TrainingReport | None:
+    """What came of a run; None while it is not done."""
+    if not (folder / REPORT).is_file():
+        return None
+    values = _read(folder / REPORT)
+    lists = {name: tuple(values[name]) for name in ("stages", "notes")}
+    # The folder may have been moved since.
+    return TrainingReport(**{**values, **lists, "folder": folder, "model": folder / MODEL})
+
+
+def list_runs(folder: Path) -> list[RunInfo]:
+    """All runs of a workspace's ``runs`` folder, the oldest first."""
+    found = [read_run(one) for one in folder.glob("*") if (one / SETTINGS).is_file()]
+    return sorted(found, key=lambda run: (run.settings.started, run.name))
+
+
+def read_run(folder: Path) -> RunInfo:
+    """One run."""
+    if not (folder / SETTINGS).is_file():
+        raise UsageError(f"{folder}: there is no run", hint="`kglink runs` lists those there are.")
+    lines = Curve(folder).lines()
+    losses = [line["loss"] for line in lines if "loss" in line]
+    recalls = [
+        {key: line[key] for key in ("mean", "judged_joint", "kb")}
+        for line in lines
+        if "mean" in line
+    ]
+    report = read_report(folder)
+    return RunInfo(
+        name=folder.name,
+        done=report is not None,
+        settings=read_settings(folder),
+        steps=max((line["total"] for line in lines), default=0),
+        report=report,
+        last_loss=losses[-1] if losses else None,
+        recalls=recalls[-1] if recalls else None,
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise TrainingError(
+            f"{path.parent}: there is no run to go on with", hint="Begin it without --resume."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise TrainingError(f"{path}: is not what a run writes")
+    return values

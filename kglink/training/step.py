@@ -1,0 +1,241 @@
+"""One step of a stage: negatives, encoding, scores, loss, and the move of the towers and of A."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kglink.encoding.bi_encoder import BiEncoder, Pair, ViewMode
+from kglink.encoding.transformation import Ascent
+from kglink.errors import TrainingError
+from kglink.protocols import Encoded, Objective, Scorer
+from kglink.registry import Registry
+from kglink.training.collate import choose_golds, columns_of, mention_batch, overlap_masks
+from kglink.training.data import TrainingData
+from kglink.training.encode import Encoding, Texts
+from kglink.training.frozen import FrozenPool
+from kglink.training.negatives import Negatives
+from kglink.training.plan import Batch, Stage
+from kglink.training.recipe import LossMode, OverlapSection, StageSection
+from kglink.training.schedule import rate_at
+from kglink.training.scoring import column_scores
+from kglink.training.tables import IntArray, as_ids
+from kglink.training.team import Team
+
+_VIEWS: Mapping[LossMode, ViewMode] = {
+    "both": "both",
+    "only_prime": "transformed",
+    "base": "plain",
+}
+_NOBODY = Texts((), ())
+
+
+class Done(NamedTuple):
+    """What a step did."""
+
+    loss: float
+    rate: float
+    texts: int
+    """Mentions, or pairs, that were learnt from."""
+
+
+class Tools(NamedTuple):
+    """What a stage works with."""
+
+    model: BiEncoder
+    scorer: Scorer
+    data: TrainingData
+    registry: Registry
+    team: Team
+    seed: int
+
+
+class Trainer:
+    """Trains one stage, a step at a time; every step draws its chance from its own number."""
+
+    def __init__(self, tools: Tools, stage: Stage, number: int) -> None:
+        self._tools = tools
+        self._stage = stage
+        self._number = number
+        section = stage.section
+        self._objective: Objective = tools.registry.create(
+            "objective", section.objective, section.objective_settings
+        )
+        model = tools.model
+        model.freeze_embeddings(section.freeze_embeddings)
+        model.transformation = None
+        self.ascent = self._adversary(section)
+        groups = model.parameter_groups(section.weight_decay)
+        self.optimiser = torch.optim.AdamW(groups, lr=section.learning_rate)
+        self._theta = [parameter for group in groups for parameter in group["params"]]
+        self._negatives = self._make_negatives()
+
+    @property
+    def order_seed(self) -> tuple[int, int]:
+        """What the order of batches is drawn from, besides the epoch."""
+        return self._tools.seed, self._number
+
+    def mined_files(self, folder: Path, epoch: int) -> dict[str, Path]:
+        """Where the negatives of an epoch are kept, by the group's letter."""
+        section = self._stage.section
+        if not isinstance(section, StageSection):
+            return {}
+        refreshed = epoch - epoch % section.refresh_epochs
+        return {
+            letter: folder / f"negatives-{self._number}-{refreshed}-{letter}.npy"
+            for letter, negatives in self._negatives.items()
+            if negatives.are_mined
+        }
+
+    def mine(self, pool: FrozenPool, files: Mapping[str, Path], epoch: int) -> None:
+        """Look for negatives with the model as it is."""
+        for letter, path in files.items():
+            self._negatives[letter].mine(pool, path, self._chance(epoch, -1))
+
+    def open_mined(self, files: Mapping[str, Path]) -> None:
+        """Use the negatives that were looked for."""
+        for letter, path in files.items():
+            self._negatives[letter].open(path)
+
+    def step(self, batch: Batch, epoch: int, step: int) -> Done:
+        """Learn from one batch."""
+        tools, section = self._tools, self._stage.section
+        tools.model.train()
+        torch.manual_seed(self._seed(epoch, step, 1 + tools.team.rank))
+        rng = self._chance(epoch, step)
+        weight = 1 / len(batch.parts)
+        losses = [self._backward(batch, part, rng, weight) for part in batch.parts]
+        loss = sum(losses)
+        tools.team.sum_gradients(tools.model.parameters())
+        norm = self._clip(section.clip)
+        if not (np.isfinite(loss) and bool(torch.isfinite(norm))):
+            raise self._no_number(batch, epoch, step, loss)
+        done = epoch * self._stage.steps_per_epoch + step
+        rate = rate_at(done, self._stage.steps, section)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        if self.ascent is not None:
+            self.ascent.step()
+        return Done(loss, rate, sum(len(part) for part in batch.parts))
+
+    def _backward(
+        self, batch: Batch, part: IntArray, rng: np.random.Generator, weight: float
+    ) -> float:
+        section = self._stage.section
+        if isinstance(section, OverlapSection):
+            return self._overlaps(section, part, weight)
+        return self._mentions(section, batch, part, rng, weight)
+
+    def _mentions(
+        self,
+        section: StageSection,
+        batch: Batch,
+        part: IntArray,
+        rng: np.random.Generator,
+        weight: float,
+    ) -> float:
+        """Stages S and T."""
+        tools, data = self._tools, self._tools.data
+        golds, excluded = choose_golds(data, batch.group.rows, part, rng)
+        drawn = self._negatives[batch.group.letter].of(part, golds, excluded, rng)
+        whole = mention_batch(part, golds, excluded, drawn)
+        columns = columns_of(whole, section)
+        device = tools.model.device
+        positive = torch.from_numpy(columns.positive).to(device)
+
+        def loss_of(pair: Pair) -> Tensor:
+            mentions, entities = _both(pair)
+            scores = column_scores(tools.scorer, mentions, entities, columns)
+            return self._objective.loss(scores.float(), positive)
+
+        view = _VIEWS[section.loss_mode] if self.ascent is not None else "plain"
+        encoding = Encoding(tools.model, tools.team, view, section.micro_batch)
+        mentions = as_ids(data.train.tokens.take(part.tolist()))
+        return encoding.backward(
+            Texts(mentions, self._domains(golds)), self._entities(whole.entities), loss_of, weight
+        )
+
+    def _overlaps(self, section: OverlapSection, part: IntArray, weight: float) -> float:
+        """Stage O: both members of a pair through the entity tower (Bosch, eq. 2)."""
+        tools = self._tools
+        pairs = tools.data.pairs[part]
+        masked, right = (
+            torch.from_numpy(cells).to(tools.model.device)
+            for cells in overlap_masks(pairs, tools.data)
+        )
+
+        def loss_of(pair: Pair) -> Tensor:
+            assert pair.entities is not None  # noqa: S101 - entities are all that was encoded
+            states, mask = pair.entities
+            half = len(pairs)
+            lefts, rights = Encoded(states[:half], mask[:half]), Encoded(states[half:], mask[half:])
+            scores = tools.scorer.score(lefts, rights).float()
+            return self._objective.loss(scores.masked_fill(masked, -torch.inf), right)
+
+        encoding = Encoding(tools.model, tools.team, "plain", section.micro_batch)
+        entities = self._entities(np.concatenate([pairs[:, 0], pairs[:, 1]]))
+        return encoding.backward(_NOBODY, entities, loss_of, weight)
+
+    def _entities(self, rows: IntArray) -> Texts:
+        return Texts(as_ids(self._tools.data.pool.tokens.take(rows.tolist())), self._domains(rows))
+
+    def _domains(self, rows: IntArray) -> list[int]:
+        if self.ascent is None:
+            return []
+        domains: list[int] = self._tools.data.pool.domains[rows].tolist()
+        return domains
+
+    def _adversary(self, section: StageSection | OverlapSection) -> Ascent | None:
+        if not isinstance(section, StageSection) or section.transformation is None:
+            return None
+        if section.loss_mode == "base":
+            return None
+        domains = self._tools.data.pool.domain_count
+        model = self._tools.model
+        return Ascent(model.add_transformation(section.transformation, domains=domains))
+
+    def _make_negatives(self) -> dict[str, Negatives]:
+        section, tools = self._stage.section, self._tools
+        if not isinstance(section, StageSection):
+            return {}
+        sampler = tools.registry.create("sampler", section.sampler, section.sampler_settings)
+        return {
+            group.letter: Negatives(tools.data, group, section, sampler)
+            for group in self._stage.groups
+        }
+
+    def _clip(self, longest: float) -> Tensor:
+        norm: Tensor = torch.nn.utils.clip_grad_norm_(self._theta, longest or torch.inf)
+        return norm
+
+    def _seed(self, *place: int) -> int:
+        facts = [self._tools.seed, self._number, *place]
+        return int(np.random.SeedSequence(facts).generate_state(1, np.uint64)[0] >> 1)
+
+    def _chance(self, epoch: int, step: int) -> np.random.Generator:
+        return np.random.default_rng(self._seed(epoch, step + 1, 0))
+
+    def _no_number(self, batch: Batch, epoch: int, step: int, loss: float) -> TrainingError:
+        kind = "overlaps" if batch.group.letter == "O" else "mentions"
+        items = np.concatenate(batch.parts).tolist()
+        shown = ", ".join(map(str, items[:8])) + (", ..." if len(items) > 8 else "")
+        what = f"the loss is {loss}" if not np.isfinite(loss) else "a gradient is not finite"
+        return TrainingError(
+            f"stage {self._stage.name}, epoch {epoch + 1}, step {step + 1}: {what} "
+            f"({kind} {shown} of {batch.group.letter})",
+            hint="The last checkpoint is good: take a lower learning rate or precision fp32, "
+            "and go on from it with --resume, or look at the texts of this batch.",
+        )
+
+
+def _both(pair: Pair) -> tuple[Encoded, Encoded]:
+    assert pair.mentions is not None  # noqa: S101 - a mention batch encodes both sides
+    assert pair.entities is not None  # noqa: S101 - a mention batch encodes both sides
+    return pair.mentions, pair.entities
