@@ -1,37 +1,59 @@
-"""Fit an overlap model from nothing to the curated pairs of two of the disease KBs.
+"""Fit the built-in overlap models from nothing to the curated pairs of two of the disease KBs.
 
-    python benchmarks/overlap_fit.py ../shared/data/disease doid hp --keep FOLDER -o MODEL
+    python benchmarks/overlap_fit.py ../shared/data/disease doid hp --keep FOLDER -o FOLDER
 
-This is how `kglink/overlap/default_model.json` was made (from DOID and HP). Pairs are found and
-weighed by `Workspace.find_overlaps`; what the second pass adds depends on the model, so finding
-and fitting alternate. Wrong are pairs that curators did not make though they gave one of the two
-entities a counterpart. Each pair counts twice: with all values, and, a tenth as much, with those
-of the first pass alone, so that one model serves both passes.
+This is how the files in `kglink/overlap` were made (from DOID and HP). Pairs are found and weighed
+by `Workspace.find_overlaps`; what the second pass adds depends on the model, so finding and
+fitting alternate. Wrong are pairs that curators did not make though they gave one of the two
+entities a counterpart. Each pair teaches four times: with all values; a tenth as much with those
+of the first pass alone, so that one model serves both passes; and, as much, with some evidence
+left out of either by chance, so that the model knows what absence means. The small model reads
+names and descriptions alone.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 from overlap import FULL, KBS, opened
-from overlap_gold import Gold, Pair, read_gold
+from overlap_gold import Pair, read_gold
 
-from kglink.overlap.model import OverlapModel, Values, Weight, default_model, fit
+from kglink.overlap.model import (
+    CORE_FILE,
+    DEFAULT_FILE,
+    OverlapModel,
+    Values,
+    Weight,
+    default_model,
+    fit,
+)
 from kglink.workspace import Workspace
 from kglink.workspace.overlaps import keep_model
 
 ROUNDS = 3
-#: How much a pair with the values of the first pass alone counts.
-FIRST_PASS = 0.1
+#: How much a pair counts with the values of the first pass, or of some evidence, alone.
+PART = 0.1
+#: How often evidence is left out.
+LEFT_OUT = 0.3
 #: How far weights may lie from 0, by one standard deviation.
 SPREAD = 3.0
-SECOND_PASS = frozenset((
-    "worse_lead", "better_lead", "parents", "level", "children", "children_share", "through",
-    "conflict",
-))  # fmt: skip
+VALUES = {
+    "names": ("title", "name", "more_names", "name_bearers"),
+    "fuzzy": ("same_words", "words", "other_numbers", "letters", "spelling"),
+    "neighbours": ("near_names", "all_names", "texts", "name_in_text"),
+    "description": ("description",),
+    "parents": ("parents", "level", "children", "children_share"),
+    "rivals": ("worse_lead", "better_lead"),
+}
+SECOND_PASS = ("parents", "rivals")
+CORE = ("names", "description")
 #: Values that these KBs say nothing of, with a weight by judgement.
 UNSEEN = {"type": 1.0}
+
+Lesson = tuple[list[Values], float]
 
 
 def main() -> None:
@@ -40,61 +62,86 @@ def main() -> None:
     parser.add_argument("disease", type=Path)
     parser.add_argument("kbs", nargs=2, choices=sorted(KBS))
     parser.add_argument("--keep", type=Path, required=True, help="workspace to make or use again")
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder of the models")
     arguments = parser.parse_args()
     left, right = sorted(arguments.kbs)
     gold = read_gold(arguments.disease)[left, right]
-    third = next(iter(set(KBS) - {left, right}))
     with opened(arguments.keep, arguments.disease) as workspace:
-        model = _start()
-        for number in range(ROUNDS):
-            keep_model(workspace.folder, model)
-            if number:
-                for kb in (left, right):
-                    find(workspace, kb, third, 0.5)
-            values = find(workspace, left, right, 0.0)
-            model = fitted(values, gold, number)
-            print(f"round {number + 1}: {model.title}")
-    arguments.output.write_text(model.to_json() + "\n", encoding="utf-8")
+        folder = workspace.folder
+    model = default_model()
+    for number in range(ROUNDS):
+        keep_model(folder, model.model_copy(update={"evidence": FULL}))
+        found = find(folder, left, right)
+        judged = gold.judged(found)
+        right_ones = [pair in gold.pairs for pair in judged]
+        model = full_model([found[pair] for pair in judged], right_ones, number)
+        print(f"round {number + 1}: {len(judged):,} judged pairs, bias {model.bias}", flush=True)
+    core = core_model([found[pair] for pair in judged], right_ones)
+    arguments.output.mkdir(exist_ok=True)
+    for name, made in ((DEFAULT_FILE, model), (CORE_FILE, core)):
+        (arguments.output / name).write_text(made.to_json() + "\n", encoding="utf-8")
 
 
-def find(workspace: Workspace, left: str, right: str, threshold: float) -> dict[Pair, Values]:
-    """The pairs of two KBs that are at least so probable, with their values."""
-    flags = {"overlap.evidence": FULL, "overlap.threshold": threshold}
-    with Workspace.open(workspace.folder, flags=flags) as current:
-        (report,) = current.find_overlaps(left, right)
-        print(f"{left}-{right}: {report.candidates:,} candidates, {report.kept:,} kept", flush=True)
-        if threshold:
-            return {}
-        found = current.store.overlaps(left, right)
+def find(folder: Path, left: str, right: str) -> dict[Pair, Values]:
+    """All pairs that are weighed, with their values."""
+    flags = {"overlap.evidence": FULL, "overlap.threshold": 0.0}
+    with Workspace.open(folder, flags=flags) as workspace:
+        workspace.find_overlaps(left, right)
+        found = workspace.store.overlaps(left, right)
         return {(one.left.key, one.right.key): one.evidence for one in found}
 
 
-def fitted(found: dict[Pair, Values], gold: Gold, number: int) -> OverlapModel:
+def full_model(whole: list[Values], right: list[bool], number: int) -> OverlapModel:
     """The model that explains the judged pairs best."""
-    judged = gold.judged(found)
-    whole = [found[pair] for pair in judged]
-    first = [{k: v for k, v in one.items() if k not in SECOND_PASS} for one in whole]
-    right = [pair in gold.pairs for pair in judged]
-    # What the second pass says in the first round follows from a model that knows nothing.
-    lessons = [(first, 1.0)] if not number else [(whole, 1.0), (first, FIRST_PASS)]
-    model = fit(
+    first = [without(one, SECOND_PASS) for one in whole]
+    if not number:  # what the second pass said followed from some other model
+        return _named("default", FULL, fitted([(first, 1.0)], right))
+    rng = np.random.default_rng(1)
+    lessons = [(whole, 1.0), (first, PART)]
+    lessons += [(_thinned(values, rng), PART) for values in (whole, first)]
+    return _named("default", FULL, fitted(lessons, right))
+
+
+def core_model(whole: list[Values], right: list[bool]) -> OverlapModel:
+    """The same for names and descriptions alone."""
+    values = [without(one, VALUES.keys() - set(CORE)) for one in whole]
+    evidence = tuple(f"kglink/{name}" for name in CORE)
+    return _named("default", evidence, fitted([(values, 1.0)], right))
+
+
+def fitted(lessons: Sequence[Lesson], right: list[bool]) -> OverlapModel:
+    """A model of the same pairs with several sets of values."""
+    return fit(
         [one for values, _ in lessons for one in values],
         right * len(lessons),
-        OverlapModel(name="", evidence=FULL, bias=0, weights={}),
+        OverlapModel(name="", evidence=(), bias=0, weights={}),
         spread=SPREAD,
         sample_weights=[weight for values, weight in lessons for _ in values],
     )
+
+
+def without(values: Values, evidence: Iterable[str]) -> Values:
+    """The values of other evidence."""
+    dropped = {name for one in evidence for name in VALUES[one]}
+    return {name: value for name, value in values.items() if name not in dropped}
+
+
+def _thinned(values: list[Values], rng: np.random.Generator) -> list[Values]:
+    chances = rng.random((len(values), len(VALUES)))
+    return [
+        without(one, [name for name, drawn in zip(VALUES, row, strict=True) if drawn < LEFT_OUT])
+        for one, row in zip(values, chances, strict=True)
+    ]
+
+
+def _named(name: str, evidence: tuple[str, ...], model: OverlapModel) -> OverlapModel:
     weights = {
-        name: Weight(weight=round(one.weight, 2), absent=round(one.absent, 2))
-        for name, one in model.weights.items()
+        value: Weight(weight=round(one.weight, 2), absent=round(one.absent, 2))
+        for value, one in model.weights.items()
     }
-    weights |= {name: Weight(weight=weight) for name, weight in UNSEEN.items()}
-    return OverlapModel(name="default", evidence=FULL, bias=round(model.bias, 2), weights=weights)
-
-
-def _start() -> OverlapModel:
-    return default_model().model_copy(update={"evidence": FULL})
+    if evidence == FULL:
+        weights |= {value: Weight(weight=weight) for value, weight in UNSEEN.items()}
+    return OverlapModel(name=name, evidence=evidence, bias=round(model.bias, 2), weights=weights)
 
 
 if __name__ == "__main__":

@@ -100,8 +100,8 @@ class ReferenceSampler:
         self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
     ) -> IntArray:
         drawn = np.full((len(batch.gold), k), -1, np.int64)
-        for row, gold in enumerate(batch.gold):
-            rows = [number for number in range(len(pool.domains)) if number not in gold]
+        for row in range(len(batch.gold)):
+            rows = [number for number in range(len(pool)) if number not in batch.forbidden(row)]
             chosen = rng.permutation(np.array(rows, np.int64))[:k]
             drawn[row, : len(chosen)] = chosen
         return drawn

@@ -13,12 +13,12 @@ import torch
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
 from reference_plugins import ReferenceObjective, ReferenceSampler, ReferenceScorer
 
-from kglink.protocols import Encoded, SamplerBatch, SamplerPool
+from kglink.protocols import Encoded, SamplerBatch, SamplerPool, Scorer
 from kglink.testing import ObjectiveContract, PluginContract, SamplerContract, ScorerContract
 from kglink.testing.contracts.base import check_names
 
 if TYPE_CHECKING:
-    from kglink.protocols import IntArray
+    from kglink.protocols import FloatArray, IntArray
 
 
 def mean_product(mention: torch.Tensor, entity: torch.Tensor) -> float:
@@ -58,14 +58,42 @@ class NearestFirst(ReferenceSampler):
     def sample(
         self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
     ) -> IntArray:
-        assert pool.vectors is not None
         assert batch.vectors is not None
         drawn = np.full((len(batch.gold), k), -1, np.int64)
-        for row, gold in enumerate(batch.gold):
-            order = np.argsort(-(pool.vectors @ batch.vectors[row]), kind="stable")
-            best = [number for number in order.tolist() if number not in gold][:k]
+        for row in range(len(batch.gold)):
+            order = np.argsort(-(self.vectors(pool) @ batch.vectors[row]), kind="stable")
+            best = [number for number in order.tolist() if number not in batch.forbidden(row)][:k]
             drawn[row, : len(best)] = best
         return drawn
+
+    def vectors(self, pool: SamplerPool) -> FloatArray:
+        return pool.rows(slice(None))
+
+
+class Mixer(ReferenceSampler):
+    """Makes negatives of half the right answer and half a wrong one, in the order of the batch."""
+
+    def mix(
+        self,
+        scorer: Scorer,
+        mentions: Encoded,
+        entities: Encoded,
+        positive: torch.Tensor,
+        masked: torch.Tensor,
+        k: int,
+    ) -> torch.Tensor:
+        scores = scorer.score(mentions, entities)
+        made = torch.full((len(scores), 1 + k), -torch.inf)
+        for row in positive.any(1).nonzero()[:, 0].tolist():
+            right = scores[row][positive[row]]
+            others = self.others(scores[row], positive[row], masked[row])[:k]
+            made[row, : 1 + len(others)] = torch.cat([right, (right + others) / 2])
+        return made
+
+    def others(
+        self, scores: torch.Tensor, positive: torch.Tensor, masked: torch.Tensor
+    ) -> torch.Tensor:
+        return scores[~positive & ~masked]
 
 
 class InDomain(ReferenceSampler):
@@ -80,12 +108,13 @@ class InDomain(ReferenceSampler):
             else gold
             for gold in batch.gold
         ]
-        return super().sample(pool, SamplerBatch(elsewhere, batch.vectors), k, rng)
+        return super().sample(pool, batch._replace(gold=elsewhere), k, rng)
 
 
-def same_domain(_: object, pool: SamplerPool, gold: frozenset[int]) -> set[int]:
-    rows = range(len(pool.domains))
-    return {row for row in rows if not gold or pool.domains[row] == pool.domains[min(gold)]} - gold
+def same_domain(_: object, pool: SamplerPool, batch: SamplerBatch, mention: int) -> set[int]:
+    gold = batch.gold[mention]
+    rows = range(len(pool))
+    return {row for row in rows if not gold or pool.domains[row] == pool.domains[min(gold)]}
 
 
 CORRECT = {
@@ -94,6 +123,7 @@ CORRECT = {
     "sampler": sampler(ReferenceSampler),
     "sampler without chance": sampler(NearestFirst, stochastic=False, needs_vectors=True),
     "sampler within a domain": sampler(InDomain, eligible=same_domain),
+    "sampler that mixes": sampler(Mixer),
     "undescribed sampler": sampler(InDomain, generic=True),
 }
 
@@ -169,6 +199,21 @@ class RootOfZero(ReferenceScorer):
         return (kept**2).sqrt().sum(1)
 
 
+class PicksTokens(ReferenceScorer):
+    """How many tokens there are is not known under vmap."""
+
+    def mean(self, batch: Encoded) -> torch.Tensor:
+        pairs = zip(batch.states, batch.mask, strict=True)
+        return torch.stack([states[mask].mean(0) for states, mask in pairs])
+
+
+class PoolsAnother(ReferenceScorer):
+    """Pools to the first token, but compares means."""
+
+    def pool(self, batch: Encoded) -> Encoded:
+        return Encoded(batch.states[:, :1], batch.mask[:, :1])
+
+
 SCORER_MUTANTS = [
     (scorer(CountsPadding), "test_padding_changes_nothing"),
     (scorer(DividesByTheLength), "test_padding_changes_nothing"),
@@ -183,6 +228,8 @@ SCORER_MUTANTS = [
     (scorer(MasksInPlace), "test_is_repeatable_and_leaves_its_arguments_alone"),
     (scorer(DropsOut), "test_is_repeatable_and_leaves_its_arguments_alone"),
     (scorer(Constant), "test_tells_entities_apart"),
+    (scorer(PicksTokens), "test_scores_entities_of_each_mentions_own"),
+    (scorer(PoolsAnother), "test_pooled_texts_score_the_same"),
 ]
 
 
@@ -290,7 +337,23 @@ class DrawsGold(ReferenceSampler):
         self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
     ) -> IntArray:
         none = [frozenset[int]() for _ in batch.gold]
-        return super().sample(pool, SamplerBatch(none, batch.vectors), k, rng)
+        return super().sample(pool, batch._replace(gold=none, excluded=None), k, rng)
+
+
+class DrawsExcluded(ReferenceSampler):
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        return super().sample(pool, batch._replace(excluded=None), k, rng)
+
+
+class ReadsBits(NearestFirst):
+    """Takes vectors as they are kept for numbers."""
+
+    def vectors(self, pool: SamplerPool) -> FloatArray:
+        assert pool.vectors is not None
+        numbers: FloatArray = np.array(pool.vectors, np.float32)
+        return numbers
 
 
 class WithReplacement(Altered):
@@ -342,15 +405,33 @@ class NeedsAMention(Altered):
         return np.stack(list(drawn))
 
 
+class MixesMasked(Mixer):
+    def others(
+        self, scores: torch.Tensor, positive: torch.Tensor, masked: torch.Tensor
+    ) -> torch.Tensor:
+        return scores[~positive]
+
+
+class LooksAtMasked(Mixer):
+    """Leaves masked cells out, but lets them move the others."""
+
+    def others(
+        self, scores: torch.Tensor, positive: torch.Tensor, masked: torch.Tensor
+    ) -> torch.Tensor:
+        return super().others(scores, positive, masked) + scores[masked].sum()
+
+
 class WrongDomain(ReferenceSampler):
     """Says that it stays in its domain, but draws from all."""
 
 
 SAMPLER_MUTANTS = [
-    (sampler(DrawsGold), "test_draws_distinct_rows_that_are_never_gold"),
-    (sampler(WithReplacement), "test_draws_distinct_rows_that_are_never_gold"),
-    (sampler(BeyondThePool), "test_draws_distinct_rows_that_are_never_gold"),
-    (sampler(GapsInside), "test_draws_distinct_rows_that_are_never_gold"),
+    (sampler(DrawsGold), "test_draws_distinct_rows_that_are_never_forbidden"),
+    (sampler(DrawsExcluded), "test_draws_distinct_rows_that_are_never_forbidden"),
+    (sampler(WithReplacement), "test_draws_distinct_rows_that_are_never_forbidden"),
+    (sampler(BeyondThePool), "test_draws_distinct_rows_that_are_never_forbidden"),
+    (sampler(GapsInside), "test_draws_distinct_rows_that_are_never_forbidden"),
+    (sampler(ReadsBits, needs_vectors=True), "test_vectors_in_half_precision_draw_the_same"),
     (sampler(GivesUpEarly), "test_draws_all_that_is_asked_or_left"),
     (sampler(GivesUpEarly, generic=True), "test_draws_all_that_is_asked_or_left"),
     (sampler(WrongDomain, eligible=same_domain), "test_draws_all_that_is_asked_or_left"),
@@ -359,6 +440,8 @@ SAMPLER_MUTANTS = [
     (sampler(WrongDomain, stochastic=False), "test_another_seed_draws_other_rows_if_stochastic"),
     (sampler(ShufflesThePool), "test_leaves_its_arguments_alone"),
     (sampler(NeedsAMention), "test_an_empty_batch_and_an_empty_pool"),
+    (sampler(MixesMasked), "test_makes_negatives_of_the_batch_if_it_mixes"),
+    (sampler(LooksAtMasked), "test_makes_negatives_of_the_batch_if_it_mixes"),
 ]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from contract_cases import contract_for, failing_checks
 
+from kglink.overlap.model import default_model
 from kglink.protocols import EntityPair, Evidence, PairedKBs, PluginSettings, Side
 from kglink.records import Alias, Entity
 from kglink.registry import load_registry
@@ -28,8 +29,8 @@ from kglink_plugins.evidence.through import ThroughEvidence
 from kglink_plugins.evidence.word_blocks import LEAST_ALIKE, similar_names
 from kglink_plugins.evidence.word_space import WordSpace
 
-NAMES = ("names", "fuzzy", "neighbours", "description", "type", "parents", "rivals", "through")
-ALL = (*NAMES, "xrefs")
+DEFAULT = ("names", "fuzzy", "neighbours", "description", "type", "parents", "rivals")
+ALL = (*DEFAULT, "through", "xrefs")
 
 
 def make(name: str) -> Evidence:
@@ -51,6 +52,23 @@ def weighed(name: str, kbs: PairedKBs, left: Entity, right: Entity) -> Mapping[s
 def test_all_evidence_keeps_the_contract(name: str, tmp_path: Path) -> None:
     contract = contract_for(EvidenceContract, lambda: make(name))
     assert failing_checks(contract, tmp_path) == {}
+
+
+def test_the_built_in_models_weigh_what_the_evidence_gives() -> None:
+    whole = default_model()
+    assert whole.evidence == tuple(f"kglink/{name}" for name in DEFAULT)
+    core = default_model(["kglink/names", "kglink/description"])
+    assert core.evidence == ("kglink/names", "kglink/description")
+    assert default_model([*whole.evidence[1:], "kglink/xrefs"]) == whole
+    parents = {"type": "t", "description": "d", "parents": ("p",)}
+    left = [named("a", "b", **parents), named("p", "q")]
+    kbs = ListedKBs(left, left, first_pass={("a", "a"): 0.5})
+    for model in (whole, core):
+        values: set[str] = set()
+        for name in model.evidence:
+            for entity in left:
+                values |= weighed(name, kbs, entity, entity).keys()
+        assert values == model.weights.keys()
 
 
 # ------------------------------------------------------------------------------------ words

@@ -276,6 +276,7 @@ def test_null_stands_for_nothing() -> None:
     [
         ("text", "a node is the text 'text', not an object"),
         ({"lbl": "a"}, "a node without an id"),
+        ({"id": " ", "lbl": "a"}, "a node without an id"),
         (node("X_2", lbl=5.5) | {"lbl": ["a"]}, "the name is a list, not a text"),
         (node("X_2", lbl="a\x00b"), "the name holds the control character U+0000"),
         (node("X_2", meta=[]), "meta is a list, not an object"),

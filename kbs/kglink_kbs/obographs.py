@@ -89,7 +89,7 @@ class ObographsAdapter:
     ) -> Entity | None:
         fields = _object(node, "a node")
         key = fields.get("id")
-        if not isinstance(key, str) or not key:
+        if not isinstance(key, str) or not key.strip():
             raise BadValue("a node without an id")
         meta = _object(fields.get("meta"), "meta")
         name = curie(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from kglink.errors import ModelError
 
 FORMAT = 1
 DEFAULT_FILE = "default_model.json"
+CORE_FILE = "core_model.json"
 Values = Mapping[str, float]
 FloatArray = npt.NDArray[np.float64]
 
@@ -96,10 +97,20 @@ class CalibrationBin(NamedTuple):
     share_correct: float
 
 
-def default_model() -> OverlapModel:
-    """The model that is used before there are verdicts."""
-    text = files("kglink.overlap").joinpath(DEFAULT_FILE).read_text(encoding="utf-8")
-    return model_from_json(text, DEFAULT_FILE)
+def default_model(evidence: Collection[str] = ()) -> OverlapModel:
+    """The model that is used before there are verdicts.
+
+    There is one for all built-in evidence, which bears that some is left out, and one for names
+    and descriptions, which is taken where more than half of the evidence is.
+    """
+    whole = _shipped(DEFAULT_FILE)
+    used = len(set(whole.evidence) & set(evidence))
+    return whole if not evidence or 2 * used >= len(whole.evidence) else _shipped(CORE_FILE)
+
+
+def _shipped(name: str) -> OverlapModel:
+    text = files("kglink.overlap").joinpath(name).read_text(encoding="utf-8")
+    return model_from_json(text, name)
 
 
 def read_model(path: Path) -> OverlapModel:

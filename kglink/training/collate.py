@@ -101,13 +101,17 @@ def _in_batch(batch: MentionBatch, mask_same_gold: bool) -> Columns:
     positive = np.eye(count, dtype=np.bool_)
     masked = np.zeros((count, count), np.bool_)
     if mask_same_gold:
-        masked = _right(batch.excluded, batch.golds) & ~positive
+        masked = known_rows(batch.excluded, batch.golds) & ~positive
     return Columns(batch.gold_at, masked, positive)
 
 
 def _own(batch: MentionBatch) -> Columns:
-    """The gold, then the mention's own negatives (T-Biencoder, eq. 6)."""
-    places = np.concatenate([batch.gold_at[:, None], batch.negative_at], axis=1)
+    return own_columns(batch, batch.negative_at)
+
+
+def own_columns(batch: MentionBatch, negatives: IntArray) -> Columns:
+    """The gold, then the mention's own negatives (T-Biencoder, eq. 6); -1: none."""
+    places = np.concatenate([batch.gold_at[:, None], negatives], axis=1)
     positive = np.zeros(places.shape, np.bool_)
     positive[:, 0] = True
     return Columns(places, places < 0, positive)
@@ -117,12 +121,12 @@ def _shared(batch: MentionBatch) -> Columns:
     """Every entity of the batch, golds and negatives of all mentions."""
     places = np.arange(len(batch.entities))
     positive = places[None, :] == batch.gold_at[:, None]
-    masked = _right(batch.excluded, batch.entities) & ~positive
+    masked = known_rows(batch.excluded, batch.entities) & ~positive
     return Columns(places, masked, positive)
 
 
-def _right(excluded: Sequence[frozenset[int]], rows: IntArray) -> BoolArray:
-    """Which of these rows are no negatives of each mention."""
+def known_rows(excluded: Sequence[frozenset[int]], rows: IntArray) -> BoolArray:
+    """Which of these rows are right answers of each mention, and so no negatives."""
     return np.array([np.isin(rows, list(own)) for own in excluded], np.bool_)
 
 

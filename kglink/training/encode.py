@@ -43,7 +43,7 @@ class Encoding(NamedTuple):
     def backward(self, mentions: Texts, entities: Texts, loss_of: PairLoss, weight: float) -> float:
         """Add the gradients of ``weight`` times the loss to the parameters; returns the loss."""
         shares = [side.part(self.team.share(len(side.ids))) for side in (mentions, entities)]
-        parts = _parts(*shares, self.micro_batch)
+        parts = _parts(shares[0], shares[1], self.micro_batch)
         counts = len(mentions.ids), len(entities.ids)
 
         def whole(outputs: list[Outputs]) -> Tensor:
@@ -61,7 +61,9 @@ class Encoding(NamedTuple):
     def _encode(self, part: tuple[Texts, Texts]) -> Outputs:
         """Both views of both sides as one flat tuple; what is not there is empty."""
         mentions, entities = part
-        domains = (mentions.domains, entities.domains) if mentions.domains or entities.domains else None
+        domains = (
+            (mentions.domains, entities.domains) if mentions.domains or entities.domains else None
+        )
         output: Output = self.model(mentions.ids, entities.ids, view=self.view, domains=domains)
         empty = Encoded(torch.empty(0), torch.empty(0, dtype=torch.bool))
         sides = [side for pair in output for side in (pair or (None, None))]
@@ -71,7 +73,7 @@ class Encoding(NamedTuple):
         self, outputs: Sequence[Outputs], view: int, counts: tuple[int, int]
     ) -> Pair | None:
         """One view of the whole batch; None where it is not wanted."""
-        sides = []
+        sides: list[Encoded | None] = []
         for side, count in enumerate(counts):
             at = 4 * view + 2 * side
             own = [Encoded(part[at], part[at + 1]) for part in outputs if part[at].numel()]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ from kglink.encoding.hardware import Hardware
 from kglink.encoding.runtime import TokenEncoder, TokenMatrices, as_bf16
 from kglink.encoding.tokenise import IdArray
 from kglink.encoding.towers import snapshot
-from kglink.protocols import Encoded, RowRange, Scorer
+from kglink.protocols import Encoded, PairScores, RowRange, Scorer
 from kglink.space.strings import map_array
 from kglink.training.tables import IntArray, RowTable, as_ids
 
@@ -40,12 +39,14 @@ class FrozenPool:
         self._device = torch.device(hardware.device)
         self._tokens = model.settings.pooling == "tokens"
         self._stem = folder / "vectors"
-        self._matrices: _Matrices | None = None
+        self._matrices: TokenMatrices | None = None
         self._vectors: FloatArray | None = None
         cosine = model.settings.metric == "cosine"
         towers = [snapshot(tower, hardware) for tower in model.towers()]
         self._mention, self._entity = (
-            TokenEncoder("the model in training", tower, hardware, model.settings.pooling, cosine=cosine)
+            TokenEncoder(
+                "the model in training", tower, hardware, model.settings.pooling, cosine=cosine
+            )
             for tower in (towers[0], towers[-1])
         )
 
@@ -54,7 +55,9 @@ class FrozenPool:
         rows = range(len(texts))
         chunks = (rows[at : at + _CHUNK] for at in rows[::_CHUNK])
         if self._tokens:
-            self._matrices = _write_matrices(self._stem, self._matrix_chunks(texts, chunks, progress))
+            self._matrices = _write_matrices(
+                self._stem, self._matrix_chunks(texts, chunks, progress)
+            )
             return
         path = self._stem.with_suffix(".npy")
         shape = (len(texts), self._entity.dim)
@@ -78,29 +81,42 @@ class FrozenPool:
         return self._mention.vectors(texts)
 
     def scores(
-        self, texts: Sequence[IdArray], rows: RowRange, *, most: int = 1 << 20
+        self, texts: Sequence[IdArray], rows: RowRange
     ) -> Iterator[tuple[slice, FloatArray]]:
         """Exact scores of mentions with all entities of a range, so many mentions at a time."""
-        size = max(1, min(most, _SCORES // max(1, rows.stop - rows.start)))
+        size = max(1, _SCORES // max(1, rows.stop - rows.start))
         for first in range(0, len(texts), size):
             part = slice(first, min(first + size, len(texts)))
             yield part, self._block(texts[part], rows)
 
+    def pair_scores(self, texts: Sequence[IdArray], rows: RowRange) -> PairScores:
+        """Scores of these mentions with entities whose numbers count from the range's first."""
+        matrices, first = self._mention.matrices(texts), rows.start
+
+        def score(mentions: IntArray, rows: IntArray) -> FloatArray:
+            return self._matrix_scores(_take(matrices, mentions), rows + first)
+
+        return score
+
     def _block(self, texts: Sequence[IdArray], rows: RowRange) -> FloatArray:
-        if self._vectors is not None:
-            found: FloatArray = self._mention.vectors(texts) @ self._vectors[rows.start : rows.stop].T
-            return found
+        if self._vectors is None:
+            matrices = self._mention.matrices(texts)
+            return self._matrix_scores(matrices, np.arange(*rows))
+        found: FloatArray = self._mention.vectors(texts) @ self._vectors[rows.start : rows.stop].T
+        return found
+
+    def _matrix_scores(self, texts: TokenMatrices, rows: IntArray) -> FloatArray:
+        """All of some mentions with some entities, as many at once as the scorer may hold."""
         assert self._matrices is not None, "encode() comes first"  # noqa: S101 - a programmer's error
-        scores = np.empty((len(texts), rows.stop - rows.start), np.float32)
-        for first in range(0, len(texts), _MENTIONS):
-            mentions = self._padded(self._mention.matrices(texts[first : first + _MENTIONS]))
-            for start in range(rows.start, rows.stop, _ENTITIES):
-                stop = min(start + _ENTITIES, rows.stop)
-                entities = self._padded(self._matrices.rows(start, stop))
+        count = len(texts.offsets) - 1
+        scores = np.empty((count, len(rows)), np.float32)
+        for start in range(0, len(rows), _ENTITIES):
+            entities = self._padded(_take(self._matrices, rows[start : start + _ENTITIES]))
+            for first in range(0, count, _MENTIONS):
+                chosen = np.arange(first, min(first + _MENTIONS, count))
                 with torch.no_grad():
-                    part = self._scorer.score(mentions, entities).float().cpu().numpy()
-                columns = slice(start - rows.start, stop - rows.start)
-                scores[first : first + _MENTIONS, columns] = part
+                    part = self._scorer.score(self._padded(_take(texts, chosen)), entities)
+                scores[chosen, start : start + _ENTITIES] = part.float().cpu().numpy()
         return scores
 
     def _matrix_chunks(
@@ -120,19 +136,16 @@ class FrozenPool:
         return Encoded(states.to(self._device), mask.to(self._device))
 
 
-class _Matrices(NamedTuple):
-    """Token matrices on disk."""
-
-    bits: npt.NDArray[np.int16]
-    offsets: IntArray
-
-    def rows(self, start: int, stop: int) -> TokenMatrices:
-        """Those of some texts."""
-        offsets = self.offsets[start : stop + 1]
-        return TokenMatrices(np.array(self.bits[offsets[0] : offsets[-1]]), offsets - offsets[0])
+def _take(matrices: TokenMatrices, rows: IntArray) -> TokenMatrices:
+    """The token matrices of some texts."""
+    starts, stops = matrices.offsets[rows], matrices.offsets[rows + 1]
+    lengths = stops - starts
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+    return TokenMatrices(matrices.bits[places], offsets)
 
 
-def _write_matrices(stem: Path, chunks: Iterator[TokenMatrices]) -> _Matrices:
+def _write_matrices(stem: Path, chunks: Iterator[TokenMatrices]) -> TokenMatrices:
     path, ends, dim = stem.with_suffix(".bf16"), [np.zeros(1, np.int64)], 1
     with path.open("wb") as out:
         for chunk in chunks:
@@ -141,4 +154,4 @@ def _write_matrices(stem: Path, chunks: Iterator[TokenMatrices]) -> _Matrices:
             dim = chunk.bits.shape[1]
     offsets = np.concatenate(ends)
     bits = np.memmap(path, np.int16, "r", shape=(int(offsets[-1]), dim)).view(np.ndarray)
-    return _Matrices(bits, offsets)
+    return TokenMatrices(bits, offsets)

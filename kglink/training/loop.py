@@ -85,9 +85,7 @@ class Loop:
         trainer = Trainer(self._tools, stage, self.position.stage)
         if resume:
             self._checkpoints.load_model(self._tools.model)
-            self._checkpoints.load_optimiser(
-                self._tools.model, trainer.optimiser, trainer.ascent
-            )
+            self._checkpoints.load_optimiser(self._tools.model, trainer.optimiser, trainer.ascent)
         while not self._is_over(stage):
             self._epoch(stage, trainer)
             self._checkpoint(trainer)
@@ -96,8 +94,10 @@ class Loop:
     def _is_over(self, stage: Stage) -> bool:
         at, patience = self.position, self._selection.patience
         waited = at.epoch - 1 - at.best_epoch
-        tired = patience > 0 and self._chooses(stage) and at.best_epoch >= 0 and waited >= patience
-        return at.epoch >= stage.section.epochs or tired
+        tired: bool = (
+            patience > 0 and self._chooses(stage) and at.best_epoch >= 0 and waited >= patience
+        )
+        return tired or at.epoch >= int(stage.section.epochs)
 
     def _chooses(self, stage: Stage) -> bool:
         """Whether the best epoch is kept: of O, which no documents judge, it is the last."""
@@ -174,8 +174,15 @@ class Loop:
             self._line({**line, **recalls.as_json(), "epoch_loss": loss, "best": is_best})
         self._tell(
             EpochNews(
-                *(stage.name, at.epoch + 1, stage.section.epochs, loss),
-                *(now - began, mining, now - trained, recalls, is_best),
+                stage=stage.name,
+                epoch=at.epoch + 1,
+                epochs=stage.section.epochs,
+                loss=loss,
+                seconds=now - began,
+                mining=mining,
+                validation=now - trained,
+                recalls=recalls,
+                is_best=is_best,
             )
         )
         self.position = at.next_epoch()

@@ -16,8 +16,7 @@ from kglink.records import Document
 from kglink.store import Store
 from kglink.training.pool import Counted, EntityPool, chunks
 from kglink.training.recipe import SelectionSection
-from kglink.training.tables import IntArray, RowTable, token_table, token_writer
-from kglink.training.tables import RowWriter
+from kglink.training.tables import IntArray, RowTable, RowWriter, token_table, token_writer
 
 _DOCUMENTS = 256
 TRAIN, VALID = "train", "valid"
@@ -27,8 +26,8 @@ class MentionTable:
     """Mentions with their golds, which are rows of the pool in ascending order."""
 
     def __init__(self, folder: Path, part: str) -> None:
-        self.tokens = token_table(folder / f"{part}.mentions")
-        self.golds = RowTable(folder / f"{part}.golds", np.int64)
+        self.tokens = token_table(folder / f"{part}-mentions")
+        self.golds = RowTable(folder / f"{part}-golds", np.int64)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -79,18 +78,17 @@ def write_mentions(
     Of each source the split ``train`` is learnt from; a source without splits wholly. By the
     split ``dev`` the best epoch is chosen, or else by documents that are held out.
     """
-    counts = []
     with ExitStack() as opened:
         writers = {
             part: _Parts(
-                opened.enter_context(token_writer(folder / f"{part}.mentions")),
-                opened.enter_context(RowWriter(folder / f"{part}.golds", np.int64)),
+                opened.enter_context(token_writer(folder / f"{part}-mentions")),
+                opened.enter_context(RowWriter(folder / f"{part}-golds", np.int64)),
             )
             for part in (TRAIN, VALID)
         }
         reader = _Reader(store, pool, inputs, writers, progress)
-        for name in docs or [info.name for info in store.kbs() if info.mentions]:
-            counts.append(reader.read(name, _plan(store, name, selection, seed)))
+        names = docs or [info.name for info in store.kbs() if info.mentions]
+        counts = [reader.read(name, _plan(store, name, selection, seed)) for name in names]
         digests = [writer.digest for parts in writers.values() for writer in parts]
     return counts, hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 

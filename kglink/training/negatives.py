@@ -9,31 +9,33 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from kglink.encoding.tokenise import IdArray
-from kglink.protocols import RowRange, Sampler, SamplerBatch, SamplerPool
+from kglink.protocols import (
+    Encoded,
+    MixingSampler,
+    RowRange,
+    Sampler,
+    SamplerBatch,
+    SamplerPool,
+    Scorer,
+)
 from kglink.space.strings import map_array
-from kglink.training.collate import choose_golds
+from kglink.training.collate import MentionBatch, choose_golds, known_rows
 from kglink.training.data import TrainingData
 from kglink.training.frozen import FloatArray, FrozenPool
 from kglink.training.plan import Group
 from kglink.training.recipe import StageSection
 from kglink.training.tables import IntArray, as_ids
 
-#: Mentions that a sampler compares with the pool at once, by vectors and by scores.
-_BY_VECTORS, _BY_SCORES = 1024, 64
+#: Mentions and entities of a batch.
+SidePair = tuple[Encoded, Encoded]
 
-
-class _Query(NamedTuple):
-    """Mentions to find negatives for."""
-
-    numbers: IntArray
-    """Their numbers in the group."""
-    golds: IntArray
-    excluded: Sequence[frozenset[int]]
+#: Mentions that a sampler is asked for at once, by vectors and by scores of token matrices.
+_BY_VECTORS, _BY_SCORES = 4096, 256
 
 
 class Negatives:
@@ -48,12 +50,19 @@ class Negatives:
         self._group = group
         everything = RowRange(0, len(data.pool))
         self._rows = everything if section.negatives_from == "all" else group.rows
+        self._pool = SamplerPool(data.pool.domains[self._rows.start : self._rows.stop])
         self._mined: IntArray | None = None
+
+    @property
+    def are_from_batch(self) -> bool:
+        """Whether they are other golds of the batch, chosen when it has been encoded."""
+        return self._k > 0 and bool(getattr(self._sampler, "in_batch", False))
 
     @property
     def are_mined(self) -> bool:
         """Whether they are looked for with the model."""
-        return self._k > 0 and bool(getattr(self._sampler, "needs_vectors", False))
+        by_score = bool(getattr(self._sampler, "by_score", False))
+        return self._k > 0 and by_score and not self.are_from_batch
 
     def of(
         self,
@@ -63,22 +72,45 @@ class Negatives:
         rng: np.random.Generator,
     ) -> IntArray:
         """The negatives of some mentions as rows of the pool, (mentions, k); -1: none left."""
-        if not self._k:
+        if not self._k or self.are_from_batch:
             return np.empty((len(mentions), 0), np.int64)
         if self._mined is not None:
             return np.asarray(self._mined[np.searchsorted(self._group.items, mentions)])
-        pool = SamplerPool(self._domains(self._rows))
-        return self._ask(pool, _batch(golds, excluded, self._rows), rng, self._rows)
+        return self._ask(self._pool, self._batch(golds, excluded), rng)
+
+    def among(self, batch: MentionBatch, scores: FloatArray, rng: np.random.Generator) -> IntArray:
+        """Places of negatives among the entities of a batch, (mentions, k), by its scores."""
+        pool = SamplerPool(self._data.pool.domains[batch.entities])
+        gold = [frozenset({int(place)}) for place in batch.gold_at]
+        others = [
+            frozenset(np.flatnonzero(row).tolist())
+            for row in known_rows(batch.excluded, batch.entities)
+        ]
+
+        def score(mentions: IntArray, rows: IntArray) -> FloatArray:
+            return scores[np.ix_(mentions, rows)]
+
+        asked = SamplerBatch(gold, excluded=others, scores=score)
+        return self._sampler.sample(pool, asked, self._k, rng)
+
+    def mixed(self, batch: MentionBatch, scorer: Scorer, pair: SidePair) -> Tensor | None:
+        """Scores of each gold and of negatives that the sampler makes; None if it makes none."""
+        if not isinstance(self._sampler, MixingSampler):
+            return None
+        positive = np.arange(len(batch.entities)) == batch.gold_at[:, None]
+        masked = known_rows(batch.excluded, batch.entities) & ~positive
+        device = pair[0].states.device
+        cells = [torch.from_numpy(one).to(device) for one in (positive, masked)]
+        return self._sampler.mix(scorer, *pair, cells[0], cells[1], self._k)
 
     def mine(self, pool: FrozenPool, path: Path, rng: np.random.Generator) -> None:
         """Look for the negatives of all mentions, and keep them in a file."""
         golds, excluded = choose_golds(self._data, self._group.rows, self._group.items)
         found = np.full((len(golds), self._k), -1, np.int64)
-        for numbers, rows in self._searches(golds):
-            own = [excluded[number] for number in numbers.tolist()]
-            query = _Query(numbers, golds[numbers], own)
-            for part, drawn in self._search(pool, query, rows, rng):
-                found[numbers[part]] = drawn
+        known = SamplerPool(self._pool.domains, pool.vectors(self._rows))
+        for part in self._parts(known):
+            batch = self._seen(pool, part, self._batch(golds[part], excluded[part]))
+            found[part] = self._ask(known, batch, rng)
         draft = path.with_name(f".{path.name}.draft")
         with draft.open("wb") as out:
             np.save(out, found)
@@ -90,61 +122,24 @@ class Negatives:
         """Use what was looked for."""
         self._mined = map_array(path)
 
-    def _searches(self, golds: IntArray) -> Iterator[tuple[IntArray, RowRange]]:
-        """Numbers of mentions, and the rows that they are compared with.
+    def _parts(self, known: SamplerPool) -> Iterator[slice]:
+        size = _BY_SCORES if known.vectors is None else _BY_VECTORS
+        return (slice(at, at + size) for at in range(0, len(self._group.items), size))
 
-        A sampler that stays in the domain is not shown other KBs, which would be time for nothing.
-        """
-        numbers = np.arange(len(golds))
-        if not getattr(self._sampler, "in_domain", False):
-            yield numbers, self._rows
-            return
-        for kb in self._data.pool.kbs:
-            inside = numbers[(golds >= kb.start) & (golds < kb.stop)]
-            if len(inside):
-                yield inside, kb.rows
+    def _seen(self, pool: FrozenPool, part: slice, batch: SamplerBatch) -> SamplerBatch:
+        """A batch with what its mentions look like to the model."""
+        texts = as_ids(self._data.train.tokens.take(self._group.items[part].tolist()))
+        if pool.vectors(self._rows) is not None:
+            return batch._replace(vectors=pool.mention_vectors(texts))
+        return batch._replace(scores=pool.pair_scores(texts, self._rows))
 
-    def _search(
-        self, pool: FrozenPool, query: _Query, rows: RowRange, rng: np.random.Generator
-    ) -> Iterator[tuple[slice, IntArray]]:
-        mentions = self._group.items[query.numbers].tolist()
-        texts = as_ids(self._data.train.tokens.take(mentions))
-        domains = self._domains(rows)
-        for part, queries, candidates in _compared(pool, texts, rows):
-            batch = _batch(query.golds[part], query.excluded[part], rows)
-            asked = batch._replace(vectors=queries)
-            yield part, self._ask(SamplerPool(domains, candidates), asked, rng, rows)
-
-    def _ask(
-        self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator, rows: RowRange
-    ) -> IntArray:
+    def _ask(self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator) -> IntArray:
         drawn = self._sampler.sample(pool, batch, self._k, rng)
-        return np.where(drawn >= 0, drawn + rows.start, -1)
+        return np.where(drawn >= 0, drawn + self._rows.start, -1)
 
-    def _domains(self, rows: RowRange) -> IntArray:
-        return self._data.pool.domains[rows.start : rows.stop]
-
-
-def _compared(
-    pool: FrozenPool, texts: Sequence[IdArray], rows: RowRange
-) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
-    """Parts of the mentions, with vectors of theirs and of all rows whose product is the score."""
-    vectors = pool.vectors(rows)
-    if vectors is not None:
-        for first in range(0, len(texts), _BY_VECTORS):
-            part = slice(first, first + _BY_VECTORS)
-            yield part, pool.mention_vectors(texts[part]), vectors
-        return
-    for part, scores in pool.scores(texts, rows, most=_BY_SCORES):
-        # The score of mention i as a product: unit vector i with the column of scores.
-        yield part, np.eye(len(scores), dtype=np.float32), np.ascontiguousarray(scores.T)
-
-
-def _batch(
-    golds: IntArray, excluded: Sequence[frozenset[int]], rows: RowRange
-) -> SamplerBatch:
-    """What samplers are told, in rows that count from the first of ``rows``."""
-    start, stop = rows
-    gold = [frozenset({int(one) - start}) for one in golds]
-    others = [frozenset(one - start for one in own if start <= one < stop) for own in excluded]
-    return SamplerBatch(gold, excluded=others)
+    def _batch(self, golds: IntArray, excluded: Sequence[frozenset[int]]) -> SamplerBatch:
+        """What samplers are told, in rows that count from the first of the range."""
+        start, stop = self._rows
+        gold = [frozenset({int(one) - start}) for one in golds]
+        others = [frozenset(row - start for row in own if start <= row < stop) for own in excluded]
+        return SamplerBatch(gold, excluded=others)

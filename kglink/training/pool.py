@@ -49,9 +49,9 @@ class EntityPool:
 
     def __init__(self, folder: Path, kbs: Sequence[PooledKB]) -> None:
         self.kbs = tuple(kbs)
-        self.tokens = token_table(folder / "pool")
-        self.domains: IntArray = map_array(folder / "pool.domains.npy")
-        self._keys = StringTable(folder / "pool.keys")
+        self.tokens = token_table(folder / "pool-texts")
+        self.domains: IntArray = map_array(folder / "pool-domains.npy")
+        self._keys = StringTable(folder / "pool-keys")
         self._by_name = {kb.name: kb for kb in kbs}
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ def write_pool(
     kbs: list[PooledKB] = []
     numbers: dict[tuple[str, str], int] = {}
     domains: list[IntArray] = []
-    with StringWriter(folder / "pool.keys") as keys, token_writer(folder / "pool") as tokens:
+    with StringWriter(folder / "pool-keys") as keys, token_writer(folder / "pool-texts") as tokens:
         for name in names:
             start, described, revision = len(tokens), 0, store.kb(name).revision
             for chunk in chunks(store.entities(name), _CHUNK):
@@ -112,7 +112,7 @@ def write_pool(
             stop = len(tokens)
             kbs.append(PooledKB(name, start, stop, described, revision, tokens.digest))
     whole = np.concatenate(domains) if domains else np.empty(0, np.int64)
-    np.save(folder / "pool.domains.npy", whole)
+    np.save(folder / "pool-domains.npy", whole)
     return kbs
 
 

@@ -18,7 +18,7 @@ class Reading(NamedTuple):
     """So many entities, documents or vectors more were prepared."""
 
     what: str
-    count: int
+    items: int
 
 
 class StepNews(NamedTuple):

@@ -220,7 +220,9 @@ def read_recipe(raw: Mapping[str, Any], origin: str = "recipe") -> Recipe:
         where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
         shown = "" if isinstance(first["input"], dict) else f" = {first['input']!r}"
-        raise ConfigError(f"{origin}: {where}{shown}: {reason}", hint=_hint(first["loc"])) from error
+        raise ConfigError(
+            f"{origin}: {where}{shown}: {reason}", hint=_hint(first["loc"])
+        ) from error
 
 
 def _whole(name: str, above: tuple[str, ...]) -> tuple[dict[str, Any], str]:

@@ -19,7 +19,9 @@ def column_scores(scorer: Scorer, mentions: Encoded, entities: Encoded, columns:
     masked = torch.from_numpy(columns.masked).to(device)
     if places.ndim == 1:
         scores = scorer.score(mentions, entities)
-        if len(places) != scores.shape[1] or not bool((places == torch.arange(len(places), device=device)).all()):
+        if len(places) != scores.shape[1] or not bool(
+            (places == torch.arange(len(places), device=device)).all()
+        ):
             scores = scores.index_select(1, places)
     elif mentions.states.shape[1] == entities.states.shape[1] == 1:
         # One vector each: all against all is the cheapest way to the few that are wanted.
@@ -34,7 +36,10 @@ def take(entities: Encoded, places: Tensor) -> Encoded:
     flat = places.reshape(-1)
     states = entities.states.index_select(0, flat)
     mask = entities.mask.index_select(0, flat)
-    return Encoded(states.unflatten(0, places.shape), mask.unflatten(0, places.shape))
+    count, width = places.shape
+    return Encoded(
+        states.view(count, width, *states.shape[1:]), mask.view(count, width, mask.shape[1])
+    )
 
 
 def own_scores(scorer: Scorer, mentions: Encoded, candidates: Encoded) -> Tensor:

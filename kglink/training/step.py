@@ -15,15 +15,15 @@ from kglink.encoding.transformation import Ascent
 from kglink.errors import TrainingError
 from kglink.protocols import Encoded, Objective, Scorer
 from kglink.registry import Registry
-from kglink.training.collate import choose_golds, columns_of, mention_batch, overlap_masks
+from kglink.training.collate import choose_golds, mention_batch, overlap_masks
 from kglink.training.data import TrainingData
 from kglink.training.encode import Encoding, Texts
 from kglink.training.frozen import FrozenPool
 from kglink.training.negatives import Negatives
 from kglink.training.plan import Batch, Stage
 from kglink.training.recipe import LossMode, OverlapSection, StageSection
+from kglink.training.rows import ScoreRows
 from kglink.training.schedule import rate_at
-from kglink.training.scoring import column_scores
 from kglink.training.tables import IntArray, as_ids
 from kglink.training.team import Team
 
@@ -143,23 +143,15 @@ class Trainer:
     ) -> float:
         """Stages S and T."""
         tools, data = self._tools, self._tools.data
+        negatives = self._negatives[batch.group.letter]
         golds, excluded = choose_golds(data, batch.group.rows, part, rng)
-        drawn = self._negatives[batch.group.letter].of(part, golds, excluded, rng)
-        whole = mention_batch(part, golds, excluded, drawn)
-        columns = columns_of(whole, section)
-        device = tools.model.device
-        positive = torch.from_numpy(columns.positive).to(device)
-
-        def loss_of(pair: Pair) -> Tensor:
-            mentions, entities = _both(pair)
-            scores = column_scores(tools.scorer, mentions, entities, columns)
-            return self._objective.loss(scores.float(), positive)
-
+        whole = mention_batch(part, golds, excluded, negatives.of(part, golds, excluded, rng))
+        rows = ScoreRows(tools.scorer, self._objective, section, negatives, whole, rng)
         view = _VIEWS[section.loss_mode] if self.ascent is not None else "plain"
         encoding = Encoding(tools.model, tools.team, view, section.micro_batch)
         mentions = as_ids(data.train.tokens.take(part.tolist()))
         return encoding.backward(
-            Texts(mentions, self._domains(golds)), self._entities(whole.entities), loss_of, weight
+            Texts(mentions, self._domains(golds)), self._entities(whole.entities), rows.loss, weight
         )
 
     def _overlaps(self, section: OverlapSection, part: IntArray, weight: float) -> float:
@@ -233,9 +225,3 @@ class Trainer:
             hint="The last checkpoint is good: take a lower learning rate or precision fp32, "
             "and go on from it with --resume, or look at the texts of this batch.",
         )
-
-
-def _both(pair: Pair) -> tuple[Encoded, Encoded]:
-    assert pair.mentions is not None  # noqa: S101 - a mention batch encodes both sides
-    assert pair.entities is not None  # noqa: S101 - a mention batch encodes both sides
-    return pair.mentions, pair.entities

@@ -57,7 +57,7 @@ def validate(data: TrainingData, pool: FrozenPool, selection: SelectionSection) 
     chosen = _sample(len(data.valid), selection.most_mentions)
     texts = as_ids(data.valid.tokens.take(chosen.tolist()))
     golds = data.valid.gold_sets(chosen.tolist())
-    ranks: dict[str, list[int]] = {kb.name: [] for kb in data.pool.kbs} | {JUDGED_JOINT: []}
+    ranks: dict[str, list[int]] = {name: [] for name in (*data.kbs.all, JUDGED_JOINT)}
     whole = RowRange(0, len(data.pool))
     for part, scores in pool.scores(texts, whole):
         for name, found in _ranks(scores, golds[part], data).items():
@@ -76,7 +76,7 @@ def _ranks(
     scores: FloatArray, golds: Sequence[frozenset[int]], data: TrainingData
 ) -> dict[str, list[int]]:
     """For each pool the ranks of its mentions' first golds."""
-    ranks: dict[str, list[int]] = {kb.name: [] for kb in data.pool.kbs} | {JUDGED_JOINT: []}
+    ranks: dict[str, list[int]] = {name: [] for name in (*data.kbs.all, JUDGED_JOINT)}
     for row, gold in zip(scores, golds, strict=True):
         with_gold = [
             (kb, inside)

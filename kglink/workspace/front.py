@@ -226,7 +226,7 @@ class Workspace:
 
         tools = self._overlap_tools(stage, encoding)
         # Always from the default model: verdicts that were learnt from must not count twice.
-        trained = train(tools, prior=default_model(), progress=progress, stage=stage)
+        trained = train(tools, prior=default_model(tools.evidence), progress=progress, stage=stage)
         keep_model(self.folder, trained.model)
         return trained
 

@@ -144,7 +144,7 @@ def overlap_tools(
         texts=CachedTexts(root, encoder),
         space=WorkspaceVectors(space, settings.max_encoded_rows, stage, encoding),
         evidence=evidence,
-        model=trained_model(root, tuple(evidence)) or default,
+        model=trained_model(root, tuple(evidence)) or default_model(evidence),
     )
 
 

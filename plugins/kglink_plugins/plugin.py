@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from kglink.hookspecs import Register, hookimpl
-from kglink.protocols import Evidence, IndexBackend, PluginSettings
+from kglink.protocols import Evidence, Factory, IndexBackend, PluginSettings
 from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
 from kglink_plugins.evidence.settings import FuzzySettings, NeighbourSettings
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.table import TableExporter, TableSettings
 from kglink_plugins.indexes.settings import FactorySettings, FlatSettings
+from kglink_plugins.objectives.settings import (
+    DistillationSettings,
+    NceSettings,
+    ObjectiveSettings,
+)
+from kglink_plugins.samplers.settings import KnnSettings, MixedSettings, MixupSettings
+from kglink_plugins.scorers.settings import DualSettings, ScorerSettings, SumOfMaxSettings
 
 
 @hookimpl
@@ -66,6 +76,106 @@ def register_evidence(register: Register) -> None:
 
 
 @hookimpl
+def register_scorers(register: Register) -> None:
+    """Register the scorers."""
+    register(
+        "kglink/dual",
+        _later("scorers.dual", "DualScorer"),
+        settings=DualSettings,
+        summary="one vector of each side, the first state or the mean (DUAL)",
+    )
+    register(
+        "kglink/mean",
+        _later("scorers.mean", "MeanScorer"),
+        settings=ScorerSettings,
+        summary="the means of both sides' tokens (Pooling Mean)",
+    )
+    register(
+        "kglink/sum_of_max",
+        _later("scorers.sum_of_max", "SumOfMaxScorer"),
+        settings=SumOfMaxSettings,
+        summary="each token of the mention finds its best token of the entity (SOM)",
+    )
+
+
+@hookimpl
+def register_samplers(register: Register) -> None:
+    """Register the samplers of negatives."""
+    register(
+        "kglink/in_batch",
+        _later("samplers.in_batch", "InBatch"),
+        summary="right answers of the batch's other mentions",
+    )
+    register(
+        "kglink/random_cross_domain",
+        _later("samplers.random_cross_domain", "RandomCrossDomain"),
+        summary="any entities, drawn anew on every visit (Random-CD)",
+    )
+    register(
+        "kglink/random_in_domain",
+        _later("samplers.random_in_domain", "RandomInDomain"),
+        summary="entities of the right answer's domain, drawn anew on every visit (Random-ID)",
+    )
+    register(
+        "kglink/hard_cross_domain",
+        _later("samplers.hard_cross_domain", "HardCrossDomain"),
+        summary="the highest scores of all entities (Hard-CD)",
+    )
+    register(
+        "kglink/hard_in_domain",
+        _later("samplers.hard_in_domain", "HardInDomain"),
+        summary="the highest scores in the right answer's domain (Hard-ID)",
+    )
+    register(
+        "kglink/knn",
+        _later("samplers.knn", "Knn"),
+        settings=KnnSettings,
+        summary="the entities nearest to the mention (k-NN of ArboEL)",
+    )
+    register(
+        "kglink/mixed_p",
+        _later("samplers.mixed_p", "MixedP"),
+        settings=MixedSettings,
+        summary="a share of highest scores, the others drawn at random (Mixed-50)",
+    )
+    register(
+        "kglink/adaptive_mixup_hard",
+        _later("samplers.adaptive_mixup_hard", "AdaptiveMixupHard"),
+        settings=MixupSettings,
+        summary="made, not drawn: the right answer mixed into the hardest of the batch (AMH)",
+    )
+
+
+@hookimpl
+def register_objectives(register: Register) -> None:
+    """Register the losses."""
+    register(
+        "kglink/nce",
+        _later("objectives.nce", "Nce"),
+        settings=NceSettings,
+        summary="softmax of the right answer over its row (BLINK, T-Biencoder)",
+    )
+    register(
+        "kglink/bce",
+        _later("objectives.bce", "Bce"),
+        settings=ObjectiveSettings,
+        summary="every pair right or wrong by itself (AMH)",
+    )
+    register(
+        "kglink/overlap",
+        _later("objectives.overlap", "OverlapLoss"),
+        settings=ObjectiveSettings,
+        summary="softmax over rows and over columns: overlaps find each other (loss O)",
+    )
+    register(
+        "kglink/distillation",
+        _later("objectives.distillation", "Distillation"),
+        settings=DistillationSettings,
+        summary="the right answer, and what a teacher scored (BLINK)",
+    )
+
+
+@hookimpl
 def register_exporters(register: Register) -> None:
     """Register the output formats."""
     register(
@@ -109,6 +219,15 @@ def register_index_backends(register: Register) -> None:
         settings=FactorySettings,
         summary="any index of a faiss factory string: smaller or faster, approximate",
     )
+
+
+def _later(module: str, name: str) -> Factory:
+    """A class of this package as a factory that imports it when it is called."""
+
+    def make(settings: PluginSettings) -> Any:
+        return getattr(import_module(f"kglink_plugins.{module}"), name)(settings)
+
+    return make
 
 
 def _name_evidence(settings: PluginSettings) -> Evidence:

@@ -1,12 +1,13 @@
-"""The contract of samplers of negatives: never gold, distinct, complete, and seeded."""
+"""The contract of samplers of negatives: never a right answer, distinct, complete, and seeded."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from kglink.protocols import Sampler, SamplerBatch, SamplerPool
+from kglink.protocols import MixingSampler, Sampler, SamplerBatch, SamplerPool
 from kglink.testing.contracts.base import PluginContract
 
 if TYPE_CHECKING:
@@ -29,16 +30,20 @@ class SamplerContract(PluginContract):
         sampler: Sampler = self.create()
         return sampler
 
-    def eligible(self, pool: SamplerPool, gold: frozenset[int]) -> set[int]:
-        """The rows that may be drawn for a mention; override it for a sampler that is choosy."""
-        return set(range(len(pool.domains))) - gold
+    def eligible(self, pool: SamplerPool, batch: SamplerBatch, mention: int) -> set[int]:
+        """The rows that may be drawn for a mention; override it for a sampler that is choosy.
 
-    def test_draws_distinct_rows_that_are_never_gold(self) -> None:
+        What is forbidden may be among them: it is taken off.
+        """
+        return set(range(len(pool)))
+
+    def test_draws_distinct_rows_that_are_never_forbidden(self) -> None:
         for pool, batch in self._cases():
             for k in (1, 4, 16):
-                for drawn, gold in self._rows(pool, batch, k):
-                    assert set(drawn) <= set(range(len(pool.domains))), "no row of the pool"
-                    assert not set(drawn) & gold, "gold was drawn"
+                for mention, drawn in enumerate(self._rows(pool, batch, k)):
+                    assert set(drawn) <= set(range(len(pool))), "no row of the pool"
+                    assert not set(drawn) & batch.gold[mention], "gold was drawn"
+                    assert not set(drawn) & batch.forbidden(mention), "an excluded row was drawn"
                     assert len(drawn) == len(set(drawn)), "a row was drawn twice"
 
     def test_draws_all_that_is_asked_or_left(self) -> None:
@@ -46,8 +51,8 @@ class SamplerContract(PluginContract):
             if self.generic and len(set(pool.domains.tolist())) > 1:
                 continue  # nobody said which domains it draws from
             for k in (1, 5, 11, 40):
-                for drawn, gold in self._rows(pool, batch, k):
-                    eligible = self.eligible(pool, gold)
+                for mention, drawn in enumerate(self._rows(pool, batch, k)):
+                    eligible = self.eligible(pool, batch, mention) - batch.forbidden(mention)
                     assert set(drawn) <= eligible, "a row that is not eligible"
                     assert len(drawn) == min(k, len(eligible))
 
@@ -55,6 +60,14 @@ class SamplerContract(PluginContract):
         for pool, batch in self._cases():
             first, second = (self._draw(pool, batch, 4, 7) for _ in range(2))
             assert np.array_equal(first, second)
+
+    def test_vectors_in_half_precision_draw_the_same(self) -> None:
+        # Small whole numbers are the same in all three, and so are their products.
+        pool, batch = self._large()
+        vectors = np.random.default_rng(6).integers(-9, 9, (len(pool), DIM)).astype(np.float32)
+        wide = self._draw(SamplerPool(pool.domains, vectors), batch, 4, 7)
+        for kept in (vectors.astype(np.float16), _bf16_bits(vectors)):
+            assert np.array_equal(self._draw(SamplerPool(pool.domains, kept), batch, 4, 7), wide)
 
     def test_another_seed_draws_other_rows_if_stochastic(self) -> None:
         pool, batch = self._large()
@@ -78,24 +91,30 @@ class SamplerContract(PluginContract):
         nil = SamplerBatch([frozenset()], None if batch.vectors is None else batch.vectors[:1])
         assert self._draw(nothing, nil, 3, 1).tolist() == [[-1, -1, -1]]
 
+    def test_makes_negatives_of_the_batch_if_it_mixes(self) -> None:
+        sampler = self.make()
+        if isinstance(sampler, MixingSampler):
+            # Loaded here: a sampler that only draws needs no torch.
+            from kglink.testing.contracts.mixing import check_mixing
+
+            check_mixing(sampler)
+
     def _draw(self, pool: SamplerPool, batch: SamplerBatch, k: int, seed: int) -> IntArray:
         drawn = self.make().sample(pool, batch, k, np.random.default_rng(seed))
         assert drawn.shape == (len(batch.gold), k)
         assert drawn.dtype == np.int64
         return drawn
 
-    def _rows(
-        self, pool: SamplerPool, batch: SamplerBatch, k: int
-    ) -> list[tuple[list[int], frozenset[int]]]:
+    def _rows(self, pool: SamplerPool, batch: SamplerBatch, k: int) -> list[list[int]]:
         rows = []
-        for row, gold in zip(self._draw(pool, batch, k, k).tolist(), batch.gold, strict=True):
+        for row in self._draw(pool, batch, k, k).tolist():
             real = [value for value in row if value != -1]
             assert row == real + [-1] * (k - len(real)), "-1 only at the end"
-            rows.append((real, gold))
+            rows.append(real)
         return rows
 
     def _cases(self) -> list[tuple[SamplerPool, SamplerBatch]]:
-        """Pools of one domain and of several, with no, one and many right answers."""
+        """Pools of one domain and of several, with no, one and many answers and excluded rows."""
         one = [0] * 12
         several = [0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 3, 3]
         golds = [frozenset({0}), frozenset({4, 5}), frozenset({11}), frozenset(range(3, 8))]
@@ -120,8 +139,16 @@ class SamplerContract(PluginContract):
         rows: FloatArray = rng.normal(size=(len(domains), DIM)).astype(np.float32)
         queries: FloatArray = rng.normal(size=(len(gold), DIM)).astype(np.float32)
         pool = SamplerPool(np.array(domains, np.int64), rows if vectors else None)
-        return pool, SamplerBatch(gold, queries if vectors else None)
+        # Of every other mention two rows are excluded, one of which may be gold.
+        last = len(domains) - 1
+        excluded = [frozenset({1, last} if one % 2 else ()) for one in range(len(gold))]
+        return pool, SamplerBatch(gold, queries if vectors else None, excluded)
 
 
-def _copies(*arrays: IntArray | FloatArray | None) -> list[IntArray | FloatArray]:
+def _bf16_bits(vectors: FloatArray) -> npt.NDArray[np.int16]:
+    """The upper halves of numbers whose lower halves are zero."""
+    return (vectors.view(np.uint32) >> 16).astype(np.uint16).view(np.int16)
+
+
+def _copies(*arrays: npt.NDArray[Any] | None) -> list[npt.NDArray[Any]]:
     return [array.copy() for array in arrays if array is not None]

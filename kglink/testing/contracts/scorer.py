@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from kglink.protocols import Encoded, Scorer
+from kglink.protocols import Encoded, PoolingScorer, Scorer
 from kglink.testing.contracts.base import PluginContract
 
 DIM = 12
@@ -62,6 +62,23 @@ class ScorerContract(PluginContract):
         order = torch.tensor([2, 0, 1])
         turned = scorer.score(_pick(mentions, order), _pick(entities, order))
         self._close(turned, matrix[order][:, order])
+
+    def test_scores_entities_of_each_mentions_own(self) -> None:
+        scorer, mentions, entities = self.make(), encoded([3, 1, 5], 15), encoded([4, 2, 6, 1], 16)
+        own = torch.tensor([[0, 3], [2, 1], [1, 2]])
+
+        def one(mention: Encoded, candidates: Encoded) -> torch.Tensor:
+            alone = Encoded(mention.states[None], mention.mask[None])
+            return scorer.score(alone, candidates)[0]
+
+        got = torch.func.vmap(one)(mentions, _pick(entities, own))
+        self._close(got, scorer.score(mentions, entities).gather(1, own))
+
+    def test_pooled_texts_score_the_same(self) -> None:
+        scorer, mentions, entities = self.make(), encoded([3, 1, 5], 17), encoded([4, 2], 18)
+        if isinstance(scorer, PoolingScorer):
+            pooled = scorer.score(scorer.pool(mentions), scorer.pool(entities))
+            self._close(pooled, scorer.score(mentions, entities))
 
     def test_gradients_are_finite_and_reach_both_sides(self) -> None:
         scorer, mentions, entities = self.make(), encoded([3, 1, 5], 9), encoded([4, 2], 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -64,24 +65,18 @@ class _Bearers:
     """How many entities of both sides bear each name that is shared, as arrays of hashes."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[int, int, int]] = []
-        self._blocks: list[HashArray] = []
+        self._rows = array("Q")
         self._names: HashArray = np.empty(0, np.uint64)
         self._counts: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
     def add(self, left: str, right: str, name: str) -> None:
         """Two bearers of a name."""
-        self._rows.append((name_hash(name), name_hash(left), name_hash(right)))
-        if len(self._rows) >= 1 << 16:
-            self._pack()
+        self._rows.extend((name_hash(name), name_hash(left), name_hash(right)))
 
     def close(self) -> None:
         """Count."""
-        self._pack()
-        if not self._blocks:
-            return
-        rows = np.concatenate(self._blocks)
-        self._blocks = []
+        rows = np.array(self._rows, np.uint64).reshape(-1, 3)
+        self._rows = array("Q")
         bearers = [np.unique(rows[:, [0, side]], axis=0)[:, 0] for side in (1, 2)]
         self._names, self._counts = np.unique(np.concatenate(bearers), return_counts=True)
 
@@ -92,8 +87,3 @@ class _Bearers:
         known = at < len(self._names) and self._names[at] == hashed
         # A name that too many bear is passed over by the store, and so not known here.
         return int(self._counts[at]) - 2 if known else MOST_BEARERS
-
-    def _pack(self) -> None:
-        if self._rows:
-            self._blocks.append(np.array(self._rows, np.uint64))
-            self._rows = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -84,9 +85,8 @@ class Children:
     """The children of each entity of one KB: arrays, and their keys as one text."""
 
     def __init__(self, kbs: PairedKBs, side: Side) -> None:
-        parents: list[int] = []
-        children: list[int] = []
-        keys, starts = bytearray(), [0]
+        parents, children, starts = array("Q"), array("q"), array("q", [0])
+        keys = bytearray()
         for entity in kbs.entities(side):
             if not entity.parents:
                 continue
@@ -95,8 +95,9 @@ class Children:
                 children.append(len(starts) - 1)
             keys += entity.key.encode("utf-8", "surrogatepass")
             starts.append(len(keys))
-        order = np.argsort(np.array(parents, np.uint64), kind="stable")
-        self._parents: npt.NDArray[np.uint64] = np.array(parents, np.uint64)[order]
+        hashes = np.array(parents, np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        self._parents: npt.NDArray[np.uint64] = hashes[order]
         self._children: npt.NDArray[np.int64] = np.array(children, np.int64)[order]
         self._starts = np.array(starts, np.int64)
         self._keys = bytes(keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -20,16 +21,19 @@ class ThroughEvidence:
     second_pass = True
 
     def __init__(self, settings: PluginSettings) -> None:
-        self._rows: list[tuple[int, int, float]] = []
         self._paths: _Paths | None = None
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         """Pairs whose entities both overlap with one entity of a third KB."""
+        lefts, rights, known = array("Q"), array("Q"), array("f")
         for left, right, _, probability in kbs.overlaps_through():
-            self._rows.append((name_hash(left), name_hash(right), probability))
+            lefts.append(name_hash(left))
+            rights.append(name_hash(right))
+            known.append(probability)
             yield left, right
-        self._paths = _Paths(self._rows) if self._rows else None
-        self._rows = []
+        if known:
+            sides = np.array(lefts, np.uint64), np.array(rights, np.uint64)
+            self._paths = _Paths(*sides, np.array(known, np.float32))
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
         """The values of pairs.
@@ -45,10 +49,7 @@ class ThroughEvidence:
 class _Paths:
     """Pairs with the best path of each, as sorted arrays."""
 
-    def __init__(self, rows: Sequence[tuple[int, int, float]]) -> None:
-        lefts = np.array([row[0] for row in rows], np.uint64)
-        rights = np.array([row[1] for row in rows], np.uint64)
-        known = np.array([row[2] for row in rows], np.float32)
+    def __init__(self, lefts: HashArray, rights: HashArray, known: FloatArray) -> None:
         self._by_left = _Sorted(lefts, rights, known)
         self._by_right = _Sorted(rights, lefts, known)
 

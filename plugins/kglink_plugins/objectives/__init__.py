@@ -1,0 +1,1 @@
+"""Objectives: the losses of training."""

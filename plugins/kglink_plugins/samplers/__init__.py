@@ -1,0 +1,1 @@
+"""Samplers: which entities a mention learns to tell from the right one."""

@@ -1,0 +1,87 @@
+"""Adaptive_mixup_hard (AMH): negatives that are made, not drawn.
+
+The highest-scoring right answers of the batch's other mentions, with a share of the mention's own
+right answer mixed in. The share grows as the model tells the right one apart (Cai et al., 2023).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kglink.protocols import Encoded, PoolingScorer, SamplerBatch, SamplerPool, Scorer
+from kglink.training.scoring import own_scores, take
+from kglink_plugins.samplers.draw import IntArray
+from kglink_plugins.samplers.hardest import hardest
+from kglink_plugins.samplers.scope import batch_golds
+from kglink_plugins.samplers.settings import MixupSettings
+
+
+class AdaptiveMixupHard:
+    """Mixes the right answer into the hardest entities of the batch.
+
+    ``V_strong = alpha W V_p + V_n`` with ``W = exp s_p / (exp s_p + sum over K of exp s_n)``. For
+    scorers that compare one vector by dot product, its score is ``s_n + alpha W s_p``.
+    """
+
+    by_score = in_batch = True
+
+    def __init__(self, settings: MixupSettings | None = None) -> None:
+        self._settings = settings or MixupSettings()
+
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        """What it would mix: the hardest of the batch, which by themselves are Hard of AMH."""
+        return hardest(pool, batch, batch_golds(pool, batch), k)
+
+    def mix(
+        self,
+        scorer: Scorer,
+        mentions: Encoded,
+        entities: Encoded,
+        positive: Tensor,
+        masked: Tensor,
+        k: int,
+    ) -> Tensor:
+        """(mentions, 1 + k) scores: of the right answer, then of the mixtures, hardest first."""
+        # Pooled first, then mixed: a mean over the union of two masks would be another vector.
+        left, right = _read(scorer, mentions), _read(scorer, entities)
+        scores = scorer.score(left, right)
+        gold = positive.int().argmax(dim=1)
+        others = scores.detach().masked_fill(positive | masked, -torch.inf)
+        highest = others.sort(dim=1, descending=True, stable=True)
+        chosen, missing = highest.indices[:, :k], highest.values[:, :k].isneginf()
+        own = scores.gather(1, gold.unsqueeze(1))
+        unmixed = scores.gather(1, chosen).masked_fill(missing, -torch.inf)
+        strong = self._mixture(right, gold, chosen, self._weight(own, unmixed))
+        made = own_scores(scorer, left, strong).masked_fill(missing, -torch.inf)
+        lacking = made.new_full((len(made), k - made.shape[1]), -torch.inf)
+        row = torch.cat([own, made, lacking], dim=1)
+        return row.masked_fill(~positive.any(dim=1, keepdim=True), -torch.inf)
+
+    def _weight(self, own: Tensor, others: Tensor) -> Tensor:
+        """W of each mention, through a softmax that cannot overflow."""
+        logits = torch.cat([own, others], dim=1) / self._settings.temperature
+        weight = logits.softmax(dim=1)[:, 0]
+        return weight if self._settings.w_grad else weight.detach()
+
+    def _mixture(self, entities: Encoded, gold: Tensor, chosen: Tensor, weight: Tensor) -> Encoded:
+        """The mixed entities, (mentions, k, length, dim): position by position."""
+        states = entities.states.masked_fill(~entities.mask.unsqueeze(-1), 0.0)
+        right = take(Encoded(states, entities.mask), gold.unsqueeze(1))
+        wrong = take(Encoded(states, entities.mask), chosen)
+        settings = self._settings
+        share = settings.alpha * weight[:, None, None, None]
+        rest = 1 - share if settings.negative_weight == "complement" else torch.ones_like(share)
+        right_states = right.states.detach() if settings.detach_positive else right.states
+        wrong_states = wrong.states.detach() if settings.detach_negative else wrong.states
+        # With nothing mixed in, the right answer's positions are no tokens of the mixture.
+        mask = wrong.mask | right.mask if settings.alpha else wrong.mask
+        return Encoded(share * right_states + rest * wrong_states, mask)
+
+
+def _read(scorer: Scorer, batch: Encoded) -> Encoded:
+    """What the scorer reads of a batch."""
+    return scorer.pool(batch) if isinstance(scorer, PoolingScorer) else batch

@@ -1,0 +1,59 @@
+"""Drawing at random without replacement, at a cost that does not grow with the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Rows:
+    """Rows that may be drawn: all of a pool, or some in ascending order."""
+
+    def __init__(self, rows: range | IntArray) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def at(self, places: IntArray) -> IntArray:
+        """The rows that stand at these places."""
+        return places + self._rows.start if isinstance(self._rows, range) else self._rows[places]
+
+    def part(self, start: int, stop: int) -> IntArray:
+        """The rows from one place to another."""
+        return self.at(np.arange(start, min(stop, len(self))))
+
+    def places(self, rows: Iterable[int]) -> IntArray:
+        """The places of those of ``rows`` that are here, in ascending order."""
+        wanted = np.unique(np.fromiter(rows, np.int64))
+        if isinstance(self._rows, range):
+            return wanted[(wanted >= self._rows.start) & (wanted < self._rows.stop)]
+        places = self._rows.searchsorted(wanted)
+        inside = places < len(self._rows)
+        inside[inside] = self._rows[places[inside]] == wanted[inside]
+        return places[inside]
+
+
+def draw(rows: Rows, forbidden: Iterable[int], k: int, rng: np.random.Generator) -> IntArray:
+    """At most ``k`` of the rows, each set of them with the same chance; fewer where few are left.
+
+    Numbers are drawn among as many as are left (NumPy takes Floyd's algorithm where these are
+    many), then moved past the forbidden places: nothing has to be tried twice.
+    """
+    barred = rows.places(forbidden)
+    left = len(rows) - len(barred)
+    chosen = rng.choice(left, min(k, left), replace=False)
+    shift = (barred - np.arange(len(barred))).searchsorted(chosen, side="right")
+    return rows.at(chosen + shift)
+
+
+def padded(drawn: Iterable[IntArray], count: int, k: int) -> IntArray:
+    """The draws of all mentions as one (mentions, k) matrix."""
+    matrix = np.full((count, k), -1, np.int64)
+    for mention, rows in enumerate(drawn):
+        matrix[mention, : len(rows)] = rows
+    return matrix

@@ -1,0 +1,125 @@
+"""Finding the highest scores exactly: block by block, in memory that does not grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import UsageError
+from kglink.protocols import PairScores, SamplerBatch, SamplerPool
+from kglink_plugins.samplers.draw import IntArray, Rows
+from kglink_plugins.samplers.scope import Scope
+
+FloatArray = npt.NDArray[np.float32]
+
+#: Scores that are held at once, 64 MiB of them, and mentions that are compared at once.
+_SCORES, _MENTIONS = 1 << 24, 1024
+#: Rows of the first block; the others are larger, when most scores are known to be too low.
+_FIRST = 512
+
+
+def hardest(pool: SamplerPool, batch: SamplerBatch, scopes: Iterable[Scope], k: int) -> IntArray:
+    """The ``k`` rows that score highest for each mention, best first, equal ones by their number.
+
+    Forbidden rows are left out; -1 stands where no row is left.
+    """
+    scores = _scores(pool, batch)
+    best = np.full((len(batch.gold), k), -1, np.int64)
+    for mentions, rows in scopes:
+        if not len(rows) or not k:
+            continue
+        tops = [
+            _Top(own, [rows.places(batch.forbidden(one)) for one in own.tolist()], k)
+            for own in np.split(mentions, range(_MENTIONS, len(mentions), _MENTIONS))
+        ]
+        _search(rows, tops, scores)
+        for top in tops:
+            best[top.mentions] = np.where(top.places >= 0, rows.at(top.places.clip(0)), -1)
+    return best
+
+
+class _Top:
+    """The best of some mentions so far: scores and places, best first."""
+
+    def __init__(self, mentions: IntArray, forbidden: list[IntArray], k: int) -> None:
+        self.mentions = mentions
+        self.places = np.full((len(mentions), k), -1, np.int64)
+        self._scores = np.full((len(mentions), k), -np.inf, np.float32)
+        self._of = np.repeat(np.arange(len(mentions)), [len(places) for places in forbidden])
+        self._forbidden = np.concatenate([*forbidden, np.empty(0, np.int64)])
+        self._k = k
+
+    def add(self, scores: FloatArray, start: int) -> None:
+        """Take in the scores of the places from ``start`` on, all above those seen before."""
+        inside = (self._forbidden >= start) & (self._forbidden < start + scores.shape[1])
+        scores[self._of[inside], self._forbidden[inside] - start] = -np.inf
+        # A later place with an equal score comes after, so only higher ones matter.
+        mention, place = np.nonzero(scores > self._scores[:, -1:])
+        found = scores[mention, place]
+        kept = np.nonzero(self.places >= 0)
+        owner = np.concatenate([kept[0], mention])
+        values = np.concatenate([self._scores[kept], found])
+        places = np.concatenate([self.places[kept], place + start])
+        order = np.lexsort((places, -values, owner))
+        rank = np.arange(len(order)) - owner[order].searchsorted(owner[order])
+        order, rank = order[rank < self._k], rank[rank < self._k]
+        self._scores[owner[order], rank] = values[order]
+        self.places[owner[order], rank] = places[order]
+
+
+def _search(rows: Rows, tops: list[_Top], scores: PairScores) -> None:
+    """Show all rows to all mentions, so that each row is read once."""
+    most = max((len(top.mentions) for top in tops), default=1)
+    start, size = 0, _FIRST
+    while start < len(rows):
+        part = rows.part(start, start + size)
+        for top in tops:
+            top.add(scores(top.mentions, part), start)
+        start += len(part)
+        size = min(2 * size, max(_FIRST, _SCORES // max(1, most)))
+
+
+def _scores(pool: SamplerPool, batch: SamplerBatch) -> PairScores:
+    """The scores that the batch brings, else inner products."""
+    if batch.scores is not None:
+        return _Copied(batch.scores)
+    return _Products(pool, batch)
+
+
+class _Products:
+    """Inner products of vectors; the rows of the last block are kept for the next mentions."""
+
+    def __init__(self, pool: SamplerPool, batch: SamplerBatch) -> None:
+        if batch.vectors is None or pool.vectors is None:
+            raise UsageError(
+                "hard negatives need the vectors of mentions and entities, or their scores",
+                hint="Give them to SamplerBatch and SamplerPool, or take a random sampler.",
+            )
+        self._pool = pool
+        self._mentions = batch.vectors
+        self._block: tuple[IntArray, FloatArray] | None = None
+
+    def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
+        if self._block is None or self._block[0] is not rows:
+            self._block = rows, self._pool.rows(_as_slice(rows))
+        products: FloatArray = self._mentions[mentions] @ self._block[1].T
+        return products
+
+
+class _Copied:
+    """Scores of somebody else's, which are not to be written into."""
+
+    def __init__(self, scores: PairScores) -> None:
+        self._scores = scores
+
+    def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
+        return np.array(self._scores(mentions, rows), np.float32)
+
+
+def _as_slice(rows: IntArray) -> slice | IntArray:
+    """Rows that stand side by side as a slice, which a memory map reads without copying."""
+    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows

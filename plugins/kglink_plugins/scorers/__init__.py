@@ -1,0 +1,1 @@
+"""Scorers: how a mention and an entity are compared."""

@@ -1,0 +1,390 @@
+"""Runs: the same losses from one seed, after a kill, and with several processes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training_world import fill, small, world_of, write_world_model
+
+from kglink.encoding import load_encoder, resolve_model
+from kglink.encoding.model_folder import read_manifest
+from kglink.encoding.two_towers import TwoTowerEncoder
+from kglink.errors import ModelError, TrainingError, UnknownNameError, UsageError
+from kglink.records import Entity
+from kglink.registry import load_registry
+from kglink.store import Store
+from kglink.training import Recipe
+from kglink.training.curve import Curve
+from kglink.training.front import Where, train
+from kglink.training.loop import Pace
+from kglink.training.progress import EpochNews, News, Note, StepNews
+from kglink.training.run import TrainingReport, list_runs, read_run
+from kglink.training.step import Done, Trainer
+
+TESTS = Path(__file__).parent
+Run = Callable[..., TrainingReport]
+
+#: Hard negatives, two epochs, the transformation: what a run must carry over a kill.
+CHANGES: dict[str, Any] = {
+    "train": {"epochs": 2, "transformation": {"layer": 1, "epsilon": 20.0}},
+    "overlap": {"epochs": 2},
+    "selection": {"metric": "R@8"},
+}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = f"sqlite:///{tmp_path_factory.mktemp('store')}/kglink.db"
+    fill(url, world_of()).close()
+    return url
+
+
+@pytest.fixture(scope="module")
+def store(url: str) -> Iterator[Store]:
+    with Store.open(url) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_world_model(tmp_path_factory.mktemp("model") / "tiny", world_of())
+
+
+@pytest.fixture(scope="module")
+def recipe(base: Path) -> Recipe:
+    return small("default", base, CHANGES)
+
+
+@pytest.fixture(scope="module")
+def run(store: Store, recipe: Recipe) -> Run:
+    def run_it(folder: Path, given: Recipe | None = recipe, **more: Any) -> TrainingReport:
+        options: dict[str, Any] = {
+            "sources": "TOS",
+            "source_kbs": ["atlas"],
+            "target_kbs": ["saga"],
+            "where": Where("cpu", "fp32", 1),
+            "pace": Pace(checkpoint_steps=3, curve_steps=1),
+        }
+        options |= more
+        return train(store, given, folder=folder, registry=load_registry(), **options)
+
+    return run_it
+
+
+@pytest.fixture(scope="module")
+def whole(run: Run, tmp_path_factory: pytest.TempPathFactory) -> TrainingReport:
+    """A run that nothing disturbed."""
+    return run(tmp_path_factory.mktemp("runs") / "whole")
+
+
+def curve(folder: Path) -> list[dict[str, Any]]:
+    return Curve(folder).lines()
+
+
+def weights(report: TrainingReport) -> dict[str, str]:
+    return read_manifest(report.model).files
+
+
+# ------------------------------------------------------------------------- what a run leaves
+def test_a_run_leaves_a_model_that_searches(whole: TrainingReport) -> None:
+    encoder = load_encoder(resolve_model(str(whole.model)), precision="fp32", threads=1)
+    assert isinstance(encoder, TwoTowerEncoder)
+    vectors = next(encoder.encode_entities([Entity("1", "a name")]))
+    assert vectors.shape == (1, 32)
+    history = read_manifest(whole.model).history
+    assert [step["kind"] for step in history] == ["finetune"]
+    assert history[0]["sources"] == "TOS"
+    assert history[0]["source_kbs"] == ["atlas"]
+
+
+def test_what_is_kept_of_a_run(whole: TrainingReport) -> None:
+    lines = curve(whole.folder)
+    steps = [line for line in lines if "loss" in line]
+    # 80 mentions, those of each KB in batches of 8, twice; then the pairs, twice.
+    assert [line["total"] for line in steps] == list(range(1, whole.steps + 1))
+    assert [line["stage"] for line in steps] == ["TS"] * 26 + ["O"] * 4
+    assert [line["epoch"] for line in lines if "mean" in line] == [1, 2, 1, 2]
+    assert whole.stages[0]["figure"] == max(
+        line["mean"]["R@8"] for line in lines if "mean" in line and line["stage"] == "TS"
+    )
+    assert whole.stages[1] == {"name": "O", "epochs": 2, "kept": 2, "figure": None}
+    assert whole.recalls is not None
+    assert whole.recalls == {key: lines[-1][key] for key in whole.recalls}
+    assert (whole.folder / "curve.png").stat().st_size > 1000
+    facts = json.loads((whole.folder / "data" / "data.json").read_text())
+    assert {kb["name"] for kb in facts["kbs"]} == {"atlas", "saga"}
+    assert not (whole.folder / "checkpoints").exists()
+    info = read_run(whole.folder)
+    assert info.done
+    assert info.as_json()["recipe"] == ""
+    assert [one.name for one in list_runs(whole.folder.parent)] == ["whole"]
+
+
+def test_the_rate_climbs_and_falls_in_each_stage(whole: TrainingReport) -> None:
+    rates = [line["rate"] for line in curve(whole.folder) if "loss" in line]
+    # A tenth of 26 steps is 3 (2.6): 1/3, 2/3, 3/3 of the rate, then down to 1/23.
+    assert rates[:4] == pytest.approx([5e-5 / 3, 1e-4 / 3, 5e-5, 5e-5])
+    assert rates[25] == pytest.approx(5e-5 / 23)
+    assert rates[26] == pytest.approx(1e-5)
+    assert rates[29] == pytest.approx(1e-5 / 4)
+
+
+# ------------------------------------------------------------------------------ one seed
+def test_one_seed_gives_the_same_losses_and_another_gives_others(
+    run: Run, recipe: Recipe, whole: TrainingReport, tmp_path: Path
+) -> None:
+    again = run(tmp_path / "again")
+    assert curve(again.folder) == curve(whole.folder)
+    assert weights(again) == weights(whole)
+    other = run(tmp_path / "other", recipe.model_copy(update={"seed": 1}), sources="TS")
+    assert curve(other.folder)[0]["loss"] != curve(whole.folder)[0]["loss"]
+
+
+def test_gradients_are_cached_without_another_loss(run: Run, base: Path, tmp_path: Path) -> None:
+    smooth = write_world_model(tmp_path / "smooth", world_of(), dropout=0.0)
+    parts = {"model": {"base": str(smooth)}, "train": {**CHANGES["train"], "epochs": 1}}
+    one = run(tmp_path / "one", small("default", smooth, parts), sources="TS")
+    parts["train"]["micro_batch"] = 5
+    cached = run(tmp_path / "cached", small("default", smooth, parts), sources="TS")
+    losses = [
+        [line["loss"] for line in curve(report.folder) if "loss" in line]
+        for report in (one, cached)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+# --------------------------------------------------------------------------- interruptions
+@pytest.mark.parametrize("step", [5, 17, 29])
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(
+    step: int, url: str, run: Run, recipe: Recipe, whole: TrainingReport, tmp_path: Path
+) -> None:
+    """Killed in the first epoch, in the second, and in stage O."""
+    told = tmp_path / "recipe.json"
+    told.write_text(recipe.model_dump_json())
+    folder = tmp_path / "killed"
+    child = [sys.executable, TESTS / "training_child.py", url, folder, told, str(step)]
+    done = subprocess.run(child, check=False, capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    assert not read_run(folder).done
+    assert curve(folder)[-1]["total"] == step
+    resumed = run(folder, None, sources="", source_kbs=(), target_kbs=(), resume=True)
+    assert curve(folder) == curve(whole.folder)
+    assert weights(resumed) == weights(whole)
+    assert [dict(stage) for stage in resumed.stages] == [dict(stage) for stage in whole.stages]
+
+
+class _StopError(Exception):
+    """What a test stops a run with."""
+
+
+def stop_after(step: int) -> Callable[[News], None]:
+    seen = []
+
+    def tell(news: News) -> None:
+        if isinstance(news, StepNews):
+            seen.append(news)
+            if len(seen) == step:
+                raise _StopError
+
+    return tell
+
+
+def interrupted(run: Run, folder: Path, step: int) -> Path:
+    with pytest.raises(_StopError):
+        run(folder, tell=stop_after(step))
+    return folder
+
+
+def test_going_on_with_something_else_is_refused(run: Run, recipe: Recipe, tmp_path: Path) -> None:
+    folder = interrupted(run, tmp_path / "run", 7)
+    with pytest.raises(TrainingError, match="another recipe"):
+        run(folder, recipe.model_copy(update={"seed": 9}), resume=True)
+    with pytest.raises(TrainingError, match="another list of source KBs"):
+        run(folder, None, source_kbs=["saga"], resume=True)
+    with pytest.raises(UsageError, match="there is a run already"):
+        run(folder)
+    with pytest.raises(TrainingError, match="no run to go on with"):
+        run(tmp_path / "nothing", None, resume=True)
+
+
+def test_a_checkpoint_of_another_model_is_refused(
+    run: Run, recipe: Recipe, base: Path, tmp_path: Path
+) -> None:
+    folder = interrupted(run, tmp_path / "run", 7)
+    settings = json.loads((folder / "settings.json").read_text())
+    other = write_world_model(tmp_path / "other", world_of(), dropout=0.2)
+    settings["recipe"]["model"]["base"] = str(other)
+    (folder / "settings.json").write_text(json.dumps(settings))
+    with pytest.raises(TrainingError, match=r"another (recipe|base model)"):
+        run(folder, None, resume=True)
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(run: Run, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = interrupted(run, tmp_path / "run", 7)
+    path = next(folder.glob("checkpoints/0*/model.safetensors"))
+    given = load_file(path)
+    given.pop(next(name for name in given if "layer.1." in name))
+    save_file(given, path)
+    with pytest.raises(TrainingError, match="another architecture"):
+        run(folder, None, resume=True)
+
+
+def test_a_full_disk_keeps_the_checkpoint_before_it(
+    run: Run, whole: TrainingReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kglink.training import checkpoint
+
+    written: list[Path] = []
+    real = checkpoint.save_file
+
+    def full(tensors: Any, path: Path) -> None:
+        written.append(path)
+        if len(written) == 4:  # the optimiser's state of the second checkpoint
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(tensors, path)
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(TrainingError, match="No space left on device"):
+        run(tmp_path / "run")
+    monkeypatch.undo()
+    checkpoints = tmp_path / "run" / "checkpoints"
+    assert [path.name for path in checkpoints.iterdir() if path.is_dir()] == ["00000003-0-0"]
+    resumed = run(tmp_path / "run", None, resume=True)
+    assert weights(resumed) == weights(whole)
+
+
+def test_a_loss_that_is_no_number_stops_and_says_where(
+    run: Run, whole: TrainingReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Trainer._clip
+
+    def broken(self: Trainer, longest: float) -> torch.Tensor:
+        norm = real(self, longest)
+        broken.calls += 1  # type: ignore[attr-defined]  # a counter on a function
+        return norm * float("nan") if broken.calls == 8 else norm  # type: ignore[attr-defined]  # the same
+
+    broken.calls = 0  # type: ignore[attr-defined]  # the same
+    monkeypatch.setattr(Trainer, "_clip", broken)
+    with pytest.raises(TrainingError, match=r"stage TS, epoch 1, step 8: .* \(mentions \d+"):
+        run(tmp_path / "run")
+    monkeypatch.undo()
+    resumed = run(tmp_path / "run", None, resume=True)
+    assert weights(resumed) == weights(whole)
+
+
+def test_too_little_memory_gives_advice(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hungry(*_: object) -> Done:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Trainer, "step", hungry)
+    with pytest.raises(TrainingError, match="does not fit into memory") as caught:
+        run(tmp_path / "run")
+    # 8 mentions, their golds and 2 negatives each: 32 texts, half of them at once.
+    assert "micro_batch = 16" in caught.value.hint
+
+
+# -------------------------------------------------------------------------------- choosing
+def test_training_stops_when_nothing_gets_better(
+    run: Run, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kglink.training.validation import Recalls
+
+    figures = iter([0.2, 0.5, 0.4, 0.3, 0.9])
+    monkeypatch.setattr(Recalls, "chosen", lambda *_: next(figures))
+    changes = {"train": {"epochs": 9, "sampler": "in_batch", "columns": "in_batch", "negatives": 0}}
+    given = small("default", base, {**changes, "selection": {"patience": 2}})
+    news: list[News] = []
+    report = run(tmp_path / "run", given, sources="T", tell=news.append)
+    assert report.stages == ({"name": "T", "epochs": 4, "kept": 2, "figure": 0.5},)
+    assert [one.is_best for one in news if isinstance(one, EpochNews)] == [True, True, False, False]
+
+
+# --------------------------------------------------------------------------------- refusals
+def test_what_cannot_be_trained_is_said_in_words(
+    run: Run, store: Store, base: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="stage S: there are no annotated mentions of docs"):
+        run(tmp_path / "a", source_kbs=["docs"], sources="S", target_kbs=())
+    with pytest.raises(UsageError, match="0 accepted overlaps of docs and saga"):
+        run(tmp_path / "b", source_kbs=["docs"], sources="TO")
+    with pytest.raises(UnknownNameError, match="Did you mean 'saga'"):
+        run(tmp_path / "c", target_kbs=["sagas"])
+    with pytest.raises(UsageError, match="unknown sources 'TX'"):
+        run(tmp_path / "d", sources="TX")
+    with pytest.raises(UsageError, match="need a source KB"):
+        run(tmp_path / "e", sources="S", source_kbs=())
+    with pytest.raises(UsageError, match="is named twice"):
+        run(tmp_path / "f", source_kbs=["saga"])
+    gpt = tmp_path / "gpt"
+    write_world_model(gpt, world_of())
+    config = json.loads((gpt / "config.json").read_text()) | {"model_type": "gpt2"}
+    (gpt / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="towers are encoders like BERT"):
+        run(tmp_path / "g", small("default", gpt))
+
+
+def test_a_kb_without_descriptions_is_told_of(url: str, base: Path, tmp_path: Path) -> None:
+    from store_support import entity, job
+
+    notes: list[str] = []
+
+    def tell(news: News) -> None:
+        if isinstance(news, Note):
+            notes.append(news.text)
+
+    with Store.open(f"sqlite:///{tmp_path}/kglink.db") as store:
+        for kb in ("left", "right"):
+            store.ingest(job(kb, fingerprint=kb), [entity(f"{n}") for n in range(3)])
+        from kglink.records import EntityId, Overlap
+
+        pairs = [Overlap(EntityId("left", k), EntityId("right", k), 1.0) for k in "012"]
+        store.save_overlaps("left", "right", pairs)
+        report = train(
+            store,
+            small("default", base),
+            "O",
+            ["left"],
+            ["right"],
+            tmp_path / "run",
+            registry=load_registry(),
+            where=Where("cpu", "fp32", 1),
+            tell=tell,
+        )
+    assert any("left: none of its 3 entities has a description" in note for note in notes)
+    assert any("the last epoch is kept" in note for note in notes)
+    assert report.recalls is None
+    assert set(notes) >= set(report.notes)
+
+
+# ------------------------------------------------------------------------ several processes
+def test_two_processes_have_the_losses_of_one(url: str, run: Run, tmp_path: Path) -> None:
+    smooth = write_world_model(tmp_path / "smooth", world_of(), dropout=0.0)
+    given = small("default", smooth, {**CHANGES, "train": {**CHANGES["train"], "micro_batch": 9}})
+    told = tmp_path / "recipe.json"
+    told.write_text(given.model_dump_json())
+    one = run(tmp_path / "one", given)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    child = [TESTS / "training_child.py", url, tmp_path / "two", told]
+    done = subprocess.run(
+        [*torchrun, "--standalone", *child], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    single, double = curve(one.folder), curve(tmp_path / "two")
+    assert [line["total"] for line in double] == [line["total"] for line in single]
+    losses = [[line["loss"] for line in lines if "loss" in line] for lines in (single, double)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    recalls = [[line["mean"] for line in lines if "mean" in line] for lines in (single, double)]
+    assert recalls[1] == recalls[0]
