@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from training_world import fill, small, world_of, write_world_model
 
 from kglink.encoding import choose_hardware
@@ -23,6 +24,15 @@ from kglink.training.team import Team
 
 NAMES = [info.name for info in list_recipes()]
 CPU = choose_hardware("cpu", "fp32", 1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Tiny products on several cores are mostly waiting."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

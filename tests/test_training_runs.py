@@ -199,7 +199,7 @@ def stop_after(step: int) -> Callable[[News], None]:
 
 def interrupted(run: Run, folder: Path, step: int) -> Path:
     with pytest.raises(_StopError):
-        run(folder, tell=stop_after(step))
+        run(folder, progress=stop_after(step))
     return folder
 
 
@@ -307,7 +307,7 @@ def test_training_stops_when_nothing_gets_better(
     changes = {"train": {"epochs": 9, "sampler": "in_batch", "columns": "in_batch", "negatives": 0}}
     given = small("default", base, {**changes, "selection": {"patience": 2}})
     news: list[News] = []
-    report = run(tmp_path / "run", given, sources="T", tell=news.append)
+    report = run(tmp_path / "run", given, sources="T", progress=news.append)
     assert report.stages == ({"name": "T", "epochs": 4, "kept": 2, "figure": 0.5},)
     assert [one.is_best for one in news if isinstance(one, EpochNews)] == [True, True, False, False]
 
@@ -361,7 +361,7 @@ def test_a_kb_without_descriptions_is_told_of(url: str, base: Path, tmp_path: Pa
             tmp_path / "run",
             registry=load_registry(),
             where=Where("cpu", "fp32", 1),
-            tell=tell,
+            progress=tell,
         )
     assert any("left: none of its 3 entities has a description" in note for note in notes)
     assert any("the last epoch is kept" in note for note in notes)

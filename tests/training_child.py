@@ -41,7 +41,7 @@ def main() -> None:
             registry=load_registry(),
             where=Where("cpu", "fp32", 1),
             pace=Pace(checkpoint_steps=3, curve_steps=1),
-            tell=tell,
+            progress=tell,
         )
 
 

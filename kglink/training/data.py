@@ -21,9 +21,10 @@ from kglink.store import Store
 from kglink.training.mentions import TRAIN, VALID, MentionCounts, MentionTable, write_mentions
 from kglink.training.pool import Counted, EntityPool, PooledKB, write_pool
 from kglink.training.recipe import Recipe
-from kglink.training.tables import IntArray, RowTable, RowWriter
+from kglink.training.tables import IntArray, RowTable, write_rows
 
-_DONE = "data.json"
+#: What the data are: KBs with their revisions, counts, digests.
+DATA_FACTS = "data.json"
 
 
 class KBChoice(NamedTuple):
@@ -42,7 +43,7 @@ class TrainingData:
     """The prepared data of a run."""
 
     def __init__(self, folder: Path) -> None:
-        facts = json.loads((folder / _DONE).read_text(encoding="utf-8"))
+        facts = json.loads((folder / DATA_FACTS).read_text(encoding="utf-8"))
         self.fingerprints: dict[str, Any] = facts
         self.kbs = KBChoice(tuple(facts["source_kbs"]), tuple(facts["target_kbs"]))
         self.pool = EntityPool(folder, [PooledKB(**kb) for kb in facts["kbs"]])
@@ -88,7 +89,7 @@ def prepare(
         "mentions": digest,
         "overlaps": overlaps,
     }
-    write_atomically(folder / _DONE, json.dumps(facts, indent=1))
+    write_atomically(folder / DATA_FACTS, json.dumps(facts, indent=1))
     return TrainingData(folder)
 
 
@@ -103,9 +104,7 @@ def _write_overlaps(
     both = np.concatenate([pairs, pairs[:, ::-1]])
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     bounds = np.searchsorted(both[:, 0], np.arange(len(pool) + 1))
-    with RowWriter(folder / "counterparts", np.int64) as writer:
-        for row in range(len(pool)):
-            writer.add(both[bounds[row] : bounds[row + 1], 1])
+    write_rows(folder / "counterparts", both[:, 1], bounds)
     return hashlib.sha256(pairs.tobytes()).hexdigest()[:16]
 
 

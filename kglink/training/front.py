@@ -22,7 +22,7 @@ from kglink.registry import Registry
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
 from kglink.training.curve import Curve
-from kglink.training.data import KBChoice, TrainingData, prepare
+from kglink.training.data import DATA_FACTS, KBChoice, TrainingData, prepare
 from kglink.training.loop import Loop, Pace
 from kglink.training.plan import choose_kbs, make_plan, read_sources, warnings_of
 from kglink.training.progress import News, Note, Reading, Tell
@@ -67,7 +67,7 @@ def train(
     resume: bool = False,
     where: Where = Where(),
     pace: Pace = Pace(),  # noqa: B008 - frozen
-    tell: Tell = lambda news: None,
+    progress: Tell = lambda news: None,
 ) -> TrainingReport:
     """Fine-tune a model so that entities of these KBs, and mentions of them, share one space.
 
@@ -77,7 +77,7 @@ def train(
     must be the same. Under torchrun all processes call this with the same arguments.
     """
     team = Team(where.device)
-    run = _Run(store, registry, Path(folder), team, tell if team.is_first else _say_nothing)
+    run = _Run(store, registry, Path(folder), team, progress if team.is_first else _say_nothing)
     try:
         with _alone(Path(folder)) if team.is_first else contextlib.nullcontext():
             if resume:
@@ -238,8 +238,9 @@ class _Run:
         )
         checkpoints = Checkpoints(self.folder / CHECKPOINTS, {})
         checkpoints.clear()
-        for scratch in (*self.folder.glob("best.*"), *(self.folder / DATA).glob("*.b*16")):
-            scratch.unlink()
+        for scratch in (*self.folder.glob("best.*"), *(self.folder / DATA).iterdir()):
+            if scratch.name != DATA_FACTS:
+                scratch.unlink()
 
 
 def _all_stages(source_kbs: Sequence[str], target_kbs: Sequence[str]) -> str:
@@ -306,12 +307,15 @@ def _alone(folder: Path) -> Iterator[None]:
             f"{folder}: another process is training here", hint="Wait for it, or stop it."
         ) from error
     except OSError as error:
-        raise TrainingError(f"{folder}: cannot be written: {error.strerror}") from error
+        raise TrainingError(
+            f"{error.filename or folder}: {error.strerror}",
+            hint="Free some space, or mend what is wrong with this file, and go on with --resume.",
+        ) from error
 
 
 @contextlib.contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Let torch use so many cores: more than there are would wait for each other at every product."""
+    """Let torch use so many cores: with more, they wait for each other at every product."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

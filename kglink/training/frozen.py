@@ -19,7 +19,6 @@ from kglink.encoding.runtime import TokenEncoder, TokenMatrices, as_bf16
 from kglink.encoding.tokenise import IdArray
 from kglink.encoding.towers import snapshot
 from kglink.protocols import Encoded, PairScores, RowRange, Scorer
-from kglink.space.strings import map_array
 from kglink.training.tables import IntArray, RowTable, as_ids
 
 FloatArray = npt.NDArray[np.float32]
@@ -59,15 +58,16 @@ class FrozenPool:
                 self._stem, self._matrix_chunks(texts, chunks, progress)
             )
             return
-        path = self._stem.with_suffix(".npy")
+        path = self._stem.with_suffix(".f32")
+        # Written, not mapped: on a full disk a write to mapped memory would kill the process.
+        path.unlink(missing_ok=True)
+        with path.open("wb") as out:
+            for chunk in chunks:
+                part = self._entity.vectors(as_ids(texts.take(chunk)))
+                out.write(part.data)
+                progress(len(part))
         shape = (len(texts), self._entity.dim)
-        vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-        for chunk in chunks:
-            part = self._entity.vectors(as_ids(texts.take(chunk)))
-            vectors[chunk.start : chunk.stop] = part
-            progress(len(part))
-        vectors.flush()
-        self._vectors = map_array(path)
+        self._vectors = np.memmap(path, np.float32, "r", shape=shape).view(np.ndarray)
 
     def vectors(self, rows: RowRange) -> FloatArray | None:
         """One vector of each entity, whose inner product with a mention's is the score.
@@ -147,6 +147,7 @@ def _take(matrices: TokenMatrices, rows: IntArray) -> TokenMatrices:
 
 def _write_matrices(stem: Path, chunks: Iterator[TokenMatrices]) -> TokenMatrices:
     path, ends, dim = stem.with_suffix(".bf16"), [np.zeros(1, np.int64)], 1
+    path.unlink(missing_ok=True)
     with path.open("wb") as out:
         for chunk in chunks:
             out.write(chunk.bits.data)

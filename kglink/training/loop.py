@@ -162,11 +162,11 @@ class Loop:
         """Judge the epoch, keep it if it is the best, and close it."""
         at = self.position
         figure, recalls = self._figure()
-        is_best = figure is not None and (at.best is None or figure > at.best)
+        better = figure is not None and (at.best is None or figure > at.best)
+        is_best = better and self._chooses(stage)
         if is_best:
             self.position = at = replace(at, best=figure, best_epoch=at.epoch)
-            if self._chooses(stage):
-                self._keep()
+            self._keep()
         now = time.monotonic()
         loss = at.epoch_loss / max(1, at.step)
         if recalls is not None:
@@ -212,13 +212,12 @@ class Loop:
         """Go on from the best epoch, or from the last where nothing says which was best."""
         at = self.position
         kept = at.epoch
-        if self._chooses(stage) and at.best_epoch >= 0:
+        if at.best_epoch >= 0:
             self._tools.team.wait()
             load_parameters(self._folder / _BEST, self._tools.model)
             kept = at.best_epoch + 1
             self._frozen = None
-        figure = at.best if self._chooses(stage) else None
-        self.position = at.next_stage(StageResult(stage.name, at.epoch, kept, figure))
+        self.position = at.next_stage(StageResult(stage.name, at.epoch, kept, at.best))
         self._tools.model.transformation = None
         if self.position.stage < len(self._plan):
             self._checkpoint(None)

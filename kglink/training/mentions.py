@@ -38,12 +38,7 @@ class MentionTable:
 
     def within(self, rows: RowRange) -> IntArray:
         """The mentions that have a gold among these rows of the pool."""
-        found = [
-            number
-            for number in range(len(self))
-            if any(rows.start <= gold < rows.stop for gold in self.golds[number].tolist())
-        ]
-        return np.array(found, np.int64)
+        return self.golds.with_any(rows.start, rows.stop)
 
 
 class MentionCounts(NamedTuple):

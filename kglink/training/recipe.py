@@ -120,6 +120,8 @@ class StageSection(_Optimisation):
     def _fits(self) -> StageSection:
         if self.columns != "in_batch" and not self.negatives:
             raise ValueError(f"columns = {self.columns!r} needs negatives of at least 1")
+        if self.columns == "in_batch" and self.negatives:
+            raise ValueError("negatives need columns = 'own', 'both' or 'shared'")
         return self
 
 

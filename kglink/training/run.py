@@ -1,7 +1,8 @@
 """A run: its folder, what it was told, and what came of it.
 
 runs/NAME/settings.json    what was asked for: recipe, stages, KBs, seed, hardware, libraries
-runs/NAME/data/            entities, mentions and overlaps as they were, with their fingerprints
+runs/NAME/data/            entities, mentions and overlaps as they were; data.json, which
+                           fingerprints them, is kept when the run is done
 runs/NAME/checkpoints/     where to go on from
 runs/NAME/curve.jsonl      a line for every so many steps and each evaluation; curve.png
 runs/NAME/model/           the model folder, when it is done

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kglink.encoding.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.encoding.transformation import Ascent
-from kglink.errors import TrainingError
+from kglink.errors import ConfigError, TrainingError
 from kglink.protocols import Encoded, Objective, Scorer
 from kglink.registry import Registry
 from kglink.training.collate import choose_golds, mention_batch, overlap_masks
@@ -63,9 +63,7 @@ class Trainer:
         self._stage = stage
         self._number = number
         section = stage.section
-        self._objective: Objective = tools.registry.create(
-            "objective", section.objective, section.objective_settings
-        )
+        self._objective = _objective(tools.registry, section)
         model = tools.model
         model.freeze_embeddings(section.freeze_embeddings)
         model.transformation = None
@@ -198,10 +196,17 @@ class Trainer:
         if not isinstance(section, StageSection):
             return {}
         sampler = tools.registry.create("sampler", section.sampler, section.sampler_settings)
-        return {
+        made = {
             group.letter: Negatives(tools.data, group, section, sampler)
             for group in self._stage.groups
         }
+        if section.columns != "own" and any(one.are_from_batch for one in made.values()):
+            raise ConfigError(
+                f"sampler {section.sampler} chooses among the golds of the batch, and columns = "
+                f"{section.columns!r} adds other columns",
+                hint="Set columns = 'own'; or negatives = 0 and columns = 'in_batch'.",
+            )
+        return made
 
     def _clip(self, longest: float) -> Tensor:
         norm: Tensor = torch.nn.utils.clip_grad_norm_(self._theta, longest or torch.inf)
@@ -225,3 +230,13 @@ class Trainer:
             hint="The last checkpoint is good: take a lower learning rate or precision fp32, "
             "and go on from it with --resume, or look at the texts of this batch.",
         )
+
+
+def _objective(registry: Registry, section: StageSection | OverlapSection) -> Objective:
+    objective = registry.create("objective", section.objective, section.objective_settings)
+    if getattr(objective, "needs_teacher", False):
+        raise ConfigError(
+            f"objective {section.objective} learns from a teacher's scores, and there is no teacher",
+            hint="Take another objective, such as nce.",
+        )
+    return objective

@@ -45,13 +45,11 @@ class RowTable(Sequence[npt.NDArray[Any]]):
         """Some rows, copied into memory."""
         return [np.array(self[row]) for row in rows]
 
-    def firsts(self) -> IntArray:
-        """The first number of each row, -1 of an empty one."""
-        starts, stops = self._offsets[:-1], self._offsets[1:]
-        found = np.full(len(self), -1, np.int64)
-        some = stops > starts
-        found[some] = self._values[starts[some]]
-        return found
+    def with_any(self, start: int, stop: int) -> IntArray:
+        """The rows that hold a number from ``start`` to below ``stop``."""
+        inside = (self._values >= start) & (self._values < stop)
+        before = np.concatenate([[0], np.cumsum(inside)])[self._offsets]
+        return np.flatnonzero(before[1:] > before[:-1])
 
 
 class RowWriter:
@@ -86,6 +84,12 @@ class RowWriter:
     def digest(self) -> str:
         """A name for what was written so far."""
         return self._sha.hexdigest()[:16]
+
+
+def write_rows(stem: Path, values: npt.NDArray[Any], offsets: IntArray) -> None:
+    """Write a table that is in memory already."""
+    stem.with_suffix(".bin").write_bytes(np.ascontiguousarray(values).tobytes())
+    np.save(stem.with_suffix(".offsets.npy"), offsets)
 
 
 def token_table(stem: Path) -> RowTable:

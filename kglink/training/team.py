@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import InitProcessGroupKwargs
 from torch import Tensor
 from torch.autograd import Function
@@ -115,6 +116,8 @@ class _Gather(Function):
 
 
 def leave() -> None:
-    """End the talk between processes, where there was any."""
+    """End the talk between processes, where there was any, and forget the device."""
+    # Accelerate remembers the first device for good, and a later run may ask for another.
+    AcceleratorState._reset_state(reset_partial_state=True)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

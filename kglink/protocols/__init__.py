@@ -1,0 +1,66 @@
+"""What a plugin must be able to do: one Protocol for each kind of plugin.
+
+A plugin registers a *factory*, called as ``factory(settings)`` with an instance of the settings
+class that it registered (exporters, KB adapters, samplers, ...). A detector's factory gets the
+names of the space as well: ``factory(settings, names)``. The contract tests in `kglink.testing`
+check what these signatures cannot say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kglink.protocols.base import Factory, PluginSettings
+from kglink.protocols.detection import Detector, NameRow, Names
+from kglink.protocols.ingest import KBAdapter, Sniff
+from kglink.protocols.linking import Exporter, Reranker, RerankQuery
+from kglink.protocols.overlaps import EntityPair, EntityVectors, Evidence, PairedKBs, Side
+from kglink.protocols.search import IndexBackend, RowRange, VectorIndex
+from kglink.protocols.training import (
+    Encoded,
+    MixingSampler,
+    Objective,
+    PairScores,
+    PoolingScorer,
+    Sampler,
+    SamplerBatch,
+    SamplerPool,
+    Scorer,
+    TaughtObjective,
+)
+
+if TYPE_CHECKING:
+    from kglink.protocols.arrays import FloatArray as FloatArray
+    from kglink.protocols.arrays import IntArray as IntArray
+    from kglink.protocols.arrays import KeptVectors as KeptVectors
+
+__all__ = [
+    "Detector",
+    "Encoded",
+    "EntityPair",
+    "EntityVectors",
+    "Evidence",
+    "Exporter",
+    "Factory",
+    "IndexBackend",
+    "KBAdapter",
+    "MixingSampler",
+    "NameRow",
+    "Names",
+    "Objective",
+    "PairScores",
+    "PairedKBs",
+    "PluginSettings",
+    "PoolingScorer",
+    "RerankQuery",
+    "Reranker",
+    "RowRange",
+    "Sampler",
+    "SamplerBatch",
+    "SamplerPool",
+    "Scorer",
+    "Side",
+    "Sniff",
+    "TaughtObjective",
+    "VectorIndex",
+]

@@ -1,0 +1,188 @@
+"""Training: scorers, samplers of negatives, objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from kglink.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from kglink.protocols.arrays import FloatArray, IntArray, KeptVectors
+
+
+class Encoded(NamedTuple):
+    """A batch of encoder outputs: ``states`` (n, length, dim) and boolean ``mask`` (n, length).
+
+    The mask is true for tokens; what ``states`` holds elsewhere is padding and means nothing.
+    """
+
+    states: torch.Tensor
+    mask: torch.Tensor
+
+
+class Scorer(Protocol):
+    """Scores every mention of a batch against every entity of a batch."""
+
+    def score(self, mentions: Encoded, entities: Encoded) -> torch.Tensor:
+        """A (mentions, entities) matrix; larger is closer.
+
+        A value depends on its own mention and entity alone: neither on padding nor on what else
+        is in the batch. Gradients reach the states of both sides and are finite. It works under
+        `torch.func.vmap`, so that each mention can be compared with entities of its own: no
+        ``.item()``, no ``if`` on a value, no indexing by a mask.
+        """
+        ...
+
+
+@runtime_checkable
+class PoolingScorer(Scorer, Protocol):
+    """A scorer that reads less of a text than all of its tokens."""
+
+    def pool(self, batch: Encoded) -> Encoded:
+        """What it reads, such as one vector of each text; it scores the same as ``batch``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SamplerPool:
+    """The entities that negatives are drawn from: row i has domain ``domains[i]``.
+
+    It is made once and used for many draws.
+    """
+
+    domains: IntArray
+    vectors: KeptVectors | None = None
+    """Current entity vectors, for samplers that look for hard negatives; read them by `rows`."""
+
+    def __len__(self) -> int:
+        return len(self.domains)
+
+    def rows(self, numbers: IntArray | slice) -> FloatArray:
+        """The vectors of some rows in float32, whatever they are kept in."""
+        if self.vectors is None:
+            raise UsageError(
+                "this sampler needs entity vectors, or scores, and the pool has none",
+                hint="Give SamplerPool vectors, or SamplerBatch scores.",
+            )
+        part: Any = self.vectors[numbers]
+        if part.dtype.kind == "i":
+            # bf16 is the upper half of a float32.
+            part = (part.view("uint16").astype("uint32") << 16).view("float32")
+        wide: FloatArray = part.astype("float32", copy=False)
+        return wide
+
+    @cached_property
+    def by_domain(self) -> Mapping[int, IntArray]:
+        """The rows of each domain in ascending order; they share one array."""
+        order = self.domains.argsort(kind="stable")
+        ordered = self.domains[order]
+        starts = (ordered[1:] != ordered[:-1]).nonzero()[0] + 1
+        bounds = [0, *starts.tolist(), len(order)] if len(order) else []
+        return {int(ordered[start]): order[start:stop] for start, stop in pairwise(bounds)}
+
+
+class PairScores(Protocol):
+    """Exact scores of the current model, where a score is no inner product of two vectors."""
+
+    def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
+        """The (mentions, rows) scores of some mentions of the batch and some rows, ascending."""
+        ...
+
+
+class SamplerBatch(NamedTuple):
+    """The mentions to draw for."""
+
+    gold: Sequence[frozenset[int]]
+    """The right answers of each, as pool rows: they say what its domain is."""
+    vectors: FloatArray | None = None
+    """Mention vectors, whose inner products with the pool's are the scores."""
+    excluded: Sequence[frozenset[int]] | None = None
+    """Further rows that are never drawn for each: other answers that would be right, and what
+    is known to be the same thing in another KB."""
+    scores: PairScores | None = None
+    """What takes the place of inner products."""
+
+    def forbidden(self, mention: int) -> frozenset[int]:
+        """All rows that are never drawn for a mention of the batch."""
+        gold = self.gold[mention]
+        return gold if self.excluded is None else gold | self.excluded[mention]
+
+
+class Sampler(Protocol):
+    """Chooses the negatives of each mention.
+
+    Two attributes tell training when to ask; a sampler that lacks one counts as False.
+    ``by_score``: it needs vectors or scores, so it is asked for all mentions at once when the
+    entities have been encoded anew, and its answer holds until the next time. ``in_batch``: it
+    draws golds of the batch's other mentions, so it is asked in every step, after the batch was
+    encoded; if it goes by scores as well, by those of the moment. Any other is asked in every
+    step for new negatives, before they are encoded.
+    """
+
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        """A (mentions, k) matrix of distinct pool rows, none forbidden; -1 where none is left.
+
+        The -1s of a row stand at its end. All chance comes from ``rng``: the same generator
+        state draws the same rows.
+        """
+        ...
+
+
+@runtime_checkable
+class MixingSampler(Sampler, Protocol):
+    """A sampler that makes its negatives out of the entities of the batch; it is asked to `mix`."""
+
+    def mix(
+        self,
+        scorer: Scorer,
+        mentions: Encoded,
+        entities: Encoded,
+        positive: torch.Tensor,
+        masked: torch.Tensor,
+        k: int,
+    ) -> torch.Tensor:
+        """(mentions, 1 + k) scores: of the right answer, then of k negatives that were made.
+
+        ``positive`` and ``masked`` are (mentions, entities): the one right answer of each
+        mention, and what is none but must not become a negative either. Where there are not
+        k others, or no right answer, the scores are ``-inf``.
+        """
+        ...
+
+
+class Objective(Protocol):
+    """Turns scores into a loss."""
+
+    def loss(self, scores: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:
+        """A scalar from (n, m) scores and the (n, m) boolean matrix of right answers.
+
+        A cell that must not take part holds ``-inf``, and the loss is as if it were not there.
+        The loss is finite, also where a row has no right answer. It does not depend on the order
+        of rows or columns. It never rises when all right answers of a row score higher by the
+        same amount, nor falls when a wrong one scores higher.
+        """
+        ...
+
+
+class TaughtObjective(Objective, Protocol):
+    """An objective that also learns from what a teacher scored; it says ``needs_teacher``.
+
+    What the teacher prefers may be wrong, so its loss may fall when a wrong answer scores higher.
+    """
+
+    needs_teacher: bool
+
+    def loss(
+        self, scores: torch.Tensor, positive: torch.Tensor, teacher: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The same from the teacher's scores of the same cells besides."""
+        ...
