@@ -17,7 +17,7 @@ import random
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,7 @@ FULL = (
     "kglink/parents",
     "kglink/rivals",
 )
-METHODS = {
+METHODS: dict[str, dict[str, object]] = {
     "names, strict": {"overlap.method": "names"},
     "names, folded": {"overlap.method": "names", "overlap.names": "folded"},
     "paper, strict": {"overlap.method": "paper"},
@@ -56,6 +56,9 @@ def main() -> None:
     parser.add_argument("disease", type=Path, nargs="?")
     parser.add_argument("--keep", type=Path, help="workspace to make, or to use again")
     parser.add_argument("--model", type=Path, help="an overlap model in place of the built-in one")
+    parser.add_argument(
+        "--kbs", nargs=2, choices=sorted(KBS), help="these two alone, by all evidence"
+    )
     parser.add_argument("--synthetic", metavar="MxN", help="two KBs of so many made-up entities")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
@@ -68,7 +71,10 @@ def main() -> None:
         else:
             with opened(folder, arguments.disease):
                 pass
-            measure(folder, read_gold(arguments.disease), arguments.model)
+            pairs = (tuple(sorted(arguments.kbs)),) if arguments.kbs else PAIRS
+            methods = {} if arguments.kbs else METHODS
+            set_model(folder, arguments.model)
+            measure(folder, read_gold(arguments.disease), pairs, methods)
 
 
 def opened(folder: Path, disease: Path) -> Workspace:
@@ -80,22 +86,29 @@ def opened(folder: Path, disease: Path) -> Workspace:
     return workspace
 
 
-def measure(folder: Path, golds: dict[Pair, Gold], model: Path | None) -> None:
-    """All methods for all pairs of KBs."""
+def set_model(folder: Path, model: Path | None) -> None:
+    """Make searches use a model of a file, or the built-in one."""
     (folder / MODEL_FILE).unlink(missing_ok=True)
     if model is not None:
         keep_model(folder, read_model(model))
+
+
+def measure(
+    folder: Path,
+    golds: dict[Pair, Gold],
+    pairs: Sequence[Pair],
+    methods: Mapping[str, dict[str, object]],
+) -> None:
+    """Some methods, and all evidence, for some pairs of KBs."""
     print(
         f"{'KBs':10} {'method':14} {'all: P R F1':18} {'one-to-one: P R F1':18} no name     CPU s"
     )
-    for method, flags in METHODS.items():
-        for left, right in PAIRS:
+    for method, flags in methods.items():
+        for left, right in pairs:
             found, seconds = find(folder, left, right, flags)
             show(f"{left}-{right}", method, list(found), golds[left, right], seconds)
     full = {"overlap.threshold": LEAST}
-    for left, right in PAIRS:
-        find(folder, left, right, full)
-    for left, right in PAIRS:  # anew: now there are overlaps with a third KB
+    for left, right in pairs:
         found, seconds = find(folder, left, right, full)
         kept = {pair: known for pair, known in found.items() if known >= THRESHOLD}
         gold = golds[left, right]

@@ -28,6 +28,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def store(folder: Path) -> Iterator[Store]:
+def reviewed(folder: Path) -> Iterator[Store]:
     with Workspace.open(folder) as workspace:
         yield workspace.store

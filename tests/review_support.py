@@ -52,7 +52,9 @@ class Terminal:
         self._master, slave = os.openpty()
         termios.tcsetwinsize(slave, (40, columns))
         self.before = termios.tcgetattr(slave)
-        code = "from kglink_cli.main import run; run()"
+        # A shell that runs the tests in the background makes its children deaf to Ctrl-C.
+        hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        code = f"{hearing}; from kglink_cli.main import run; run()"
         command = [sys.executable, "-c", code, "overlap", "review", *arguments]
         self.process = subprocess.Popen(
             command,

@@ -139,20 +139,20 @@ def test_a_damaged_journal_is_told_with_its_line(tmp_path: Path, line: int, dama
         Journal.open(journal.path)
 
 
-def test_a_journal_that_cannot_be_written_is_told(folder: Path, store: Store) -> None:
+def test_a_journal_that_cannot_be_written_is_told(folder: Path, reviewed: Store) -> None:
     (folder / "reviews").mkdir()
     (folder / "reviews" / ".doid+ncit.1.jsonl.partial").mkdir()
     with (
         pytest.raises(UsageError, match="cannot keep the review's journal"),
-        open_review(folder / "reviews", store, PLAN),
+        open_review(folder / "reviews", reviewed, PLAN),
     ):
         pass
 
 
 # ------------------------------------------------------------------------------------ the review
-def answered(folder: Path, store: Store, *answers: str, plan: ReviewPlan = PLAN) -> ReviewTable:
+def answered(folder: Path, reviewed: Store, *answers: str, plan: ReviewPlan = PLAN) -> ReviewTable:
     """Give some answers; ``z`` takes one back."""
-    with open_review(folder / "reviews", store, plan) as review:
+    with open_review(folder / "reviews", reviewed, plan) as review:
         for answer in answers:
             if answer == "z":
                 review.undo()
@@ -161,46 +161,46 @@ def answered(folder: Path, store: Store, *answers: str, plan: ReviewPlan = PLAN)
         return review.table()
 
 
-def test_answers_undo_and_resuming(folder: Path, store: Store) -> None:
-    first = answered(folder, store, "correct", "wrong", "z", "unclear", "skip")
+def test_answers_undo_and_resuming(folder: Path, reviewed: Store) -> None:
+    first = answered(folder, reviewed, "correct", "wrong", "z", "unclear", "skip")
     assert (first.correct, first.wrong, first.unclear, first.skipped, first.open) == (1, 0, 1, 1, 3)
-    order = [left for left, _ in draw(PLAN, store.overlaps(LEFT, RIGHT)).pairs]
-    assert verdicts(store) == {order[0]: "correct", order[1]: "unclear"}
-    second = answered(folder, store, "z", "z", "correct", "wrong", "correct", "correct", "wrong")
+    order = [left for left, _ in draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs]
+    assert verdicts(reviewed) == {order[0]: "correct", order[1]: "unclear"}
+    second = answered(folder, reviewed, "z", "z", "correct", "wrong", "correct", "correct", "wrong")
     assert (second.correct, second.wrong, second.unclear, second.skipped) == (4, 2, 0, 0)
     assert second.open == 0
-    assert verdicts(store) == dict(
+    assert verdicts(reviewed) == dict(
         zip(order, ["correct", "correct", "wrong", "correct", "correct", "wrong"], strict=True)
     )
     assert len(journals(folder / "reviews", RIGHT, LEFT)) == 1
-    with open_review(folder / "reviews", store, PLAN) as review:
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
         assert review.current is None
         assert review.table() == second
         with pytest.raises(UsageError, match="at its end"):
             review.answer("correct")
-    with open_review(folder / "reviews", store, PLAN, undo=True) as review:
+    with open_review(folder / "reviews", reviewed, PLAN, undo=True) as review:
         assert review.current
         assert review.current.left.key == order[5]
 
 
-def test_undo_gives_back_what_was_said_before(folder: Path, store: Store) -> None:
-    store.set_verdict(pair(0).left, pair(0).right, "unclear", "import")
-    store.ingest(job(LEFT, fingerprint="2"), kb_entities("D", "as it is now"))
-    with open_review(folder / "reviews", store, PLAN) as review:
+def test_undo_gives_back_what_was_said_before(folder: Path, reviewed: Store) -> None:
+    reviewed.set_verdict(pair(0).left, pair(0).right, "unclear", "import")
+    reviewed.ingest(job(LEFT, fingerprint="2"), kb_entities("D", "as it is now"))
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
         assert review.current
         assert (review.current.left.key, review.current.stale) == ("D:0", True)
         review.answer("wrong")
-        assert verdicts(store) == {"D:0": "wrong"}
+        assert verdicts(reviewed) == {"D:0": "wrong"}
         review.undo()
-        assert verdicts(store) == {"D:0": "unclear"}
+        assert verdicts(reviewed) == {"D:0": "unclear"}
         assert review.current.left.key == "D:0"
 
 
-def test_pairs_judged_before_count_and_are_not_asked(folder: Path, store: Store) -> None:
-    order = draw(PLAN, store.overlaps(LEFT, RIGHT)).pairs
+def test_pairs_judged_before_count_and_are_not_asked(folder: Path, reviewed: Store) -> None:
+    order = draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs
     for left, right in order[:2]:
-        store.set_verdict(EntityId(LEFT, left), EntityId(RIGHT, right), "correct")
-    with open_review(folder / "reviews", store, PLAN) as review:
+        reviewed.set_verdict(EntityId(LEFT, left), EntityId(RIGHT, right), "correct")
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
         assert len(review.pending) == 4
         for _ in range(4):
             review.answer("wrong")
@@ -208,73 +208,73 @@ def test_pairs_judged_before_count_and_are_not_asked(folder: Path, store: Store)
     assert (table.correct, table.wrong, table.before, table.open) == (2, 4, 2, 0)
 
 
-def test_a_stale_pair_that_was_not_drawn_is_in_no_count(folder: Path, store: Store) -> None:
-    drawn = draw(PLAN, store.overlaps(LEFT, RIGHT)).pairs
+def test_a_stale_pair_that_was_not_drawn_is_in_no_count(folder: Path, reviewed: Store) -> None:
+    drawn = draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs
     (other, *_) = sorted({f"D:{number}" for number in range(10)} - {left for left, _ in drawn})
-    store.set_verdict(EntityId(LEFT, other), EntityId(RIGHT, other.replace("D", "N")), "correct")
+    reviewed.set_verdict(EntityId(LEFT, other), EntityId(RIGHT, other.replace("D", "N")), "correct")
     changed = [
         replace(one, description="Changed.") if one.key == other else one
         for one in kb_entities("D")
     ]
-    store.ingest(job(LEFT, fingerprint="2"), changed)
-    table = answered(folder, store, "wrong", *["correct"] * 6)
-    assert verdicts(store)[other] == "wrong"
+    reviewed.ingest(job(LEFT, fingerprint="2"), changed)
+    table = answered(folder, reviewed, "wrong", *["correct"] * 6)
+    assert verdicts(reviewed)[other] == "wrong"
     assert (table.correct, table.wrong, table.again, table.drawn) == (6, 0, 1, 6)
 
 
-def test_a_killed_process_had_written_down_more_than_it_did(folder: Path, store: Store) -> None:
-    answered(folder, store, "correct", "correct")
+def test_a_killed_process_had_written_down_more_than_it_did(folder: Path, reviewed: Store) -> None:
+    answered(folder, reviewed, "correct", "correct")
     path = journals(folder / "reviews", LEFT, RIGHT)[0]
-    left, right = draw(PLAN, store.overlaps(LEFT, RIGHT)).pairs[2]
+    left, right = draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs[2]
     Journal.open(path).add(Entry((left, right), "wrong"))
-    assert left not in verdicts(store)
-    with open_review(folder / "reviews", store, PLAN) as review:
-        assert verdicts(store)[left] == "wrong"
+    assert left not in verdicts(reviewed)
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
+        assert verdicts(reviewed)[left] == "wrong"
         assert len(review.pending) == 3
     Journal.open(path).add(Entry((left, right), "wrong", undone=True))
-    looked = last_review(folder / "reviews", store, PLAN)
+    looked = last_review(folder / "reviews", reviewed, PLAN)
     assert looked
     assert looked.table().open == 4
-    assert verdicts(store)[left] == "wrong"  # looking changes nothing
-    with open_review(folder / "reviews", store, PLAN):
-        assert left not in verdicts(store)
+    assert verdicts(reviewed)[left] == "wrong"  # looking changes nothing
+    with open_review(folder / "reviews", reviewed, PLAN):
+        assert left not in verdicts(reviewed)
 
 
-def test_a_pair_whose_entity_is_gone_is_left_out(folder: Path, store: Store) -> None:
-    answered(folder, store, "correct")
-    gone = draw(PLAN, store.overlaps(LEFT, RIGHT)).pairs[1][0]
+def test_a_pair_whose_entity_is_gone_is_left_out(folder: Path, reviewed: Store) -> None:
+    answered(folder, reviewed, "correct")
+    gone = draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs[1][0]
     rest = [one for one in kb_entities("D") if one.key != gone]
-    store.ingest(job(LEFT, fingerprint="2"), rest)
-    table = answered(folder, store, "wrong")
+    reviewed.ingest(job(LEFT, fingerprint="2"), rest)
+    table = answered(folder, reviewed, "wrong")
     assert (table.correct, table.wrong, table.open, table.drawn) == (1, 1, 3, 6)
 
 
-def test_passed_over_pairs_come_up_again_in_the_next_review(folder: Path, store: Store) -> None:
-    answered(folder, store, "skip", *["correct"] * 5)
-    with open_review(folder / "reviews", store, PLAN) as review:
+def test_passed_over_pairs_come_up_again_in_the_next_review(folder: Path, reviewed: Store) -> None:
+    answered(folder, reviewed, "skip", *["correct"] * 5)
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
         assert len(review.pending) == 1
         review.answer("wrong")
         table = review.table()
     assert (table.correct, table.wrong, table.before, table.skipped) == (5, 1, 5, 0)
 
 
-def test_each_plan_has_its_own_review(folder: Path, store: Store) -> None:
-    answered(folder, store, "correct", "correct")
+def test_each_plan_has_its_own_review(folder: Path, reviewed: Store) -> None:
+    answered(folder, reviewed, "correct", "correct")
     uncertain = replace(PLAN, order="uncertain", sample=3)
-    table = answered(folder, store, "wrong", "wrong", "wrong", plan=uncertain)
+    table = answered(folder, reviewed, "wrong", "wrong", "wrong", plan=uncertain)
     assert (table.wrong, table.population, table.order) == (3, 8, "uncertain")
-    with open_review(folder / "reviews", store, PLAN) as review:
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
         assert review.resumed
         assert isinstance(review, Review)
     assert len(journals(folder / "reviews", LEFT, RIGHT)) == 2
 
 
 @pytest.mark.parametrize("order", ["random", "uncertain"])
-def test_nothing_to_review(folder: Path, store: Store, order: Order) -> None:
-    store.save_overlaps(LEFT, RIGHT, [])
+def test_nothing_to_review(folder: Path, reviewed: Store, order: Order) -> None:
+    reviewed.save_overlaps(LEFT, RIGHT, [])
     with (
         pytest.raises(UsageError, match="there are no overlaps of doid and ncit") as told,
-        open_review(folder / "reviews", store, replace(PLAN, order=order)),
+        open_review(folder / "reviews", reviewed, replace(PLAN, order=order)),
     ):
         pass
     assert "kglink overlap doid ncit" in told.value.hint

@@ -34,7 +34,7 @@ def review(*arguments: str, no_color: str = "") -> Iterator[Terminal]:
         yield terminal
 
 
-def test_a_whole_review_in_a_terminal(folder: Path, store: Store) -> None:
+def test_a_whole_review_in_a_terminal(folder: Path, reviewed: Store) -> None:
     with review("--sample", "6", no_color="1") as terminal:
         shown = terminal.expect("[q]uit")
         assert "1/6  doid-ncit" in shown
@@ -55,10 +55,10 @@ def test_a_whole_review_in_a_terminal(folder: Path, store: Store) -> None:
         "unclear pairs counted as not correct, as in the paper: .60 (95% interval .23 to .88)",
         "a random 6 of 10 pairs, seed 17; 1 passed over",
     ]
-    assert Counter(verdicts(store).values()) == {"correct": 3, "wrong": 1, "unclear": 1}
+    assert Counter(verdicts(reviewed).values()) == {"correct": 3, "wrong": 1, "unclear": 1}
 
 
-def test_undo_quit_and_resume_in_a_terminal(folder: Path, store: Store, kglink: Kglink) -> None:
+def test_undo_quit_and_resume_in_a_terminal(folder: Path, reviewed: Store, kglink: Kglink) -> None:
     with review(*SIX) as terminal:
         terminal.answer("z")
         terminal.expect("there is nothing to take back")
@@ -75,10 +75,10 @@ def test_undo_quit_and_resume_in_a_terminal(folder: Path, store: Store, kglink: 
     assert code == 0
     last = json.loads(out)
     assert (last["correct"], last["wrong"], last["open"]) == (0, 6, 0)
-    assert set(verdicts(store).values()) == {"wrong"}
+    assert set(verdicts(reviewed).values()) == {"wrong"}
 
 
-def test_keys_may_be_typed_ahead_and_arrows_mean_nothing(folder: Path, store: Store) -> None:
+def test_keys_may_be_typed_ahead_and_arrows_mean_nothing(folder: Path, reviewed: Store) -> None:
     with review(*SIX) as terminal:
         terminal.press("cc\x1b[A\x1b[15~\x1bOPé\rwww" + "w")
         code, out = terminal.end()
@@ -86,14 +86,14 @@ def test_keys_may_be_typed_ahead_and_arrows_mean_nothing(folder: Path, store: St
     assert (json.loads(out)["correct"], json.loads(out)["wrong"]) == (2, 4)
 
 
-def test_killed_in_the_middle(folder: Path, store: Store) -> None:
-    expected = [left for left, _ in draw(PLAN, store.overlaps(LEFT, RIGHT)).pairs]
+def test_killed_in_the_middle(folder: Path, reviewed: Store) -> None:
+    expected = [left for left, _ in draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs]
     with review(*SIX) as terminal:
         terminal.answer("cw")
         terminal.expect("3/6")
         terminal.process.send_signal(signal.SIGKILL)
         assert terminal.end()[0] == -signal.SIGKILL
-    assert verdicts(store) == {expected[0]: "correct", expected[1]: "wrong"}
+    assert verdicts(reviewed) == {expected[0]: "correct", expected[1]: "wrong"}
     journal = journals(folder / "reviews", LEFT, RIGHT)[0]
     with journal.open("ab") as torn:
         torn.write(b'{"at": "2026-11-21T05:')
@@ -103,11 +103,11 @@ def test_killed_in_the_middle(folder: Path, store: Store) -> None:
         code, out = terminal.end()
     assert code == 0
     assert (json.loads(out)["correct"], json.loads(out)["wrong"]) == (5, 1)
-    assert sorted(verdicts(store)) == sorted(expected)
+    assert sorted(verdicts(reviewed)) == sorted(expected)
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_at_any_moment(folder: Path, store: Store) -> None:
+def test_killed_again_and_again_at_any_moment(folder: Path, reviewed: Store) -> None:
     """Each process is killed some milliseconds after its key was pressed, wherever it is then."""
     for pressed, delay_ms in enumerate((0, 1, 2, 4, 8), 1):
         with review(*SIX) as terminal:
@@ -117,16 +117,16 @@ def test_killed_again_and_again_at_any_moment(folder: Path, store: Store) -> Non
             terminal.process.send_signal(signal.SIGKILL)
             terminal.end()
         journal = Journal.open(journals(folder / "reviews", LEFT, RIGHT)[0])
-        assert len(verdicts(store)) <= len(journal.entries) <= pressed
+        assert len(verdicts(reviewed)) <= len(journal.entries) <= pressed
     with review(*SIX) as terminal:
         terminal.press("w" * 6)
         code, out = terminal.end()
     assert code == 0
     assert (json.loads(out)["wrong"], json.loads(out)["open"]) == (6, 0)
-    assert len(verdicts(store)) == 6
+    assert len(verdicts(reviewed)) == 6
 
 
-def test_interrupting_keeps_everything(folder: Path, store: Store) -> None:
+def test_interrupting_keeps_everything(folder: Path, reviewed: Store) -> None:
     with review(*SIX) as terminal:
         terminal.answer("c")
         terminal.expect("2/6")
@@ -136,7 +136,7 @@ def test_interrupting_keeps_everything(folder: Path, store: Store) -> None:
         assert (code, out) == (130, "")
         assert terminal.settings() == terminal.before
         assert "run the same command to go on" in terminal.shown
-    assert len(verdicts(store)) == 1
+    assert len(verdicts(reviewed)) == 1
 
 
 def test_one_review_at_a_time(folder: Path) -> None:
@@ -150,9 +150,9 @@ def test_one_review_at_a_time(folder: Path) -> None:
         assert terminal.end()[0] == 0
 
 
-def test_what_a_terminal_would_obey_is_not_shown(folder: Path, store: Store) -> None:
+def test_what_a_terminal_would_obey_is_not_shown(folder: Path, reviewed: Store) -> None:
     evil = [replace(one, title=f"\x1b]0;evil\x07{one.title}\u202e") for one in kb_entities("D")]
-    store.ingest(job(LEFT, fingerprint="2"), evil)
+    reviewed.ingest(job(LEFT, fingerprint="2"), evil)
     with Terminal(LEFT, RIGHT, *SIX, columns=50) as narrow:
         shown = narrow.expect("[q]uit")
         assert "]0;evil D " in shown

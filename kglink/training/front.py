@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import time
@@ -43,6 +44,11 @@ from kglink.training.run import (
 )
 from kglink.training.step import Tools
 from kglink.training.team import Team, leave
+
+#: What the system says of a disk that is full, read-only, closed to us or broken.
+_OF_DISKS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +313,8 @@ def _alone(folder: Path) -> Iterator[None]:
             f"{folder}: another process is training here", hint="Wait for it, or stop it."
         ) from error
     except OSError as error:
+        if error.errno not in _OF_DISKS:
+            raise
         raise TrainingError(
             f"{error.filename or folder}: {error.strerror}",
             hint="Free some space, or mend what is wrong with this file, and go on with --resume.",

@@ -94,10 +94,9 @@ class Loop:
     def _is_over(self, stage: Stage) -> bool:
         at, patience = self.position, self._selection.patience
         waited = at.epoch - 1 - at.best_epoch
-        tired: bool = (
-            patience > 0 and self._chooses(stage) and at.best_epoch >= 0 and waited >= patience
-        )
-        return tired or at.epoch >= int(stage.section.epochs)
+        if patience and at.best is not None and waited >= patience:
+            return True
+        return at.epoch >= stage.section.epochs
 
     def _chooses(self, stage: Stage) -> bool:
         """Whether the best epoch is kept: of O, which no documents judge, it is the last."""

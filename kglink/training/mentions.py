@@ -19,6 +19,8 @@ from kglink.training.recipe import SelectionSection
 from kglink.training.tables import IntArray, RowTable, RowWriter, token_table, token_writer
 
 _DOCUMENTS = 256
+#: Characters on each side of a mention for every token of its window.
+_REACH = 128
 TRAIN, VALID = "train", "valid"
 
 
@@ -164,4 +166,10 @@ class _Reader:
             for mention in document.mentions:
                 if mention.gold:
                     rows = {self._pool.row(gold) for gold in mention.gold} - {-1}
-                    yield MentionText(document.text, mention.start, mention.end), sorted(rows)
+                    yield self._near(document.text, mention.start, mention.end), sorted(rows)
+
+    def _near(self, text: str, start: int, end: int) -> MentionText:
+        """A mention with more of its text than a window ever holds, but not a whole book."""
+        reach = _REACH * (self._inputs.settings.mention_tokens + 8)
+        first = max(0, start - reach)
+        return MentionText(text[first : end + reach], start - first, end - first)

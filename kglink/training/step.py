@@ -196,7 +196,7 @@ class Trainer:
         if not isinstance(section, StageSection):
             return {}
         sampler = tools.registry.create("sampler", section.sampler, section.sampler_settings)
-        made = {
+        made: dict[str, Negatives] = {
             group.letter: Negatives(tools.data, group, section, sampler)
             for group in self._stage.groups
         }
@@ -236,7 +236,7 @@ def _objective(registry: Registry, section: StageSection | OverlapSection) -> Ob
     objective = registry.create("objective", section.objective, section.objective_settings)
     if getattr(objective, "needs_teacher", False):
         raise ConfigError(
-            f"objective {section.objective} learns from a teacher's scores, and there is no teacher",
+            f"objective {section.objective} learns from a teacher, and there is none",
             hint="Take another objective, such as nce.",
         )
     return objective

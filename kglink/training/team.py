@@ -31,9 +31,9 @@ class Team:
     def __init__(self, device: str = "auto") -> None:
         waiting = InitProcessGroupKwargs(timeout=_PATIENCE)
         self._accelerator = Accelerator(cpu=device == "cpu", kwargs_handlers=[waiting])
-        self.count = self._accelerator.num_processes
-        self.rank = self._accelerator.process_index
-        self.is_first = self._accelerator.is_main_process
+        self.count: int = self._accelerator.num_processes
+        self.rank: int = self._accelerator.process_index
+        self.is_first: bool = self._accelerator.is_main_process
 
     def device(self, device: str) -> str:
         """The device of this process: with several processes its own GPU."""
