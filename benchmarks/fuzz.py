@@ -82,7 +82,8 @@ class Fuzzing:
         arguments = [
             *(sys.argv[0], str(self._folder / "corpus"), str(self._folder / "seeds")),
             *(f"-dict={self._folder / 'tokens'}", f"-artifact_prefix={self._folder}/findings/"),
-            *(f"-timeout={HANGS}", f"-max_len={LONGEST}", "-rss_limit_mb=4096", "-verbosity=0"),
+            *(f"-timeout={HANGS}", f"-report_slow_units={HANGS}", f"-max_len={LONGEST}"),
+            *("-rss_limit_mb=4096", "-verbosity=0"),
         ]
 
         def mutated(data: bytes, size: int, seed: int) -> bytes:

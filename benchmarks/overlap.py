@@ -107,7 +107,7 @@ def measure(
         for left, right in pairs:
             found, seconds = find(folder, left, right, flags)
             show(f"{left}-{right}", method, list(found), golds[left, right], seconds)
-    full = {"overlap.threshold": LEAST}
+    full: dict[str, object] = {"overlap.threshold": LEAST}
     for left, right in pairs:
         found, seconds = find(folder, left, right, full)
         kept = {pair: known for pair, known in found.items() if known >= THRESHOLD}

@@ -54,7 +54,7 @@ VALUES = {
 SECOND_PASS = ("parents", "rivals")
 CORE = ("names", "description")
 #: What the demo's pairs count for, all together, where those of the ontologies count for 1.
-DEMO = 0.3
+DEMO = 0.1
 DEMO_KBS = ("encyclopedia", "lanternfall")
 DEMO_DATA = Path(__file__).parents[1] / "cli" / "kglink_cli" / "demo_data"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,3 +169,9 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         load_recipe("blink/zeshel-bas")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_recipe("nowhere/mine.toml")
+
+
+def test_reading_recipes_loads_no_torch() -> None:
+    code = "import sys, kglink.training as t; t.list_recipes(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"

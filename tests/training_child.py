@@ -39,7 +39,7 @@ def main() -> None:
             ["saga"],
             Path(folder),
             registry=load_registry(),
-            where=Where("cpu", "fp32", 1),
+            where=Where("auto", "fp32", 1),
             pace=Pace(checkpoint_steps=3, curve_steps=1),
             progress=tell,
         )

@@ -30,7 +30,9 @@ class Team:
 
     def __init__(self, device: str = "auto") -> None:
         waiting = InitProcessGroupKwargs(timeout=_PATIENCE)
-        self._accelerator = Accelerator(cpu=device == "cpu", kwargs_handlers=[waiting])
+        # Without a GPU Accelerate must be told that it is for CPUs, or each process runs alone.
+        on_cpu = device == "cpu" or not torch.cuda.is_available()
+        self._accelerator = Accelerator(cpu=on_cpu, kwargs_handlers=[waiting])
         self.count: int = self._accelerator.num_processes
         self.rank: int = self._accelerator.process_index
         self.is_first: bool = self._accelerator.is_main_process
