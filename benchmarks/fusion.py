@@ -18,11 +18,13 @@ from itertools import islice
 from pathlib import Path
 
 from kglink import TextInput, Workspace
-from kglink.evaluation.recall import JOINT, JUDGED_JOINT, evaluate_recall
+from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
+from kglink.evaluation.report import Figures
 from kglink.linking.linker import Linker
 from kglink.linking.retrieve import Retriever
-from kglink.linking.scoring import FusionWeights
+from kglink.linking.scoring import FusionWeights, Scoring
 from kglink.space.space import Space
+from kglink.workspace.links import queries_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from disease_kbs import KB_FILES, write_disease_jsonl
@@ -74,7 +76,9 @@ def measure(workspace: Workspace) -> None:
         for name, weights in WEIGHTS.items():
             linker = linker_with(workspace, space, weights)
             documents = workspace.store.documents(corpus, "dev")
-            report = evaluate_recall(linker, documents, KBS, RANKS)
+            report = Figures(RANKS)
+            for mention in rank_mentions(linker, documents, KBS, max(RANKS)):
+                report.add(mention)
             recalls = [report.recall(kb) for kb in KBS]
             mean = {rank: sum(one[rank] for one in recalls) / len(KBS) for rank in recalls[0]}
             shown = [*recalls, mean, report.recall(JOINT), report.recall(JUDGED_JOINT)]
@@ -92,7 +96,9 @@ def measure(workspace: Workspace) -> None:
 def linker_with(workspace: Workspace, space: Space, weights: FusionWeights) -> Linker:
     """A linker that scores with these weights."""
     link = workspace.settings.link
-    retriever = Retriever(space, workspace.encoder, candidates=link.candidates, weights=weights)
+    queries = queries_of(workspace.encoder, link.window_chars)
+    scoring = Scoring(weights)
+    retriever = Retriever(space, queries, candidates=link.candidates, scoring=scoring)
     plain = workspace.linker(space=space)
     return Linker(retriever, lambda: plain.detector, workspace.store, KBS, link)
 

@@ -25,6 +25,7 @@ from overlap_gold import Gold, Pair, read_gold
 
 from kglink.overlap.assign import assign_one_to_one
 from kglink.overlap.model import calibration, calibration_error, read_model
+from kglink.overlap.steps import SearchStep
 from kglink.workspace import Workspace
 from kglink.workspace.overlaps import MODEL_FILE, keep_model
 
@@ -184,7 +185,7 @@ def synthetic(folder: Path, large: int, small: int) -> None:
                 out.writelines(f"{line}\n" for line in lines)
             workspace.add_kb(name, path)
         before, started, used = _peak(), time.perf_counter(), time.process_time()
-        (report,) = workspace.find_overlaps("large", "small", stage=_say)
+        (report,) = workspace.find_overlaps("large", "small", progress=_Told())
         seconds = time.perf_counter() - started
         right = sum(
             one.left.key == one.right.key for one in workspace.store.overlaps("large", "small")
@@ -217,8 +218,16 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def _say(stage: str) -> None:
-    print(f"    {time.strftime('%X')} {stage}", flush=True)
+class _Told:
+    """Prints what a search begins."""
+
+    def __init__(self) -> None:
+        self._name = ""
+
+    def __call__(self, step: SearchStep) -> None:
+        if step.name != self._name:
+            self._name = step.name
+            print(f"    {time.strftime('%X')} {step.name}", flush=True)
 
 
 if __name__ == "__main__":

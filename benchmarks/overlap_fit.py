@@ -2,20 +2,22 @@
 
     python benchmarks/overlap_fit.py ../shared/data/disease doid hp --keep FOLDER -o FOLDER
 
-This is how the files in `kglink/overlap` were made (from DOID and HP). Pairs are found and weighed
-by `Workspace.find_overlaps`; what the second pass adds depends on the model, so finding and
-fitting alternate. Wrong are pairs that curators did not make though they gave one of the two
-entities a counterpart. Each pair teaches four times: with all values; a tenth as much with those
-of the first pass alone, so that one model serves both passes; and, as much, with some evidence
-left out of either by chance, so that the model knows what absence means. The small model reads
-names and descriptions alone.
+This is how the files in `kglink/overlap` were made: from DOID and HP, and from the two KBs of the
+demo, a wiki and an encyclopedia that give many names to different things, as ontologies do not.
+Pairs are found and weighed by `Workspace.find_overlaps`; what the second pass adds depends on the
+model, so finding and fitting alternate. Wrong are pairs that curators did not make though they
+gave one of the two entities a counterpart. Each pair teaches four times: with all values; a tenth
+as much with those of the first pass alone, so that one model serves both passes; and, as much, with
+some evidence left out of either by chance, so that the model knows what absence means. The pairs
+of the demo weigh less, half of them without types. The small model reads names and descriptions.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from overlap import FULL, KBS, opened
@@ -47,13 +49,22 @@ VALUES = {
     "description": ("description",),
     "parents": ("parents", "level", "children", "children_share"),
     "rivals": ("worse_lead", "better_lead"),
+    "type": ("type",),
 }
 SECOND_PASS = ("parents", "rivals")
 CORE = ("names", "description")
-#: Values that these KBs say nothing of, with a weight by judgement.
-UNSEEN = {"type": 1.0}
+#: What the demo's pairs count for, all together, where those of the ontologies count for 1.
+DEMO = 0.2
+DEMO_KBS = ("encyclopedia", "lanternfall")
+DEMO_DATA = Path(__file__).parents[1] / "cli" / "kglink_cli" / "demo_data"
 
-Lesson = tuple[list[Values], float]
+
+class Lesson(NamedTuple):
+    """Pairs as the model is shown them, which of them are right, and how much each counts."""
+
+    values: list[Values]
+    right: list[bool]
+    weight: float = 1.0
 
 
 def main() -> None:
@@ -68,18 +79,55 @@ def main() -> None:
     gold = read_gold(arguments.disease)[left, right]
     with opened(arguments.keep, arguments.disease) as workspace:
         folder = workspace.folder
+    demo = folder / "demo"
+    add_demo(demo)
     model = default_model()
     for number in range(ROUNDS):
-        keep_model(folder, model.model_copy(update={"evidence": FULL}))
-        found = find(folder, left, right)
-        judged = gold.judged(found)
-        right_ones = [pair in gold.pairs for pair in judged]
-        model = full_model([found[pair] for pair in judged], right_ones, number)
-        print(f"round {number + 1}: {len(judged):,} judged pairs, bias {model.bias}", flush=True)
-    core = core_model([found[pair] for pair in judged], right_ones)
+        ontologies = lesson(folder, model, left, right, gold.judged, gold.pairs)
+        wiki = lesson(demo, model, *DEMO_KBS, list, demo_pairs())
+        model = full_model(ontologies, weighted(wiki, ontologies), first=not number)
+        print(
+            f"round {number + 1}: {len(ontologies.right):,} judged, bias {model.bias}", flush=True
+        )
+    core = core_model(ontologies, weighted(wiki, ontologies))
     arguments.output.mkdir(exist_ok=True)
     for name, made in ((DEFAULT_FILE, model), (CORE_FILE, core)):
         (arguments.output / name).write_text(made.to_json() + "\n", encoding="utf-8")
+
+
+def add_demo(folder: Path) -> None:
+    """A workspace with the demo's KBs."""
+    with Workspace.open(folder, create=True) as workspace:
+        for kb in DEMO_KBS:
+            workspace.add_kb(kb, DEMO_DATA / f"{kb}.jsonl")
+        workspace.build()
+
+
+def demo_pairs() -> frozenset[Pair]:
+    """All pairs of the demo's KBs that are right."""
+    lines = (DEMO_DATA / "overlaps.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    ends = [[name.partition(":")[2] for name in line.split("\t")] for line in lines]
+    return frozenset((left, right) for left, right in ends)
+
+
+def lesson(
+    folder: Path,
+    model: OverlapModel,
+    left: str,
+    right: str,
+    judged: Callable[[Iterable[Pair]], list[Pair]],
+    gold: frozenset[Pair],
+) -> Lesson:
+    """The judged pairs of two KBs with the values that they have under a model."""
+    keep_model(folder, model.model_copy(update={"evidence": FULL}))
+    found = find(folder, left, right)
+    pairs = judged(found)
+    return Lesson([found[pair] for pair in pairs], [pair in gold for pair in pairs])
+
+
+def weighted(wiki: Lesson, ontologies: Lesson) -> Lesson:
+    """The demo's lesson, its right pairs together worth `DEMO` of the ontologies' right pairs."""
+    return wiki._replace(weight=DEMO * sum(ontologies.right) / sum(wiki.right))
 
 
 def find(folder: Path, left: str, right: str) -> dict[Pair, Values]:
@@ -91,32 +139,34 @@ def find(folder: Path, left: str, right: str) -> dict[Pair, Values]:
         return {(one.left.key, one.right.key): one.evidence for one in found}
 
 
-def full_model(whole: list[Values], right: list[bool], number: int) -> OverlapModel:
+def full_model(ontologies: Lesson, wiki: Lesson, *, first: bool) -> OverlapModel:
     """The model that explains the judged pairs best."""
-    first = [without(one, SECOND_PASS) for one in whole]
-    if not number:  # what the second pass said followed from some other model
-        return _named("default", FULL, fitted([(first, 1.0)], right))
+    half = wiki._replace(weight=wiki.weight / 2)
+    whole = [ontologies, half, _less(half, ("type",))]
+    once = [_less(one, SECOND_PASS) for one in whole]
+    if first:  # what the second pass said followed from some other model
+        return _named("default", FULL, fitted(once))
     rng = np.random.default_rng(1)
-    lessons = [(whole, 1.0), (first, PART)]
-    lessons += [(_thinned(values, rng), PART) for values in (whole, first)]
-    return _named("default", FULL, fitted(lessons, right))
+    parts = [*once, *(_thinned(one, rng) for one in (*whole, *once))]
+    parts = [one._replace(weight=one.weight * PART) for one in parts]
+    return _named("default", FULL, fitted([*whole, *parts]))
 
 
-def core_model(whole: list[Values], right: list[bool]) -> OverlapModel:
+def core_model(ontologies: Lesson, wiki: Lesson) -> OverlapModel:
     """The same for names and descriptions alone."""
-    values = [without(one, VALUES.keys() - set(CORE)) for one in whole]
+    other = VALUES.keys() - set(CORE)
     evidence = tuple(f"kglink/{name}" for name in CORE)
-    return _named("default", evidence, fitted([(values, 1.0)], right))
+    return _named("default", evidence, fitted([_less(ontologies, other), _less(wiki, other)]))
 
 
-def fitted(lessons: Sequence[Lesson], right: list[bool]) -> OverlapModel:
-    """A model of the same pairs with several sets of values."""
+def fitted(lessons: Sequence[Lesson]) -> OverlapModel:
+    """The model that explains all lessons best."""
     return fit(
-        [one for values, _ in lessons for one in values],
-        right * len(lessons),
+        [one for lesson in lessons for one in lesson.values],
+        [right for lesson in lessons for right in lesson.right],
         OverlapModel(name="", evidence=(), bias=0, weights={}),
         spread=SPREAD,
-        sample_weights=[weight for values, weight in lessons for _ in values],
+        sample_weights=[lesson.weight for lesson in lessons for _ in lesson.values],
     )
 
 
@@ -126,12 +176,18 @@ def without(values: Values, evidence: Iterable[str]) -> Values:
     return {name: value for name, value in values.items() if name not in dropped}
 
 
-def _thinned(values: list[Values], rng: np.random.Generator) -> list[Values]:
-    chances = rng.random((len(values), len(VALUES)))
-    return [
+def _less(lesson: Lesson, evidence: Iterable[str]) -> Lesson:
+    names = tuple(evidence)
+    return lesson._replace(values=[without(one, names) for one in lesson.values])
+
+
+def _thinned(lesson: Lesson, rng: np.random.Generator) -> Lesson:
+    chances = rng.random((len(lesson.values), len(VALUES)))
+    thin = [
         without(one, [name for name, drawn in zip(VALUES, row, strict=True) if drawn < LEFT_OUT])
-        for one, row in zip(values, chances, strict=True)
+        for one, row in zip(lesson.values, chances, strict=True)
     ]
+    return lesson._replace(values=thin)
 
 
 def _named(name: str, evidence: tuple[str, ...], model: OverlapModel) -> OverlapModel:
@@ -139,8 +195,6 @@ def _named(name: str, evidence: tuple[str, ...], model: OverlapModel) -> Overlap
         value: Weight(weight=round(one.weight, 2), absent=round(one.absent, 2))
         for value, one in model.weights.items()
     }
-    if evidence == FULL:
-        weights |= {value: Weight(weight=weight) for value, weight in UNSEEN.items()}
     return OverlapModel(name=name, evidence=evidence, bias=round(model.bias, 2), weights=weights)
 
 

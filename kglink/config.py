@@ -71,7 +71,9 @@ class EncoderSection(Section):
     """The text encoder."""
 
     model: str = Field(
-        "minilm", description="`minilm` (comes with kglink), a local folder, or a hub name."
+        "auto",
+        description="`minilm` (comes with kglink), a local folder, or a hub name; `auto`: the "
+        "model that the space was made with, `minilm` for a new space.",
     )
     device: str = Field("auto", description="`auto`, `cpu`, `cuda` or `cuda:N`.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
@@ -92,9 +94,14 @@ class SpaceSection(Section):
         min_length=1,
         description="The vectors that an entity owns: one of its text, one of each alias.",
     )
-    index: str = Field("kglink/flat", description="Index back end (`kglink plugins`).")
+    index: str = Field(
+        "auto",
+        description="Index back end (`kglink plugins`); `auto`: what the space has, `kglink/flat` "
+        "for a new space.",
+    )
     index_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Settings of the index back end."
+        default_factory=dict,
+        description="Settings of the index back end; none: with `auto`, those that the space has.",
     )
     description_chars: int = Field(
         1000, ge=0, description="How much of a description goes into an entity's text."
@@ -124,7 +131,15 @@ class LinkSection(Section):
         32, ge=1, le=1000, description="Candidates per KB that each index hands to the scorer."
     )
     window_chars: int = Field(
-        256, ge=0, description="Characters of a mention and its context that the encoder reads."
+        256,
+        ge=0,
+        description="Characters of a mention and its context that an untrained encoder reads; a "
+        "trained one reads the window that it was trained with.",
+    )
+    evidence: Literal["all", "vectors", "names"] = Field(
+        "all",
+        description="What finds and orders candidates: names and vectors, vectors alone, or names "
+        "alone.",
     )
 
 
@@ -135,6 +150,11 @@ class OverlapSection(Section):
         "full",
         description="`names`: entities that share a name; `paper`: those whose descriptions are "
         "alike; `full`: all evidence, weighed into one probability.",
+    )
+    model: str = Field(
+        "minilm",
+        description="Encoder of the texts that are compared, untrained, whatever the space's model "
+        "is: `minilm`, which the built-in model of `full` was fitted to, a folder, or a hub name.",
     )
     threshold: float = Field(
         0.5,

@@ -122,6 +122,16 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict as it was given: where it comes from, and hashes of the two texts judged by."""
+
+    verdict: Verdict
+    source: str = "review"
+    texts: tuple[str, str] | None = None
+    """In the order of the KBs' names; None where nobody knows them."""
+
+
+@dataclass(frozen=True, slots=True)
 class OverlapRun:
     """A finished search for the overlaps of two KBs: of which revisions, and how it was done."""
 

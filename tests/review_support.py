@@ -107,3 +107,7 @@ class Terminal:
     def settings(self) -> list[Any]:
         """How the terminal is set."""
         return termios.tcgetattr(self._slave)
+
+    def set(self, settings: list[Any]) -> None:
+        """Set the terminal."""
+        termios.tcsetattr(self._slave, termios.TCSADRAIN, settings)

@@ -8,7 +8,8 @@ How a page is written:
   is what it prints;
 - any other block with a ``title`` is a file of that name, written and not run;
 - ``<!-- no-run: why -->`` on the line above a block: it is shown only;
-- ``...`` in an output stands for anything, and spaces are compared as one.
+- ``...`` in an output stands for anything, and spaces are compared as one; the lines of progress
+  that a slow machine prints count for nothing.
 
 Blocks of any other language than those of `SHOWN` are refused, so that no command escapes.
 """
@@ -27,6 +28,7 @@ SHOWN = frozenset({"text", "json", "jsonl", "toml", "csv", "tsv", "html", "xml",
 RUN = frozenset({"console", "python"})
 TIMEOUT_S = 240
 
+_PROGRESS = re.compile(r"^  \S.*, [\d,.]+(?: [kMGT]?B| bytes)?/s(?:, \d.* left)?\n", re.MULTILINE)
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
 _TITLE = re.compile(r'title="([^"]*)"')
 _NO_RUN = re.compile(r"<!-- no-run: (.+) -->")
@@ -196,7 +198,7 @@ class PageRunner:
         )
         if done.returncode:
             raise SnippetError(f"{where}: exit code {done.returncode}:\n{done.stdout}")
-        return done.stdout
+        return _PROGRESS.sub("", done.stdout)
 
 
 def _compare(where: str, what: str, expected: str, actual: str) -> None:

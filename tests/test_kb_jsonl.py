@@ -356,6 +356,15 @@ def test_sniffing(head: str, low: float, high: float) -> None:
     assert low <= sniff(SourceHead("x.jsonl", head.encode(), None)) <= high
 
 
+def test_a_guess_looks_at_the_first_objects_alone() -> None:
+    """A beginning may hold 20,000 of them, and each is looked at more than once."""
+    named, nameless = '{"id":1,"title":"a"}\n', "{}\n"
+    for first, then, certainty in ((named, nameless, 0.9), (nameless, named, 0.05)):
+        head = (first * 500 + then * 2000).encode()
+        assert sniff(SourceHead("-", head, None)) == certainty
+    assert sniff(SourceHead("-", (named * 2000 + "{]\n").encode(), None)) == 0.0
+
+
 def test_the_guess_names_what_is_no_text_at_all() -> None:
     with pytest.raises(SourceError, match="is UTF-16, and kglink reads UTF-8"):
         load_registry().guess_kb(SourceHead("a.jsonl", '{"id": 1}\n'.encode("utf-16"), None))

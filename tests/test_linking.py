@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kglink.errors import SpaceError, UnknownNameError, UsageError
-from kglink.evaluation.recall import JOINT, JUDGED_JOINT
+from kglink.evaluation.rankings import JOINT, JUDGED_JOINT
 from kglink.records import EntityId, Link, Span, TextInput
 from kglink.workspace import Workspace
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -268,21 +269,22 @@ def test_kill_9_while_saving(master: Path, tmp_path: Path) -> None:
     assert resolve_model(str(folder)).fingerprint == before
 
 
-@pytest.fixture
+@contextmanager
 def small_files() -> Iterator[None]:
-    """No file can grow beyond 20 kB, as on a disk that is full."""
+    """No file can grow beyond 20 kB, as on a disk that is full; pytest's own report neither."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_is_one_clear_error(
-    base: Path, master: Path, tmp_path: Path, small_files: None
-) -> None:
+def test_a_full_disk_is_one_clear_error(base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    with pytest.raises(ModelError, match="the model cannot be saved") as caught:
-        make(base).save(folder)
+    model = make(base)
+    with small_files(), pytest.raises(ModelError, match="the model cannot be saved") as caught:
+        model.save(folder)
     assert "what was saved there before is kept" in caught.value.hint
     assert "File too large" in caught.value.message
     assert list(tmp_path.iterdir()) == []

@@ -21,6 +21,7 @@ KNOWN = ROOT / "cli" / "kglink_cli" / "demo_data" / "overlaps.tsv"
 FOUND = re.compile(
     r"encyclopedia-lanternfall  (\d+) pairs \((\d+) by name, (\d+) by meaning only\)"
 )
+SSSOM = "subject_id\tpredicate_id\tobject_id\n"
 SHAPE = {"left", "right", "probability", "evidence", "verdict"}
 
 
@@ -287,6 +288,11 @@ def test_a_review_stands_against_an_import(kglink: Kglink, told: Path, tmp_path:
         ("DOID:1\tWIKI:1\textra\n", "line 1: 3 columns without a header", 1),
         ("A:1\tB:1\n", "holds no pair of entities of wiki and doid, such as A:1", 2),
         ("DOID:1\tDOID:2\n", "holds no pair of entities", 2),
+        (SSSOM + "DOID:1\tskos:broadMatch\tWIKI:1\n",
+         "Left out: 1 rows of the predicate skos:broadMatch.", 2),
+        (SSSOM, "It has no rows.", 2),
+        ("X" * 9999 + "\x1b]0;\tB:1\n", f"such as {'X' * 80}... (x.tsv, line 1)", 2),
+        ("left\tright\tverdict\nA:1\tB:1\tno\x1b\n", "line 2: 'no' is no verdict", 1),
     ],
 )  # fmt: skip
 def test_lists_that_say_nothing(
@@ -299,6 +305,15 @@ def test_lists_that_say_nothing(
         assert said in ran.err
         assert ran.out == ""
     assert "does not exist" in kglink("overlap", "--import", tmp_path / "no.tsv", code=1).err
+
+
+def test_a_list_that_disagrees_with_itself(kglink: Kglink, told: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    rows = ["left\tright\tverdict", "WIKI:1\tDOID:1\twrong", "WIKI:2\tDOID:2\tcorrect"]
+    path.write_text("\n".join([*rows, "DOID:1\tWIKI:1\tcorrect", "WIKI:2\tDOID:2\tcorrect"]))
+    ran = kglink("overlap", "wiki", "doid", "--compare", path)
+    assert "with itself on 1 pair: the last row of each counts, such as x.tsv, line 4" in ran.err
+    assert "wiki-doid  2 pairs in x.tsv" in ran.out
 
 
 def test_importing_before_anybody_looked(kglink: Kglink, tmp_path: Path) -> None:

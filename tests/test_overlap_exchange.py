@@ -18,10 +18,12 @@ from store_support import entity, job
 from kglink.errors import KglinkError, RecordError, SourceError, UsageError
 from kglink.overlap.exchange.compare import ListFigures, compare_overlaps
 from kglink.overlap.exchange.curies import CurieMaker, kb_of, keys_of, source_of
+from kglink.overlap.exchange.evidence import DOUBTS, REASONS, justification_of
 from kglink.overlap.exchange.importing import import_verdicts
 from kglink.overlap.exchange.lists import ListedPair, PairList
 from kglink.overlap.exchange.matching import MatchedList, match_list
 from kglink.overlap.exchange.writing import COLUMNS, SetInfo, write_paper, write_sssom
+from kglink.overlap.model import default_model
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.sources import Source
 from kglink.store import Store
@@ -276,6 +278,39 @@ def test_what_a_row_says_of_evidence_and_verdict(
 ) -> None:
     (found,) = rows_of(written([overlap], known("a:1", "b:1")))
     assert {column: found[column] for column in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("evidence", "term"),
+    [
+        ({"shared_names": 2.0}, "LexicalMatching"),
+        ({"title": 1.0, "name": 1.0, "more_names": 0.25, "name_bearers": 0.6}, "LexicalMatching"),
+        ({"same_words": 0.0, "words": 0.8, "letters": 0.7, "spelling": 0.9, "other_numbers": 0.2},
+         "LexicalSimilarityThresholdMatching"),
+        ({"same_words": 1.0, "words": 1.0, "letters": 0.9, "spelling": 1.0}, "LexicalMatching"),
+        ({"near_names": 0.8, "all_names": 0.7, "texts": 0.6, "name_in_text": 0.5, "name": 0.0},
+         "SemanticSimilarityThresholdMatching"),
+        ({"description": 0.6, "near_names": 0.6}, "SemanticSimilarityThresholdMatching"),
+        ({"shared_names": 1.0, "text": 0.6}, "CompositeMatching"),
+        ({"words": 0.8, "near_names": 0.9}, "CompositeMatching"),
+        ({"type": 1.0, "parents": 0.9, "children": 0.5, "children_share": 0.3, "level": 0.1},
+         "StructuralMatching"),
+        ({"through": 0.9, "conflict": 0.05}, "MappingChaining"),
+        ({"xref": 1.0}, "BackgroundKnowledgeBasedMatching"),
+        ({"name": 1.0, "worse_lead": 0.4, "better_lead": 0.9}, "LexicalMatching"),
+        ({"tea_leaves": 1.0}, "UnspecifiedMatching"),
+        ({"tea_leaves": 1.0, "name": 1.0}, "CompositeMatching"),
+        ({"description": -0.2}, "UnspecifiedMatching"),
+        ({"mapping": 0.9}, "UnspecifiedMatching"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_evidence_has_its_term(evidence: dict[str, float], term: str) -> None:
+    assert justification_of(pair("a:1", "b:1", **evidence)) == f"semapv:{term}"
+
+
+def test_every_value_of_our_evidence_is_a_reason_or_a_doubt() -> None:
+    assert not REASONS.keys() & DOUBTS
+    assert default_model().weights.keys() <= REASONS.keys() | DOUBTS
 
 
 def test_an_orcid_is_an_author_s_id() -> None:

@@ -142,7 +142,8 @@ def test_the_paper_keeps_same_names_with_alike_descriptions(store: Store) -> Non
     dalek = kept(store)["W1", "1"]
     assert dalek.evidence == {"shared_names": 1, "description": round(math.cos(math.pi / 6), 4)}
     assert report.notes == (
-        "1 pairs lack a description: their titles, types and other names were compared instead",
+        "1 of 5 pairs lack a description: their titles, types and other names were compared "
+        "instead",
     )
 
 
@@ -430,6 +431,27 @@ def test_settings_that_a_method_does_not_read_change_nothing(store: Store) -> No
 
 
 # ----------------------------------------------------------------------------------- bad input
+def test_a_kb_that_is_replaced_while_it_is_searched_is_searched_again(store: Store) -> None:
+    """Its revision is 1 again, as if nothing had changed."""
+    find_overlaps(tools(store), "wiki", "world")
+
+    class Replacing(NameEvidence):
+        def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+            yield from super().propose(kbs)
+            store.remove_kb("world")
+            add(store, "world", WORLD[:2])
+
+    evidence = EVIDENCE | {"names": no_settings(Replacing)}
+    report = find_overlaps(tools(store, evidence), "wiki", "world")
+    assert store.kb("world").revision == 1
+    assert any(note.startswith("world has changed while it was searched") for note in report.notes)
+    assert store.overlap_runs() == []
+    (again,) = find_all_overlaps(tools(store))
+    assert not again.current
+    (again,) = find_all_overlaps(tools(store))
+    assert again.current
+
+
 def test_a_kb_with_itself(store: Store) -> None:
     with pytest.raises(UsageError, match="no overlap with itself"):
         find_overlaps(tools(store), "wiki", "wiki")
@@ -450,9 +472,17 @@ def test_a_kb_without_entities(store: Store) -> None:
 def test_entities_without_descriptions_say_what_is_left(store: Store) -> None:
     add(store, "bare", [Entity("b", "Dalek")])
     report = find_overlaps(tools(store), "bare", "wiki")
-    assert any("no entity of bare has a description" in note for note in report.notes)
+    assert "no entity of bare has a description" in report.notes
+    assert "1 of 1 pairs lack a description: what was left is names" in report.notes
     assert any("vectors of bare are not built" in note for note in report.notes)
     assert report.kept == 1
+
+
+def test_evidence_that_proposes_nothing_is_told(store: Store) -> None:
+    only = {"kglink/description": EVIDENCE["description"]}
+    report = find_overlaps(tools(store, only), "wiki", "world")
+    assert (report.candidates, report.kept) == (0, 0)
+    assert "none of the evidence in use proposed a pair: description" in report.notes
 
 
 def test_a_value_without_a_weight_is_told(store: Store) -> None:

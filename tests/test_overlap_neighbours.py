@@ -133,7 +133,7 @@ def test_cosines_take_the_best_rows_of_both() -> None:
     assert cosines(left, right, lefts, rights) == pytest.approx(table[lefts, rights], abs=1e-6)
 
 
-def test_progress_ends_at_one() -> None:
-    shares: list[float] = []
-    nearest_neighbours(vectors(9, 1), vectors(8, 2), k=2, progress=shares.append)
-    assert shares[-1] == 1
+def test_progress_tells_the_rows_of_the_larger_side() -> None:
+    told: list[tuple[int, ...]] = []
+    nearest_neighbours(vectors(9, 1), vectors(8, 2), k=2, progress=lambda *at: told.append(at))
+    assert told == [(9, 9)]

@@ -17,7 +17,7 @@ from kglink.overlap.review.journal import Entry, Journal, journals
 from kglink.overlap.review.sample import Drawn, Order, ReviewPlan, draw
 from kglink.overlap.review.session import Review, last_review, open_review
 from kglink.overlap.review.table import ReviewTable, wilson_interval
-from kglink.records import EntityId
+from kglink.records import EntityId, Judgement
 from kglink.store import Store
 
 pytest_plugins = ["review_fixtures"]
@@ -102,13 +102,14 @@ def test_a_plan_that_cannot_be(change: dict[str, Any], message: str) -> None:
 
 
 # ----------------------------------------------------------------------------------- the journal
+BEFORE = Judgement("unclear", "import", ("f00d", "beef"))
 DRAWN = Drawn((("D:1", "N:1"), ("D:2", "N:2")), (), 9)
 
 
 def test_a_journal_comes_back_wherever_its_last_line_is_broken_off(tmp_path: Path) -> None:
     path = tmp_path / "reviews" / "doid+ncit.1.jsonl"
     journal = Journal.create(path, PLAN, DRAWN)
-    first, second = Entry(("D:1", "N:1"), "correct"), Entry(("D:2", "N:2"), "wrong", "unclear")
+    first, second = Entry(("D:1", "N:1"), "correct"), Entry(("D:2", "N:2"), "wrong", BEFORE)
     journal.add(first)
     before = path.read_bytes()
     journal.add(second)
@@ -192,8 +193,34 @@ def test_undo_gives_back_what_was_said_before(folder: Path, reviewed: Store) -> 
         review.answer("wrong")
         assert verdicts(reviewed) == {"D:0": "wrong"}
         review.undo()
-        assert verdicts(reviewed) == {"D:0": "unclear"}
         assert review.current.left.key == "D:0"
+        assert review.current.stale
+        (back,) = reviewed.overlaps(LEFT, RIGHT, judged=True)
+        assert (back.verdict, back.source, back.stale) == ("unclear", "import", True)
+        review.answer("wrong")
+    with open_review(folder / "reviews", reviewed, PLAN, undo=True) as review:
+        assert review.current
+        assert review.current.stale
+    # With the text that it was given on, the verdict is as good as before.
+    reviewed.ingest(job(LEFT, fingerprint="3"), kb_entities("D"))
+    (back,) = reviewed.overlaps(LEFT, RIGHT, judged=True)
+    assert (back.verdict, back.source, back.stale) == ("unclear", "import", False)
+
+
+def test_opening_a_review_again_judges_nothing_anew(folder: Path, reviewed: Store) -> None:
+    """Its last answer was carried out long ago: what has become of the pair since then stands."""
+    answered(folder, reviewed, *["correct"] * 6)
+    last = draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs[-1]
+    reviewed.ingest(job(LEFT, fingerprint="2"), kb_entities("D", "as it is now"))
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
+        assert len(review.pending) == 6
+    ids = EntityId(LEFT, last[0]), EntityId(RIGHT, last[1])
+    reviewed.set_verdict(*ids, "wrong")
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
+        assert len(review.pending) == 5
+    found = reviewed.overlap(*ids)
+    assert found
+    assert (found.verdict, found.stale) == ("wrong", False)
 
 
 def test_pairs_judged_before_count_and_are_not_asked(folder: Path, reviewed: Store) -> None:

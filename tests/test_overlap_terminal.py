@@ -139,6 +139,36 @@ def test_interrupting_keeps_everything(folder: Path, reviewed: Store) -> None:
     assert len(verdicts(reviewed)) == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_ending_sets_the_terminal_back(
+    folder: Path, reviewed: Store, number: signal.Signals
+) -> None:
+    with review(*SIX) as terminal:
+        terminal.answer("c")
+        terminal.expect("2/6")
+        terminal.expect("[q]uit")
+        assert terminal.settings() != terminal.before
+        terminal.process.send_signal(number)
+        assert terminal.end() == (128 + number, "")
+        assert terminal.settings() == terminal.before
+    assert len(verdicts(reviewed)) == 1
+
+
+def test_after_a_pause_single_keys_are_read_again(folder: Path, reviewed: Store) -> None:
+    with review(*SIX) as terminal:
+        terminal.expect("[q]uit")
+        reading = terminal.settings()
+        terminal.process.send_signal(signal.SIGSTOP)
+        terminal.set(terminal.before)  # the shell has the terminal meanwhile
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.press("c")
+        terminal.expect("2/6")
+        assert terminal.settings() == reading
+        terminal.press("q")
+        assert terminal.end()[0] == 0
+    assert len(verdicts(reviewed)) == 1
+
+
 def test_one_review_at_a_time(folder: Path) -> None:
     with review(*SIX) as terminal:
         terminal.expect("[q]uit")
@@ -151,13 +181,17 @@ def test_one_review_at_a_time(folder: Path) -> None:
 
 
 def test_what_a_terminal_would_obey_is_not_shown(folder: Path, reviewed: Store) -> None:
-    evil = [replace(one, title=f"\x1b]0;evil\x07{one.title}\u202e") for one in kb_entities("D")]
+    evil = [
+        replace(one, title=f"\x1b]0;evil\x07{one.title}\u202e" + "x" * 10_000)
+        for one in kb_entities("D")
+    ]
     reviewed.ingest(job(LEFT, fingerprint="2"), evil)
     with Terminal(LEFT, RIGHT, *SIX, columns=50) as narrow:
         shown = narrow.expect("[q]uit")
         assert "]0;evil D " in shown
         assert "\x1b]" not in shown
         assert "\u202e" not in shown
+        assert 200 < shown.count("x") < 400
         (_, *lines) = unstyled(shown).replace("\r", "").split("\n")  # the first is a note
         assert 40 < max(map(len, lines)) <= 50
         narrow.press("q")

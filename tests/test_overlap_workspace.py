@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,8 +14,11 @@ import numpy as np
 import pytest
 from tiny_models import write_model
 
+from kglink.encoding import Hardware, Precision, choose_hardware
 from kglink.errors import ConfigError, ModelError, UnknownNameError, UsageError
 from kglink.hookspecs import Register, hookimpl
+from kglink.overlap import neighbours
+from kglink.overlap.steps import SearchStep
 from kglink.overlap.tools import OverlapTools
 from kglink.protocols import EntityPair, PairedKBs, PluginSettings
 from kglink.records import EntityId
@@ -69,7 +73,7 @@ def opened(
     return Workspace.open(
         root,
         create=create,
-        flags={"encoder.model": str(model), **settings},
+        flags={"encoder.model": str(model), "overlap.model": str(model), **settings},
         registry=registry,
     )
 
@@ -292,3 +296,50 @@ def test_training_without_verdicts(folder: Path, model: Path) -> None:
     ):
         workspace.train_overlap_model()
     assert not (folder / MODEL_FILE).exists()
+
+
+# ------------------------------------------------------------------------------------- progress
+def test_a_search_says_what_it_is_at_and_how_much_is_left(folder: Path, model: Path) -> None:
+    steps: list[SearchStep] = []
+    with opened(folder, model) as workspace:
+        (report,) = workspace.find_overlaps(progress=steps.append)
+        aliases = {info.name: info.aliases for info in workspace.store.kbs()}
+    ends = {step.name: (step.done, step.total) for step in steps}
+    # A text for each entity and every name of each: both are encoded.
+    assert ends["encoding left"] == (len(LEFT) + aliases["left"],) * 2
+    assert ends["encoding right"] == (len(RIGHT) + aliases["right"],) * 2
+    assert ends["left-right: kglink/names looks for pairs"] == (len(RIGHT), len(RIGHT))
+    assert ends["left-right: kglink/fuzzy looks for pairs"] == (len(LEFT), len(LEFT))
+    rows = max(aliases.values())
+    assert ends["left-right: kglink/neighbours looks for pairs"] == (rows, rows)
+    assert ends["left-right: weighing"] == (report.candidates, report.candidates)
+    assert ends["left-right: weighing again"] == (report.candidates, report.candidates)
+    for before, after in pairwise(steps):
+        assert after.done >= before.done or after.name != before.name
+
+
+def test_the_methods_of_names_count_the_entities_of_the_smaller_kb(
+    folder: Path, model: Path
+) -> None:
+    steps: list[SearchStep] = []
+    with opened(folder, model, method="paper") as workspace:
+        workspace.find_overlaps(progress=steps.append)
+    assert steps[-1] == SearchStep(
+        "left-right: comparing entities that share a name", len(RIGHT), len(RIGHT)
+    )
+
+
+def test_neighbours_are_looked_for_where_the_encoder_is(
+    folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def chosen(device: str = "auto", precision: Precision = "auto") -> Hardware:
+        asked.append(device)
+        return choose_hardware("cpu", precision)
+
+    monkeypatch.setattr(neighbours, "choose_hardware", chosen)
+    flags = {"encoder.model": str(model), "encoder.device": "cpu"}
+    with Workspace.open(folder, flags=flags) as workspace:
+        workspace.find_overlaps()
+    assert asked == ["cpu"]

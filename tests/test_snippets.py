@@ -53,6 +53,12 @@ $ cat >b.txt <<END
     assert (tmp_path / "run/work/names/b.txt").read_text() == "one\n"
 
 
+def test_lines_of_progress_count_for_nothing(tmp_path: Path) -> None:
+    told = "  doid-hp: weighing 4,096 of 16,384 (25%%), 507/s, 0:00:24 left\\n"
+    told += "  1/3 pages 5.0 MB, 1.5 MB/s\\nfound  2, at 10/s\\n"
+    run_page(tmp_path, f"```console\n$ printf '{told}'\nfound 2, at 10/s\n```\n")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

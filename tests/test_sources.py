@@ -231,7 +231,6 @@ def test_junk_behind_a_stream_is_noticed(pack: Pack) -> None:
     [
         (b"\xfd7zXZ\0rest", "xz", "xz -dc a.txt | kglink"),
         (b"PK\x03\x04rest", "zip", "unzip -p a.txt | kglink"),
-        (b"7z\xbc\xaf\x27\x1c", "7z", "7z x -so a.txt | kglink"),
         (b"\x04\x22\x4d\x18", "lz4", "lz4 -dc a.txt | kglink"),
     ],
 )

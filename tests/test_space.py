@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -299,6 +300,22 @@ def test_a_disk_that_fills_up_leaves_the_old_version(demo_copy: Path) -> None:
     assert (demo_copy / "spaces" / "default" / "CURRENT").read_text() == before
     with Workspace.open(demo_copy) as workspace:
         assert workspace.space().segments.keys() == {"encyclopedia", "lanternfall"}
+
+
+def test_vectors_without_a_place_on_the_disk_are_an_error_and_no_crash(
+    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int, first: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    build(folder, source("kb", AMBER))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        with pytest.raises(SpaceError, match="No space left on device"):
+            build(folder, source("kb", AMBER, MERCURY, content="2"))
+    assert len(opened(folder).segments["kb"].keys) == 1
+    build(folder, source("kb", AMBER, MERCURY, content="2"))
+    assert len(opened(folder).segments["kb"].keys) == 2
 
 
 def test_a_damaged_space_is_built_again(folder: SpaceFolder) -> None:

@@ -68,6 +68,12 @@ def test_a_run_can_be_made_of_what_was_found(filled: Store) -> None:
     assert filled.overlap_runs() == [replace(RUN, candidates=10, kept=2)]
 
 
+def test_a_search_that_says_that_its_run_is_worth_nothing(filled: Store) -> None:
+    filled.save_overlaps("doid", "hp", [PAIR], RUN)
+    filled.save_overlaps("hp", "doid", [PAIR], lambda kept: None)
+    assert filled.overlap_runs() == []
+
+
 def test_a_broken_off_save_keeps_the_last_run(filled: Store) -> None:
     filled.save_overlaps("doid", "hp", [PAIR], RUN)
     state = filled.overlap_state()

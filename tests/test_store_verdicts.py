@@ -70,6 +70,38 @@ def test_a_changed_text_makes_a_verdict_stale(
     assert judged(filled) == [("correct", False)]
 
 
+def test_what_stood_before_can_be_put_back(filled: Store) -> None:
+    before = filled.judgement(LEFT, RIGHT)
+    assert before
+    assert (before.verdict, before.source) == ("correct", "review")
+    assert filled.judgement(RIGHT, LEFT) == before
+    update(filled, "hp", description="Another.")
+    filled.set_verdicts([(LEFT, RIGHT, "wrong")], "list.tsv")
+    filled.put_back(RIGHT, LEFT, before)
+    found = filled.overlap(LEFT, RIGHT)
+    assert found
+    assert (found.verdict, found.source, found.stale) == ("correct", "review", True)
+    update(filled, "hp")
+    assert list(filled.overlaps()) == [REVIEWED]
+    assert filled.overlap(RIGHT, LEFT) == replace(REVIEWED, left=RIGHT, right=LEFT)
+    filled.put_back(LEFT, RIGHT, None)
+    assert filled.judgement(LEFT, RIGHT) is None
+    assert list(filled.overlaps()) == [PAIR]
+    assert filled.overlap(LEFT, EntityId("hp", "H:2")) is None
+
+
+def test_the_verdict_of_a_mapping_is_put_back_as_one(filled: Store) -> None:
+    pair = EntityId("doid", "D:2"), EntityId("hp", "H:2")
+    filled.ingest(job("pairs"), [CodeMapping("D:2", "H:2", verdict="wrong")])
+    before = filled.judgement(*pair)
+    filled.set_verdict(*pair, "correct")
+    filled.put_back(*pair, before)
+    (back,) = filled.overlaps("doid", "hp", verdict="wrong")
+    assert (back.source, back.stale) == ("kb:pairs", False)
+    filled.remove_kb("pairs")
+    assert filled.judgement(*pair) is None
+
+
 def test_judging_again_is_judging_what_is_there(filled: Store) -> None:
     update(filled, "hp", description="Another.")
     filled.set_verdict(LEFT, RIGHT, "wrong")

@@ -49,7 +49,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def recipe(base: Path) -> Recipe:
-    return small("default", base)
+    return small("small", base)
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recipe(base: Path) -> Recipe:
-    return small("default", base, CHANGES)
+    return small("small", base, CHANGES)
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +112,15 @@ def test_what_is_kept_of_a_run(whole: TrainingReport) -> None:
     # 80 mentions, those of each KB in batches of 8, twice; then the pairs, twice.
     assert [line["total"] for line in steps] == list(range(1, whole.steps + 1))
     assert [line["stage"] for line in steps] == ["TS"] * 26 + ["O"] * 4
-    assert [line["epoch"] for line in lines if "mean" in line] == [1, 2, 1, 2]
+    assert [line["epoch"] for line in lines if "mean" in line] == [0, 1, 2, 1, 2]
     assert whole.stages[0]["figure"] == max(
-        line["mean"]["R@8"] for line in lines if "mean" in line and line["stage"] == "TS"
+        line["mean"]["R@8"] for line in lines if "epoch_loss" in line and line["stage"] == "TS"
     )
     assert whole.stages[1] == {"name": "O", "epochs": 2, "kept": 2, "figure": None}
     assert whole.recalls is not None
     assert whole.recalls == {key: lines[-1][key] for key in whole.recalls}
+    assert (lines[0]["total"], lines[0]["epoch"]) == (0, 0)
+    assert whole.before == {key: lines[0][key] for key in whole.recalls}
     assert (whole.folder / "curve.png").stat().st_size > 1000
     facts = json.loads((whole.folder / "data" / "data.json").read_text())
     assert {kb["name"] for kb in facts["kbs"]} == {"atlas", "saga"}
@@ -146,15 +148,15 @@ def test_one_seed_gives_the_same_losses_and_another_gives_others(
     assert curve(again.folder) == curve(whole.folder)
     assert weights(again) == weights(whole)
     other = run(tmp_path / "other", recipe.model_copy(update={"seed": 1}), sources="TS")
-    assert curve(other.folder)[0]["loss"] != curve(whole.folder)[0]["loss"]
+    assert curve(other.folder)[1]["loss"] != curve(whole.folder)[1]["loss"]
 
 
 def test_gradients_are_cached_without_another_loss(run: Run, base: Path, tmp_path: Path) -> None:
     smooth = write_world_model(tmp_path / "smooth", world_of(), dropout=0.0)
     parts = {"model": {"base": str(smooth)}, "train": {**CHANGES["train"], "epochs": 1}}
-    one = run(tmp_path / "one", small("default", smooth, parts), sources="TS")
+    one = run(tmp_path / "one", small("small", smooth, parts), sources="TS")
     parts["train"]["micro_batch"] = 5
-    cached = run(tmp_path / "cached", small("default", smooth, parts), sources="TS")
+    cached = run(tmp_path / "cached", small("small", smooth, parts), sources="TS")
     losses = [
         [line["loss"] for line in curve(report.folder) if "loss" in line]
         for report in (one, cached)
@@ -168,9 +170,9 @@ def test_training_teaches(tmp_path: Path) -> None:
     quick = {"epochs": 4, "learning_rate": 2e-3, "batch": 16, "freeze_embeddings": False}
     changes = {"train": quick, "selection": {"metric": "R@1"}}
     with fill(f"sqlite:///{tmp_path}/kglink.db", world, 150) as store:
-        train(
+        report = train(
             store,
-            small("default", base, changes),
+            small("small", base, changes),
             "TS",
             ["atlas"],
             ["saga"],
@@ -180,8 +182,11 @@ def test_training_teaches(tmp_path: Path) -> None:
         )
     found = [line["mean"]["R@1"] for line in curve(tmp_path / "run") if "mean" in line]
     # One of 100 by chance; after an epoch 1 in 13, after four of them half of the mentions.
-    assert found[0] < 0.15
+    assert found[0] < found[1] < 0.15
     assert found[-1] > 0.35
+    assert report.before is not None
+    assert report.recalls is not None
+    assert (report.before["mean"]["R@1"], report.recalls["mean"]["R@1"]) == (found[0], max(found))
 
 
 # --------------------------------------------------------------------------- interruptions
@@ -324,7 +329,7 @@ def test_training_stops_when_nothing_gets_better(
     figures = iter([0.2, 0.5, 0.4, 0.3, 0.9])
     monkeypatch.setattr(Recalls, "chosen", lambda *_: next(figures))
     changes = {"train": {"epochs": 9, "sampler": "in_batch", "columns": "in_batch", "negatives": 0}}
-    given = small("default", base, {**changes, "selection": {"patience": 2}})
+    given = small("small", base, {**changes, "selection": {"patience": 2}})
     news: list[News] = []
     best: list[dict[str, torch.Tensor]] = []
 
@@ -339,6 +344,9 @@ def test_training_stops_when_nothing_gets_better(
         assert value.equal(best[1][f"mention.{name}"])
     assert any(not value.equal(best[0][f"mention.{name}"]) for name, value in kept.items())
     assert report.stages == ({"name": "T", "epochs": 4, "kept": 2, "figure": 0.5},)
+    second = [line for line in curve(report.folder) if "mean" in line][2]
+    assert second["epoch"] == 2
+    assert report.recalls == {key: second[key] for key in report.recalls or ()}
     assert [one.is_best for one in news if isinstance(one, EpochNews)] == [True, True, False, False]
 
 
@@ -363,7 +371,7 @@ def test_what_cannot_be_trained_is_said_in_words(
     config = json.loads((gpt / "config.json").read_text()) | {"model_type": "gpt2"}
     (gpt / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match="towers are encoders like BERT"):
-        run(tmp_path / "g", small("default", gpt))
+        run(tmp_path / "g", small("small", gpt))
 
 
 def test_a_kb_without_descriptions_is_told_of(url: str, base: Path, tmp_path: Path) -> None:
@@ -384,7 +392,7 @@ def test_a_kb_without_descriptions_is_told_of(url: str, base: Path, tmp_path: Pa
         store.save_overlaps("left", "right", pairs)
         report = train(
             store,
-            small("default", base),
+            small("small", base),
             "O",
             ["left"],
             ["right"],
@@ -402,7 +410,7 @@ def test_a_kb_without_descriptions_is_told_of(url: str, base: Path, tmp_path: Pa
 # ------------------------------------------------------------------------ several processes
 def test_two_processes_have_the_losses_of_one(url: str, run: Run, tmp_path: Path) -> None:
     smooth = write_world_model(tmp_path / "smooth", world_of(), dropout=0.0)
-    given = small("default", smooth, {**CHANGES, "train": {**CHANGES["train"], "micro_batch": 9}})
+    given = small("small", smooth, {**CHANGES, "train": {**CHANGES["train"], "micro_batch": 9}})
     told = tmp_path / "recipe.json"
     told.write_text(given.model_dump_json())
     one = run(tmp_path / "one", given)

@@ -66,7 +66,7 @@ def registry() -> Registry:
 
 @pytest.fixture(scope="module")
 def recipe(base: Path) -> Recipe:
-    return small("default", base)
+    return small("small", base)
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def mined(
     name: str, registry: Registry, data: TrainingData, base: Path, folder: Path, **changes: object
 ) -> tuple[Stage, Trainer, FrozenPool]:
     """A stage whose negatives were looked for, and what they were looked for with."""
-    whole = small("default", base, {"train": {"negatives": 5, **changes}})
+    whole = small("small", base, {"train": {"negatives": 5, **changes}})
     if name == "sum_of_max":
         whole = small("t-biencoder/plain-som-hard-id", base, {"train": {"negatives": 5, **changes}})
     model = made(whole)

@@ -76,6 +76,8 @@ def cleaned(wikitext: str, site: Site = ENGLISH) -> CleanText:
         ("a {{citation needed}}, b {{x}}.", "a, b."),
         ("a {{x}}\n\n\n\n b", "a\nb"),
         ("\u65e5\u672c\uff08{{x}}\u3001\uff09\u306f", "\u65e5\u672c\u306f"),
+        ("[[- b_]] c", "- b_ c"),
+        ("<nowiki>_a-</nowiki>\n<nowiki>-b_</nowiki>", "_a-\n-b_"),
         ("", ""),
     ],
 )  # fmt: skip

@@ -23,6 +23,10 @@ def build(
     index: Annotated[
         str | None, typer.Option("--index", help="Index back end (`kglink plugins`).")
     ] = None,
+    model: Annotated[
+        str,
+        typer.Option("--model", help="A folder, or a name: in the place of the space's own model."),
+    ] = "",
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Reuse nothing: encode everything again.")
     ] = False,
@@ -31,7 +35,7 @@ def build(
     """Build the joint space of all KBs; only what changed since the last build is encoded."""
     flags = {"space.name": space, "space.index": index}
     with session_of(context).open(flags) as workspace:
-        report = build_with_progress(workspace, fresh=fresh)
+        report = build_with_progress(workspace, model=model, fresh=fresh)
     if as_json:
         print_json(report.manifest.model_dump(mode="json"))
 
@@ -49,17 +53,19 @@ def ensure_space(workspace: Workspace) -> None:
         build_with_progress(workspace)
 
 
-def build_with_progress(workspace: Workspace, *, fresh: bool = False) -> BuildReport:
+def build_with_progress(
+    workspace: Workspace, *, model: str = "", fresh: bool = False
+) -> BuildReport:
     """Build with a progress bar and a summary on standard error."""
     began = time.monotonic()
     done: Counter[str] = Counter()
-    with progress("encoding", workspace.joint_space.expected_rows()) as report:
+    with progress("encoding", workspace.space_of(model).expected_rows()) as report:
 
         def advance(kb: str, rows: int) -> None:
             done[kb] += rows
             report(done.total(), done.total())
 
-        made = workspace.build(fresh=fresh, progress=advance)
+        made = workspace.build(model=model, fresh=fresh, progress=advance)
     manifest = made.manifest
     entities = sum(info.entities for info in workspace.store.kbs())
     size = f"{made.index_bytes / 2**20:,.0f} MB"

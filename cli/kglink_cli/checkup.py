@@ -17,11 +17,15 @@ from rich.filesize import decimal
 
 from kglink.encoding import choose_hardware, resolve_model
 from kglink.encoding.hardware import BF16_FLAGS, cpu_flags
+from kglink.encoding.model_folder import read_manifest
+from kglink.encoding.models import MINILM_NAMES
 from kglink.errors import KglinkError
 from kglink.registry import load_registry
 from kglink.space.space import SpaceFolder, space_names
 from kglink.workspace import Workspace, find_workspace
-from kglink.workspace.front import SCRATCH_FOLDER
+from kglink.workspace.encoder import LazyEncoder
+from kglink.workspace.ingest import SCRATCH_FOLDER
+from kglink.workspace.space_model import own_encoder
 from kglink.workspace.spaces import SPACES_FOLDER
 from kglink_cli.console import counted
 
@@ -108,13 +112,39 @@ def workspace_checks(named: Path | None) -> Iterator[Check]:
 
 def licences(workspace: Workspace) -> list[Licence]:
     """The licence of the model, of every KB and of every dataset of a workspace."""
-    source = workspace.encoder.source
-    card = source.path / "README.md"
-    rows = [Licence("model", source.name, _card_licence(card), str(source.path))]
+    rows = [_model_licence(encoder) for encoder in _encoders(workspace)]
     for info in workspace.store.kbs():
         kind = "KB" if info.entities else "dataset"
         rows.append(Licence(kind, info.name, info.licence or UNKNOWN_LICENCE, info.source))
     return rows
+
+
+def _encoders(workspace: Workspace) -> list[LazyEncoder]:
+    """The encoders of the settings, of all spaces and of the overlaps, each once."""
+    folder, section = workspace.folder, workspace.settings.encoder
+    spaces = folder / SPACES_FOLDER
+    found = [
+        workspace.encoder,
+        *(own_encoder(folder, SpaceFolder(spaces, name), section) for name in space_names(spaces)),
+        LazyEncoder(workspace.settings.overlap.model, section, folder),
+    ]
+    each: dict[str, LazyEncoder] = {}
+    for encoder in found:
+        each.setdefault(encoder.info.fingerprint, encoder)
+    return list(each.values())
+
+
+def _model_licence(encoder: LazyEncoder) -> Licence:
+    """The licence of a model; of a trained one that of the model it began with."""
+    source = encoder.source
+    if encoder.trained is None:
+        card = source.path / "README.md"
+        return Licence("model", source.name, _card_licence(card), str(source.path))
+    base = read_manifest(source.path, check=False).base.name
+    local = base in MINILM_NAMES or Path(base).is_dir()
+    card = resolve_model(base).path / "README.md" if local else Path()
+    name = f"{encoder.info.name}, from {base}"
+    return Licence("model", name, _card_licence(card), str(source.path))
 
 
 def _store_checks(workspace: Workspace) -> Iterator[Check]:
@@ -190,11 +220,25 @@ def _space_checks(workspace: Workspace) -> Iterator[Check]:
         if not damage and manifest:
             held = ", ".join(f"{kb} (revision {manifest.revisions[kb]})" for kb in manifest.kbs)
             yield Check("space", "ok", f"{name}: {held}, model {manifest.model.name}")
+            yield from _model_checks(workspace, folder)
     if not workspace.joint_space.is_current() and any(
         info.entities for info in workspace.store.kbs()
     ):
         name = workspace.settings.space.name
         yield Check("space", "note", f"{name} is older than the store", "Run `kglink build`.")
+
+
+def _model_checks(workspace: Workspace, folder: SpaceFolder) -> Iterator[Check]:
+    """Whether the model that a space was made with is still there, and the same."""
+    manifest = folder.manifest()
+    try:
+        encoder = own_encoder(workspace.folder, folder, workspace.settings.encoder)
+        if manifest and encoder.info.fingerprint == manifest.model.fingerprint:
+            return
+        found = f"{folder.name}: the model {encoder.info.name} is not what it was"
+        yield Check("model", "bad", found, "Run `kglink build`.")
+    except KglinkError as error:
+        yield Check("model", "bad", error.message, error.hint)
 
 
 def _disk(what: str, folder: Path) -> Check:

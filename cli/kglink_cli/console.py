@@ -37,6 +37,8 @@ class Reached(NamedTuple):
     total: float | None = None
     items: int = 0
     unit: Unit = "items"
+    pace: str = ""
+    """How fast it goes and how long it will take, where the work says so by itself."""
 
 
 Show = Callable[[Reached], None]
@@ -152,8 +154,8 @@ class _Bar:
             description=escape(reached.label),
             completed=reached.done,
             amount=_amount(reached),
-            rate=pace.rate(),
-            left=pace.left(),
+            rate=reached.pace or pace.rate(),
+            left="" if reached.pace else pace.left(),
         )
         # For `update` a total of None is no news: a step without an end would keep the last one.
         self._bar.tasks[self._task].total = reached.total or None
@@ -173,9 +175,12 @@ class _Lines:
         self._last = now
         share = f"({reached.done / reached.total:.0%})" if reached.total else ""
         amount = " ".join(filter(None, (reached.label, _amount(reached), share)))
-        parts = (amount, self._pace.rate(), self._pace.left())
+        parts = (amount, reached.pace or self._pace.rate(), self._left(reached))
         self._out.write(f"  {', '.join(filter(None, parts))}\n")
         self._out.flush()
+
+    def _left(self, reached: Reached) -> str:
+        return "" if reached.pace else self._pace.left()
 
 
 class _Pace:

@@ -14,8 +14,9 @@ import typer
 from kglink.records import TextInput
 from kglink.workspace import Workspace, init_workspace
 from kglink_cli.build import build_with_progress
-from kglink_cli.console import note
-from kglink_cli.evaluate import print_recall
+from kglink_cli.console import note, print_table
+from kglink_cli.evaluation_tables import print_recall
+from kglink_cli.finetune import finetune_with_progress, print_finetuned
 from kglink_cli.overlap_records import found_text, pair_name
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 KBS = ("encyclopedia", "lanternfall")
 DOCUMENTS = "demo_documents"
 LICENCE = "CC0-1.0"
+#: Chosen on the split dev.
+RECIPE = "small"
+#: How a mention is looked for, and what the setting link.evidence calls it.
+WAYS = {"vectors": "vectors", "names and vectors": "all"}
+BEFORE_AFTER = ("before", "after")
 
 
 def demo(
@@ -34,8 +40,11 @@ def demo(
     html: Annotated[
         Path | None, typer.Option("--html", help="Where the page goes; in the folder else.")
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out the fine-tuning, which takes a minute.")
+    ] = False,
 ) -> None:
-    """Add two KBs, find what they share, build the joint space, link a text, measure.
+    """Add two KBs, find what they share, build their space, link a text, fine-tune, measure.
 
     An encyclopedia and the fan wiki of an invented series, which share names that mean the same
     thing, and names that do not.
@@ -62,7 +71,44 @@ def demo(
         sys.stdout.write(f"\n{time.monotonic() - began:.1f} s from nothing to the linked text\n")
         _show(f"kglink eval --docs {DOCUMENTS} --split test   # nothing is trained yet")
         print_recall(workspace.evaluate(DOCUMENTS, split="test", ks=(1, 5)))
+        if not quick:
+            _finetune(workspace)
+            sys.stdout.write(f"\n{time.monotonic() - began:.1f} s in all\n")
     _next_steps(page)
+
+
+def _finetune(workspace: Workspace) -> None:
+    """Teach the model what the two KBs call things, and measure on documents it has not seen."""
+    pools, before = _recalls_at_1(workspace)
+    source, target = KBS
+    kbs = f"--source-kb {source} --target-kb {target}"
+    _show(f"kglink finetune --recipe {RECIPE} --sources TOS {kbs}")
+    told = {"sources": "TOS", "source_kbs": [source], "target_kbs": [target]}
+    print_finetuned(finetune_with_progress(workspace, told | {"recipe": RECIPE}))
+    _show(f"kglink eval --docs {DOCUMENTS} --split test   # R@1 before and after, and --by vectors")
+    _, after = _recalls_at_1(workspace)
+    columns = ("pool", "mentions", *(f"{way} {when}" for way in WAYS for when in BEFORE_AFTER))
+    rows = [
+        [pool, mentions, *(f"{found[way][pool]:.3f}" for way in WAYS for found in (before, after))]
+        for pool, mentions in pools.items()
+    ]
+    print_table(columns, rows, right=range(1, len(columns)))
+    sys.stdout.write(
+        "\nVectors alone show what training changes. With the names as well these short texts\n"
+        "were nearly solved before it, and fifty documents teach no more than they cost.\n"
+    )
+
+
+def _recalls_at_1(workspace: Workspace) -> tuple[dict[str, int], dict[str, dict[str, float]]]:
+    """The mentions of each pool, and for each way of searching R@1 in it, on the test split."""
+    found: dict[str, dict[str, float]] = {}
+    pools: dict[str, int] = {}
+    for way, evidence in WAYS.items():
+        with Workspace.open(workspace.folder, flags={"link.evidence": evidence}) as other:
+            report = other.evaluate(DOCUMENTS, split="test", ks=(1,))
+        pools = {pool: report.mentions[pool] for pool in report.pools()}
+        found[way] = {pool: report.recall(pool)["R@1"] for pool in pools}
+    return pools, found
 
 
 def _link(workspace: Workspace, text: Path, page: Path) -> None:

@@ -1,27 +1,56 @@
-"""`kglink eval`: recall of retrieval on annotated documents."""
+"""`kglink eval`: retrieval on annotated documents, and how near overlaps are in the space."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
-from kglink_cli.console import counted, print_json, print_table, progress
+from kglink_cli.console import note, print_json, progress
+from kglink_cli.evaluation_records import comparison_record, retrieval_record
+from kglink_cli.evaluation_tables import (
+    print_comparison,
+    print_domains,
+    print_overlaps,
+    print_recall,
+    print_seen,
+)
 from kglink_cli.session import session_of, split_names
+from kglink_cli.whole_file import whole_file
 
 if TYPE_CHECKING:
-    from kglink.evaluation.recall import RecallReport
+    from kglink.evaluation.kept import Comparison
+    from kglink.evaluation.overlaps import OverlapFigures
+    from kglink.evaluation.rankings import RankedMention
+    from kglink.evaluation.report import RetrievalReport
+    from kglink.evaluation.retrieval import Question
+    from kglink.workspace import Workspace
+
+RANKS = "1,4,8,16,32,64"
 
 
 def evaluate(
     context: typer.Context,
-    docs: Annotated[str, typer.Option("--docs", help="The KB that holds the documents.")],
+    docs: Annotated[
+        str | None, typer.Option("--docs", help="The KBs that hold the documents: a,b")
+    ] = None,
     split: Annotated[str, typer.Option("--split", help="train, dev, test; empty: all.")] = "dev",
     kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
-    k: Annotated[str, typer.Option("--k", help="Ranks to report.")] = "1,5,32",
+    k: Annotated[
+        str, typer.Option("--k", help="Ranks to report R@k of; the largest is how deep MRR looks.")
+    ] = RANKS,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="What finds and orders candidates: all, vectors or names."),
+    ] = None,
     counterparts: Annotated[
         bool,
         typer.Option(
@@ -29,67 +58,166 @@ def evaluate(
             help="In the joint rankings a gold's counterpart in another KB is right as well.",
         ),
     ] = False,
+    seen_in: Annotated[
+        str,
+        typer.Option(
+            "--seen-in",
+            help="Documents that were learnt from, NAME or NAME:SPLIT, to tell surfaces that were "
+            "seen there from others. auto: those of the run that made the space's model, else the "
+            "split train of --docs; empty: none.",
+        ),
+    ] = "auto",
+    domains: Annotated[
+        bool, typer.Option("--domains", help="Also by type of entity within each KB.")
+    ] = False,
+    overlaps: Annotated[
+        bool,
+        typer.Option(
+            "--overlaps",
+            help="Also MRR and ACS of accepted overlaps: how near counterparts are in the space.",
+        ),
+    ] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", help="Write the ranks of every mention to this file (JSON lines)."),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against", help="Test the differences to an evaluation that --keep wrote: two-sided."
+        ),
+    ] = None,
+    comparisons: Annotated[
+        int,
+        typer.Option("--comparisons", min=1, help="So many tests share the level of .05."),
+    ] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the randomization test.")] = 0,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure how often a right entity is among the first k, the mentions' places given."""
-    ranks = _ranks(k)
-    with session_of(context).open({"space.name": space}) as workspace:
-        documents = workspace.store.kb(docs).documents
+    """Measure retrieval: how often, and how far up, a right entity is, the mentions' places given.
+
+    R@k: a right entity is among the first k. AP@1 and MAP@10: it is first, and the mean of 1/rank
+    among the first 10; of both, after a reranker (link.reranker) has ordered the first 10 anew;
+    without one AP@1 is R@1. MRR: the mean of 1/rank as retrieved.
+    """
+    from kglink.evaluation.retrieval import Question
+
+    names = tuple(dict.fromkeys(split_names(docs)))
+    if not names and (not overlaps or keep or against):
+        raise UsageError("there are no documents to evaluate on", hint="Name them with --docs.")
+    wanted = Question(
+        names, split, split_names(kb), _ranks(k), counterparts, domains=domains, seen_in=seen_in
+    )
+    flags = {"space.name": space, "link.evidence": by}
+    with session_of(context).open(flags) as workspace:
+        for name in names:
+            workspace.store.kb(name)
         ensure_space(workspace)
-        done = 0
-        with progress("documents", documents) as report:
-
-            def advance(documents: int) -> None:
-                nonlocal done
-                done += documents
-                report(done, done)
-
-            result = workspace.evaluate(
-                docs,
-                split=split,
-                kbs=split_names(kb),
-                ks=ranks,
-                counterparts=counterparts,
-                progress=advance,
-            )
-        used = {
-            "docs": docs,
-            "split": split,
+        record: dict[str, object] = {
             "space": workspace.settings.space.name,
-            "kbs": list(workspace.linked_kbs(workspace.space(), split_names(kb))),
-            "counterparts": counterparts,
-            "mentions_with_counterparts": result.with_counterparts,
+            "kbs": list(workspace.linked_kbs(workspace.space(), wanted.kbs)),
         }
+        sinks = Sinks(keep, against)
+        found = _retrieval(workspace, wanted, sinks) if names else None
+        nearness = _overlaps(workspace, wanted.kbs) if overlaps else []
     if as_json:
-        from kglink.evaluation.recall import JSON_KEYS
+        if found is not None:
+            record = retrieval_record(record, wanted, found, workspace.settings.link)
+        if overlaps:
+            record["overlaps"] = [one.as_json() for one in nearness]
+        if sinks.comparison is not None:
+            record["against"] = comparison_record(sinks.comparison, comparisons, seed)
+        print_json(record)
+        return
+    parts: list[Callable[[], None]] = list(_retrieval_parts(found)) if found is not None else []
+    if overlaps:
+        parts.append(partial(print_overlaps, nearness))
+    if sinks.comparison is not None:
+        parts.append(partial(print_comparison, sinks.comparison, comparisons, seed))
+    for number, part in enumerate(parts):
+        sys.stdout.write("\n" * (number > 0))
+        part()
 
-        counts = {JSON_KEYS.get(pool, pool): result.mentions[pool] for pool in result.pools()}
-        print_json({**used, "mentions": counts, "metrics": result.as_json()})
-    else:
-        print_recall(result)
+
+@dataclass
+class Sinks:
+    """Where the ranks of every mention go: a file, a comparison with a file, both, or nowhere."""
+
+    keep: Path | None
+    against: Path | None
+    comparison: Comparison | None = None
+
+    def open(
+        self, workspace: Workspace, question: Question, stack: ExitStack
+    ) -> list[Callable[[RankedMention], None]]:
+        """What is to be told of every mention; what cannot be compared is refused now."""
+        if self.keep is None and self.against is None:
+            return []
+        from kglink.evaluation.kept import Comparison, KeptWriter
+        from kglink.workspace.evaluation import evaluated
+
+        facts = evaluated(workspace, question)
+        told: list[Callable[[RankedMention], None]] = []
+        if self.against is not None:
+            self.comparison = Comparison(self.against, facts)
+            told.append(self.comparison.add)
+        if self.keep is not None:
+            told.append(KeptWriter(stack.enter_context(whole_file(self.keep)), facts).add)
+        return told
 
 
-def print_recall(result: RecallReport) -> None:
-    """A row for each KB, then all in one list; judged: less the KBs without gold."""
-    columns = ("pool", "mentions", *(f"R@{rank}" for rank in result.ks))
-    rows = [
-        [pool, result.mentions[pool], *(f"{share:.3f}" for share in result.recall(pool).values())]
-        for pool in result.pools()
-    ]
-    print_table(columns, rows, right=range(1, len(columns)))
-    if result.with_counterparts is not None:
-        sys.stdout.write(
-            "\nIn the joint rankings a counterpart in another KB is right as well: "
-            f"{counted(result.with_counterparts, 'mention')} with one.\n"
-        )
+def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> RetrievalReport:
+    from kglink.workspace.evaluation import evaluate as evaluate_question
+
+    total = sum(workspace.store.kb(name).documents for name in question.docs)
+    done = 0
+    with ExitStack() as stack:
+        told = sinks.open(workspace, question, stack)
+        report = stack.enter_context(progress("documents", total))
+
+        def advance(documents: int) -> None:
+            nonlocal done
+            done += documents
+            report(done, done)
+
+        def each(mention: RankedMention) -> None:
+            for tell in told:
+                tell(mention)
+
+        found = evaluate_question(workspace, question, progress=advance, each=each)
+        if sinks.comparison is not None:
+            sinks.comparison.finish()
+    if question.seen_in and not found.seen_in:
+        note("seen", "no mentions are known that were learnt from; --seen-in NAME:SPLIT names some")
+    return found
+
+
+def _overlaps(workspace: Workspace, kbs: Sequence[str]) -> list[OverlapFigures]:
+    done = 0
+    with progress("overlaps", None) as report:
+
+        def advance(overlaps: int) -> None:
+            nonlocal done
+            done += overlaps
+            report(done, done)
+
+        return workspace.evaluate_overlaps(kbs, progress=advance)
+
+
+def _retrieval_parts(found: RetrievalReport) -> Iterator[Callable[[], None]]:
+    yield partial(print_recall, found)
+    if found.seen_in:
+        yield partial(print_seen, found)
+    if found.domains():
+        yield partial(print_domains, found)
 
 
 def _ranks(text: str) -> tuple[int, ...]:
     try:
         ranks = tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError as error:
-        raise UsageError(f"--k {text!r} is not a list of numbers", hint="--k 1,5,32") from error
+        raise UsageError(f"--k {text!r} is not a list of numbers", hint=f"--k {RANKS}") from error
     if ranks[0] < 1:
         raise UsageError(f"--k {text!r}: ranks begin at 1")
     return ranks

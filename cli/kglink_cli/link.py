@@ -107,7 +107,7 @@ def link(
             # before it.
             made_by = [
                 state_of(opened), name, explain, marked, reading.model_dump(mode="json"),
-                published.manifest.segments, workspace.store.overlap_state(),
+                published.manifest.segments, str(linker.scoring), workspace.store.overlap_state(),
                 settings.model_dump(mode="json", exclude={"ingest": {"on_error", "batch_size"}}),
             ]  # fmt: skip
             write_to(output, exporter, name, made_by, linked)

@@ -10,14 +10,18 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from kglink_cli.overlap_records import evidence_text, plain, short
+from kglink.text.plain import plain
+from kglink_cli.overlap_records import evidence_text, short
 
 if TYPE_CHECKING:
     from kglink.records import Entity, EntityId, Overlap
     from kglink.store import Store
 
 MOST_NAMES = 12
+#: Characters of a description, of a title, and of another name.
 MOST_CHARACTERS = 1500
+MOST_OF_TITLE = 300
+MOST_OF_NAME = 100
 
 
 def parents_of(store: Store, overlap: Overlap, entities: Mapping[EntityId, Entity]) -> list[str]:
@@ -26,7 +30,9 @@ def parents_of(store: Store, overlap: Overlap, entities: Mapping[EntityId, Entit
     for name in (overlap.left, overlap.right):
         wanted = [name._replace(key=key) for key in entities[name].parents]
         known = store.get_entities(wanted)
-        found.append(", ".join(plain(known[one].title) for one in wanted if one in known))
+        found.append(
+            ", ".join(plain(known[one].title, MOST_OF_NAME) for one in wanted if one in known)
+        )
     return found
 
 
@@ -54,16 +60,19 @@ def card(
 
 
 def _entity(name: EntityId, entity: Entity, parents: str) -> Text:
-    text = Text.assemble((plain(str(name)), "cyan"), "\n", (plain(entity.title), "bold"), "\n")
-    names = dict.fromkeys(plain(alias.surface) for alias in entity.aliases)
-    names.pop(plain(entity.title), None)
+    title = plain(entity.title, MOST_OF_TITLE)
+    text = Text.assemble((plain(str(name)), "cyan"), "\n", (title, "bold"), "\n")
+    names = dict.fromkeys(plain(alias.surface, MOST_OF_NAME) for alias in entity.aliases)
+    names.pop(plain(entity.title, MOST_OF_NAME), None)
     shown = ", ".join(list(names)[:MOST_NAMES])
     if len(names) > MOST_NAMES:
         shown += f", and {len(names) - MOST_NAMES:,} more"
-    for label, value in (("type", plain(entity.type)), ("also", shown), ("in", parents)):
+    for label, value in (
+        ("type", plain(entity.type, MOST_OF_NAME)),
+        ("also", shown),
+        ("in", parents),
+    ):
         if value:
             text.append(f"{label}: ", style="dim").append(f"{value}\n")
-    description = plain(entity.description)
-    if len(description) > MOST_CHARACTERS:
-        description = description[:MOST_CHARACTERS] + "..."
+    description = plain(entity.description, MOST_CHARACTERS)
     return text.append(description or "(no description)")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 #: Seconds after an escape byte within which the rest of an arrow's or function key's must come.
 _ESCAPE_WAIT_S = 0.05
@@ -30,6 +31,7 @@ if sys.platform == "win32":
 
 else:
     import select
+    import signal
     import termios
     import tty
 
@@ -38,12 +40,33 @@ else:
         """The keys that are typed, until the input ends; the terminal is set back afterwards."""
         terminal = sys.stdin.fileno()
         before = termios.tcgetattr(terminal)
-        # What was typed ahead is kept; Ctrl-C still interrupts.
-        tty.setcbreak(terminal, termios.TCSADRAIN)
+
+        def begin(*_: object) -> None:
+            # What was typed ahead is kept; Ctrl-C still interrupts.
+            tty.setcbreak(terminal, termios.TCSADRAIN)
+
+        begin()
         try:
-            yield _typed(terminal)
+            # After Ctrl-Z and `fg` the terminal is as the shell has left it.
+            with _heeding({signal.SIGTERM: _end, signal.SIGHUP: _end, signal.SIGCONT: begin}):
+                yield _typed(terminal)
         finally:
-            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+            with suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+    @contextmanager
+    def _heeding(handlers: Mapping[signal.Signals, Callable[..., None]]) -> Iterator[None]:
+        """Signals are heard in this way meanwhile."""
+        before = {number: signal.signal(number, heard) for number, heard in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, heard in before.items():
+                signal.signal(number, heard)
+
+    def _end(number: int, frame: object) -> NoReturn:
+        """End as the signal would have it, after everything has been set back."""
+        raise SystemExit(128 + number)
 
     def _typed(terminal: int) -> Iterator[str]:
         while True:

@@ -158,13 +158,23 @@ def _read(workspace: Workspace, named: Named, path: Path, least: float | None) -
     with workspace.open_source(path) as source:
         listed = match_list(PairList(source, confidence), workspace.store, left, right)
     if not listed.verdicts:
-        example = f", such as {listed.examples[0]}" if listed.examples else ""
-        raise UsageError(
-            f"{path} holds no pair of entities of {left} and {right}{example}",
-            hint=f"It has {counted(listed.rows, 'row')} that say a verdict; ids are keys of these "
-            f"KBs, {left}:KEY, or codes that they know.",
-        )
+        raise _nothing_in(listed, path)
     return listed
+
+
+def _nothing_in(listed: MatchedList, path: Path) -> UsageError:
+    example = f", such as {listed.examples[0]}" if listed.examples else ""
+    left_out = [f"{count:,} {reason}" for reason, count in listed.left_out.items()]
+    if listed.rows:
+        hint = (
+            f"It has {counted(listed.rows, 'row')} with a verdict; ids are keys of these KBs, "
+            f"{listed.left}:KEY, or codes that they know."
+        )
+    else:
+        hint = f"Left out: {', '.join(left_out)}." if left_out else "It has no rows."
+    return UsageError(
+        f"{path} holds no pair of entities of {listed.left} and {listed.right}{example}", hint=hint
+    )
 
 
 def _figures(workspace: Workspace, listed: MatchedList, least: float) -> ListFigures | None:
@@ -198,6 +208,10 @@ def _print(listed: MatchedList, figures: ListFigures | None, path: Path) -> None
         note("left out", f"{count:,} {reason}")
     if listed.one_kb:
         note("left out", f"{counted(listed.one_kb, 'pair')} that are not of these two KBs")
+    if listed.contradicted:
+        pairs = counted(len(listed.contradicted), "pair")
+        last = next(reversed(listed.contradicted.values()))
+        note("disagrees", f"with itself on {pairs}: the last row of each counts, such as {last}")
     if listed.unknown:
         examples = ", ".join(listed.examples)
         note("unknown", f"{counted(listed.unknown, 'id')} that neither KB holds: {examples}")

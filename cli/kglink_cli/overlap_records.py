@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
@@ -13,9 +12,6 @@ if TYPE_CHECKING:
     from kglink.overlap.review.table import Share
     from kglink.records import Overlap
     from kglink.workspace import Workspace
-
-#: What a terminal would act on: control characters of both sets, and marks that turn a line round.
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def overlap_record(overlap: Overlap) -> dict[str, object]:
@@ -59,11 +55,6 @@ def share_text(share: Share | None) -> str:
     if share is None:
         return "unknown"
     return f"{short(share.value)} (95% interval {short(share.low)} to {short(share.high)})"
-
-
-def plain(text: str) -> str:
-    """A text of a KB on one line, without what a terminal would obey."""
-    return " ".join(_CONTROLS.sub(" ", text).split())
 
 
 def two_kbs(workspace: Workspace, left: str | None, right: str | None) -> tuple[str, str]:

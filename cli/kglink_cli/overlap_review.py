@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from kglink.errors import UsageError
+from kglink.text.plain import plain
 from kglink_cli.console import counted, note, print_json
-from kglink_cli.overlap_records import plain, share_text, two_kbs
+from kglink_cli.overlap_records import share_text, two_kbs
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:

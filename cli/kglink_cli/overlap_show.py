@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.errors import UsageError
+from kglink.text.plain import plain
 from kglink_cli.console import note, print_json, print_json_list, print_table
 from kglink_cli.overlap_lists import VERDICTS
 from kglink_cli.overlap_progress import watched_search
-from kglink_cli.overlap_records import evidence_text, overlap_record, plain, two_kbs
+from kglink_cli.overlap_records import evidence_text, overlap_record, two_kbs
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def _rows(workspace: Workspace, shown: list[Overlap]) -> list[list[object]]:
         titles = [plain(known[end].title) if end in known else "" for end in (one.left, one.right)]
         verdict = f"{one.verdict} (stale)" if one.stale else one.verdict or ""
         return [
-            f"{one.probability:.2f}", str(one.left), titles[0], str(one.right), titles[1],
+            f"{one.probability:.2f}", plain(str(one.left)), titles[0],
+            plain(str(one.right)), titles[1],
             verdict, evidence_text(one),
         ]  # fmt: skip
 

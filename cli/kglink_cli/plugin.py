@@ -12,12 +12,17 @@ from kglink_cli import (
     doctor,
     evaluate,
     export,
+    finetune,
+    index,
     init,
     kbs,
     link,
     overlap,
+    recipes,
+    runs,
     search,
     settings,
+    spaces,
 )
 from kglink_cli.plugins_command import app as plugins_app
 
@@ -30,7 +35,12 @@ def register_commands(app: typer.Typer) -> None:
     app.command("add-kb")(add_kb.add_kb)
     app.add_typer(kbs.app(), name="kbs")
     app.add_typer(overlap.app(), name="overlap")
+    app.command("finetune")(finetune.finetune)
+    app.command("recipes")(recipes.recipes)
+    app.command("runs")(runs.runs)
     app.command("build")(build.build)
+    app.command("spaces")(spaces.spaces)
+    app.command("index")(index.index)
     app.command("link")(link.link)
     app.command("export")(export.export)
     app.command("search")(search.search)

@@ -20,6 +20,8 @@ from kglink_kbs.values import BadValue
 _SPACED = {
     signs: re.compile(rf"\s*[{re.escape(signs)}]\s*") for signs in ("{", "[", ":", ",}", ",]")
 }
+#: Objects by which a format is guessed: 64 KiB may hold 20,000 empty ones.
+_ENOUGH = 500
 #: What a record with a text and neither mentions nor spans is.
 BareText = Literal["entity", "document"]
 
@@ -62,10 +64,11 @@ class JsonReader:
 
 
 def head_objects(head: SourceHead) -> list[dict[str, Any]]:
-    """The objects that can be read whole in a source's beginning; empty where one is broken."""
+    """The first objects in a source's beginning; empty where one that ends in it is broken."""
     try:
         text = head.head.decode("utf-8-sig", errors="ignore")
-        return _array_objects(text) if is_array(head.head) else _line_objects(text)
+        objects = _array_objects(text) if is_array(head.head) else _line_objects(text)
+        return objects[:_ENOUGH]
     except (ValueError, RecursionError):
         return []
 

@@ -15,6 +15,9 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 #: Instruction sets with which a bf16 matrix product is several times faster than an fp32 one.
 BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 
+#: Compiled matrix products that torch and oneDNN keep.
+_KERNELS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
@@ -58,8 +61,21 @@ def choose_hardware(
     chosen = _choose_device(device)
     if chosen == "cpu" and precision == "fp16":
         raise ConfigError("precision fp16 is for GPUs", hint="Use bf16 or fp32 on a CPU.")
+    if chosen == "cpu":
+        _keep_few_kernels()
     settled = precision if precision != "auto" else _best_precision(chosen)
     return Hardware(chosen, settled, threads or usable_cores())
+
+
+def _keep_few_kernels() -> None:
+    """Keep the memory of CPU kernels small, unless the environment says otherwise.
+
+    torch and oneDNN each keep the last 1,024 compiled products, one for each shape of matrix, and
+    batches of packed texts have new shapes all the time: 5 GiB after a few hundred steps. Making
+    them anew costs 3% of the time. Both are asked once, at the first product.
+    """
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(variable, str(_KERNELS))
 
 
 def _choose_device(device: str) -> str:

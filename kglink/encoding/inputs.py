@@ -12,10 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from kglink.encoding.models import ModelSource
-from kglink.encoding.settings import EntityPart, InputSettings
+from kglink.encoding.settings import InputSettings
 from kglink.encoding.tokenise import IdArray, PieceTokenizer, Tokens
+from kglink.encoding.written import write_entity
 from kglink.errors import ConfigError, UsageError
 from kglink.records import Entity
+
+#: Characters on each side of a mention for every token of its window.
+_REACH = 128
 
 
 class MentionText(NamedTuple):
@@ -24,6 +28,13 @@ class MentionText(NamedTuple):
     text: str
     start: int
     end: int
+
+    def near(self, tokens: int) -> MentionText:
+        """The same with more of its text than a window of so many tokens ever holds, not a book."""
+        reach = _REACH * (tokens + 8)
+        first = max(0, self.start - reach)
+        near = self.text[first : self.end + reach]
+        return MentionText(near, self.start - first, self.end - first)
 
 
 class Inputs:
@@ -98,7 +109,7 @@ class Inputs:
 
     def tokens(self, entities: Iterable[Entity]) -> Tokens:
         """The token ids of each entity, and which of them were cut."""
-        written = [self._written(entity) for entity in entities]
+        written = [write_entity(entity, self.settings) for entity in entities]
         room = self.settings.entity_tokens
         columns = [self._pieces.starts(list(texts), room) for texts in zip(*written, strict=True)]
         whole = [self._inner(*row) for row in zip(*columns, strict=True)]
@@ -117,22 +128,6 @@ class Inputs:
     def _framed(self, inner: IdArray) -> IdArray:
         room = self.settings.entity_tokens - 2
         return np.concatenate([self._first, inner[:room], self._last])
-
-    def _written(self, entity: Entity) -> tuple[str, str, str]:
-        """What stands before the title, the title, and what stands after it."""
-        place = self.settings.parts.index("title")
-        before = self._join(entity, self.settings.parts[:place])
-        return before, entity.title, self._join(entity, self.settings.parts[place + 1 :])
-
-    def _join(self, entity: Entity, parts: Sequence[EntityPart]) -> str:
-        names = dict.fromkeys(alias.surface for alias in entity.aliases)
-        names.pop(entity.title, None)
-        texts = {
-            "type": entity.type,
-            "aliases": "; ".join(list(names)[: self.settings.aliases]),
-            "description": entity.description.strip(),
-        }
-        return ". ".join(texts[part] for part in parts if texts[part])
 
     def _check_lengths(self, source: ModelSource) -> None:
         for name in ("mention_tokens", "entity_tokens"):

@@ -52,9 +52,16 @@ class BiEncoderSettings(_Settings):
     """What is kept of a text: its mean state, its first, or all of them (``tokens``)."""
     scorer: str = "mean"
     """The scorer that it was trained with."""
+    scorer_settings: dict[str, str | int | float | bool] = {}
+    """Its settings, with which a space is searched as well."""
     metric: Literal["cosine", "dot"] = "cosine"
     """Whether vectors are brought to length one."""
     inputs: InputSettings = InputSettings()
+
+    @property
+    def compares_tokens(self) -> bool:
+        """Whether all tokens of both sides are compared, and not just one vector of each."""
+        return self.pooling == "tokens" and self.scorer.rpartition("/")[2] == "sum_of_max"
 
 
 class TransformationSettings(_Settings):

@@ -10,11 +10,11 @@ from typing import Protocol
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
-from kglink.linking.retrieve import MentionQuery, Retriever, Scored
-from kglink.linking.scoring import Calibration
+from kglink.linking.queries import MentionQuery
+from kglink.linking.retrieve import Retriever, Scored
+from kglink.linking.scoring import Scoring
 from kglink.protocols import Detector, Reranker, RerankQuery
 from kglink.records import Candidate, Entity, EntityId, Link, LinkedDocument, Span, TextInput
-from kglink.text.windows import mention_window
 
 #: Mentions are encoded and searched together, across documents, up to about this many.
 BATCH_MENTIONS = 256
@@ -47,7 +47,6 @@ class Linker:
         settings: LinkSection,
         *,
         reranker: Reranker | None = None,
-        calibration: Calibration | None = None,
     ) -> None:
         self._retriever = retriever
         self._make_detector = detector
@@ -55,12 +54,21 @@ class Linker:
         self._kbs = tuple(kbs)
         self._settings = settings
         self._reranker = reranker
-        self._calibration = calibration or Calibration()
+
+    @property
+    def scoring(self) -> Scoring:
+        """How evidence is weighed."""
+        return self._retriever.scoring
 
     @cached_property
     def detector(self) -> Detector:
         """The mention detector, made when the first text without given mentions comes."""
         return self._make_detector()
+
+    @property
+    def reranker(self) -> Reranker | None:
+        """What orders the first candidates anew."""
+        return self._reranker
 
     def link(self, texts: Iterable[TextInput]) -> Iterator[LinkedDocument]:
         """Link texts; the answers come in the order of the texts, a few texts behind."""
@@ -93,7 +101,7 @@ class Linker:
         """What was done, and how many mentions were longer than the encoder reads."""
         how = "detected" if source.spans is None else "given"
         meta: dict[str, object] = {"kbs": list(self._kbs), "mentions": how}
-        queries = [self._query(source.text, span) for span in spans]
+        queries = [MentionQuery(source.text, span.start, span.end) for span in spans]
         if cut := self._retriever.count_truncated(queries):
             meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
         return meta
@@ -102,7 +110,7 @@ class Linker:
         self, places: Sequence[tuple[str, Span]], *, limit: int
     ) -> list[dict[str, list[Scored]]]:
         """For each span of a text, and each KB, the ranked candidates; nothing is decided."""
-        queries = [self._query(text, span) for text, span in places]
+        queries = [MentionQuery(text, span.start, span.end) for text, span in places]
         return self._retriever.retrieve(queries, self._kbs, limit=limit)
 
     def _link_places(self, places: Sequence[tuple[str, Span]]) -> list[Link]:
@@ -115,14 +123,6 @@ class Linker:
             for (text, span), ranked in zip(places, rankings, strict=True)
         ]
         return self._reranked(places, links)
-
-    def _query(self, text: str, span: Span) -> MentionQuery:
-        surface = text[span.start : span.end]
-        if not self._settings.window_chars:
-            return MentionQuery(surface)
-        window = mention_window(text, span.start, span.end, self._settings.window_chars)
-        # A mention that stands alone has no context: its own words again would be no evidence.
-        return MentionQuery(surface, window if window.strip() != surface.strip() else "")
 
     def _decide(
         self,
@@ -156,7 +156,7 @@ class Linker:
         same = {best.id, *twins.get(best.id, ())}
         rivals = [one.score for one in ranked if one.id not in same]
         lead = best.score - max(rivals, default=0.0)
-        probability = self._calibration.probability(best.evidence["alias"], lead)
+        probability = self.scoring.probability(best.evidence, lead)
         # Among equals one can be right: which of them was named first says nothing.
         return probability / (1 + sum(score == best.score for score in rivals))
 

@@ -10,12 +10,15 @@ that bear the name: elsewhere an untrained encoder's context made answers worse.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
+EvidenceName = Literal["name", "exact", "title", "case", "alias", "context"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,10 @@ class Evidence:
     alias: FloatArray
     """Cosine of the mention's vector and the candidate's nearest alias vector."""
     context: FloatArray
-    """Cosine of the vectors of the mention in its context and of the candidate's text."""
+    """Cosine of the vectors of the mention in its context and of the candidate's text.
+
+    Of a model that was trained with plain products: these in the measure of a cosine.
+    """
 
     def of(self, at: int) -> dict[str, float]:
         """The evidence for one candidate, rounded for people."""
@@ -69,6 +75,15 @@ class FusionWeights:
         return np.asarray(mean, dtype=np.float32)
 
 
+#: For names alone.
+NAME_WEIGHTS = FusionWeights(alias=0.0, context=0.0, named_context=0.0)
+#: For vectors alone: those of names, or those of mentions in their texts.
+ALIAS_WEIGHTS = FusionWeights(name=0.0, title=0.0, case=0.0, named_context=0.0)
+MENTION_WEIGHTS = FusionWeights(
+    name=0.0, title=0.0, case=0.0, alias=0.0, context=1.0, named_context=0.0
+)
+#: For a trained model that nobody has fitted on mentions: its context decides.
+TRAINED_WEIGHTS = FusionWeights(alias=0.5, context=1.0, named_context=0.2)
 #: For a search the words are a name or a description, so the text counts as much as the names.
 SEARCH_WEIGHTS = FusionWeights(alias=0.5, context=1.0, named_context=0.0)
 
@@ -88,3 +103,33 @@ class Calibration:
     def probability(self, alias: float, margin: float) -> float:
         """From the best candidate's alias cosine, and its lead over the best rival."""
         return 1 / (1 + math.exp(-(self.alias * alias + self.margin * margin + self.bias)))
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How evidence becomes a score, and a score a probability."""
+
+    weights: FusionWeights = field(default_factory=FusionWeights)
+    calibration: Calibration = field(default_factory=Calibration)
+    strength: tuple[EvidenceName, ...] = ("alias",)
+    """The evidence of which the strongest says how near the best candidate is at all."""
+    mentions: int = 0
+    """How many mentions it was fitted on."""
+    likelihood: tuple[float, float] = (0.0, 0.0)
+    """The mean log-likelihood of the right candidates, before and after fitting."""
+
+    def strength_of(self, evidence: Mapping[str, float]) -> float:
+        """How near a candidate is at all."""
+        return max(evidence[name] for name in self.strength)
+
+    def probability(self, evidence: Mapping[str, float], lead: float) -> float:
+        """How likely the best candidate is right, with its lead over the best rival."""
+        return self.calibration.probability(self.strength_of(evidence), lead)
+
+
+#: What a trained model's space has before it is fitted.
+TRAINED_SCORING = Scoring(TRAINED_WEIGHTS, strength=("alias", "context"))
+NAME_SCORING = Scoring(NAME_WEIGHTS, strength=("name",))
+ALIAS_SCORING = Scoring(ALIAS_WEIGHTS)
+MENTION_SCORING = Scoring(MENTION_WEIGHTS, strength=("context",))
+SEARCH_SCORING = Scoring(SEARCH_WEIGHTS)

@@ -19,9 +19,10 @@ from kglink.overlap.paired import StoreKBs
 from kglink.overlap.plain import alike_descriptions, same_names
 from kglink.overlap.report import OverlapReport, Tally
 from kglink.overlap.scratch import ScratchPairs
+from kglink.overlap.steps import Progress, Steps, tell_nobody
 from kglink.overlap.tools import OverlapTools
-from kglink.overlap.weigh import Progress, Stage, Verdicts, Weighing
-from kglink.records import Overlap
+from kglink.overlap.weigh import Verdicts, Weighing
+from kglink.records import Overlap, OverlapRun
 
 if TYPE_CHECKING:
     from kglink.store import KBInfo, Store
@@ -36,36 +37,27 @@ __all__ = [
 
 
 def find_all_overlaps(
-    tools: OverlapTools,
-    *,
-    fresh: bool = False,
-    progress: Progress = lambda pairs: None,
-    stage: Stage = lambda text: None,
+    tools: OverlapTools, *, fresh: bool = False, progress: Progress = tell_nobody
 ) -> Iterator[OverlapReport]:
     """The overlaps of all KBs, two by two; where nothing changed since the last run, its counts."""
     names = [info.name for info in tools.store.kbs() if info.entities]
     for left, right in combinations(names, 2):
         current = None if fresh else current_report(tools, left, right)
-        yield current or find_overlaps(tools, left, right, progress=progress, stage=stage)
+        yield current or find_overlaps(tools, left, right, progress=progress)
 
 
 def find_overlaps(
-    tools: OverlapTools,
-    left: str,
-    right: str,
-    *,
-    progress: Progress = lambda pairs: None,
-    stage: Stage = lambda text: None,
+    tools: OverlapTools, left: str, right: str, *, progress: Progress = tell_nobody
 ) -> OverlapReport:
     """Find and store the overlaps of two KBs; verdicts that people gave stay."""
     started = time.monotonic()
-    with Search(tools, left, right, lambda what: stage(f"{left}-{right}: {what}")) as search:
+    with Search(tools, left, right, progress) as search:
         first, second = search.infos
         kept = tools.store.save_overlaps(
             first.name,
             second.name,
-            search.found(progress),
-            run=lambda kept: tools.run_of(first, second, search.tally.candidates, kept),
+            search.found(),
+            run=search.run,
         )
         tally = search.tally
         return OverlapReport(
@@ -103,14 +95,15 @@ class Search:
     """One search of two KBs: the one that comes first in the alphabet is on the left."""
 
     def __init__(
-        self, tools: OverlapTools, left: str, right: str, stage: Stage = lambda text: None
+        self, tools: OverlapTools, left: str, right: str, progress: Progress = tell_nobody
     ) -> None:
         self.infos = _checked_kbs(tools.store, left, right)
         self.tally = Tally()
+        self._changed: list[str] = []
         self._tools = tools
-        self._stage = stage
+        self._steps = Steps(progress, f"{left}-{right}")
         first, second = (info.name for info in self.infos)
-        self._names = NameJoin(tools.store, first, second, tools.rules)
+        self._names = NameJoin(tools.store, first, second, tools.rules, self._steps.reach)
         self._scratch = ScratchPairs()
         self.kbs = StoreKBs(
             tools.store,
@@ -120,6 +113,8 @@ class Search:
             encode=tools.texts.encode,
             vectors_of=tools.space.get,
             scratch=self._scratch,
+            device=tools.device,
+            report=self._steps.reach,
         )
 
     def __enter__(self) -> Search:
@@ -129,21 +124,23 @@ class Search:
         self._scratch.__exit__()
         self._tools.texts.flush()
 
-    def found(self, progress: Progress) -> Iterator[Overlap]:
+    def found(self) -> Iterator[Overlap]:
         """The pairs to keep."""
         verdicts = self.verdicts()
         if self._tools.is_full:
-            yield from self._by_all_evidence(verdicts, progress)
+            yield from self._by_all_evidence(verdicts)
         elif self._tools.settings.one_to_one:
-            yield from _one_to_one(list(self._by_name(progress)), verdicts)
+            yield from _one_to_one(list(self._by_name()), verdicts)
         else:
-            yield from self._by_name(progress)
+            yield from self._by_name()
 
-    def weigh(self, verdicts: Verdicts, progress: Progress) -> Weighing:
+    def weigh(self, verdicts: Verdicts) -> Weighing:
         """All pairs that are proposed or were judged, weighed."""
         evidence = {name: make() for name, make in self._tools.evidence.items()}
-        weighing = Weighing(self.kbs, evidence, self._tools.model, self._scratch, self.tally)
-        weighing.run(verdicts, progress, self._stage)
+        weighing = Weighing(
+            self.kbs, evidence, self._tools.model, self._scratch, self.tally, self._steps
+        )
+        weighing.run(verdicts)
         return weighing
 
     def verdicts(self) -> Verdicts:
@@ -151,8 +148,19 @@ class Search:
         judged = self._tools.store.overlaps(self.kbs.left, self.kbs.right, judged=True)
         return {(one.left.key, one.right.key): one.verdict for one in judged if one.verdict}
 
+    def run(self, kept: int) -> OverlapRun | None:
+        """What is kept of the search; None where a KB has changed while it ran."""
+        store = self._tools.store
+        now = {info.name: info for info in store.kbs()}
+        self._changed = [info.name for info in self.infos if now.get(info.name) != info]
+        if self._changed:
+            return None
+        return self._tools.run_of(*self.infos, self.tally.candidates, kept)
+
     def notes(self) -> Iterator[str]:
         """What was passed over or left out."""
+        for name in self._changed:
+            yield f"{name} has changed while it was searched: the next search does it again"
         if passed_over := self._names.passed_over.note():
             yield passed_over
         if self.tally.missing:
@@ -160,40 +168,46 @@ class Search:
         if self._tools.settings.method == "names":
             return
         if self.tally.undescribed:
-            yield (
-                f"{self.tally.undescribed:,} pairs lack a description: their titles, types and "
-                "other names were compared instead"
-            )
+            lacking = f"{self.tally.undescribed:,} of {self.tally.candidates:,} pairs lack a"
+            yield f"{lacking} description: {self._left_for_them()}"
         if self._tools.is_full:
             yield from self._notes_of_evidence()
 
+    def _left_for_them(self) -> str:
+        """What pairs without descriptions were judged by."""
+        if not self._tools.is_full:
+            return "their titles, types and other names were compared instead"
+        names = [name.removeprefix("kglink/") for name in self.tally.left_for_them]
+        return f"what was left is {', '.join(names) or 'nothing'}"
+
     def _notes_of_evidence(self) -> Iterator[str]:
+        if not self.tally.candidates:
+            names = ", ".join(name.removeprefix("kglink/") for name in self._tools.evidence)
+            yield f"none of the evidence in use proposed a pair: {names}"
         for info in self.infos:
             if not info.with_description:
-                yield (
-                    f"no entity of {info.name} has a description: what is left are names, and "
-                    "what else the evidence reads"
-                )
+                yield f"no entity of {info.name} has a description"
             if not self._tools.space.ready(info.name):
                 yield (
                     f"the vectors of {info.name} are not built, and are more than "
-                    "overlap.max_encoded_rows: neighbours were left out; `kglink build` makes them"
+                    "overlap.max_encoded_rows: neighbours were left out; `kglink build` makes "
+                    "them, if the space's model is overlap.model"
                 )
         if self.tally.unweighed:
             names = ", ".join(sorted(self.tally.unweighed))
             yield f"the model has no weight for {names}: `kglink overlap train` finds one"
 
-    def _by_all_evidence(self, verdicts: Verdicts, progress: Progress) -> Iterator[Overlap]:
+    def _by_all_evidence(self, verdicts: Verdicts) -> Iterator[Overlap]:
         settings = self._tools.settings
-        weighing = self.weigh(verdicts, progress)
+        weighing = self.weigh(verdicts)
         yield from weighing.kept(settings.threshold, verdicts, one_to_one=settings.one_to_one)
 
-    def _by_name(self, progress: Progress) -> Iterator[Overlap]:
-        self._stage("comparing entities that share a name")
+    def _by_name(self) -> Iterator[Overlap]:
+        self._steps.begin("comparing entities that share a name")
         settings = self._tools.settings
         if settings.method == "names":
-            return same_names(self.kbs, self._names, self.tally, progress)
-        return alike_descriptions(self.kbs, self._names, settings.threshold, self.tally, progress)
+            return same_names(self.kbs, self._names, self.tally)
+        return alike_descriptions(self.kbs, self._names, settings.threshold, self.tally)
 
 
 def _checked_kbs(store: Store, left: str, right: str) -> tuple[KBInfo, KBInfo]:

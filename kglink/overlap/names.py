@@ -13,7 +13,7 @@ import hashlib
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.text.fold import fold
+from kglink.text.plain import MOST_SHOWN, plain
 
 if TYPE_CHECKING:
     from kglink.store import Store
@@ -85,11 +86,11 @@ class PassedOver:
         """What a report says of them; empty where there is none."""
         if not self.names:
             return ""
-        shown = ", ".join(repr(name) for name in self.examples)
+        shown = ", ".join(f"'{plain(name, MOST_SHOWN)}'" for name in self.examples)
         more = ", ..." if self.names > len(self.examples) else ""
         return (
-            f"{self.names:,} names that too many entities bear were passed over ({shown}{more}; "
-            f"{self.pairs:,} pairs): overlap.max_name_pairs"
+            f"{self.names:,} name{'s' * (self.names > 1)} that too many entities bear: passed over "
+            f"({shown}{more}; {self.pairs:,} pairs): overlap.max_name_pairs"
         )
 
 
@@ -115,9 +116,17 @@ def without_disambiguator(title: str) -> str:
 class NameJoin:
     """The join of two KBs' names; ``passed_over`` is known once it was read to its end."""
 
-    def __init__(self, store: Store, left: str, right: str, rules: NameRules) -> None:
+    def __init__(
+        self,
+        store: Store,
+        left: str,
+        right: str,
+        rules: NameRules,
+        report: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
         self._store = store
         self._rules = rules
+        self._report = report
         self._turned = store.kb(right).aliases < store.kb(left).aliases
         self._small, self._large = (right, left) if self._turned else (left, right)
         self.passed_over = PassedOver()
@@ -129,6 +138,7 @@ class NameJoin:
         stripped = self._stripped_titles(known)
         refused: dict[str, bool] = {}
         entities = self._entities()
+        done, total = 0, self._store.kb(self._small).entities
         while page := list(islice(entities, PAGE)):
             wanted = dict.fromkeys(form.folded for _, forms in page for form in forms)
             found = self._store.count_bearers(self._large, wanted)
@@ -140,6 +150,8 @@ class NameJoin:
                     if refused[name]:
                         self.passed_over.add(name, pairs)
             yield from self._joined(page, [n for n in wanted if refused.get(n) is False], stripped)
+            done += len(page)
+            self._report(done, total)
 
     def _joined(
         self,

@@ -32,13 +32,17 @@ class StoreKBs:
         encode: Callable[[Sequence[str]], FloatArray],
         vectors_of: VectorsOf,
         scratch: ScratchPairs,
+        device: str = "auto",
+        report: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         self.left, self.right = left, right
+        self.device = device
         self._store = store
         self._names = names
         self._encode = encode
         self._vectors_of = vectors_of
         self._scratch = scratch
+        self._report = report
 
     def entities(self, side: Side) -> Iterator[Entity]:
         """All entities of one side in the order of their keys."""
@@ -89,6 +93,10 @@ class StoreKBs:
     def partners(self, side: Side, key: str) -> dict[str, float]:
         """The other sides of all pairs of an entity."""
         return self._scratch.partners(side, key)
+
+    def report(self, done: int, total: int = 0) -> None:
+        """How far evidence has come in a long search."""
+        self._report(done, total)
 
     def _kb(self, side: Side) -> str:
         return self.left if side == "left" else self.right

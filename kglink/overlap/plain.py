@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from kglink.overlap.evidence import cosines
@@ -17,27 +17,23 @@ BATCH_PAIRS = 4096
 #: What a shared name alone is worth: of the pairs of DOID and NCIT that share one, 92% are right.
 NAME_PROBABILITY = 0.9
 
-Progress = Callable[[int], None]
 
-
-def same_names(
-    kbs: PairedKBs, names: Iterable[NamedPair], tally: Tally, progress: Progress
-) -> Iterator[Overlap]:
+def same_names(kbs: PairedKBs, names: Iterable[NamedPair], tally: Tally) -> Iterator[Overlap]:
     """All pairs that share a name."""
-    for batch in _batches(names, tally, progress):
+    for batch in _batches(names, tally):
         for pair in batch:
             yield _overlap(kbs, pair, NAME_PROBABILITY, {})
 
 
 def alike_descriptions(
-    kbs: PairedKBs, names: Iterable[NamedPair], threshold: float, tally: Tally, progress: Progress
+    kbs: PairedKBs, names: Iterable[NamedPair], threshold: float, tally: Tally
 ) -> Iterator[Overlap]:
     """The pairs that share a name and whose descriptions have at least this cosine.
 
     Where one of the two has no description, the texts of both (title, type, other names,
     description) are compared instead, and the evidence says so.
     """
-    for batch in _batches(names, tally, progress):
+    for batch in _batches(names, tally):
         for pair, kind, cosine in _compared(kbs, batch, tally):
             if cosine >= threshold:
                 evidence = {kind: round(cosine, 4)}
@@ -49,14 +45,11 @@ def probability_of(cosine: float, threshold: float) -> float:
     return round(min(1.0, 0.5 + 0.5 * (cosine - threshold) / max(1 - threshold, 1e-6)), 4)
 
 
-def _batches(
-    names: Iterable[NamedPair], tally: Tally, progress: Progress
-) -> Iterator[list[NamedPair]]:
+def _batches(names: Iterable[NamedPair], tally: Tally) -> Iterator[list[NamedPair]]:
     pairs = iter(names)
     while batch := list(islice(pairs, BATCH_PAIRS)):
         tally.candidates += len(batch)
         yield batch
-        progress(len(batch))
 
 
 def _compared(

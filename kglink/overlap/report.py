@@ -39,6 +39,9 @@ class Tally:
     by_name: int = 0
     by_meaning_only: int = 0
     undescribed: int = 0
+    """Pairs of which one or both lack a description."""
+    left_for_them: dict[str, None] = field(default_factory=dict)
+    """The evidence that knew something of such pairs."""
     missing: int = 0
     unweighed: set[str] = field(default_factory=set)
     proposed_by: Counter[str] = field(default_factory=Counter)

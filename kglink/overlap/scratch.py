@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from kglink.errors import StoreError
 from kglink.protocols import Side
 
 BATCH = 4096
+#: Memory that pairs take before they go to the disk.
+CACHE_KIB = 262_144
 
 _SCHEMA = """
 CREATE TABLE pairs (
@@ -47,14 +49,16 @@ class ScratchPair(NamedTuple):
 
 
 class ScratchPairs:
-    """Any number of pairs within little memory; gone when it is closed."""
+    """Any number of pairs within little memory; gone when it is closed, or killed.
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="kglink-overlap-")
-        self._db = sqlite3.connect(Path(self._folder.name) / "pairs.db", isolation_level=None)
+    A database without a name is a file that SQLite takes out of its folder when it makes it.
+    """
+
+    def __init__(self, cache_kib: int = CACHE_KIB) -> None:
+        self._db = sqlite3.connect("", isolation_level=None)
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.execute("PRAGMA synchronous = OFF")
-        self._db.execute("PRAGMA cache_size = -262144")
+        self._db.execute(f"PRAGMA cache_size = -{cache_kib}")
         self._db.execute(_SCHEMA)
         self._weighed = False
 
@@ -63,7 +67,6 @@ class ScratchPairs:
 
     def __exit__(self, *_: object) -> None:
         self._db.close()
-        self._folder.cleanup()
 
     def __len__(self) -> int:
         count: int = self._db.execute("SELECT count(*) FROM pairs").fetchone()[0]
@@ -72,7 +75,8 @@ class ScratchPairs:
     def propose(self, pairs: Iterable[tuple[str, str]], proposer: int) -> None:
         """Add pairs that the evidence of this number proposes."""
         bit = 1 << proposer
-        self._db.executemany(_PROPOSE, ((left, right, bit) for left, right in pairs))
+        with _room():
+            self._db.executemany(_PROPOSE, ((left, right, bit) for left, right in pairs))
 
     def put(self, pairs: Iterable[ScratchPair], *, second: bool = False) -> None:
         """Keep what was found of some pairs.
@@ -80,15 +84,18 @@ class ScratchPairs:
         What a ``second`` pass finds is not seen by others before `take_second`.
         """
         statement = _SECOND if second else _FIRST
-        self._db.executemany(statement, (_row(pair, second=second) for pair in pairs))
+        with _room():
+            self._db.executemany(statement, (_row(pair, second=second) for pair in pairs))
 
     def take_second(self) -> None:
         """Put what the second pass found in the place of what the first one did."""
-        self._db.execute("UPDATE pairs SET probability = second WHERE second IS NOT NULL")
+        with _room():
+            self._db.execute("UPDATE pairs SET probability = second WHERE second IS NOT NULL")
 
     def finish_pass(self) -> None:
         """From now on probabilities can be asked for."""
-        self._db.execute("CREATE INDEX IF NOT EXISTS by_right ON pairs (right)")
+        with _room():
+            self._db.execute("CREATE INDEX IF NOT EXISTS by_right ON pairs (right)")
         self._weighed = True
 
     def batches(self, least: float | None = None) -> Iterator[list[ScratchPair]]:
@@ -130,3 +137,15 @@ def _pair(row: tuple[Any, ...]) -> ScratchPair:
 def _row(pair: ScratchPair, *, second: bool) -> tuple[object, ...]:
     found = (pair.probability, json.dumps(dict(pair.evidence)))
     return (*found, *pair[:2]) if second else (*found, pair.shares_name, *pair[:2])
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    """Say that the disk is full, or that it fails, in words."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StoreError(
+            f"cannot keep the pairs of this search in a temporary file: {error}",
+            hint="Make room where temporary files lie, or set TMPDIR to another folder.",
+        ) from error

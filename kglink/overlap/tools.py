@@ -62,6 +62,8 @@ class OverlapTools:
     """Makes the evidence that `full` weighs, by name."""
     model: OverlapModel
     """What `full` adds it up with."""
+    device: str = "auto"
+    """Where neighbours are looked for: the setting ``encoder.device``."""
 
     @property
     def is_full(self) -> bool:

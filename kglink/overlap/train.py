@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from kglink.errors import UsageError
 from kglink.overlap.find import Search
 from kglink.overlap.model import OverlapModel, Values, fit
+from kglink.overlap.steps import Progress, tell_nobody
 from kglink.overlap.tools import OverlapTools
-from kglink.overlap.weigh import Progress, Stage, Verdicts, Weighing
+from kglink.overlap.weigh import Verdicts, Weighing
 
 #: Verdicts of each kind, at least, without which nothing can be learnt.
 LEAST_VERDICTS = 5
@@ -44,8 +45,7 @@ def train(
     tools: OverlapTools,
     *,
     prior: OverlapModel,
-    progress: Progress = lambda pairs: None,
-    stage: Stage = lambda text: None,
+    progress: Progress = tell_nobody,
 ) -> Training:
     """Fit a model to all verdicts of the store; an unclear one teaches nothing.
 
@@ -56,9 +56,9 @@ def train(
     lessons = _Lessons([], [], [])
     judged = _judged_kbs(tools)
     for left, right in judged:
-        with Search(tools, left, right, _named(stage, left, right)) as search:
+        with Search(tools, left, right, progress) as search:
             verdicts = search.verdicts()
-            _learn(lessons, search.weigh(verdicts, progress), verdicts)
+            _learn(lessons, search.weigh(verdicts), verdicts)
     correct = sum(lessons.verdicts)
     wrong = len(lessons.verdicts) - correct
     rivals = lessons.rivals if wrong < FEW_WRONG else []
@@ -100,7 +100,3 @@ def _judged_kbs(tools: OverlapTools) -> list[tuple[str, str]]:
             first, second = sorted((overlap.left.kb, overlap.right.kb))
             found[first, second] = None
     return list(found)
-
-
-def _named(stage: Stage, left: str, right: str) -> Stage:
-    return lambda what: stage(f"{left}-{right}: {what}")

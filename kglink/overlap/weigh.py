@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import NamedTuple
 
 from kglink.errors import PluginError
@@ -14,6 +15,7 @@ from kglink.overlap.model import OverlapModel
 from kglink.overlap.names import without_disambiguator
 from kglink.overlap.report import Tally
 from kglink.overlap.scratch import ScratchPair, ScratchPairs
+from kglink.overlap.steps import Steps
 from kglink.protocols import EntityPair, Evidence, PairedKBs
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.text.fold import fold
@@ -23,8 +25,6 @@ JUDGED = 62
 #: Digits of values that are kept.
 DIGITS = 4
 
-Progress = Callable[[int], None]
-Stage = Callable[[str], None]
 Verdicts = Mapping[tuple[str, str], Verdict]
 
 
@@ -42,20 +42,21 @@ class Weighing:
     model: OverlapModel
     scratch: ScratchPairs
     tally: Tally
+    steps: Steps
 
-    def run(self, judged: Iterable[tuple[str, str]], progress: Progress, stage: Stage) -> None:
+    def run(self, judged: Iterable[tuple[str, str]]) -> None:
         """Propose, weigh, and weigh again with what the first pass found."""
         for number, (name, evidence) in enumerate(self.evidence.items()):
-            stage(f"{name} looks for pairs")
+            self.steps.begin(f"{name} looks for pairs")
             self.scratch.propose(evidence.propose(self.kbs), number)
         self.scratch.propose(judged, JUDGED)
         self.tally.candidates = len(self.scratch)
-        stage("weighing")
-        self._weigh(second_pass=False, progress=progress)
+        self.steps.begin("weighing", self.tally.candidates)
+        self._weigh(second_pass=False)
         self.scratch.finish_pass()
         if any(evidence.second_pass for evidence in self.evidence.values()):
-            stage("weighing with what the first pass found")
-            self._weigh(second_pass=True, progress=lambda pairs: None)
+            self.steps.begin("weighing again", self.tally.candidates)
+            self._weigh(second_pass=True)
 
     def kept(self, threshold: float, verdicts: Verdicts, *, one_to_one: bool) -> Iterator[Overlap]:
         """The pairs of at least this probability, in the order of their keys."""
@@ -88,7 +89,7 @@ class Weighing:
         kept = assign_one_to_one(lefts, rights, probabilities, threshold)
         return {name for name, is_kept in zip(names, kept.tolist(), strict=True) if is_kept}
 
-    def _weigh(self, *, second_pass: bool, progress: Progress) -> None:
+    def _weigh(self, *, second_pass: bool) -> None:
         chosen = {
             name: evidence
             for name, evidence in self.evidence.items()
@@ -96,13 +97,30 @@ class Weighing:
         }
         for batch in self.scratch.batches():
             known = self._entities(batch)
-            values = _values(chosen, self.kbs, [one.entities for one in known])
+            lacking = [_lacks_description(one.entities) for one in known]
+            values = self._values(chosen, [one.entities for one in known], lacking)
             self.scratch.put(self._put(known, values, second_pass), second=second_pass)
             if not second_pass:
                 self.tally.missing += len(batch) - len(known)
-            progress(len(batch))
+                self.tally.undescribed += sum(lacking)
+            self.steps.add(len(batch))
         if second_pass:
             self.scratch.take_second()
+
+    def _values(
+        self,
+        evidence: Mapping[str, Evidence],
+        pairs: Sequence[EntityPair],
+        lacking: Sequence[bool],
+    ) -> list[dict[str, float]]:
+        """The values of all evidence for each pair; some pairs are lacking a description."""
+        values: list[dict[str, float]] = [{} for _ in pairs]
+        for name, one in evidence.items():
+            found = one.weigh(self.kbs, pairs)
+            _add_values(values, found, name)
+            if any(compress(found, lacking)):
+                self.tally.left_for_them[name] = None
+        return values
 
     def _put(
         self, known: Sequence[_Weighed], values: Sequence[dict[str, float]], second_pass: bool
@@ -142,24 +160,24 @@ def _names(entity: Entity) -> set[str]:
     return folded_names(entity) | ({short} if short else set())
 
 
-def _values(
-    evidence: Mapping[str, Evidence], kbs: PairedKBs, pairs: Sequence[EntityPair]
-) -> list[dict[str, float]]:
-    """The values of all evidence for each pair, checked."""
-    values: list[dict[str, float]] = [{} for _ in pairs]
-    for name, one in evidence.items():
-        found = one.weigh(kbs, pairs)
-        if len(found) != len(pairs):
-            raise PluginError(
-                f"evidence {name!r} weighs {len(pairs)} pairs and answers for {len(found)}",
-                hint="It must answer for every pair, with an empty mapping where it knows nothing.",
-            )
-        for known, new in zip(values, found, strict=True):
-            for value_name, value in new.items():
-                if value_name in known or not math.isfinite(value):
-                    raise _bad_value(name, value_name, value)
-                known[value_name] = round(float(value), DIGITS)
-    return values
+def _add_values(
+    values: Sequence[dict[str, float]], found: Sequence[Mapping[str, float]], evidence: str
+) -> None:
+    """Add what evidence knows of each pair, checked."""
+    if len(found) != len(values):
+        raise PluginError(
+            f"evidence {evidence!r} weighs {len(values)} pairs and answers for {len(found)}",
+            hint="It must answer for every pair, with an empty mapping where it knows nothing.",
+        )
+    for known, new in zip(values, found, strict=True):
+        for name, value in new.items():
+            if name in known or not math.isfinite(value):
+                raise _bad_value(evidence, name, value)
+            known[name] = round(float(value), DIGITS)
+
+
+def _lacks_description(pair: EntityPair) -> bool:
+    return not (pair.left.description and pair.right.description)
 
 
 def _bad_value(evidence: str, name: str, value: float) -> PluginError:

@@ -15,7 +15,13 @@ from kglink.protocols.detection import Detector, NameRow, Names
 from kglink.protocols.ingest import KBAdapter, Sniff
 from kglink.protocols.linking import Exporter, Reranker, RerankQuery
 from kglink.protocols.overlaps import EntityPair, EntityVectors, Evidence, PairedKBs, Side
-from kglink.protocols.search import IndexBackend, RowRange, VectorIndex
+from kglink.protocols.search import (
+    IndexBackend,
+    IndexPreset,
+    IndexSettings,
+    RowRange,
+    VectorIndex,
+)
 from kglink.protocols.training import (
     Encoded,
     MixingSampler,
@@ -26,7 +32,9 @@ from kglink.protocols.training import (
     SamplerBatch,
     SamplerPool,
     Scorer,
+    SumOfMaxRule,
     TaughtObjective,
+    TokenScorer,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +51,8 @@ __all__ = [
     "Exporter",
     "Factory",
     "IndexBackend",
+    "IndexPreset",
+    "IndexSettings",
     "KBAdapter",
     "MixingSampler",
     "NameRow",
@@ -61,6 +71,8 @@ __all__ = [
     "Scorer",
     "Side",
     "Sniff",
+    "SumOfMaxRule",
     "TaughtObjective",
+    "TokenScorer",
     "VectorIndex",
 ]

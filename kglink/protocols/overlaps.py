@@ -44,6 +44,8 @@ class PairedKBs(Protocol):
 
     left: str
     right: str
+    device: str
+    """Where to compute: the setting ``encoder.device``."""
 
     def entities(self, side: Side) -> Iterator[Entity]:
         """All entities of one side in the order of their keys."""
@@ -81,6 +83,10 @@ class PairedKBs(Protocol):
 
     def partners(self, side: Side, key: str) -> Mapping[str, float]:
         """The other sides of all pairs of an entity, with what the first pass found of them."""
+        ...
+
+    def report(self, done: int, total: int = 0) -> None:
+        """Say how far a long ``propose`` has come, of how much: who waits sees the time left."""
         ...
 
 

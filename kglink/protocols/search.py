@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+
+from kglink.protocols.base import PluginSettings
 
 if TYPE_CHECKING:
     from kglink.protocols.arrays import FloatArray, IntArray
@@ -47,3 +49,22 @@ class IndexBackend(Protocol):
     def load(self, path: Path) -> VectorIndex:
         """Open a file that ``save`` wrote, memory-mapped where the kind allows it."""
         ...
+
+
+class IndexPreset(NamedTuple):
+    """Settings of an index back end that go together."""
+
+    settings: Mapping[str, str | int | float | bool]
+    summary: str
+
+
+class IndexSettings(PluginSettings):
+    """The base of the settings of a back end that says more of itself to ``kglink index``."""
+
+    #: Settings that an index file can be opened with anew: changing them takes no new build.
+    search_only: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def presets(cls) -> Mapping[str, IndexPreset]:
+        """By name, what ``kglink index --preset NAME`` can choose."""
+        return {}

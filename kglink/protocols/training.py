@@ -50,6 +50,28 @@ class PoolingScorer(Scorer, Protocol):
         ...
 
 
+class SumOfMaxRule(NamedTuple):
+    """Which tokens a sum of maxima compares, and how."""
+
+    masked: bool = True
+    """False: an entity's padding, of zeros, takes part in the maximum."""
+    cosine: bool = False
+    """Tokens are brought to length one first."""
+
+
+@runtime_checkable
+class TokenScorer(Scorer, Protocol):
+    """A scorer that adds up the best products of a mention's tokens with those of an entity.
+
+    A search that knows the rule computes the same scores much faster than `score` can.
+    """
+
+    @property
+    def rule(self) -> SumOfMaxRule:
+        """What exactly is added up."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class SamplerPool:
     """The entities that negatives are drawn from: row i has domain ``domains[i]``.

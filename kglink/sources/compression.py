@@ -7,7 +7,6 @@ pieces small whatever a file expands to, and counts what the guard against bombs
 
 from __future__ import annotations
 
-import io
 import re
 import zlib
 from bz2 import BZ2Decompressor
@@ -15,10 +14,9 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from kglink.errors import SourceError
+from kglink.sources.unpacked import Unpacked
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
     from kglink.sources.values import SourceLimits
 
 #: Bytes of a signature that tell the kinds apart.
@@ -113,7 +111,8 @@ class Compression(NamedTuple):
     name: str
     magic: re.Pattern[bytes]
     suffixes: tuple[str, ...]
-    decoder: Callable[[], Decoder]
+    decoder: Callable[[], Decoder] | None
+    """None for an archive, which is more than a stream."""
 
 
 class _Foreign(NamedTuple):
@@ -138,21 +137,24 @@ KINDS = (
         (".zst", ".zstd"),
         _Zstd,
     ),
+    Compression("7z", re.compile(rb"7z\xbc\xaf\x27\x1c"), (".7z",), None),
 )
 #: The first bytes of a zip archive, which some adapters read and no line reader does.
 ZIP_MAGIC = b"PK\x03\x04"
 _FOREIGN = (
     _Foreign("xz", b"\xfd7zXZ\x00", "xz -dc"),
     _Foreign("zip", ZIP_MAGIC, "unzip -p"),
-    _Foreign("7z", b"7z\xbc\xaf\x27\x1c", "7z x -so"),
+    _Foreign("7z", b"7z\xbc\xaf\x27\x1c", "7z x -so"),  # in another packed file
     _Foreign("lz4", b"\x04\x22\x4d\x18", "lz4 -dc"),
 )
 
 
 def find_compression(name: str, magic: bytes) -> Compression | None:
     """The kind of compression that ``magic``, a file's first bytes, is the signature of."""
+    if kind := next((kind for kind in KINDS if kind.magic.match(magic)), None):
+        return kind
     refuse_archive(name, magic)
-    return next((kind for kind in KINDS if kind.magic.match(magic)), None)
+    return None
 
 
 def refuse_archive(name: str, magic: bytes) -> None:
@@ -165,6 +167,20 @@ def refuse_archive(name: str, magic: bytes) -> None:
             )
 
 
+def unpacked(raw: BinaryIO, kind: Compression, *, name: str, limits: SourceLimits) -> Unpacked:
+    """The unpacked bytes of ``raw``, which `find_compression` says to be of that kind."""
+    if kind.decoder is not None:
+        return Decompressed(raw, kind.name, kind.decoder, name=name, limits=limits)
+    try:
+        from kglink.sources.seven_zip import SevenZip  # needs py7zr, an extra
+    except ImportError as error:
+        raise SourceError(
+            f"{name} is a .7z archive, and py7zr, which reads them, is not installed",
+            hint=f"pip install 'kglink[7z]', or pipe it in: 7z x -so {name} | kglink ... -",
+        ) from error
+    return SevenZip(raw, kind.name, name=name, limits=limits)
+
+
 def without_suffix(name: str, compression: Compression | None) -> str:
     """``entities.jsonl`` for an ``entities.jsonl.gz`` that really is gzip."""
     for suffix in compression.suffixes if compression else ():
@@ -173,45 +189,25 @@ def without_suffix(name: str, compression: Compression | None) -> str:
     return name
 
 
-class Decompressed(io.RawIOBase):
-    """The decompressed bytes of ``raw``, as a raw stream."""
+class Decompressed(Unpacked):
+    """The decompressed bytes of a stream, or of several behind each other."""
 
     def __init__(
-        self, raw: BinaryIO, compression: Compression, *, name: str, limits: SourceLimits
+        self,
+        raw: BinaryIO,
+        kind: str,
+        decoder: Callable[[], Decoder],
+        *,
+        name: str,
+        limits: SourceLimits,
     ) -> None:
-        self._raw = raw
-        self._kind = compression
-        self._name = name
-        self._limits = limits
-        self._read = self._written = self._lines = 0
-        self._pieces = self._decompress()
-        self._left = memoryview(b"")
+        super().__init__(raw, kind, name=name, limits=limits)
+        self._decoder = decoder
 
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill ``buffer`` with what comes next; 0 at the end."""
-        if not self._left:
-            self._left = memoryview(next(self._pieces, b""))
-        target = memoryview(buffer).cast("B")
-        count = min(len(target), len(self._left))
-        target[:count] = self._left[:count]
-        self._left = self._left[count:]
-        return count
-
-    def close(self) -> None:
-        """Close the compressed stream too."""
-        if not self.closed:
-            self._pieces.close()
-            self._raw.close()
-        super().close()
-
-    def _decompress(self) -> Generator[bytes, None, None]:
+    def _unpack(self) -> Generator[bytes, None, None]:
         data = self._take()
         while data:  # one round for each stream of a file of several
-            decoder = self._kind.decoder()
+            decoder = self._decoder()
             while not decoder.eof:
                 if decoder.needs_input and not data:
                     data = self._take()
@@ -234,32 +230,11 @@ class Decompressed(io.RawIOBase):
         try:
             return decoder.decompress(data, _PIECE)
         except (zlib.error, OSError, ValueError) as error:
-            raise SourceError(
-                f"{self._name} is damaged: {error} ({self._place()})",
-                hint=f"Copy or download it again; {self._kind.name} -t {self._name} checks it.",
-            ) from error
-
-    def _counted(self, piece: bytes) -> bytes:
-        self._written += len(piece)
-        self._lines += piece.count(b"\n")
-        limits = self._limits
-        if self._written > max(limits.free_expansion, self._read * limits.max_expansion):
-            raise SourceError(
-                f"{self._name} grows to more than {limits.max_expansion:,g} times its size: "
-                f"{self._read:,} bytes of {self._kind.name} became {self._written:,}",
-                hint="If it is what you expect, raise ingest.max_expansion or unpack it first.",
-            )
-        return piece
+            raise self._damaged(error) from error
 
     def _broken_off(self) -> SourceError:
         return SourceError(
-            f"{self._name} is cut short: its {self._kind.name} stream ends in the middle "
+            f"{self._name} is cut short: its {self._kind} stream ends in the middle "
             f"({self._place()})",
-            hint=f"Copy or download it again; {self._kind.name} -t {self._name} checks it.",
-        )
-
-    def _place(self) -> str:
-        return (
-            f"in line {self._lines + 1:,}, after {self._written:,} unpacked bytes, "
-            f"near byte {self._read:,} of the file"
+            hint=self._copy_again(),
         )

@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import BinaryIO, Self, cast
 
@@ -21,8 +22,8 @@ from kglink.sources.compression import (
     MAGIC_BYTES,
     ZIP_MAGIC,
     Compression,
-    Decompressed,
     find_compression,
+    unpacked,
     without_suffix,
 )
 from kglink.sources.encoding import check_text, not_utf8
@@ -66,6 +67,7 @@ class Source:
         self.limits = limits or SourceLimits()
         self._opener = opener
         self._shared = shared
+        self._lock = Lock()
         self._size = size
         self._reader: RawFile | None = None
         self._files: list[Source] | None = None
@@ -354,16 +356,21 @@ class Source:
                 hint="Name one of its files, or an adapter that reads folders (--adapter).",
             )
         try:
-            return RawFile(self._opener(), self.label, owned=not self._shared, size=self._size)
+            file = self._opener()
         except OSError as error:
             raise unreadable(self.label, error) from error
+        owned = not self._shared
+        return RawFile(file, self.label, owned=owned, size=self._size, lock=self._lock)
 
     def _stream(self, raw: RawFile) -> io.BufferedReader:
         kind = self.compression
         if kind is None:
             return io.BufferedReader(raw, _BUFFER)
-        unpacked = Decompressed(cast("BinaryIO", raw), kind, name=self.label, limits=self.limits)
-        return io.BufferedReader(unpacked, _BUFFER)
+        with ExitStack() as undo:
+            undo.callback(raw.close)
+            stream = unpacked(cast("BinaryIO", raw), kind, name=self.label, limits=self.limits)
+            undo.pop_all()
+        return io.BufferedReader(stream, _BUFFER)
 
     def _too_long(self, number: int) -> RecordError:
         return RecordError(

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
-import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,20 +22,27 @@ from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.protocols import IndexBackend
 from kglink.records import Entity
+from kglink.space.index_choice import IndexChoice, chosen_index
 from kglink.space.manifest import (
     ModelInfo,
     RowSpan,
     SegmentInfo,
     SpaceManifest,
-    file_info,
     library_versions,
     write_atomically,
 )
+from kglink.space.publish import (
+    build_lock,
+    next_version,
+    publish,
+    save_index,
+    told_of_full_disks,
+    vector_batches,
+)
+from kglink.space.rows import TextEncoder
 from kglink.space.segment import INFO_FILE, Segment
-from kglink.space.segment_build import SegmentPlan, TextEncoder, build_segment
-from kglink.space.space import CURRENT_FILE, INDEX_FILE, MANIFEST_FILE, BackendOf, SpaceFolder
-
-_BATCH_ROWS = 65_536
+from kglink.space.segment_build import SegmentPlan, build_segment
+from kglink.space.space import MANIFEST_FILE, BackendOf, SpaceFolder
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -89,19 +94,21 @@ def build_space(
     ``fresh`` reuses nothing; readers keep the old version until the new one is whole all the same.
     """
     # Asked for now: an index that cannot be made must not be found out after an hour of encoding.
-    backend = backend_of(settings.index, settings.index_settings)
+    index = chosen_index(settings, folder.usable_manifest())
+    backend = backend_of(index.name, index.settings)
     if not sources:
         raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
-    with _told_of_full_disks(folder), _build_lock(folder):
+    with told_of_full_disks(folder), build_lock(folder):
         maker = _SegmentMaker(folder, model, encoder, settings, fresh, progress)
         made = [maker.segment(source) for source in sources]
         segments = {segment.kb: segment for segment, _ in made}
-        version = _next_version(folder)
+        version = next_version(folder)
         manifest = _write_version(
-            version, folder.name, segments, model, backend, settings, recorded_settings
+            version, folder.name, segments, model, backend, index, recorded_settings
         )
-        write_atomically(folder.path / CURRENT_FILE, version.name + "\n")
-        _remove_stale(folder, version, {segment.folder.name for segment in segments.values()})
+        publish(folder, version)
+        kept = {segment.folder.name for segment in segments.values()}
+        drop_segments(folder, kept.__contains__)
     new = [segment.info for segment, is_new in made if is_new]
     encoded = sum(_row_count(info) - info.reused_rows for info in new)
     return BuildReport(
@@ -123,7 +130,7 @@ def make_segment(
     progress: BuildProgress = lambda kb, rows: None,
 ) -> Segment:
     """One KB's segment, made where it is missing: the next build finds it ready."""
-    with _told_of_full_disks(folder), _build_lock(folder):
+    with told_of_full_disks(folder), build_lock(folder):
         return _SegmentMaker(folder, model, encoder, settings, False, progress).segment(source)[0]
 
 
@@ -164,8 +171,7 @@ def is_current(
         manifest.segments == wanted
         and list(manifest.segments) == list(wanted)
         and all((folder.segments / name).is_dir() for name in wanted.values())
-        and manifest.index == settings.index
-        and manifest.index_settings == settings.index_settings
+        and (manifest.index, manifest.index_settings) == chosen_index(settings, manifest)
     )
 
 
@@ -207,14 +213,26 @@ class _SegmentMaker:
         return Segment(path), True
 
     def _previous(self, kb: str) -> Segment | None:
-        """The KB's published segment, to copy vectors from."""
+        """The KB's published segment, or its newest where none is, to copy vectors from."""
         manifest = self.folder.usable_manifest()
-        if manifest is None or kb not in manifest.segments:
-            return None
-        try:
-            return Segment(self.folder.segments / manifest.segments[kb])
-        except DamagedSpaceError:
-            return None
+        if manifest is not None:
+            names = [manifest.segments[kb]] if kb in manifest.segments else []
+        else:
+            names = self._made_segments(kb)
+        for name in names:
+            with contextlib.suppress(DamagedSpaceError):
+                return Segment(self.folder.segments / name)
+        return None
+
+    def _made_segments(self, kb: str) -> list[str]:
+        """The finished segments of a KB, the newest first."""
+        made = [
+            path
+            for path in self.folder.segments.glob(f"{kb}-*/{INFO_FILE}")
+            if path.parent.name.rpartition("-")[0] == kb
+        ]
+        made.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        return [path.parent.name for path in made]
 
 
 def _row_count(info: SegmentInfo) -> int:
@@ -227,14 +245,12 @@ def _write_version(
     segments: Mapping[str, Segment],
     model: ModelInfo,
     backend: IndexBackend,
-    settings: SpaceSection,
+    choice: IndexChoice,
     recorded_settings: Mapping[str, Any],
 ) -> SpaceManifest:
     version.mkdir()
-    index = backend.build(_vector_batches(segments.values()), model.dim)
-    index.save(version / INDEX_FILE)
-    with (version / INDEX_FILE).open("rb") as stream:
-        os.fsync(stream.fileno())
+    index = backend.build(vector_batches(segments.values()), model.dim)
+    index_file = save_index(index, version)
     manifest = SpaceManifest(
         name=name,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -242,9 +258,9 @@ def _write_version(
         segments={kb: segment.folder.name for kb, segment in segments.items()},
         revisions={kb: segment.info.revision for kb, segment in segments.items()},
         spans=tuple(_spans(segments)),
-        index=settings.index,
-        index_settings=settings.index_settings,
-        index_file=file_info(version / INDEX_FILE),
+        index=choice.name,
+        index_settings=dict(choice.settings),
+        index_file=index_file,
         settings=dict(recorded_settings),
         libraries=library_versions(),
     )
@@ -261,51 +277,8 @@ def _spans(segments: Mapping[str, Segment]) -> Iterator[RowSpan]:
             start = stop
 
 
-def _vector_batches(segments: Iterable[Segment]) -> Iterator[FloatArray]:
-    for segment in segments:
-        for kind in segment.info.rows:
-            for first in range(0, segment.row_count(kind), _BATCH_ROWS):
-                yield segment.vectors(kind, slice(first, first + _BATCH_ROWS))
-
-
-def _next_version(folder: SpaceFolder) -> Path:
-    published = [int(path.name) for path in folder.versions.iterdir() if path.name.isdigit()]
-    return folder.versions / f"{max(published, default=0) + 1:06d}"
-
-
-def _remove_stale(folder: SpaceFolder, version: Path, segments: set[str]) -> None:
-    """Remove what no reader of the new version needs; open files of old readers stay readable."""
-    for path in folder.versions.iterdir():
-        if path != version:
-            shutil.rmtree(path)
+def drop_segments(folder: SpaceFolder, keep: Callable[[str], bool]) -> None:
+    """Remove all segments but those to keep; what readers have open stays readable."""
     for path in folder.segments.iterdir():
-        if path.name not in segments:
+        if not keep(path.name):
             shutil.rmtree(path)
-
-
-@contextlib.contextmanager
-def _told_of_full_disks(folder: SpaceFolder) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise SpaceError(
-            f"cannot write space {folder.name!r} in {folder.path}: {error.strerror or error}",
-            hint="If the disk is full, free some of it and run the same command again: it goes on "
-            "where it stopped. The published version is as it was.",
-        ) from error
-
-
-@contextlib.contextmanager
-def _build_lock(folder: SpaceFolder) -> Iterator[None]:
-    """One build of a space at a time; the system frees the lock of a process that dies."""
-    folder.segments.mkdir(parents=True, exist_ok=True)
-    folder.versions.mkdir(parents=True, exist_ok=True)
-    with (folder.path / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SpaceError(
-                f"space {folder.name!r} is being built by another process",
-                hint="Wait until it is done, or build another space with `--space NAME`.",
-            ) from error
-        yield

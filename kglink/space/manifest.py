@@ -29,6 +29,8 @@ class ModelInfo(_Part):
     name: str
     fingerprint: str
     dim: int
+    path: str = ""
+    """Where it is found again: a name, or a folder, from the workspace if it lies in there."""
 
 
 class FileInfo(_Part):

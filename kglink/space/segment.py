@@ -8,7 +8,9 @@ changes nothing finds its segment ready.
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,9 @@ from kglink.errors import DamagedSpaceError
 from kglink.space.manifest import RowKind, SegmentInfo, damaged_files, read_part
 from kglink.space.names import NameIndex
 from kglink.space.strings import StringTable, map_array
+
+if TYPE_CHECKING:
+    from kglink.space.token_rows import TokenRows
 
 INFO_FILE = "segment.json"
 
@@ -41,6 +46,15 @@ class Segment:
         self.alias_counts: FloatArray = map_array(folder / "alias_counts.npy")
         self.alias_starts: IntArray = map_array(folder / "alias_starts.npy")
         self._vectors = {kind: _load_vectors(folder, kind) for kind in self.info.rows}
+
+    @cached_property
+    def tokens(self) -> TokenRows | None:
+        """The vectors of all tokens of each entity, for a model that compares these."""
+        if "tokens.bf16" not in self.info.files:
+            return None
+        from kglink.space.token_rows import TokenRows
+
+        return TokenRows(self.folder, self.info.model.dim)
 
     def entity_of(self, alias_rows: IntArray) -> IntArray:
         """The entity that owns each alias row."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +29,13 @@ from kglink.space.manifest import (
     write_atomically,
 )
 from kglink.space.names import build_name_index
+from kglink.space.rows import EntityEncoder, Item, Rows, TextEncoder, entity_rows, name_rows
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.strings import StringTable, StringWriter
-from kglink.text.entity_text import entity_text
 from kglink.text.fold import fold
+
+if TYPE_CHECKING:
+    from kglink.space.token_rows import TokenRows
 
 #: Rows encoded and written between two notes of progress.
 CHUNK_ROWS = 8192
@@ -40,19 +44,6 @@ _OLD = ".old-"
 
 FloatArray = npt.NDArray[np.float32]
 Progress = Callable[[int], None]
-
-
-class TextEncoder(Protocol):
-    """What a segment needs of an encoder."""
-
-    @property
-    def truncated(self) -> int:
-        """How many texts, so far, were longer than the model reads."""
-        ...
-
-    def encode(self, texts: list[str]) -> FloatArray:
-        """One vector of length one for each text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +90,17 @@ def build_segment(
     counted = json.loads((draft / "names.done").read_text(encoding="utf-8"))
     reused = truncated = 0
     for kind in plan.rows:
-        texts = _row_texts(kind, draft, entities, plan.description_chars)
+        rows = _rows(kind, draft, entities, encoder, plan.description_chars)
         total = counted["entities" if kind == "text" else "alias_rows"]
         known = _KnownVectors(previous, kind, plan.model) if previous else None
         filler = _Filler(draft, kind, total, plan.model.dim, encoder, known)
-        filler.fill(texts, progress)
+        filler.fill(rows, progress)
         reused += filler.reused
         truncated += filler.truncated
+        if kind == "text" and isinstance(encoder, EntityEncoder) and encoder.has_tokens:
+            from kglink.space.token_build import write_tokens
+
+            write_tokens(draft, entities(), encoder, plan.model.dim, known, progress)
     info = SegmentInfo(
         kb=plan.kb,
         revision=plan.revision,
@@ -120,7 +115,7 @@ def build_segment(
         files={
             path.name: file_info(path)
             for path in sorted(draft.iterdir())
-            if path.suffix in (".npy", ".utf8")
+            if path.suffix in (".npy", ".utf8", ".bf16")
         },
     )
     write_atomically(draft / INFO_FILE, info.model_dump_json(indent=1))
@@ -170,12 +165,16 @@ def _alias_rows(entity: Entity) -> dict[str, tuple[str, int]]:
     return rows
 
 
-def _row_texts(
-    kind: RowKind, draft: Path, entities: Callable[[], Iterable[Entity]], description_chars: int
-) -> Iterator[str]:
+def _rows(
+    kind: RowKind,
+    draft: Path,
+    entities: Callable[[], Iterable[Entity]],
+    encoder: TextEncoder,
+    description_chars: int,
+) -> Rows[Any]:
     if kind == "alias":
-        return iter(StringTable(draft / "surfaces"))
-    return (entity_text(entity, description_chars=description_chars) for entity in entities())
+        return name_rows(StringTable(draft / "surfaces"), encoder)
+    return entity_rows(entities(), encoder, description_chars)
 
 
 class _Filler:
@@ -198,19 +197,18 @@ class _Filler:
             mode = "r+"
             state = json.loads(self._state_file.read_text(encoding="utf-8"))
             self._done, self.reused, self.truncated = state
-        open_array = np.lib.format.open_memmap
-        self._vectors = open_array(draft / f"{kind}.npy", mode, np.float16, (total, dim))
-        self._hashes = open_array(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
+        self._vectors = _reserved(draft / f"{kind}.npy", mode, np.float16, (total, dim))
+        self._hashes = _reserved(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
 
-    def fill(self, texts: Iterator[str], progress: Progress) -> None:
+    def fill(self, rows: Rows[Item], progress: Progress) -> None:
         """Encode or copy every row that is not there yet."""
         progress(self._done)
-        for _ in islice(texts, self._done):
+        for _ in islice(rows.items, self._done):
             pass
-        while chunk := list(islice(texts, CHUNK_ROWS)):
+        while chunk := list(islice(rows.items, CHUNK_ROWS)):
             stop = self._done + len(chunk)
-            hashes = np.fromiter((_text_hash(text) for text in chunk), np.uint64, len(chunk))
-            self._vectors[self._done : stop] = self._block(chunk, hashes)
+            hashes = rows.hashes(chunk)
+            self._vectors[self._done : stop] = self._block(rows, chunk, hashes)
             self._hashes[self._done : stop] = hashes
             self._vectors.flush()
             self._hashes.flush()
@@ -219,13 +217,15 @@ class _Filler:
             write_atomically(self._state_file, state)
             progress(len(chunk))
 
-    def _block(self, chunk: list[str], hashes: npt.NDArray[np.uint64]) -> FloatArray:
+    def _block(
+        self, rows: Rows[Item], chunk: list[Item], hashes: npt.NDArray[np.uint64]
+    ) -> FloatArray:
         found = self._known.find(hashes) if self._known else np.full(len(chunk), -1)
         fresh = np.flatnonzero(found < 0)
         block = np.empty((len(chunk), self._vectors.shape[1]), dtype=np.float32)
         if len(fresh):
             before = self._encoder.truncated
-            block[fresh] = self._encoder.encode([chunk[at] for at in fresh])
+            block[fresh] = rows.encode([chunk[at] for at in fresh])
             self.truncated += self._encoder.truncated - before
         if self._known and len(fresh) < len(chunk):
             block[found >= 0] = self._known.vectors(found[found >= 0])
@@ -233,13 +233,8 @@ class _Filler:
         return block
 
 
-def _text_hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
 class _KnownVectors:
-    """The vectors of an earlier segment, found by the hash of the text that they stand for."""
+    """The vectors of an earlier segment, found by the hash of what they stand for."""
 
     def __init__(self, segment: Segment, kind: RowKind, model: ModelInfo) -> None:
         usable = segment.info.model.fingerprint == model.fingerprint and kind in segment.info.rows
@@ -257,4 +252,24 @@ class _KnownVectors:
         return np.where(self._sorted[at] == hashes, self._order[at], -1)
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> FloatArray:
+        """Some of its vectors."""
         return self._segment.vectors(self._kind, rows)
+
+    @property
+    def tokens(self) -> TokenRows | None:
+        """The token matrices beside them."""
+        return self._segment.tokens
+
+
+def _reserved(
+    path: Path, mode: Literal["r+", "w+"], kind: npt.DTypeLike, shape: tuple[int, ...]
+) -> np.memmap[Any, Any]:
+    """A mapped array whose place on the disk is there.
+
+    Where the disk is full this is an error; a write to mapped memory without a place would end
+    the process.
+    """
+    mapped = np.lib.format.open_memmap(path, mode, kind, shape)
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return mapped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,15 @@ import numpy.typing as npt
 
 from kglink.errors import DamagedSpaceError, SpaceError, UnknownNameError
 from kglink.protocols import RowRange
-from kglink.space.manifest import RowKind, SpaceManifest, damaged_files, read_part
-from kglink.space.segment import Segment
+from kglink.space.manifest import (
+    ModelInfo,
+    RowKind,
+    SegmentInfo,
+    SpaceManifest,
+    damaged_files,
+    read_part,
+)
+from kglink.space.segment import INFO_FILE, Segment
 
 if TYPE_CHECKING:
     from kglink.protocols import IndexBackend, VectorIndex
@@ -60,6 +68,18 @@ class SpaceFolder:
         """The manifest of the published version."""
         folder = self.current
         return read_part(SpaceManifest, folder / MANIFEST_FILE) if folder else None
+
+    def model(self) -> ModelInfo | None:
+        """The model of the published version; where that is damaged, of its newest segment."""
+        if not (self.path / CURRENT_FILE).is_file():
+            return None
+        if manifest := self.usable_manifest():
+            return manifest.model
+        found = sorted(self.segments.glob(f"*/{INFO_FILE}"), key=lambda path: path.stat().st_mtime)
+        for path in reversed(found):
+            with contextlib.suppress(SpaceError):
+                return read_part(SegmentInfo, path).model
+        return None
 
     def damage(self) -> list[str]:
         """Every file of the published version whose content is not what was written."""
@@ -126,7 +146,7 @@ class Space:
     def nearest(
         self, queries: FloatArray, kb: str, kind: RowKind, k: int
     ) -> tuple[FloatArray, IntArray]:
-        """The nearest rows of one KB and kind: cosines and row numbers within the segment."""
+        """The nearest rows of one KB and kind: products and row numbers within the segment."""
         span = self._spans[kb, kind]
         scores, rows = self.index.search(queries, k, [RowRange(span.start, span.stop)])
         return scores, np.where(rows >= 0, rows - span.start, -1)

@@ -50,8 +50,13 @@ def save_run(connection: Connection, run: OverlapRun) -> None:
             left_revision=run.right_revision,
             right_revision=run.left_revision,
         )
-    connection.execute(delete(overlap_runs).where(r.left_kb == run.left, r.right_kb == run.right))
+    forget_run(connection, run.left, run.right)
     connection.execute(insert(overlap_runs).values(astuple(run)))
+
+
+def forget_run(connection: Connection, left: str, right: str) -> None:
+    """Forget the run of two KBs, the first in the alphabet on the left."""
+    connection.execute(delete(overlap_runs).where(r.left_kb == left, r.right_kb == right))
 
 
 def forget_runs(connection: Connection, kb: str) -> None:

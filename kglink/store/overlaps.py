@@ -17,12 +17,13 @@ from itertools import islice
 from typing import IO, Any, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, delete, or_, select, tuple_, update
+from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId, Overlap, OverlapRun, Verdict
 from kglink.store.database import Database, Row
 from kglink.store.kb_reader import kb_id, kb_ids
-from kglink.store.overlap_runs import save_run, touch
+from kglink.store.overlap_runs import forget_run, save_run, touch
 from kglink.store.pages import is_storable
 from kglink.store.schema import entities, kbs, overlaps
 from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, pair_of, text_hashes
@@ -31,7 +32,7 @@ BATCH = 2000
 LOOKUP_PAGE = 500
 
 #: A run, or what makes it of the number of pairs when all of them were found.
-GivenRun = OverlapRun | Callable[[int], OverlapRun]
+GivenRun = OverlapRun | Callable[[int], OverlapRun | None]
 
 o = overlaps.c
 _READ = (
@@ -91,24 +92,26 @@ class OverlapTable:
         with _room(), tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
             saved = _spool(found, {left, right}, spool)
             spool.seek(0)
-            run = given_run(saved) if callable(given_run) else given_run
-            if run is not None and {run.left, run.right} != {left, right}:
-                raise UsageError(f"a run of {run.left} and {run.right} for {left} and {right}")
-            self._replace(min(left, right), max(left, right), spool, run)
+            with self._db.write() as connection:
+                touch(connection)
+                run = given_run(saved) if callable(given_run) else given_run
+                if run is not None and {run.left, run.right} != {left, right}:
+                    raise UsageError(f"a run of {run.left} and {run.right} for {left} and {right}")
+                self._replace(connection, min(left, right), max(left, right), spool)
+                if run is not None:
+                    save_run(connection, run)
+                elif given_run is not None:
+                    forget_run(connection, min(left, right), max(left, right))
         return saved
 
-    def _replace(self, left: str, right: str, spool: IO[str], run: OverlapRun | None) -> None:
-        with self._db.write() as connection:
-            touch(connection)
-            both = (o.left_kb == left) & (o.right_kb == right)
-            connection.execute(delete(overlaps).where(both & o.verdict.is_(None)))
-            # What people judged stays, but not the evidence of a search that found it before.
-            of_people = ~o.source.startswith(KB_SOURCE, autoescape=True)
-            connection.execute(update(overlaps).where(both & of_people).values(evidence="{}"))
-            while rows := [tuple(json.loads(line)) for line in islice(spool, BATCH)]:
-                self._db.bulk(connection, self._upsert, rows)
-            if run is not None:
-                save_run(connection, run)
+    def _replace(self, connection: Connection, left: str, right: str, spool: IO[str]) -> None:
+        both = (o.left_kb == left) & (o.right_kb == right)
+        connection.execute(delete(overlaps).where(both & o.verdict.is_(None)))
+        # What people judged stays, but not the evidence of a search that found it before.
+        of_people = ~o.source.startswith(KB_SOURCE, autoescape=True)
+        connection.execute(update(overlaps).where(both & of_people).values(evidence="{}"))
+        while rows := [tuple(json.loads(line)) for line in islice(spool, BATCH)]:
+            self._db.bulk(connection, self._upsert, rows)
 
     def read(
         self, left: str | None, right: str | None, least: float, wanted: Wanted
@@ -127,6 +130,12 @@ class OverlapTable:
                     yield _overlap(row, left, right, stale)
             full, after = len(page) == BATCH, tuple_(*PAIR_COLUMNS) > page[-1][:4]
             page = self._db.rows(query.where(after)) if full else []
+
+    def one(self, left: EntityId, right: EntityId) -> Overlap | None:
+        """One overlap, if it is there and so are both of its entities."""
+        pair = tuple_(*PAIR_COLUMNS) == pair_of(left, right)
+        rows = self._db.rows(select(*_READ).where(pair, _exists(_LEFT), _exists(_RIGHT)))
+        return _overlap(rows[0], left.kb, right.kb, self._stale(rows)[0]) if rows else None
 
     def _stale(self, page: Sequence[Row]) -> list[bool]:
         """Whether each pair was judged on other texts than its entities have now."""

@@ -15,6 +15,7 @@ from kglink.records import (
     Document,
     Entity,
     EntityId,
+    Judgement,
     Overlap,
     OverlapRun,
     Record,
@@ -35,7 +36,7 @@ from kglink.store.overlap_runs import read_runs, read_state
 from kglink.store.overlaps import OverlapTable, Wanted
 from kglink.store.schema import ingests, kbs
 from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias, StoredEntity
-from kglink.store.verdicts import judge
+from kglink.store.verdicts import judge, judgement_of, put_back
 
 
 class Store:
@@ -167,12 +168,13 @@ class Store:
         left: str,
         right: str,
         overlaps: Iterable[Overlap],
-        run: OverlapRun | Callable[[int], OverlapRun] | None = None,
+        run: OverlapRun | Callable[[int], OverlapRun | None] | None = None,
     ) -> int:
         """Replace all overlaps of two KBs at once; pairs that people judged stay as judged.
 
         ``run`` is kept with them. It may be a function that makes it: it is given the number of
-        ``overlaps`` when they have come to their end.
+        ``overlaps`` when they have come to their end and nobody else may write. If it makes none,
+        the last run of the two is forgotten.
         """
         return self._overlaps.save(left, right, overlaps, run)
 
@@ -203,6 +205,10 @@ class Store:
         wanted = Wanted(verdict, judged, stale)
         return self._overlaps.read(left, right, min_probability, wanted)
 
+    def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
+        """The overlap of two entities; None where there is none."""
+        return self._overlaps.one(left, right)
+
     def counterparts(
         self, ids: Iterable[EntityId], *, min_probability: float = 0.5
     ) -> dict[EntityId, tuple[EntityId, ...]]:
@@ -225,6 +231,14 @@ class Store:
     ) -> int:
         """Set or clear many verdicts, batch by batch; says how many there were."""
         return judge(self._db, judged, source)
+
+    def judgement(self, left: EntityId, right: EntityId) -> Judgement | None:
+        """What stands as said of a pair, with where it comes from and what it was judged by."""
+        return judgement_of(self._db, left, right)
+
+    def put_back(self, left: EntityId, right: EntityId, before: Judgement | None) -> None:
+        """Let stand of a pair what `judgement` said before; None: nothing."""
+        put_back(self._db, left, right, before)
 
     # ------------------------------------------------------------------------------ health
     def check(self) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import get_args
 
@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, insert, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import UsageError
-from kglink.records import EntityId, Verdict
+from kglink.records import EntityId, Judgement, Verdict
 from kglink.store.database import Database
 from kglink.store.kb_reader import kb_ids
 from kglink.store.overlap_runs import touch
@@ -68,20 +68,53 @@ def _judge_batch(db: Database, batch: Sequence[Judged], source: str) -> None:
         for name in (left, right):
             if name not in hashes:
                 raise UsageError(f"there is no entity {name}", hint="kglink search finds its id.")
+    _put(
+        db,
+        {
+            pair: verdict
+            and Judgement(
+                verdict, source, (hashes[EntityId(*pair[:2])], hashes[EntityId(*pair[2:])])
+            )
+            for pair, verdict in said.items()
+        },
+    )
+
+
+def judgement_of(db: Database, left: EntityId, right: EntityId) -> Judgement | None:
+    """What stands as said of a pair."""
+    pair = pair_of(left, right)
+    query = select(*_SAID).where(tuple_(*PAIR_COLUMNS) == pair)
+    for verdict, source, left_text, right_text in db.rows(query):
+        texts = (left_text, right_text) if left_text and right_text else None
+        return Judgement(verdict, source, texts) if verdict else None
+    return None
+
+
+def put_back(db: Database, left: EntityId, right: EntityId, before: Judgement | None) -> None:
+    """Let stand what stood before, as it was given then."""
+    _put(db, {pair_of(left, right): before})
+
+
+def _put(db: Database, said: Mapping[Pair, Judgement | None]) -> None:
     with db.write() as connection:
         touch(connection)
         standing = standing_verdicts(connection, list(said))
         known, new = [], []
-        for pair, verdict in said.items():
-            texts = hashes[EntityId(*pair[:2])], hashes[EntityId(*pair[2:])]
-            columns = (verdict, source, *texts) if verdict else (None, "", None, None)
+        for pair, one in said.items():
+            columns = _columns(one)
             if pair in standing:
                 known.append((*columns, *pair))
-            elif verdict:
-                probability = 1.0 if verdict == "correct" else 0.0
+            elif one:
+                probability = 1.0 if one.verdict == "correct" else 0.0
                 new.append((*pair, probability, "{}", *columns))
         db.bulk(connection, _judge, known)
         db.bulk(connection, _insert, new)
+
+
+def _columns(said: Judgement | None) -> tuple[str | None, str, str | None, str | None]:
+    if said is None:
+        return None, "", None, None
+    return (said.verdict, said.source, *(said.texts or (None, None)))
 
 
 def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str | None]:

@@ -24,7 +24,8 @@ class ListedKBs:
 
     Vectors are made of the words of a text: texts without a common word are at right angles or
     nearly so, equal ones have the cosine 1. Without ``space`` no vectors of rows are there.
-    ``first_pass`` is what the first pass found, ``through`` what a third KB says.
+    ``first_pass`` is what the first pass found, ``through`` what a third KB says. ``reports``
+    holds how far evidence said that it has come.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class ListedKBs:
         through: Iterable[tuple[str, str, str, float]] = (),
     ) -> None:
         self.left, self.right = names
+        self.device = "cpu"
+        self.reports: list[tuple[int, int]] = []
         self._sides: dict[Side, dict[str, Entity]] = {
             "left": {entity.key: entity for entity in sorted(left, key=lambda one: one.key)},
             "right": {entity.key: entity for entity in sorted(right, key=lambda one: one.key)},
@@ -94,6 +97,10 @@ class ListedKBs:
         """The other sides of all pairs of an entity."""
         mine, other = (0, 1) if side == "left" else (1, 0)
         return {pair[other]: p for pair, p in self._first_pass.items() if pair[mine] == key}
+
+    def report(self, done: int, total: int = 0) -> None:
+        """Note how far a search has come."""
+        self.reports.append((done, total))
 
 
 class ListedVectors:

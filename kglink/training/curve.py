@@ -18,9 +18,14 @@ class Curve:
         self._folder = folder
         self._path = folder / _FILE
 
+    @property
+    def picture(self) -> Path:
+        """Where `draw` puts its picture."""
+        return self._folder / _PICTURE
+
     def begin(self, total: int = 0) -> None:
         """Forget what lies behind a step: a run that goes on writes those lines again."""
-        kept = [line for line in self.lines() if line["total"] <= total]
+        kept = [line for line in self.lines() if line["total"] <= total] if total else []
         text = "".join(json.dumps(line) + "\n" for line in kept)
         self._path.write_text(text, encoding="utf-8")
 
@@ -60,9 +65,8 @@ class Curve:
             axes.set(xlabel="step", title=title)
             if axes.lines:
                 axes.legend()
-        path = self._folder / _PICTURE
-        figure.savefig(path, dpi=120)
-        return path
+        figure.savefig(self.picture, dpi=120)
+        return self.picture
 
 
 def _plot(

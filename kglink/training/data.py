@@ -49,6 +49,8 @@ class TrainingData:
         self.pool = EntityPool(folder, [PooledKB(**kb) for kb in facts["kbs"]])
         self.counts = [MentionCounts(**one) for one in facts["documents"]]
         self.train = MentionTable(folder, TRAIN)
+        self.annotated = len(self.train) - int(facts["names"])
+        """Mentions of documents stand before names."""
         self.valid = MentionTable(folder, VALID)
         self.pairs: IntArray = map_array(folder / "pairs.npy")
         self._counterparts = RowTable(folder / "counterparts", np.int64)
@@ -77,8 +79,11 @@ def prepare(
     folder.mkdir(parents=True)
     pooled = write_pool(folder, store, kbs.all, inputs, recipe.domain, progress)
     pool = EntityPool(folder, pooled)
-    counts, digest = write_mentions(
-        folder, store, pool, inputs, recipe.selection, recipe.seed, docs=docs, progress=progress
+    counts, names, digest = write_mentions(
+        *(folder, store, pool, inputs, recipe.selection, recipe.seed),
+        docs=docs,
+        with_names=recipe.learns_names,
+        progress=progress,
     )
     overlaps = _write_overlaps(folder, store, pool, kbs, recipe.overlap.min_probability)
     facts = {
@@ -86,6 +91,7 @@ def prepare(
         "target_kbs": kbs.targets,
         "kbs": [kb._asdict() for kb in pooled],
         "documents": [one._asdict() for one in counts],
+        "names": names,
         "mentions": digest,
         "overlaps": overlaps,
     }

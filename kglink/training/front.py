@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
 from kglink.encoding.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.encoding.hardware import Hardware, Precision, choose_hardware, usable_cores
@@ -24,10 +22,18 @@ from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
 from kglink.training.curve import Curve
 from kglink.training.data import DATA_FACTS, KBChoice, TrainingData, prepare
+from kglink.training.lock import alone
 from kglink.training.loop import Loop, Pace
-from kglink.training.plan import choose_kbs, make_plan, read_sources, warnings_of
-from kglink.training.progress import News, Note, Reading, Tell
-from kglink.training.recipe import DEFAULT_RECIPE, Recipe, load_recipe
+from kglink.training.plan import (
+    Stage,
+    choose_kbs,
+    default_sources,
+    make_plan,
+    read_sources,
+    warnings_of,
+)
+from kglink.training.progress import News, Note, Planned, Reading, Tell
+from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
 from kglink.training.run import (
     CHECKPOINTS,
     DATA,
@@ -38,17 +44,13 @@ from kglink.training.run import (
     TrainingReport,
     read_report,
     read_settings,
+    recalls_of_epoch,
     run_settings,
     write_report,
     write_settings,
 )
 from kglink.training.step import Tools
 from kglink.training.team import Team, leave
-
-#: What the system says of a disk that is full, read-only, closed to us or broken.
-_OF_DISKS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def train(
     *,
     registry: Registry,
     docs: Sequence[str] = (),
+    changes: Mapping[str, Any] | None = None,
     resume: bool = False,
     where: Where = Where(),
     pace: Pace = Pace(),  # noqa: B008 - frozen
@@ -79,20 +82,21 @@ def train(
 
     ``sources`` are the stages: any of S, T, O, TS, TO, SO, TOS; none named: those of the recipe,
     else all that the KBs allow. ``docs`` names the KBs whose documents are learnt from; none: all.
+    ``changes`` are values of the recipe that differ, nested as in its file.
     With ``resume`` the run in ``folder`` goes on as it was told when it began; what is given again
     must be the same. Under torchrun all processes call this with the same arguments.
     """
     team = Team(where.device)
     run = _Run(store, registry, Path(folder), team, progress if team.is_first else _say_nothing)
     try:
-        with _alone(Path(folder)) if team.is_first else contextlib.nullcontext():
+        with alone(Path(folder)) if team.is_first else contextlib.nullcontext():
             if resume:
                 told = run.told_before()
-                _check_same(told, recipe, sources, source_kbs, target_kbs)
+                _check_same(told, recipe, changes, sources, source_kbs, target_kbs, docs)
                 if report := read_report(run.folder):
                     return report
             else:
-                told = run.told_now(recipe, sources, source_kbs, target_kbs, docs, where)
+                told = run.told_now(recipe, changes, sources, source_kbs, target_kbs, docs, where)
             return run.train(told, pace, resume=resume)
     finally:
         leave()
@@ -118,6 +122,7 @@ class _Run:
     def told_now(
         self,
         recipe: Recipe | str | Path | None,
+        changes: Mapping[str, Any] | None,
         sources: str,
         source_kbs: Sequence[str],
         target_kbs: Sequence[str],
@@ -130,9 +135,9 @@ class _Run:
                 f"{self.folder}: there is a run already",
                 hint="Go on with it (--resume), give another name, or delete the folder.",
             )
-        chosen = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or DEFAULT_RECIPE)
+        chosen = chosen_recipe(recipe or DEFAULT_RECIPE, changes)
         name = "" if isinstance(recipe, Recipe) else str(recipe or DEFAULT_RECIPE)
-        stages = read_sources(sources or chosen.sources or _all_stages(source_kbs, target_kbs))
+        stages = read_sources(sources or chosen.sources or default_sources(source_kbs, target_kbs))
         kbs = choose_kbs(self._store, stages, source_kbs, target_kbs)
         for one in docs:
             self._store.kb(one)
@@ -160,6 +165,7 @@ class _Run:
         plan = make_plan(data, told.recipe, told.sources)
         checkpoints = Checkpoints(self.folder / CHECKPOINTS, _identity(told, model, data))
         self._begin(told, data, checkpoints, model, resume=resume)
+        self._tell(_planned(plan, data, told, hardware))
         scorer = self._registry.create(
             "scorer", told.recipe.model.scorer, told.recipe.model.scorer_settings
         )
@@ -238,8 +244,9 @@ class _Run:
                 steps=loop.position.total,
                 seconds=round(seconds, 3),
                 stages=tuple(results),
-                recalls=loop.recalls.as_json() if loop.recalls else None,
+                recalls=recalls_of_epoch(self.folder, results[-1]["name"], results[-1]["kept"]),
                 notes=tuple(self._notes),
+                before=recalls_of_epoch(self.folder, results[0]["name"], 0),
             )
         )
         checkpoints = Checkpoints(self.folder / CHECKPOINTS, {})
@@ -249,24 +256,20 @@ class _Run:
                 scratch.unlink()
 
 
-def _all_stages(source_kbs: Sequence[str], target_kbs: Sequence[str]) -> str:
-    """The stages where nobody names them."""
-    if source_kbs and target_kbs:
-        return "TOS"
-    return "S" if source_kbs else "T"
-
-
 def _check_same(
     told: RunSettings,
     recipe: Recipe | str | Path | None,
+    changes: Mapping[str, Any] | None,
     sources: str,
     source_kbs: Sequence[str],
     target_kbs: Sequence[str],
+    docs: Sequence[str],
 ) -> None:
     """Refuse to go on with something else than the run began with."""
     given: list[tuple[str, Any, Any]] = []
-    if recipe is not None:
-        whole = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
+    if recipe is not None or changes:
+        # Changes alone are of the recipe that the run has: one that changes nothing is no other.
+        whole = chosen_recipe(told.recipe if recipe is None else recipe, changes)
         given.append(("recipe", _facts(whole), _facts(told.recipe)))
     if sources:
         given.append(("list of sources", read_sources(sources), told.sources))
@@ -274,12 +277,31 @@ def _check_same(
         given.append(("list of source KBs", tuple(source_kbs), told.source_kbs))
     if target_kbs:
         given.append(("list of target KBs", tuple(target_kbs), told.target_kbs))
+    if docs:
+        given.append(("list of documents", tuple(docs), told.docs))
     for what, now, before in given:
         if now != before:
             raise TrainingError(
                 f"the run began with another {what}",
                 hint="Leave it out to go on as the run began, or begin a new run.",
             )
+
+
+def _planned(
+    plan: Sequence[Stage], data: TrainingData, told: RunSettings, hardware: Hardware
+) -> Planned:
+    """What a user should know of the work ahead."""
+    groups = {group.letter: len(group.items) for stage in plan for group in stage.groups}
+    return Planned(
+        base=told.recipe.model.base,
+        stages=tuple((stage.name, stage.steps) for stage in plan),
+        groups=tuple(groups.items()),
+        valid=len(data.valid),
+        device=hardware.device,
+        precision=hardware.precision,
+        threads=hardware.threads,
+        processes=told.processes,
+    )
 
 
 def _facts(recipe: Recipe) -> dict[str, Any]:
@@ -299,26 +321,6 @@ def _identity(told: RunSettings, model: BiEncoder, data: TrainingData) -> dict[s
 
 def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other commands from the same run."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock", timeout=0):
-            yield
-    except Timeout as error:
-        raise TrainingError(
-            f"{folder}: another process is training here", hint="Wait for it, or stop it."
-        ) from error
-    except OSError as error:
-        if error.errno not in _OF_DISKS:
-            raise
-        raise TrainingError(
-            f"{error.filename or folder}: {error.strerror}",
-            hint="Free some space, or mend what is wrong with this file, and go on with --resume.",
-        ) from error
 
 
 @contextlib.contextmanager

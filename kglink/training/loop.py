@@ -20,7 +20,7 @@ from kglink.training.curve import Curve
 from kglink.training.frozen import FrozenPool
 from kglink.training.memory import advising
 from kglink.training.plan import Batch, Stage, batches_of
-from kglink.training.progress import EpochNews, Note, Reading, StepNews, Tell
+from kglink.training.progress import BeforeNews, EpochNews, Note, Reading, StepNews, Tell
 from kglink.training.recipe import SelectionSection, StageSection
 from kglink.training.step import Done, Tools, Trainer
 from kglink.training.validation import Recalls, validate
@@ -105,10 +105,22 @@ class Loop:
     def _epoch(self, stage: Stage, trainer: Trainer) -> None:
         began = time.monotonic()
         self._mine(trainer)
-        mined = time.monotonic()
+        mining = time.monotonic() - began
+        # What the model knew before is no part of its first epoch, but the pool is encoded now.
+        began += self._judge_before(stage)
         self._steps(stage, trainer)
-        trained = time.monotonic()
-        self._evaluate(stage, began, mined - began, trained)
+        self._evaluate(stage, began, mining, time.monotonic())
+
+    def _judge_before(self, stage: Stage) -> float:
+        """Judge the model that the run begins with; says how long that took."""
+        began, data = time.monotonic(), self._tools.data
+        if self.position.total or not self._is_first or not len(data.valid):
+            return 0.0
+        recalls = validate(data, self._pool(), self._selection)
+        seconds = time.monotonic() - began
+        self._line({"total": 0, "stage": stage.name, "epoch": 0, **recalls.as_json()})
+        self._tell(BeforeNews(recalls, seconds))
+        return seconds
 
     def _mine(self, trainer: Trainer) -> None:
         """Look for hard negatives at a refresh point; a run that goes on finds them on disk."""

@@ -14,13 +14,13 @@ from kglink.encoding.inputs import Inputs, MentionText
 from kglink.protocols import RowRange
 from kglink.records import Document
 from kglink.store import Store
+from kglink.training.names import write_names
 from kglink.training.pool import Counted, EntityPool, chunks
 from kglink.training.recipe import SelectionSection
+from kglink.training.splits import Splits, sources_of_documents, splits_of
 from kglink.training.tables import IntArray, RowTable, RowWriter, token_table, token_writer
 
 _DOCUMENTS = 256
-#: Characters on each side of a mention for every token of its window.
-_REACH = 128
 TRAIN, VALID = "train", "valid"
 
 
@@ -68,9 +68,12 @@ def write_mentions(
     seed: int,
     *,
     docs: Sequence[str] = (),
+    with_names: bool = False,
     progress: Counted = lambda documents: None,
-) -> tuple[list[MentionCounts], str]:
-    """Read the mentions of annotated documents; returns the counts and a digest of all.
+) -> tuple[list[MentionCounts], int, str]:
+    """Read the mentions of annotated documents; returns their counts, that of names, a digest.
+
+    ``with_names`` puts the names of all entities behind the mentions to learn from.
 
     Of each source the split ``train`` is learnt from; a source without splits wholly. By the
     split ``dev`` the best epoch is chosen, or else by documents that are held out.
@@ -84,34 +87,12 @@ def write_mentions(
             for part in (TRAIN, VALID)
         }
         reader = _Reader(store, pool, inputs, writers, progress)
-        names = docs or [info.name for info in store.kbs() if info.mentions]
-        counts = [reader.read(name, _plan(store, name, selection, seed)) for name in names]
+        sources = sources_of_documents(store, docs)
+        counts = [reader.read(one, splits_of(store, one, selection, seed)) for one in sources]
+        learnt = writers[TRAIN]
+        named = write_names(folder, store, pool, inputs, *learnt, progress) if with_names else 0
         digests = [writer.digest for parts in writers.values() for writer in parts]
-    return counts, hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
-
-
-class _Splits(NamedTuple):
-    """Which documents of a source serve for what."""
-
-    train: str
-    dev: bool
-    held_out: float
-    seed: int
-
-    def is_held_out(self, document: Document) -> bool:
-        """Whether a training document is kept back: by chance, and always the same ones."""
-        digest = hashlib.sha256(f"{self.seed}\0{document.id}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") < self.held_out * 2**64
-
-
-def _plan(store: Store, name: str, selection: SelectionSection, seed: int) -> _Splits:
-    def has(split: str) -> bool:
-        return next(store.documents(name, split), None) is not None
-
-    train = "train" if has("train") or not has("") else ""
-    dev = selection.documents != "held_out" and has("dev")
-    held_out = 0.0 if dev or selection.documents == "dev" else selection.held_out
-    return _Splits(train, dev, held_out, seed)
+    return counts, named, hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
 
 class _Reader:
@@ -129,7 +110,7 @@ class _Reader:
         self._writers = writers
         self._progress = progress
 
-    def read(self, name: str, splits: _Splits) -> MentionCounts:
+    def read(self, name: str, splits: Splits) -> MentionCounts:
         before = {part: len(parts.tokens) for part, parts in self._writers.items()}
         outside = 0
         for chunk in chunks(self._store.documents(name, splits.train), _DOCUMENTS):
@@ -166,10 +147,5 @@ class _Reader:
             for mention in document.mentions:
                 if mention.gold:
                     rows = {self._pool.row(gold) for gold in mention.gold} - {-1}
-                    yield self._near(document.text, mention.start, mention.end), sorted(rows)
-
-    def _near(self, text: str, start: int, end: int) -> MentionText:
-        """A mention with more of its text than a window ever holds, but not a whole book."""
-        reach = _REACH * (self._inputs.settings.mention_tokens + 8)
-        first = max(0, start - reach)
-        return MentionText(text[first : end + reach], start - first, end - first)
+                    whole = MentionText(document.text, mention.start, mention.end)
+                    yield whole.near(self._inputs.settings.mention_tokens), sorted(rows)

@@ -75,7 +75,7 @@ class Negatives:
         if not self._k or self.are_from_batch:
             return np.empty((len(mentions), 0), np.int64)
         if self._mined is not None:
-            return np.asarray(self._mined[np.searchsorted(self._group.items, mentions)])
+            return self._found(self._mined, mentions)
         return self._ask(self._pool, self._batch(golds, excluded), rng)
 
     def among(self, batch: MentionBatch, scores: FloatArray, rng: np.random.Generator) -> IntArray:
@@ -121,6 +121,14 @@ class Negatives:
     def open(self, path: Path) -> None:
         """Use what was looked for."""
         self._mined = map_array(path)
+
+    def _found(self, mined: IntArray, mentions: IntArray) -> IntArray:
+        """What was looked for; nothing is, for names: they stand behind all mentions."""
+        places = np.searchsorted(self._group.items, mentions)
+        known = places < len(self._group.items)
+        found = np.full((len(mentions), self._k), -1, np.int64)
+        found[known] = mined[places[known]]
+        return found
 
     def _parts(self, known: SamplerPool) -> Iterator[slice]:
         size = _BY_SCORES if known.vectors is None else _BY_VECTORS

@@ -31,6 +31,8 @@ class Group(NamedTuple):
     """The golds that are learnt, and where negatives come from."""
     items: IntArray
     """Numbers of mentions or of overlap pairs."""
+    names: IntArray = np.empty(0, np.int64)
+    """Numbers of names that some of are learnt besides, in every epoch other ones."""
 
 
 class Stage(NamedTuple):
@@ -43,7 +45,15 @@ class Stage(NamedTuple):
     def batches(self) -> tuple[int, ...]:
         """How many batches of each group an epoch has."""
         size = self.section.batch * self.section.accumulate
-        return tuple(max(1, len(group.items) // size) for group in self.groups)
+        return tuple(max(1, self._learnt(group) // size) for group in self.groups)
+
+    def drawn_names(self, group: Group) -> int:
+        """How many names of a group an epoch sees."""
+        share = self.section.names if isinstance(self.section, StageSection) else 0
+        return min(len(group.names), round(share * len(group.items)))
+
+    def _learnt(self, group: Group) -> int:
+        return len(group.items) + self.drawn_names(group)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -74,6 +84,13 @@ def read_sources(text: str) -> str:
         hint=f"There is: {', '.join(SOURCES)}. S: mentions of the source KBs, T: of the target "
         "KBs, O: overlaps between them.",
     )
+
+
+def default_sources(source_kbs: Sequence[str], target_kbs: Sequence[str]) -> str:
+    """The stages where nobody names them: all that the KBs allow."""
+    if source_kbs and target_kbs:
+        return "TOS"
+    return "S" if source_kbs else "T"
 
 
 def choose_kbs(
@@ -134,7 +151,9 @@ def batches_of(stage: Stage, epoch: int, seed: Sequence[int]) -> list[Batch]:
     """An epoch's batches: each group shuffled anew; what fills no batch is left out."""
     found = []
     for number, (group, count) in enumerate(zip(stage.groups, stage.batches(), strict=True)):
-        order = np.random.default_rng([*seed, epoch, number]).permutation(group.items)
+        rng = np.random.default_rng([*seed, epoch, number])
+        names = rng.choice(group.names, stage.drawn_names(group), replace=False)
+        order = rng.permutation(np.concatenate([group.items, names]))
         size = min(stage.section.batch * stage.section.accumulate, len(order))
         pieces = min(stage.section.accumulate, size)
         for at in range(count):
@@ -147,7 +166,8 @@ def _mentions(data: TrainingData, letter: str) -> Group:
     side: Literal["source", "target"] = "source" if letter == "S" else "target"
     names = data.kbs.sources if letter == "S" else data.kbs.targets
     rows = data.rows(names)
-    items = data.train.within(rows)
+    inside = data.train.within(rows)
+    items, names_alone = np.split(inside, [np.searchsorted(inside, data.annotated)])
     if not len(items):
         read = ", ".join(f"{one.documents} ({one.train})" for one in data.counts) or "none"
         raise UsageError(
@@ -156,7 +176,7 @@ def _mentions(data: TrainingData, letter: str) -> Group:
             f"{names[0]}`), or leave {letter} out of --sources. Mentions that were read for "
             f"training, of {side} and other KBs: {read}.",
         )
-    return Group("S" if letter == "S" else "T", rows, items)
+    return Group("S" if letter == "S" else "T", rows, items, names_alone)
 
 
 def _overlaps(data: TrainingData) -> Group:

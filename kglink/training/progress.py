@@ -21,6 +21,29 @@ class Reading(NamedTuple):
     items: int
 
 
+class Planned(NamedTuple):
+    """What will be learnt: the stages with what each of their groups (S, T, O) has and sees."""
+
+    base: str
+    stages: tuple[tuple[str, int], ...]
+    """Stage and steps."""
+    groups: tuple[tuple[str, int], ...]
+    """Letter and pairs: mentions with their golds, or overlaps."""
+    valid: int
+    """Mentions that epochs are judged by."""
+    device: str
+    precision: str
+    threads: int
+    processes: int
+
+
+class BeforeNews(NamedTuple):
+    """What the model finds before it has learnt anything here."""
+
+    recalls: Recalls
+    seconds: float
+
+
 class StepNews(NamedTuple):
     """A step was done."""
 
@@ -52,5 +75,5 @@ class EpochNews(NamedTuple):
     is_best: bool
 
 
-News = Note | Reading | StepNews | EpochNews
+News = Note | Reading | Planned | BeforeNews | StepNews | EpochNews
 Tell = Callable[[News], None]

@@ -58,6 +58,7 @@ class ModelSection(_Section):
             pooling=self.pooling,
             metric=self.metric,
             scorer=self.scorer,
+            scorer_settings=self.scorer_settings,
             inputs=self.inputs,
         )
 
@@ -106,6 +107,12 @@ class StageSection(_Optimisation):
     negatives_from: Literal["stage", "all"] = Field(
         "stage", description="The KBs that negatives are drawn from: the stage's own, or all."
     )
+    names: float = Field(
+        0,
+        ge=0,
+        description="Names of entities that are learnt as mentions without a text around them, "
+        "for each annotated mention; other ones in every epoch.",
+    )
     mask_same_gold: bool = Field(
         True, description="Never take an entity that is right as a negative; BLINK's code does."
     )
@@ -122,6 +129,8 @@ class StageSection(_Optimisation):
             raise ValueError(f"columns = {self.columns!r} needs negatives of at least 1")
         if self.columns == "in_batch" and self.negatives:
             raise ValueError("negatives need columns = 'own', 'both' or 'shared'")
+        if self.columns == "own" and self.names:
+            raise ValueError("names have no negatives of their own: columns must not be 'own'")
         return self
 
 
@@ -179,6 +188,11 @@ class Recipe(_Section):
         SelectionSection(), description="How the best epoch is found."
     )
 
+    @property
+    def learns_names(self) -> bool:
+        """Whether any stage learns from names."""
+        return any(section.names > 0 for section in self.rounds())
+
     def rounds(self) -> tuple[StageSection, ...]:
         """The trainings of S and T, one after the other."""
         return (self.train,) if self.again is None else (self.train, self.again)
@@ -207,6 +221,13 @@ def load_recipe(
     if changes:
         raw = _merged(raw, changes)
     return read_recipe(raw, origin)
+
+
+def chosen_recipe(recipe: Recipe | str | Path, changes: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe that is there already, or is named, with changes."""
+    if not isinstance(recipe, Recipe):
+        return load_recipe(recipe, changes)
+    return read_recipe(_merged(recipe.model_dump(mode="json"), changes)) if changes else recipe
 
 
 def read_recipe(raw: Mapping[str, Any], origin: str = "recipe") -> Recipe:

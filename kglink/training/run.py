@@ -21,6 +21,7 @@ from typing import Any
 from kglink.errors import TrainingError, UsageError
 from kglink.space.manifest import library_versions, write_atomically
 from kglink.training.curve import Curve
+from kglink.training.lock import is_busy
 from kglink.training.recipe import Recipe, read_recipe
 
 FORMAT = 1
@@ -62,8 +63,10 @@ class TrainingReport:
     stages: tuple[Mapping[str, Any], ...]
     """Name, epochs, the one that was kept, and the recall that it was chosen by."""
     recalls: Mapping[str, Any] | None
-    """Recall of the last evaluation: mean, judged joint, by KB."""
+    """What the model that was kept finds of the mentions held back: mean, judged joint, by KB."""
     notes: tuple[str, ...]
+    before: Mapping[str, Any] | None = None
+    """What the model found that the run began with."""
 
     def as_json(self) -> dict[str, Any]:
         """A plain dictionary for machine-readable output."""
@@ -75,14 +78,21 @@ class TrainingReport:
 class RunInfo:
     """A run at a glance."""
 
-    name: str
+    folder: Path
     done: bool
+    busy: bool
+    """Whether a process works on it now."""
     settings: RunSettings
     steps: int
     report: TrainingReport | None
     last_loss: float | None
     recalls: Mapping[str, Any] | None
-    """Those of the last evaluation."""
+    """Those of the model that was kept; of the last evaluation while there is none."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.folder.name
 
     def as_json(self) -> dict[str, Any]:
         """A plain dictionary for machine-readable output."""
@@ -90,6 +100,7 @@ class RunInfo:
         return {
             "name": self.name,
             "done": self.done,
+            "busy": self.busy,
             "recipe": told.recipe_name,
             "sources": told.sources,
             "source_kbs": list(told.source_kbs),
@@ -164,6 +175,14 @@ def read_report(folder: Path) -> TrainingReport | None:
     return TrainingReport(**{**values, **lists, "folder": folder, "model": folder / MODEL})
 
 
+def recalls_of_epoch(folder: Path, stage: str, epoch: int) -> dict[str, Any] | None:
+    """What the validation after an epoch found; epoch 0: what the run began with."""
+    for line in Curve(folder).lines():
+        if "mean" in line and (line["stage"], line["epoch"]) == (stage, epoch):
+            return _recalls(line)
+    return None
+
+
 def list_runs(folder: Path) -> list[RunInfo]:
     """All runs of a workspace's ``runs`` folder, the oldest first."""
     found = [read_run(one) for one in folder.glob("*") if (one / SETTINGS).is_file()]
@@ -176,21 +195,22 @@ def read_run(folder: Path) -> RunInfo:
         raise UsageError(f"{folder}: there is no run", hint="`kglink runs` lists those there are.")
     lines = Curve(folder).lines()
     losses = [line["loss"] for line in lines if "loss" in line]
-    recalls = [
-        {key: line[key] for key in ("mean", "judged_joint", "kb")}
-        for line in lines
-        if "mean" in line
-    ]
+    recalls = [_recalls(line) for line in lines if "mean" in line]
     report = read_report(folder)
     return RunInfo(
-        name=folder.name,
+        folder=folder,
         done=report is not None,
+        busy=is_busy(folder),
         settings=read_settings(folder),
         steps=max((line["total"] for line in lines), default=0),
         report=report,
         last_loss=losses[-1] if losses else None,
-        recalls=recalls[-1] if recalls else None,
+        recalls=report.recalls if report else recalls[-1] if recalls else None,
     )
+
+
+def _recalls(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: line[key] for key in ("mean", "judged_joint", "kb", "mentions")}
 
 
 def _read(path: Path) -> dict[str, Any]:

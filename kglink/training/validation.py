@@ -1,6 +1,6 @@
 """Recall on the true joint pool after an epoch, by exact search: what the best epoch is chosen by.
 
-The words are those of `kglink.evaluation.recall`: a KB's recall counts the mentions with gold in
+The words are those of `kglink.evaluation.rankings`: a KB's recall counts the mentions with gold in
 it and searches it alone; judged joint searches all KBs that hold a gold of the mention.
 """
 

@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, get_args
+from typing import TYPE_CHECKING, Self
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
-from kglink.errors import ConfigError, UnknownNameError, UsageError
-from kglink.records import Document, LinkedDocument, Split, TextInput
+from kglink.errors import ConfigError, UsageError
+from kglink.records import Document, LinkedDocument, TextInput
 from kglink.registry import Registry, load_registry
-from kglink.sources import Problems, Source, SourceLimits
+from kglink.sources import Source, SourceLimits
 from kglink.workspace.folder import expanded, find_workspace, init_workspace
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from kglink.evaluation.recall import RecallReport
+    from kglink.evaluation.overlaps import OverlapFigures
+    from kglink.evaluation.rankings import RankedMention
+    from kglink.evaluation.report import RetrievalReport
     from kglink.linking.linker import Linker
     from kglink.linking.retrieve import Scored
+    from kglink.linking.scoring import Scoring
     from kglink.overlap.report import OverlapReport
+    from kglink.overlap.steps import SearchStep
     from kglink.overlap.tools import OverlapTools
     from kglink.overlap.train import Training
-    from kglink.protocols import Detector
     from kglink.space.build import BuildProgress, BuildReport
     from kglink.space.space import Space
-    from kglink.store import IngestSummary, Resolve, Store
+    from kglink.store import Store
+    from kglink.training.loop import Pace
+    from kglink.training.progress import Tell
+    from kglink.training.recipe import Recipe
     from kglink.workspace.encoder import LazyEncoder
+    from kglink.workspace.finetune import Finetuned
+    from kglink.workspace.ingest import AddedKB
+    from kglink.workspace.runs import Runs
     from kglink.workspace.spaces import WorkspaceSpace
-
-
-#: Where adapters keep what must outlive an interruption; a folder for each unfinished job.
-SCRATCH_FOLDER = ".scratch"
-
-
-@dataclass(frozen=True, slots=True)
-class AddedKB:
-    """What `Workspace.add_kb` did."""
-
-    summary: IngestSummary
-    adapter: str
-    problems: Problems
 
 
 class Workspace:
@@ -126,10 +118,13 @@ class Workspace:
 
     @cached_property
     def encoder(self) -> LazyEncoder:
-        """The text encoder, loaded when it is first used."""
-        from kglink.workspace.encoder import LazyEncoder
+        """The encoder of the space that the settings name, loaded when it is first used."""
+        from kglink.space.space import SpaceFolder
+        from kglink.workspace.space_model import space_encoder
+        from kglink.workspace.spaces import SPACES_FOLDER
 
-        return LazyEncoder(self.settings.encoder)
+        folder = SpaceFolder(self.folder / SPACES_FOLDER, self.settings.space.name)
+        return space_encoder(self.folder, folder, self.settings)
 
     # ------------------------------------------------------------------------------- ingest
     def open_source(self, source: str | Path) -> Source:
@@ -157,34 +152,11 @@ class Workspace:
         as codes that are looked up through cross-references, or by ``title``, redirects included.
         Where it is not told, the adapter's own way counts.
         """
-        opened = source if isinstance(source, Source) else self.open_source(source)
-        plugin = self.registry.get("kb", adapter or self.registry.guess_kb(opened.head).name)
-        settings = self.registry.settings_for("kb", plugin.name, options)
-        reader = self.registry.create("kb", plugin.name, settings)
-        if not resolve:
-            resolve = getattr(reader, "resolve", "key") if links_to else "key"
-        problems = Problems(self.settings.ingest.on_error)
-        from kglink.store import IngestJob
+        from kglink.workspace.ingest import Told, add_kb
 
-        job = IngestJob(
-            kb=name,
-            adapter=plugin.name,
-            source=opened.name,
-            fingerprint=_job_fingerprint(
-                opened, plugin.name, settings.model_dump(mode="json"), [*links_to], split, resolve
-            ),
-            settings=settings.model_dump(mode="json"),
-            links_to=tuple(links_to),
-            split=_split(split),
-            resolve=_resolve(resolve, links_to),
-            licence=licence,
-            batch_size=self.settings.ingest.batch_size,
-            problems=problems,
-        )
-        opened.scratch_in = self.folder / SCRATCH_FOLDER / job.fingerprint
-        summary = self.store.ingest(job, reader.read(opened, problems), progress=progress)
-        opened.drop_scratch()
-        return AddedKB(summary, plugin.name, problems)
+        told = Told(name, adapter, options or {}, tuple(links_to), split, resolve, licence)
+        opened = source if isinstance(source, Source) else self.open_source(source)
+        return add_kb(self, opened, told, progress=progress)
 
     # ------------------------------------------------------------------------------ overlap
     def find_overlaps(
@@ -193,55 +165,49 @@ class Workspace:
         right: str | None = None,
         *,
         fresh: bool = False,
-        progress: Callable[[int], None] = lambda pairs: None,
-        stage: Callable[[str], None] = lambda text: None,
-        encoding: BuildProgress = lambda kb, rows: None,
+        progress: Callable[[SearchStep], None] = lambda step: None,
     ) -> list[OverlapReport]:
         """Find the overlaps of one pair of KBs, or of all pairs.
 
         Of all pairs, those are passed over whose KBs and settings are as they were at their last
-        search, unless ``fresh``; their reports say so (``current``). ``progress`` is told of pairs
-        that were weighed, ``stage`` what begins, ``encoding`` of vectors that were made.
+        search, unless ``fresh``; their reports say so (``current``). ``progress`` is told of what
+        the search is at, how far it is in that, and how much that is in all (0: nobody knows).
         """
         from kglink.overlap.find import find_all_overlaps, find_overlaps
 
         if (left is None) != (right is None):
             raise UsageError("overlap needs two KBs or none", hint="None: all pairs.")
-        tools = self._overlap_tools(stage, encoding)
+        tools = self._overlap_tools(progress)
         if left is not None and right is not None:
-            return [find_overlaps(tools, left, right, progress=progress, stage=stage)]
-        return list(find_all_overlaps(tools, fresh=fresh, progress=progress, stage=stage))
+            return [find_overlaps(tools, left, right, progress=progress)]
+        return list(find_all_overlaps(tools, fresh=fresh, progress=progress))
 
     def train_overlap_model(
-        self,
-        *,
-        progress: Callable[[int], None] = lambda pairs: None,
-        stage: Callable[[str], None] = lambda text: None,
-        encoding: BuildProgress = lambda kb, rows: None,
+        self, *, progress: Callable[[SearchStep], None] = lambda step: None
     ) -> Training:
         """Fit the overlap model to the verdicts of the store; later searches use it."""
         from kglink.overlap.model import default_model
         from kglink.overlap.train import train
         from kglink.workspace.overlaps import keep_model
 
-        tools = self._overlap_tools(stage, encoding)
+        tools = self._overlap_tools(progress)
         # Always from the default model: verdicts that were learnt from must not count twice.
-        trained = train(tools, prior=default_model(tools.evidence), progress=progress, stage=stage)
+        trained = train(tools, prior=default_model(tools.evidence), progress=progress)
         keep_model(self.folder, trained.model)
         return trained
 
-    def _overlap_tools(self, stage: Callable[[str], None], encoding: BuildProgress) -> OverlapTools:
-        from kglink.workspace.overlaps import overlap_tools
+    def _overlap_tools(self, progress: Callable[[SearchStep], None]) -> OverlapTools:
+        from kglink.workspace.overlaps import overlap_space, overlap_tools
 
+        space = overlap_space(self.joint_space)
         return overlap_tools(
             self.folder,
             self.store,
             self.settings.overlap,
-            self.encoder,
-            self.joint_space,
+            space.encoder,
+            space,
             self.registry,
-            stage=stage,
-            encoding=encoding,
+            progress=progress,
         )
 
     # -------------------------------------------------------------------------------- space
@@ -252,14 +218,75 @@ class Workspace:
 
         return WorkspaceSpace(self.folder, self.store, self.encoder, self.registry, self.resolved)
 
+    def space_of(self, model: str = "") -> WorkspaceSpace:
+        """The space as a build with this model makes it; none named: with its own."""
+        from kglink.workspace.space_model import with_model
+
+        return with_model(self.joint_space, model) if model else self.joint_space
+
     def build(
-        self, *, fresh: bool = False, progress: BuildProgress = lambda kb, rows: None
+        self,
+        *,
+        model: str = "",
+        fresh: bool = False,
+        progress: BuildProgress = lambda kb, rows: None,
     ) -> BuildReport:
         """Build and publish the joint space of all KBs; only what changed is encoded.
 
+        ``model``, a name or a folder, takes the place of the model that the space was made with;
         ``fresh`` encodes everything again.
         """
-        return self.joint_space.build(fresh=fresh, progress=progress)
+        space = self.space_of(model)
+        report = space.build(fresh=fresh, progress=progress)
+        self.joint_space, self.encoder = space, space.encoder
+        return report
+
+    # ------------------------------------------------------------------------------ training
+    @property
+    def runs(self) -> Runs:
+        """The runs of fine-tuning: what there is of them, and removing one."""
+        from kglink.workspace.runs import Runs
+
+        return Runs(self.folder)
+
+    def finetune(
+        self,
+        *,
+        recipe: Recipe | str | Path | None = None,
+        sources: str = "",
+        source_kbs: Sequence[str] = (),
+        target_kbs: Sequence[str] = (),
+        docs: Sequence[str] = (),
+        changes: Mapping[str, object] | None = None,
+        run: str = "",
+        resume: bool = False,
+        space: str = "",
+        publish: bool = True,
+        pace: Pace | None = None,
+        progress: Tell = lambda news: None,
+        overlap_progress: Callable[[SearchStep], None] = lambda step: None,
+        build_progress: BuildProgress = lambda kb, rows: None,
+        fit_progress: Callable[[int], None] = lambda documents: None,
+    ) -> Finetuned:
+        """Learn from mentions of the source KBs (S), the target KBs (T), their overlaps (O).
+
+        The run ``run`` (of none, one is named after the recipe) leaves a model, and ``space`` is
+        built with it and published. ``resume`` goes on with the run, or with the last that did not
+        come to its end. ``changes`` are values of the recipe that differ, nested as in its file.
+        """
+        from kglink.training.loop import Pace
+        from kglink.workspace.finetune import Learning, Watching, finetune
+
+        return finetune(
+            self,
+            Learning(recipe, sources, source_kbs, target_kbs, docs, changes),
+            run=run,
+            resume=resume,
+            space=space,
+            publish=publish,
+            pace=pace or Pace(),
+            watching=Watching(progress, build_progress, overlap_progress, fit_progress),
+        )
 
     def space(self) -> Space:
         """The published space."""
@@ -270,29 +297,16 @@ class Workspace:
         """The KBs to link to: these, else those of the settings, else all of the space."""
         return space.kbs(kbs or self.settings.link.kbs)
 
-    def linker(self, kbs: Sequence[str] = (), *, space: Space | None = None) -> Linker:
-        """A linker to some KBs of the space, or to all."""
-        from kglink.linking.linker import Linker
-        from kglink.linking.retrieve import Retriever
-        from kglink.space.alias_names import SpaceNames
+    def linker(
+        self, kbs: Sequence[str] = (), *, space: Space | None = None, candidates: int = 0
+    ) -> Linker:
+        """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
+        from kglink.workspace.links import linker_of, retriever_of
 
         space = space or self.space()
-        link = self.settings.link
-        names = self.linked_kbs(space, kbs)
-
-        def detector() -> Detector:
-            all_names = SpaceNames(space, names)
-            return self.registry.create(
-                "detector", link.detector, link.detector_settings, all_names
-            )
-
-        reranker = (
-            self.registry.create("reranker", link.reranker, link.reranker_settings)
-            if link.reranker
-            else None
-        )
-        retriever = Retriever(space, self.encoder, candidates=max(link.candidates, link.top_k))
-        return Linker(retriever, detector, self.store, names, link, reranker=reranker)
+        link, names = self.settings.link, self.linked_kbs(space, kbs)
+        retriever = retriever_of(space, self.encoder, link, self.registry, candidates=candidates)
+        return linker_of(retriever, space, names, link, self.store, self.registry)
 
     def link(
         self, texts: Iterable[TextInput | str], kbs: Sequence[str] = ()
@@ -306,82 +320,65 @@ class Workspace:
 
     def search(self, text: str, *, k: int = 10, kbs: Sequence[str] = ()) -> list[Scored]:
         """The entities of the space that a text names or describes, best first."""
-        from kglink.linking.linker import joint_ranking
-        from kglink.linking.retrieve import MentionQuery, Retriever
-        from kglink.linking.scoring import SEARCH_WEIGHTS
+        from kglink.workspace.links import search
 
-        if k < 1:
-            raise UsageError(f"k = {k}: a search has at least one answer")
         space = self.space()
-        names = space.kbs(kbs)
-        retriever = Retriever(space, self.encoder, candidates=k, weights=SEARCH_WEIGHTS)
-        found = retriever.retrieve([MentionQuery(text, text)], names)
-        return joint_ranking(found[0], names)[:k]
+        return search(space, self.encoder, self.registry, text, k, space.kbs(kbs))
+
+    def fit_scoring(
+        self,
+        documents: Iterable[Document],
+        *,
+        progress: Callable[[int], None] = lambda documents: None,
+    ) -> Scoring:
+        """Fit how the space of a trained model weighs evidence, on mentions with known answers.
+
+        They must not be those that the model was trained on: it knows these too well. What was
+        fitted is kept beside the space, for as long as it has this model.
+        """
+        from kglink.workspace.links import fit_space
+
+        return fit_space(
+            self.space(), self.encoder, self.settings.link, self.registry, documents, progress
+        )
 
     # --------------------------------------------------------------------------- evaluation
     def evaluate(
         self,
-        docs: str,
+        docs: str | Sequence[str],
         *,
         split: str = "dev",
         kbs: Sequence[str] = (),
         ks: Sequence[int] = (1, 5),
         counterparts: bool = False,
+        domains: bool = False,
+        seen_in: str = "auto",
         progress: Callable[[int], None] = lambda documents: None,
-    ) -> RecallReport:
-        """Recall of retrieval on the annotated documents of a KB, their spans given.
+        each: Callable[[RankedMention], None] = lambda mention: None,
+    ) -> RetrievalReport:
+        """Retrieval on the annotated documents of one or more KBs, their mentions' places given.
 
-        With ``counterparts`` a gold's counterpart in another KB is right in joint rankings.
+        With ``counterparts`` a gold's counterpart in another KB is right in joint rankings;
+        ``domains`` adds figures by type of entity. ``seen_in`` names documents that were learnt
+        from, as ``kglink eval --seen-in`` does. ``each`` is told of every mention.
         """
-        from kglink.evaluation.recall import evaluate_recall
+        from kglink.evaluation.retrieval import Question
+        from kglink.workspace.evaluation import evaluate
 
-        known = self.store.kb(docs)
-        if not known.mentions:
-            raise UnknownNameError(
-                "source of annotated documents",
-                docs,
-                [info.name for info in self.store.kbs() if info.mentions],
-            )
-        space = self.space()
-        linker = self.linker(kbs, space=space)
-        documents = self.store.documents(docs, _split(split) or None)
-        first = next(documents, None)
-        if first is None:
-            raise UsageError(
-                f"{docs!r} has no documents in the split {split!r}",
-                hint='--split names another one; --split "" takes all documents.',
-            )
-
-        def counted() -> Iterator[Document]:
-            for document in chain([first], documents):
-                yield document
-                progress(1)
-
-        same = self.store.counterparts if counterparts else None
-        return evaluate_recall(linker, counted(), self.linked_kbs(space, kbs), ks, same)
-
-
-def _split(split: str) -> Split:
-    if split not in get_args(Split):
-        raise UsageError(f"unknown split {split!r}", hint="There is: train, dev, test.")
-    return split  # type: ignore[return-value]  # just checked
-
-
-def _resolve(resolve: str, links_to: Sequence[str]) -> Resolve:
-    from kglink.store import Resolve
-
-    if resolve not in get_args(Resolve):
-        ways = ", ".join(get_args(Resolve))
-        raise UsageError(f"unknown way to resolve golds: {resolve!r}", hint=f"There is: {ways}.")
-    if resolve != "key" and not links_to:
-        raise UsageError(
-            f"--resolve {resolve} needs the KBs to look in", hint="Name them: --links-to KB,KB"
+        names = (docs,) if isinstance(docs, str) else tuple(docs)
+        question = Question(
+            names, split, tuple(kbs), tuple(ks), counterparts, domains=domains, seen_in=seen_in
         )
-    return resolve  # type: ignore[return-value]  # just checked
+        return evaluate(self, question, progress=progress, each=each)
 
+    def evaluate_overlaps(
+        self,
+        kbs: Sequence[str] = (),
+        *,
+        progress: Callable[[int], None] = lambda overlaps: None,
+    ) -> list[OverlapFigures]:
+        """How near to each other the accepted overlaps of these KBs, or of all, are."""
+        from kglink.evaluation.overlaps import evaluate_overlaps
 
-def _job_fingerprint(source: Source, *facts: object) -> str:
-    """The same for the same content read in the same way: such a job can be resumed."""
-    digest = hashlib.blake2b(source.fingerprint().encode(), digest_size=16)
-    digest.update(json.dumps(facts, sort_keys=True).encode())
-    return digest.hexdigest()
+        space = self.space()
+        return evaluate_overlaps(space, self.store, self.linked_kbs(space, kbs), progress=progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,11 @@ import numpy.typing as npt
 from kglink.config import OverlapSection
 from kglink.errors import ConfigError
 from kglink.overlap.model import OverlapModel, default_model, read_model
+from kglink.overlap.steps import Progress, Steps, tell_nobody
 from kglink.overlap.tools import OverlapTools
 from kglink.overlap.vector_cache import VectorCache
 from kglink.protocols import Evidence, PluginSettings
 from kglink.registry import Registry
-from kglink.space.build import BuildProgress
 from kglink.space.manifest import write_atomically
 from kglink.space.segment import Segment
 from kglink.workspace.encoder import LazyEncoder
@@ -25,11 +26,12 @@ from kglink.workspace.spaces import WorkspaceSpace
 
 if TYPE_CHECKING:
     from kglink.overlap.paired import RowKind
-    from kglink.overlap.weigh import Stage
     from kglink.store import Store
 
 #: Vectors of texts, a folder for each encoder.
 VECTORS_FOLDER = "vectors"
+#: Where vectors for overlaps are that the space does not have; no space can be called so.
+OVERLAP_SPACE = ".overlap"
 #: The model that was trained on this workspace's verdicts.
 MODEL_FILE = "overlap_model.json"
 
@@ -94,13 +96,10 @@ class SegmentVectors:
 class WorkspaceVectors:
     """The joint space's vectors; a KB that lacks them is encoded where it is small enough."""
 
-    def __init__(
-        self, space: WorkspaceSpace, most_rows: int, stage: Stage, progress: BuildProgress
-    ) -> None:
+    def __init__(self, space: WorkspaceSpace, most_rows: int, progress: Progress) -> None:
         self._space = space
         self._most_rows = most_rows
-        self._stage = stage
-        self._progress = progress
+        self._steps = Steps(progress)
         self._segments: dict[str, Segment] = {}
 
     def ready(self, kb: str) -> bool:
@@ -116,12 +115,30 @@ class WorkspaceVectors:
             if missing is None or missing > self._most_rows:
                 return None
             if missing:
-                self._stage(f"{kb}: encoding {missing:,} names and texts, which `build` reuses")
-            segment = self._space.segment(kb, progress=self._progress)
+                self._steps.begin(f"encoding {kb}", missing)
+            segment = self._space.segment(kb, progress=lambda _, rows: self._steps.add(rows))
             if segment is None:
                 return None
             self._segments[kb] = segment
         return SegmentVectors(segment, rows) if rows in segment.info.rows else None
+
+
+def overlap_space(space: WorkspaceSpace) -> WorkspaceSpace:
+    """Whose vectors are compared: those of the space, or of one beside it where its model differs.
+
+    What weighs the pairs was fitted with an untrained encoder, and a trained one moves together
+    what was accepted before.
+    """
+    values = space.resolved.values
+    encoder = LazyEncoder(values.overlap.model, values.encoder, space.root)
+    if encoder.trained:
+        raise ConfigError(
+            f"overlap.model = {values.overlap.model!r} is a trained model",
+            hint="Overlaps are found with an untrained encoder, such as minilm.",
+        )
+    if space.encoder.info.fingerprint == encoder.info.fingerprint:
+        return space
+    return replace(space, encoder=encoder, own_name=OVERLAP_SPACE)
 
 
 def overlap_tools(
@@ -132,8 +149,7 @@ def overlap_tools(
     space: WorkspaceSpace,
     registry: Registry,
     *,
-    stage: Stage = lambda text: None,
-    encoding: BuildProgress = lambda kb, rows: None,
+    progress: Progress = tell_nobody,
 ) -> OverlapTools:
     """All that a search of this workspace works with."""
     default = default_model()
@@ -142,9 +158,10 @@ def overlap_tools(
         store=store,
         settings=settings,
         texts=CachedTexts(root, encoder),
-        space=WorkspaceVectors(space, settings.max_encoded_rows, stage, encoding),
+        space=WorkspaceVectors(space, settings.max_encoded_rows, progress),
         evidence=evidence,
         model=trained_model(root, tuple(evidence)) or default_model(evidence),
+        device=encoder.device,
     )
 
 

@@ -17,6 +17,7 @@ from kglink.space.build import (
     BuildReport,
     SpaceSource,
     build_space,
+    drop_segments,
     has_segment,
     is_current,
     make_segment,
@@ -24,10 +25,11 @@ from kglink.space.build import (
 )
 from kglink.space.segment import Segment
 from kglink.space.space import Space, SpaceFolder
-from kglink.workspace.encoder import LazyEncoder
+from kglink.workspace.encoder import AUTO, LazyEncoder, towers_of
 
 if TYPE_CHECKING:
     from kglink.protocols import IndexBackend
+    from kglink.space.rows import TextEncoder
     from kglink.store import KBInfo, Store
 
 SPACES_FOLDER = "spaces"
@@ -35,18 +37,22 @@ SPACES_FOLDER = "spaces"
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSpace:
-    """The space that the settings name, over all KBs of the store."""
+    """A space over all KBs of the store: the one that the settings name.
+
+    ``own_name`` is that of a space which is never published and serves with its segments alone.
+    """
 
     root: Path
     store: Store
     encoder: LazyEncoder
     registry: Registry
     resolved: ResolvedSettings
+    own_name: str = ""
 
     @property
     def folder(self) -> SpaceFolder:
         """Where it lies."""
-        return SpaceFolder(self.root / SPACES_FOLDER, self._section.name)
+        return SpaceFolder(self.root / SPACES_FOLDER, self.own_name or self._section.name)
 
     def is_current(self) -> bool:
         """Whether the published space holds just what the store holds now."""
@@ -60,9 +66,7 @@ class WorkspaceSpace:
         rows = 0
         for source in self._sources():
             if wanted_folder(source, self.encoder.info, self._section) not in ready:
-                info = infos[source.kb]
-                rows += info.entities * ("text" in self._section.rows)
-                rows += info.aliases * ("alias" in self._section.rows)
+                rows += self._rows_of(infos[source.kb])
         return rows or None
 
     def missing_rows(self, kb: str) -> int | None:
@@ -72,9 +76,13 @@ class WorkspaceSpace:
             return None
         if has_segment(self.folder, source, self.encoder.info, self._section):
             return 0
-        info = self.store.kb(kb)
-        texts = info.entities * ("text" in self._section.rows)
-        return texts + info.aliases * ("alias" in self._section.rows)
+        return self._rows_of(self.store.kb(kb))
+
+    def _rows_of(self, info: KBInfo) -> int:
+        """About how many texts are encoded for a KB of which nothing is there."""
+        trained, kinds = self.encoder.trained, self._section.rows
+        each = 2 if trained is not None and trained.compares_tokens else 1
+        return each * info.entities * ("text" in kinds) + info.aliases * ("alias" in kinds)
 
     def segment(
         self, kb: str, *, progress: BuildProgress = lambda kb, rows: None
@@ -83,8 +91,20 @@ class WorkspaceSpace:
         source = self._source(kb)
         if source is None:
             return None
-        parts = (source, self.encoder.info, self.encoder, self._section)
-        return make_segment(self.folder, *parts, progress=progress)
+        parts = (source, self.encoder.info, self._row_encoder, self._section)
+        segment = make_segment(self.folder, *parts, progress=progress)
+        if self.own_name:  # No build will ever do it.
+            self._drop_stale_segments()
+        return segment
+
+    def _drop_stale_segments(self) -> None:
+        """Keep what the KBs need now, and what a KB has that is half-way through an update."""
+        sources = {source.kb: source for source in self._sources()}
+        unfinished = set(self.unfinished())
+        wanted = {wanted_folder(one, self.encoder.info, self._section) for one in sources.values()}
+        drop_segments(
+            self.folder, lambda name: name in wanted or name.rpartition("-")[0] in unfinished
+        )
 
     def _source(self, kb: str) -> SpaceSource | None:
         return next((source for source in self._sources() if source.kb == kb), None)
@@ -101,7 +121,7 @@ class WorkspaceSpace:
             self.folder,
             list(self._sources()),
             self.encoder.info,
-            self.encoder,
+            self._row_encoder,
             self._index_backend,
             self._section,
             recorded_settings=self.resolved.as_dict(),
@@ -110,16 +130,24 @@ class WorkspaceSpace:
         )
 
     def open(self) -> Space:
-        """The published version; vectors of another model than the settings name are refused."""
+        """The published version; vectors of another model than the encoder's are refused."""
         space = self._opened()
         if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
-            raise SpaceError(
-                f"space {space.folder.name!r} was made by another model "
-                f"({space.manifest.model.name}) than the settings name "
-                f"({self.encoder.info.name})",
-                hint="Set encoder.model back, or rebuild the space with `kglink build`.",
-            )
+            raise self._of_another_model(space)
         return space
+
+    def _of_another_model(self, space: Space) -> SpaceError:
+        name, made_by = space.folder.name, space.manifest.model.name
+        if self.resolved.values.encoder.model == AUTO:
+            return SpaceError(
+                f"space {name!r} was made by another model: {made_by} is not what it was",
+                hint="Rebuild the space with `kglink build`.",
+            )
+        return SpaceError(
+            f"space {name!r} was made by another model ({made_by}) than the settings name "
+            f"({self.encoder.info.name})",
+            hint="Set encoder.model back, or rebuild the space with `kglink build`.",
+        )
 
     def _opened(self) -> Space:
         before = self.folder.current
@@ -130,6 +158,11 @@ class WorkspaceSpace:
                 raise
             # Another process published between our reading CURRENT and opening its files.
             return Space(self.folder, self._index_backend)
+
+    @property
+    def _row_encoder(self) -> TextEncoder:
+        """The encoder as it makes rows: a trained one reads entities as such."""
+        return towers_of(self.encoder) or self.encoder
 
     @property
     def _section(self) -> SpaceSection:

@@ -217,7 +217,8 @@ def register_index_backends(register: Register) -> None:
         "kglink/faiss",
         _factory_backend,
         settings=FactorySettings,
-        summary="any index of a faiss factory string: smaller or faster, approximate",
+        summary="any index of a faiss factory string: smaller or faster, approximate; presets: "
+        "`kglink index --presets`",
     )
 
 

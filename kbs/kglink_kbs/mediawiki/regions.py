@@ -27,12 +27,12 @@ _CLOSE = {
 }
 
 # Signs that mean something in wikitext stand as control characters, which XML cannot hold, while
-# their literal text goes through the cleaner.
+# their literal text goes through the cleaner. None is white space to Python, as \x1c to \x1f are.
 _SIGNS = "[]{}|'<>&*#:;=_-"
-_HIDE = {sign: chr(14 + place) for place, sign in enumerate(_SIGNS)}
+_HIDE = dict(zip(_SIGNS, map(chr, (*range(0x0E, 0x1C), 0x05, 0x06)), strict=True))
 _SHOW = {hidden: sign for sign, hidden in _HIDE.items()}
 _SIGN = re.compile(f"[{re.escape(_SIGNS)}]")
-_HIDDEN = re.compile("[\x0e-\x1d]")
+_HIDDEN = re.compile("[\x05\x06\x0e-\x1b]")
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 

@@ -94,7 +94,11 @@ def clean_prepared(text: str, titles: Titles, language: str = "") -> CleanText:
 
 
 def prose(text: str, titles: Titles, language: str = "") -> str:
-    """The text alone of `clean_prepared`, for less."""
+    """The text alone of `clean_prepared`, for less.
+
+    The two are equal but where a parenthesis or a bracket begins outside a link and ends in it, as
+    in ``([[)]]``: only here is it seen as one.
+    """
     pattern = link_pattern(language)
 
     def shown(found: re.Match[str]) -> str:

@@ -7,15 +7,30 @@ from kglink.overlap.ours import was_found
 from kglink.records import Overlap
 
 LEXICAL = "semapv:LexicalMatching"
+SIMILAR = "semapv:LexicalSimilarityThresholdMatching"
 SEMANTIC = "semapv:SemanticSimilarityThresholdMatching"
+STRUCTURAL = "semapv:StructuralMatching"
+CHAINED = "semapv:MappingChaining"
+TOLD = "semapv:BackgroundKnowledgeBasedMatching"
 COMPOSITE = "semapv:CompositeMatching"
 UNSPECIFIED = "semapv:UnspecifiedMatching"
 
-#: Parts of the names of evidence that compares names, or meanings.
-_OF_NAMES = ("name", "title", "alias")
-_OF_MEANING = ("description", "text", "cosine", "neighbour")
+_VALUES = {
+    LEXICAL: ("title", "name", "more_names", "shared_names", "same_words"),
+    SIMILAR: ("words", "letters", "spelling"),
+    SEMANTIC: ("description", "text", "texts", "near_names", "all_names", "name_in_text"),
+    STRUCTURAL: ("type", "parents", "children", "children_share"),
+    CHAINED: ("through",),
+    TOLD: ("xref",),
+}
+#: What kind of reason each value of our evidence is.
+REASONS = {value: reason for reason, values in _VALUES.items() for value in values}
+#: Values that speak against a pair, or compare it with others: no reasons by themselves.
+DOUBTS = frozenset(
+    {"name_bearers", "other_numbers", "level", "worse_lead", "better_lead", "conflict"}
+)
 #: Evidence that is the cosine of two texts, the surest first.
-_COSINES = ("description", "text")
+_COSINES = ("description", "text", "texts")
 
 
 def justification_of(overlap: Overlap) -> str:
@@ -24,12 +39,13 @@ def justification_of(overlap: Overlap) -> str:
         return UNSPECIFIED if told_by(overlap) else MANUAL
     if not was_found(overlap):
         return UNSPECIFIED
-    spoken = {name for name, value in overlap.evidence.items() if value > 0}
-    lexical = {name for name in spoken if is_of_names(name)}
-    semantic = {name for name in spoken if is_of_meaning(name)}
-    if spoken == lexical:
-        return LEXICAL
-    return SEMANTIC if spoken == semantic else COMPOSITE
+    spoken = {name for name, value in overlap.evidence.items() if value > 0} - DOUBTS
+    reasons = {REASONS.get(name, UNSPECIFIED) for name in spoken}
+    if LEXICAL in reasons:  # Names that are the same are alike as well.
+        reasons.discard(SIMILAR)
+    if len(reasons) > 1:
+        return COMPOSITE
+    return reasons.pop() if reasons else UNSPECIFIED
 
 
 def told_by(overlap: Overlap) -> str:
@@ -37,16 +53,6 @@ def told_by(overlap: Overlap) -> str:
     if overlap.source == "import":
         return "an imported list"
     return f"the mappings of {overlap.source[3:]}" if overlap.source.startswith("kb:") else ""
-
-
-def is_of_names(evidence: str) -> bool:
-    """Whether evidence of this name compares names."""
-    return any(part in evidence for part in _OF_NAMES)
-
-
-def is_of_meaning(evidence: str) -> bool:
-    """Whether evidence of this name compares vectors of texts."""
-    return any(part in evidence for part in _OF_MEANING)
 
 
 def cosine_of(overlap: Overlap) -> float | None:

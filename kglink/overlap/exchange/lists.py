@@ -13,6 +13,7 @@ from kglink.overlap.exchange.curies import kb_of
 from kglink.records import Verdict
 from kglink.sources import Problems, Source
 from kglink.sources.values import Line
+from kglink.text.plain import MOST_SHOWN, plain
 from kglink.text.sssom import SAME, SssomReader, SssomRow, unquoted
 
 #: What a table's header may call the two columns of ids.
@@ -154,7 +155,8 @@ def _verdict(said: str, place: str) -> Verdict:
         return "correct"
     if said not in get_args(Verdict):
         known = ", ".join(get_args(Verdict))
-        raise RecordError(f"{said!r} is no verdict", where=place, hint=f"One of: {known}.")
+        shown = plain(said, MOST_SHOWN)
+        raise RecordError(f"'{shown}' is no verdict", where=place, hint=f"One of: {known}.")
     return cast("Verdict", said)
 
 

@@ -12,6 +12,7 @@ from kglink.errors import UsageError
 from kglink.overlap.exchange.curies import keys_of
 from kglink.overlap.exchange.lists import ListedPair, PairList
 from kglink.records import Entity, EntityId, Verdict
+from kglink.text.plain import MOST_SHOWN, plain
 
 BATCH = 500
 EXAMPLES = 3
@@ -34,7 +35,8 @@ class MatchedList:
     ``rows`` are those that say a verdict. ``unmatched`` of them name no entity of each KB:
     ``unknown`` is how many ids neither KB holds, ``examples`` some of them and where they stand;
     ``one_kb`` counts the rows both of whose ids are of one KB. Of a pair that comes twice the
-    last verdict is kept.
+    last verdict is kept; ``contradicted`` holds the pairs of which the list has said something
+    else before, and where it takes that back.
     """
 
     left: str
@@ -46,6 +48,13 @@ class MatchedList:
     unknown: int = 0
     examples: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
+    contradicted: dict[Pair, str] = field(default_factory=dict)
+
+    def add(self, pair: Pair, row: ListedPair) -> None:
+        """Take in what a row says of a pair."""
+        if self.verdicts.get(pair, row.verdict) != row.verdict:
+            self.contradicted[pair] = row.place
+        self.verdicts[pair] = row.verdict
 
     def said(self, verdict: Verdict) -> set[Pair]:
         """The pairs of which the list says this."""
@@ -65,7 +74,7 @@ def match_list(listed: PairList, store: EntityReader, left: str, right: str) -> 
             found.rows += 1
             pair = matcher.pair(row)
             if pair:
-                found.verdicts[pair] = row.verdict
+                found.add(pair, row)
                 continue
             found.unmatched += 1
             unknown = list(matcher.unknown(row))
@@ -73,7 +82,7 @@ def match_list(listed: PairList, store: EntityReader, left: str, right: str) -> 
             for end in filter(lambda end: end not in seen, unknown):
                 seen.add(end)
                 if len(found.examples) < EXAMPLES:
-                    found.examples.append(f"{end} ({row.place})")
+                    found.examples.append(f"{plain(end, MOST_SHOWN)} ({row.place})")
     found.unknown, found.left_out = len(seen), listed.left_out
     return found
 

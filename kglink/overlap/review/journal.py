@@ -10,26 +10,26 @@ import contextlib
 import datetime
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from kglink.errors import KglinkError, UsageError
 from kglink.overlap.review.sample import Drawn, Keys, ReviewPlan
-from kglink.records import Verdict
+from kglink.records import Judgement, Verdict
 
 Answer = Literal["correct", "wrong", "unclear", "skip"]
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An answer to a pair and the verdict that it replaced; ``undone`` takes the last one back."""
+    """An answer to a pair and what it took the place of; ``undone`` takes the last one back."""
 
     pair: Keys
     answer: Answer
-    before: Verdict | None = None
+    before: Judgement | None = None
     undone: bool = False
 
 
@@ -162,12 +162,21 @@ def _entry(path: Path, number: int, line: bytes) -> Entry:
     fields = _parsed(path, number, line)
     try:
         left, right = fields["pair"]
-        entry = Entry((left, right), fields["answer"], fields["before"], bool(fields["undone"]))
+        before = _judgement(fields["before"]) if fields["before"] else None
+        entry = Entry((left, right), fields["answer"], before, bool(fields["undone"]))
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, number) from error
-    if entry.answer not in get_args(Answer) or entry.before not in (None, *get_args(Verdict)):
+    if entry.answer not in get_args(Answer):
         raise _damaged(path, number)
     return entry
+
+
+def _judgement(fields: Mapping[str, Any]) -> Judgement:
+    if fields["verdict"] not in get_args(Verdict):
+        raise ValueError(fields["verdict"])
+    left, right = fields["texts"] or ("", "")
+    texts = (left, right) if fields["texts"] else None
+    return Judgement(fields["verdict"], fields["source"], texts)
 
 
 def _pairs(listed: Sequence[Sequence[str]]) -> tuple[Keys, ...]:

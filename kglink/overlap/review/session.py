@@ -19,7 +19,7 @@ from kglink.overlap.review.journal import (
 )
 from kglink.overlap.review.sample import Keys, ReviewPlan, draw, keys_of
 from kglink.overlap.review.table import ReviewTable
-from kglink.records import EntityId, Overlap, Verdict
+from kglink.records import EntityId, Judgement, Overlap, Verdict
 
 
 class ReviewStore(Protocol):
@@ -29,10 +29,22 @@ class ReviewStore(Protocol):
         """The overlaps of two KBs."""
         ...
 
+    def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
+        """One of them; None where it is not there."""
+        ...
+
     def set_verdict(
         self, left: EntityId, right: EntityId, verdict: Verdict | None, source: str = "review"
     ) -> None:
         """Set or clear a verdict."""
+        ...
+
+    def judgement(self, left: EntityId, right: EntityId) -> Judgement | None:
+        """What stands as said of a pair, with what it was judged by."""
+        ...
+
+    def put_back(self, left: EntityId, right: EntityId, before: Judgement | None) -> None:
+        """Let stand again what stood before."""
         ...
 
 
@@ -40,7 +52,7 @@ class Review:
     """A journal and the pairs that it speaks of, as the store has them now.
 
     An answer is in the journal before it is in the store. A process that is killed in between has
-    its last answer set when the review is opened again.
+    its last answer set when the review is opened again, unless the pair was judged meanwhile.
     """
 
     def __init__(self, journal: Journal, store: ReviewStore, *, is_read: bool = False) -> None:
@@ -57,7 +69,7 @@ class Review:
             if keys_of(one) in wanted
         }
         if not is_read:
-            self._set_last_answer()
+            self._finish_last_answer()
 
     @property
     def pending(self) -> list[Keys]:
@@ -81,19 +93,17 @@ class Review:
         pair = self.current
         if pair is None:
             raise UsageError("the review is at its end")
-        entry = Entry(keys_of(pair), answer, pair.verdict)
+        entry = Entry(keys_of(pair), answer, self._store.judgement(pair.left, pair.right))
         self.journal.add(entry)
-        if answer != "skip":
-            self._set(entry.pair, answer, stale=False)
+        self._carry_out(entry)
 
     def undo(self) -> Overlap | None:
         """Take the last answer back, whenever it was given; the pair comes up again."""
         last = self.journal.undo()
         if last is None or last.pair not in self._known:
             return None
-        if last.answer != "skip":
-            self._set(last.pair, last.before, stale=False)
-        return self._known[last.pair]
+        self._carry_out(replace(last, undone=True))
+        return self._known.get(last.pair)
 
     def table(self) -> ReviewTable:
         """The verdicts on the pairs that were drawn."""
@@ -132,22 +142,33 @@ class Review:
         skipped = entry is not None and entry.answer == "skip"
         return not skipped and (overlap.verdict is None or overlap.stale)
 
-    def _set(self, pair: Keys, verdict: Verdict | None, *, stale: bool) -> None:
-        overlap = self._known[pair]
-        self._store.set_verdict(overlap.left, overlap.right, verdict)
-        self._known[pair] = replace(overlap, verdict=verdict, stale=stale)
+    def _carry_out(self, entry: Entry) -> None:
+        """Do in the store what the journal says, and see what became of the pair."""
+        if entry.answer == "skip":
+            return
+        left, right = self._ids(entry.pair)
+        if entry.undone:
+            self._store.put_back(left, right, entry.before)
+        else:
+            self._store.set_verdict(left, right, entry.answer)
+        now = self._store.overlap(left, right)
+        if now is None:
+            self._known.pop(entry.pair, None)
+        else:
+            self._known[entry.pair] = now
 
-    def _set_last_answer(self) -> None:
-        """Do what a killed process had written down and may not have done."""
-        if not self.journal.entries:
+    def _finish_last_answer(self) -> None:
+        """Do what a killed process had written down and not done."""
+        last = self.journal.entries[-1] if self.journal.entries else None
+        if last is None or last.pair not in self._known or last.answer == "skip":
             return
-        last = self.journal.entries[-1]
-        overlap = self._known.get(last.pair)
-        if overlap is None or last.answer == "skip":
-            return
-        verdict = last.before if last.undone else last.answer
-        if overlap.verdict != verdict or overlap.stale:
-            self._set(last.pair, verdict, stale=False)
+        stands = self._store.judgement(*self._ids(last.pair))
+        is_undone = last.undone and stands is not None and stands.verdict == last.answer
+        if is_undone or (not last.undone and stands == last.before):
+            self._carry_out(last)
+
+    def _ids(self, pair: Keys) -> tuple[EntityId, EntityId]:
+        return EntityId(self.plan.left, pair[0]), EntityId(self.plan.right, pair[1])
 
 
 @contextmanager

@@ -43,6 +43,7 @@ def similar_names(
     usable = space.bearers[small] * space.bearers[large] <= max_block
     small_keys, owners, matrix = _small_side(kbs, space, small, usable)
     best = _Best(of_small)
+    done = 0
     for chunk in read_names(kbs, large):
         product = sp_matmul_topn(
             _only(space.words(chunk.names, "plain"), usable),
@@ -54,6 +55,8 @@ def similar_names(
         for one, other in _top(hits, by=1, k=of_large):
             yield _pair(small, small_keys[one], chunk.keys[other])
         best.offer(hits, chunk.keys)
+        done += len(chunk.keys)
+        kbs.report(done, counts[large])
     for one, key in best.pairs():
         yield _pair(small, small_keys[one], key)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from kglink_plugins.indexes.faiss_library import (
     write_index,
 )
 from kglink_plugins.indexes.flat import FlatIndex
+from kglink_plugins.indexes.presets import LISTS, suitable_lists
 from kglink_plugins.indexes.rows import (
     FloatArray,
     IntArray,
@@ -51,10 +54,14 @@ class FactoryBackend:
 
     def build(self, batches: Iterable[FloatArray], dim: int) -> VectorIndex:
         """Index the rows of all batches, in their order."""
-        index = self._empty(dim)
+        self._empty(dim, 0)  # A factory string that faiss refuses need not wait for the rows.
         with tempfile.TemporaryFile() as file:
             rows = spool_rows(batches, dim, file)
-            hint = "Choose fewer lists or a simpler factory, or use kglink/flat."
+            index = self._empty(dim, len(rows))
+            hint = (
+                f"Choose fewer lists (IVF{LISTS} takes as many as suit the rows) or a simpler "
+                "factory, or use kglink/flat."
+            )
             with faiss_errors(f"cannot build {self._settings.factory}", hint=hint):
                 if not index.is_trained and len(rows):
                     index.train(self._sample(rows))
@@ -68,15 +75,16 @@ class FactoryBackend:
         self._tune(index)
         return _wrap(index)
 
-    def _empty(self, dim: int) -> Any:
-        """A new index of the wanted kind, for inner products."""
-        factory = self._settings.factory
+    def _empty(self, dim: int, rows: int) -> Any:
+        """A new index of the wanted kind for so many rows, by inner products."""
+        trained = min(rows, self._settings.train_rows)
+        factory = self._settings.factory.replace(LISTS, str(suitable_lists(trained)))
         try:
             index = faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
         except RuntimeError as error:
             raise ConfigError(
                 f"faiss cannot make an index {factory!r} of dimension {dim}",
-                hint="Examples: SQfp16, SQbf16, IVF1024,Flat, HNSW32, Flat.",
+                hint=f"Examples: SQfp16, SQ8, IVF{LISTS},Flat, IVF1024,Flat, HNSW32, Flat.",
             ) from error
         self._tune(index)
         return index
@@ -101,7 +109,11 @@ class FactoryBackend:
 
 
 class FactoryIndex:
-    """An index of any kind; scores are what its codes say, which may be rounded."""
+    """An index of any kind; scores are what its codes say, which may be rounded.
+
+    Of a search within ranges an approximate kind sees fewer of the rows that it visits. It visits
+    as many more, or, where they are so few that this costs less, it compares all of them.
+    """
 
     exact = False
 
@@ -109,6 +121,7 @@ class FactoryIndex:
         self.size = int(index.ntotal)
         self.dim = int(index.d)
         self._index = index
+        self._graph = _graph(index)
 
     def search(
         self, queries: npt.ArrayLike, k: int, ranges: Sequence[RowRange] | None = None
@@ -119,13 +132,19 @@ class FactoryIndex:
         total = row_count(spans)
         if not total or not len(checked):
             return no_rows(len(checked), k)
+        if self._graph and self._graph.visits(k, total / self.size) >= total:
+            return self._graph.rows.search(checked, k, spans)
         fetch = min(k + _MARGIN, total)
         selector = None if total == self.size else _selector(spans, self.size)
-        scores, rows = self._fetch(checked, fetch, selector, thorough=False)
+        scores, rows = self._fetch(checked, fetch, selector, wider=self.size / total)
         short = np.flatnonzero((rows[:, : min(k, total)] < 0).any(axis=1))
         if len(short):
-            # A filter left too few near the query: look everywhere.
-            scores[short], rows[short] = self._fetch(checked[short], fetch, selector, thorough=True)
+            # The rows asked for lie far from the query: look everywhere.
+            if self._graph:
+                found = self._graph.rows.search(checked[short], fetch, spans)
+            else:
+                found = self._fetch(checked[short], fetch, selector, wider=self.size)
+            scores[short], rows[short] = found
         return best_first(scores, rows, k)
 
     def save(self, path: Path) -> None:
@@ -133,13 +152,39 @@ class FactoryIndex:
         write_index(self._index, path)
 
     def _fetch(
-        self, queries: FloatArray, count: int, selector: Any, *, thorough: bool
+        self, queries: FloatArray, count: int, selector: Any, *, wider: float
     ) -> tuple[FloatArray, IntArray]:
-        params = _parameters(self._index, selector, thorough=thorough)
+        params = _parameters(self._index, selector, wider=wider)
         kind = type(self._index).__name__
         with faiss_errors(f"{kind} cannot be searched", hint="Use kglink/flat for this."):
             scores, rows = self._index.search(queries, count, params=params)
         return scores, rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """What is known of an HNSW index: its rows by themselves, and what a search of it costs."""
+
+    rows: VectorIndex
+    links: int
+    effort: int
+
+    def visits(self, k: int, share: float) -> float:
+        """About how many rows a search compares that must find its answer in this share of all.
+
+        Measured: beyond it the graph is faster than comparing all rows, for a query alone.
+        """
+        return max(k, self.effort) * self.links / share
+
+
+def _graph(index: Any) -> _Graph | None:
+    """An HNSW index as a graph and its rows; None for any other."""
+    index = faiss.downcast_index(index)
+    if not isinstance(index, faiss.IndexHNSW):
+        return None
+    rows = _wrap(faiss.downcast_index(index.storage))
+    # The lowest level, where nearly all of a search takes place, has twice as many links.
+    return _Graph(rows, index.hnsw.nb_neighbors(0) // 2, index.hnsw.efSearch)
 
 
 def _wrap(index: Any) -> VectorIndex:
@@ -159,20 +204,23 @@ def _core(index: Any) -> Any:
             return index
 
 
-def _parameters(index: Any, selector: Any, *, thorough: bool) -> Any:
-    """Search parameters of the right class for an index and all that it wraps."""
+def _parameters(index: Any, selector: Any, *, wider: float) -> Any:
+    """Search parameters of the right class for an index and all that it wraps.
+
+    ``wider``: how many times as many rows are visited as in a search without a selector.
+    """
     index = faiss.downcast_index(index)
     if isinstance(index, faiss.IndexPreTransform):
-        inner = _parameters(index.index, selector, thorough=thorough)
+        inner = _parameters(index.index, selector, wider=wider)
         return faiss.SearchParametersPreTransform(index_params=inner)
     if isinstance(index, faiss.IndexRefine):
-        inner = _parameters(index.base_index, selector, thorough=thorough)
+        inner = _parameters(index.base_index, selector, wider=wider)
         return faiss.IndexRefineSearchParameters(base_index_params=inner)
     if isinstance(index, faiss.IndexIVF):
-        nprobe = index.nlist if thorough else index.nprobe
+        nprobe = min(index.nlist, math.ceil(index.nprobe * wider))
         return faiss.SearchParametersIVF(sel=selector, nprobe=nprobe)
     if isinstance(index, faiss.IndexHNSW):
-        effort = index.ntotal if thorough else index.hnsw.efSearch
+        effort = min(index.ntotal, math.ceil(index.hnsw.efSearch * wider))
         return faiss.SearchParametersHNSW(sel=selector, efSearch=effort)
     return faiss.SearchParameters(sel=selector) if selector is not None else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kglink.protocols import Encoded
+from kglink.protocols import Encoded, SumOfMaxRule
 from kglink_plugins.scorers.settings import SumOfMaxSettings
 from kglink_plugins.scorers.vectors import full_precision, measured, widened
 
@@ -21,6 +21,11 @@ class SumOfMaxScorer:
 
     def __init__(self, settings: SumOfMaxSettings | None = None) -> None:
         self._settings = settings or SumOfMaxSettings()
+
+    @property
+    def rule(self) -> SumOfMaxRule:
+        """What exactly is added up."""
+        return SumOfMaxRule(self._settings.masked, self._settings.metric == "cosine")
 
     def score(self, mentions: Encoded, entities: Encoded) -> Tensor:
         """A (mentions, entities) matrix; larger is closer."""

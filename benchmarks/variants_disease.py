@@ -1,0 +1,191 @@
+"""Samplers, scorers and encoders of the papers on one budget of steps: does their order hold?
+
+    python benchmarks/variants_disease.py ../shared/data/disease --keep FOLDER [--seeds 3]
+        [--samplers ...] [--scorers ...] [--encoders ...] [--batch 32] [--json FILE]
+
+NCIT and HP are the pool; what is learnt are the mentions of HP (stage T) in the train documents of
+NCBI Disease, BC5CDR and MedMentions, one epoch of them, the same batches for all variants of one
+seed. Figures are recalls on a tenth of the abstracts that is held out, by exact search of the pool.
+Negatives of a mention are four, in a row of its own; ``in_batch`` has the other golds of the batch.
+Cross-domain samplers draw from both KBs. Then the papers' claims are counted, pair by pair. What is
+in the folder already is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from joint_disease import FLAGS, SOURCE, TRAIN, prepare
+
+from kglink.registry import load_registry
+from kglink.training import load_recipe
+from kglink.training.front import train
+from kglink.training.run import read_report
+from kglink.workspace import Workspace
+
+TARGET = "hp"
+NEGATIVES = 4
+SAMPLERS = (
+    "in_batch",
+    "random_cross_domain",
+    "hard_cross_domain",
+    "random_in_domain",
+    "hard_in_domain",
+    "mixed_p",
+    "knn",
+    "adaptive_mixup_hard",
+)
+POOLINGS = {"dual": "cls", "mean": "mean", "sum_of_max": "tokens"}
+ENCODERS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "transformed": {"transformation": {"layer": 1, "epsilon": 20.0}},
+}
+
+
+class Variant(NamedTuple):
+    """What is varied."""
+
+    sampler: str
+    scorer: str
+    encoder: str
+
+
+class Claim(NamedTuple):
+    """What a paper says: the left variant is better than the right one, all else equal."""
+
+    text: str
+    metric: str
+    other: Callable[[Variant], Variant | None]
+    """The one that should be worse; None where the claim says nothing of a variant."""
+
+
+def main() -> None:
+    """Train, print the table, count the claims."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("disease", type=Path)
+    parser.add_argument("--keep", type=Path, required=True, help="folder to work in")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--samplers", nargs="+", default=SAMPLERS, choices=SAMPLERS)
+    parser.add_argument("--scorers", nargs="+", default=list(POOLINGS), choices=POOLINGS)
+    parser.add_argument("--encoders", nargs="+", default=list(ENCODERS), choices=ENCODERS)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--json", type=Path, help="where all figures are written")
+    given = parser.parse_args()
+    folder = given.keep / f"{SOURCE}-{TARGET}"
+    prepare(folder, given.disease, TARGET)
+    found: dict[Variant, list[dict[str, float]]] = {}
+    print(f"{'sampler':20} {'scorer':11} {'encoder':12} R@1           R@64          s a run")
+    for names in itertools.product(given.samplers, given.scorers, given.encoders):
+        variant = Variant(*names)
+        runs = [run(folder, variant, seed, given.batch) for seed in range(given.seeds)]
+        found[variant] = runs
+        cells = [spread([one[metric] for one in runs]) for metric in ("R@1", "R@64", "seconds")]
+        print(f"{variant.sampler:20} {variant.scorer:11} {variant.encoder:12}", *cells, flush=True)
+    for line in judged(found):
+        print(line)
+    if given.json:
+        told = [{**variant._asdict(), "runs": runs} for variant, runs in found.items()]
+        given.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def run(folder: Path, variant: Variant, seed: int, batch: int) -> dict[str, float]:
+    """The recalls of one run, trained where it is not there yet."""
+    place = folder / "variants" / "-".join([*variant, str(batch), str(seed)])
+    began = time.monotonic()
+    report = read_report(place)
+    if report is None:
+        with Workspace.open(folder, flags=FLAGS) as workspace:
+            report = train(
+                workspace.store,
+                load_recipe("default", changes_of(variant, seed, batch)),
+                "T",
+                (SOURCE,),
+                (TARGET,),
+                place,
+                registry=load_registry(only="builtin"),
+                docs=TRAIN,
+            )
+    recalls: Any = report.recalls
+    return {**recalls["kb"][TARGET], "seconds": report.seconds or time.monotonic() - began}
+
+
+def changes_of(variant: Variant, seed: int, batch: int) -> dict[str, Any]:
+    """What differs from the default recipe."""
+    own = variant.sampler != "in_batch"
+    return {
+        "seed": seed,
+        "model": {"scorer": variant.scorer, "pooling": POOLINGS[variant.scorer]},
+        "train": {
+            "sampler": variant.sampler,
+            "negatives": NEGATIVES if own else 0,
+            "columns": "own" if own else "in_batch",
+            "negatives_from": "all" if "cross" in variant.sampler else "stage",
+            "names": 0.0,
+            "epochs": 1,
+            "batch": batch,
+            **ENCODERS[variant.encoder],
+        },
+        "selection": {"documents": "dev"},
+    }
+
+
+def spread(values: list[float]) -> str:
+    """Mean and standard deviation."""
+    if max(values) > 1:
+        return f"{statistics.mean(values):.0f}"
+    wide = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.mean(values):.3f} ± {wide:.3f}"
+
+
+def claims() -> Iterator[Claim]:
+    """What the papers found."""
+
+    def sampler(better: str, worse: str) -> Callable[[Variant], Variant | None]:
+        return lambda one: one._replace(sampler=worse) if one.sampler == better else None
+
+    for kind in ("random", "hard"):
+        better, worse = f"{kind}_in_domain", f"{kind}_cross_domain"
+        yield Claim(f"{better} over {worse} (T-Biencoder)", "R@64", sampler(better, worse))
+    for scope in ("in_domain", "cross_domain"):
+        better, worse = f"hard_{scope}", f"random_{scope}"
+        yield Claim(f"{better} over {worse}", "R@1", sampler(better, worse))
+    amh = sampler("adaptive_mixup_hard", "hard_in_domain")
+    yield Claim("adaptive_mixup_hard over hard_in_domain (AMH)", "R@64", amh)
+    yield Claim(
+        "transformed over plain (T-Biencoder)",
+        "R@64",
+        lambda one: one._replace(encoder="plain") if one.encoder == "transformed" else None,
+    )
+    yield Claim(
+        "sum_of_max over dual",
+        "R@64",
+        lambda one: one._replace(scorer="dual") if one.scorer == "sum_of_max" else None,
+    )
+
+
+def judged(found: dict[Variant, list[dict[str, float]]]) -> Iterator[str]:
+    """How often each claim holds, seed by seed, and the mean difference."""
+    for claim in claims():
+        differences = [
+            better[claim.metric] - worse[claim.metric]
+            for variant, runs in found.items()
+            if (other := claim.other(variant)) in found
+            for better, worse in zip(runs, found[other], strict=True)
+        ]
+        if differences:
+            holds = sum(one > 0 for one in differences)
+            mean = statistics.mean(differences)
+            yield (
+                f"{claim.text}, {claim.metric}: {holds} of {len(differences)} times, {mean:+.3f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

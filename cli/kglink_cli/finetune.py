@@ -1,0 +1,223 @@
+"""`kglink finetune`: from KBs and annotated documents to a space with a model of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kglink.errors import UsageError
+from kglink_cli.console import counted, note, print_json, print_table, watching
+from kglink_cli.session import session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.workspace import Workspace
+    from kglink.workspace.finetune import Finetuned
+
+#: Which of several processes this is, as torchrun and `accelerate launch` say it.
+_RANK = "RANK"
+
+
+def finetune(
+    context: typer.Context,
+    sources: Annotated[
+        str,
+        typer.Option(
+            "--sources",
+            help="What is learnt from: S (mentions of the source KBs), T (of the target KBs), "
+            "O (overlaps), TS, TO, SO or TOS; else what the recipe says, or all.",
+        ),
+    ] = "",
+    source_kb: Annotated[
+        list[str] | None, typer.Option("--source-kb", help="The source KBs: a,b")
+    ] = None,
+    target_kb: Annotated[
+        list[str] | None, typer.Option("--target-kb", help="The target KBs: a,b")
+    ] = None,
+    docs: Annotated[
+        list[str] | None,
+        typer.Option("--docs", help="KBs whose annotated documents are learnt from; else all."),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option("--recipe", help="Recipe by its name (`kglink recipes`), or a .toml file."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a value of the recipe: train.epochs=2"),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of all chance.", min=0)] = None,
+    run: Annotated[
+        str, typer.Option("--run", help="Name of the run; else the recipe's and a number.")
+    ] = "",
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run, or the last one that was cut short."),
+    ] = False,
+    space: Annotated[
+        str | None, typer.Option("--space", help="The space that gets the model.")
+    ] = None,
+    no_publish: Annotated[
+        bool, typer.Option("--no-publish", help="Leave the space as it is: train a model alone.")
+    ] = False,
+    checkpoint_steps: Annotated[
+        int,
+        typer.Option(
+            "--checkpoint-steps", help="A checkpoint after so many steps, and each epoch.", min=1
+        ),
+    ] = 500,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Fine-tune a model on several KBs, and publish their joint space with it.
+
+    Under torchrun: `torchrun --nproc-per-node 2 -m kglink_cli finetune ...`.
+    """
+    from kglink.training.loop import Pace
+
+    told: dict[str, Any] = {
+        "sources": sources,
+        "source_kbs": _names(source_kb),
+        "target_kbs": _names(target_kb),
+        "docs": _names(docs),
+        "recipe": recipe,
+        "changes": read_changes(changes or [], seed),
+        "run": run,
+        "resume": resume,
+        "space": space or "",
+        "publish": not no_publish,
+        "pace": Pace(checkpoint_steps),
+    }
+    with session_of(context).open({"space.name": space}) as workspace:
+        if not _is_first():
+            workspace.finetune(**told)
+            return
+        done = finetune_with_progress(workspace, told)
+    if as_json:
+        print_json(_as_json(done))
+    else:
+        print_finetuned(done)
+
+
+def finetune_with_progress(workspace: Workspace, told: Mapping[str, Any]) -> Finetuned:
+    """Fine-tune with a progress bar, and a line for each epoch, on standard error."""
+    from kglink_cli.finetune_progress import FinetuneProgress
+
+    rows = sum(info.entities + info.aliases for info in workspace.store.kbs())
+    seen = FinetuneProgress(rows)
+    with watching(seen.reached):
+        done = workspace.finetune(
+            **told,
+            progress=seen.training,
+            overlap_progress=seen.searching,
+            build_progress=seen.building,
+            fit_progress=seen.fitting,
+        )
+    _tell(done)
+    return done
+
+
+def print_finetuned(done: Finetuned) -> None:
+    """Recall on the mentions held back, of the model before and after, on standard output."""
+    if done.after is None or done.before is None:
+        sys.stdout.write("no documents were held back: `kglink eval` measures on others\n")
+        return
+    metrics = tuple(done.after["mean"])
+    columns = ("pool", "mentions", *(f"{metric} {when}" for metric in metrics for when in _WHEN))
+    mentions = done.after["mentions"]
+    rows = [
+        _row(kb, mentions[kb], metrics, done.before["kb"][kb], after)
+        for kb, after in done.after["kb"].items()
+    ]
+    joint = (done.before["judged_joint"], done.after["judged_joint"])
+    rows.append(_row("[judged joint]", mentions["judged_joint"], metrics, *joint))
+    print_table(columns, rows, right=range(1, len(columns)))
+
+
+def read_changes(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any]:
+    """``train.epochs=2`` as a recipe's file would say it, values as in TOML."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        names = key.strip().split(".")
+        if not equals or not all(names):
+            raise UsageError(
+                f"--set {pair!r} is not key=value", hint="Example: --set train.epochs=2"
+            )
+        inner = values
+        for name in names[:-1]:
+            inner = inner.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise UsageError(f"--set {pair!r}: {name!r} was given a value already")
+        inner[names[-1]] = _value(text.strip())
+    if seed is not None:
+        values["seed"] = seed
+    return values
+
+
+_WHEN = ("before", "after")
+
+
+def _row(
+    pool: str,
+    mentions: int,
+    metrics: Sequence[str],
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+) -> list[object]:
+    shares = (f"{found[metric]:.3f}" for metric in metrics for found in (before, after))
+    return [pool, mentions, *shares]
+
+
+def _value(text: str) -> object:
+    """A number, a truth, a list as TOML writes them; anything else is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _names(given: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(name for names in given or () for name in split_names(names))
+
+
+def _is_first() -> bool:
+    return os.environ.get(_RANK, "0") == "0"
+
+
+def _tell(done: Finetuned) -> None:
+    """What was made, and what to do next."""
+    report = done.report
+    kept = "; ".join(
+        f"{stage['name']}: epoch {stage['kept']} of {stage['epochs']}" for stage in report.stages
+    )
+    name = report.folder.name
+    note("run", f"{name}: {counted(report.steps, 'step')} in {report.seconds:,.0f} s ({kept})")
+    if done.build is None:
+        note("next", f"no space has this model yet: kglink finetune --resume --run {name}")
+        return
+    manifest = done.build.manifest
+    rows = counted(done.build.encoded_rows, "vector")
+    note("space", f"{manifest.name}: {len(manifest.kbs)} KBs, {rows} encoded with this model")
+    if done.scoring is None:
+        note("scoring", "the weights of evidence are the built-in ones: no mentions to learn them")
+    where = "" if manifest.name == "default" else f" --space {manifest.name}"
+    note("next", f"kglink link TEXT{where}, kglink eval --docs DOCS{where}, kglink runs {name}")
+
+
+def _as_json(done: Finetuned) -> dict[str, object]:
+    manifest = done.build.manifest if done.build else None
+    return {
+        "run": done.report.folder.name,
+        **done.report.as_json(),
+        "before": done.before,
+        "after": done.after,
+        "space": manifest.name if manifest else None,
+        "kbs": list(manifest.kbs) if manifest else None,
+        "encoded_rows": done.build.encoded_rows if done.build else None,
+        "scoring": asdict(done.scoring) if done.scoring else None,
+    }

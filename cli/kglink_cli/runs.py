@@ -1,0 +1,151 @@
+"""`kglink runs`: all runs of fine-tuning, one with its curve, and removing one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kglink.errors import UsageError
+from kglink_cli.console import note, print_json, print_table
+from kglink_cli.session import session_of
+
+if TYPE_CHECKING:
+    from kglink.workspace.runs import WorkspaceRun
+
+COLUMNS = ("name", "recipe", "sources", "KBs", "state", "steps", "recall", "began", "space")
+BARS = "▁▂▃▄▅▆▇█"
+#: A curve is drawn in at most so many columns.
+WIDTH = 60
+
+
+def runs(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="One run: what it was told, and its curve.")] = "",
+    delete: Annotated[
+        str, typer.Option("--delete", help="Remove this run with its model.", metavar="NAME")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the runs of `kglink finetune`, show one with its curve, or delete one."""
+    if name and delete:
+        raise UsageError(
+            "a run to show and one to delete", hint=f"To delete {name}: --delete {name}"
+        )
+    with session_of(context).open() as workspace:
+        if delete:
+            workspace.runs.check_deletable(delete)
+            if not yes:
+                typer.confirm(f"Remove run {delete} with its model?", abort=True, err=True)
+            workspace.runs.delete(delete)
+            note("removed", f"run {delete}")
+        elif name:
+            _show(workspace.runs.get(name), as_json=as_json)
+        else:
+            _list(workspace.runs.all(), as_json=as_json)
+
+
+def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
+    """Values as bars of eight heights, from the least to the most of them."""
+    if not values:
+        return ""
+    count = min(width, len(values))
+    bounds = [at * len(values) // count for at in range(count + 1)]
+    means = [sum(values[start:stop]) / (stop - start) for start, stop in pairwise(bounds)]
+    low, high = min(means), max(means)
+    step = (high - low) / (len(BARS) - 1) or 1.0
+    return "".join(BARS[round((mean - low) / step)] for mean in means)
+
+
+def _list(found: Sequence[WorkspaceRun], *, as_json: bool) -> None:
+    if as_json:
+        print_json([run.as_json() for run in found])
+    elif found:
+        print_table(COLUMNS, [_row(run) for run in found], right=(5,))
+    else:
+        note("empty", "no run yet: kglink finetune --source-kb A --target-kb B")
+
+
+def _row(run: WorkspaceRun) -> list[object]:
+    info, told = run.info, run.info.settings
+    sides = (told.source_kbs, told.target_kbs)
+    recall = "" if info.recalls is None else _figure(info.recalls, told.recipe.selection.metric)
+    return [
+        info.name, told.recipe_name or "(of a program)", told.sources,
+        " + ".join(",".join(kbs) for kbs in sides if kbs), run.state, info.steps, recall,
+        told.started, ",".join(run.spaces),
+    ]  # fmt: skip
+
+
+def _figure(recalls: Mapping[str, Any], metric: str) -> str:
+    return f"{metric} {recalls['mean'][metric]:.3f}"
+
+
+def _show(run: WorkspaceRun, *, as_json: bool) -> None:
+    lines = run.curve.lines()
+    if as_json:
+        print_json({**run.as_json(), "settings": _settings(run), "curve": lines})
+        return
+    for key, value in _facts(run).items():
+        sys.stdout.write(f"{key:17} {value}\n")
+    for stage, losses in _losses(lines):
+        ends = f"{losses[0]:.3f} to {losses[-1]:.3f}"
+        sys.stdout.write(f"{f'loss of {stage}':17} {sparkline(losses)}  {ends}\n")
+    evaluations = [line for line in lines if "mean" in line]
+    if evaluations:
+        metrics = tuple(evaluations[0]["mean"])
+        sys.stdout.write("\n")
+        columns = ("stage", "epoch", "step", "loss", *metrics, "best")
+        rows = [_evaluation(line, metrics) for line in evaluations]
+        print_table(columns, rows, right=range(1, len(columns) - 1))
+
+
+def _facts(run: WorkspaceRun) -> dict[str, object]:
+    info, told = run.info, run.info.settings
+    hardware = told.hardware
+    picture = run.curve.picture
+    return {
+        "name": info.name,
+        "state": run.state,
+        "spaces": ", ".join(run.spaces) or "none",
+        "recipe": told.recipe_name or "(of a program)",
+        "sources": told.sources,
+        "source KBs": ", ".join(told.source_kbs),
+        "target KBs": ", ".join(told.target_kbs),
+        "documents": ", ".join(told.docs) or "all",
+        "seed": told.seed,
+        "began": told.started,
+        "steps": f"{info.steps:,}",
+        "computed on": f"{hardware['device']}, {hardware['precision']}, "
+        f"{hardware['threads']} threads, {told.processes} processes",
+        "folder": info.folder,
+        "picture": picture if picture.is_file() else "none",
+    }
+
+
+def _settings(run: WorkspaceRun) -> dict[str, Any]:
+    told = run.info.settings
+    return {
+        "recipe": told.recipe.model_dump(mode="json"),
+        "docs": list(told.docs),
+        "hardware": told.hardware,
+        "processes": told.processes,
+        "libraries": told.libraries,
+    }
+
+
+def _losses(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[float]]]:
+    steps = [line for line in lines if "loss" in line]
+    for stage in dict.fromkeys(line["stage"] for line in steps):
+        yield stage, [line["loss"] for line in steps if line["stage"] == stage]
+
+
+def _evaluation(line: Mapping[str, Any], metrics: Sequence[str]) -> list[object]:
+    loss = f"{line['epoch_loss']:.3f}" if "epoch_loss" in line else ""
+    epoch = line["epoch"] or "before"
+    shares = [f"{line['mean'][metric]:.3f}" for metric in metrics]
+    return [line["stage"], epoch, line["total"], loss, *shares, "best" if line.get("best") else ""]

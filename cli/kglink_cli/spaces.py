@@ -1,0 +1,247 @@
+"""`kglink spaces`: all spaces of a workspace, one of them, two beside each other, deleting one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.filesize import decimal
+
+from kglink.errors import UsageError
+from kglink_cli.console import note, print_json, print_table, progress
+from kglink_cli.session import session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.workspace import Workspace
+    from kglink.workspace.space_compare import Difference, RecallComparison
+    from kglink.workspace.space_list import SpaceSummary
+
+COLUMNS = ("", "name", "KBs", "entities", "rows", "model", "index", "size", "made", "current")
+RANKS = (1, 10, 64)
+_CURRENT = {True: "yes", False: "no", None: "?"}
+
+
+def spaces(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="One space, whole.")] = "",
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--compare", help="Say in what two spaces differ.", metavar="A B"),
+    ] = None,
+    docs: Annotated[
+        str | None,
+        typer.Option("--docs", help="With --compare: evaluate both on these documents: a,b"),
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="train, dev, test; empty: all.")] = "dev",
+    delete: Annotated[
+        str, typer.Option("--delete", help="Remove this space.", metavar="NAME")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the spaces of this workspace, show one, compare two, or delete one."""
+    if sum(map(bool, (name, compare, delete))) > 1:
+        raise UsageError("one space to show, two to compare or one to delete: not several of these")
+    if docs and not compare:
+        raise UsageError("--docs goes with --compare A B", hint="Of one space: `kglink eval`.")
+    with session_of(context).open() as workspace:
+        if delete:
+            _delete(workspace, delete, yes=yes, as_json=as_json)
+        elif compare:
+            _compare(workspace, compare, split_names(docs), split, as_json=as_json)
+        elif name:
+            _show(workspace, name, as_json=as_json)
+        else:
+            _list(workspace, as_json=as_json)
+
+
+def _list(workspace: Workspace, *, as_json: bool) -> None:
+    from kglink.workspace.space_list import list_spaces
+
+    found = list_spaces(workspace)
+    if as_json:
+        print_json([space.as_json() for space in found])
+    elif found:
+        print_table(COLUMNS, [_row(space) for space in found], right=(3, 4, 7))
+        for space in found:
+            if space.problem:
+                note(space.name, space.problem)
+    else:
+        note("empty", "no space yet: kglink build")
+
+
+def _row(space: SpaceSummary) -> list[object]:
+    return [
+        "*" if space.used else "",
+        space.name,
+        ",".join(share.kb for share in space.kbs),
+        space.entities,
+        space.rows,
+        space.run or space.model,
+        _index(space),
+        decimal(space.bytes),
+        space.created[:16].replace("T", " "),
+        _CURRENT[space.current],
+    ]
+
+
+def _index(space: SpaceSummary) -> str:
+    settings = space.index_settings or {}
+    return str(settings.get("factory", space.index))
+
+
+def _show(workspace: Workspace, name: str, *, as_json: bool) -> None:
+    from kglink.workspace.space_list import read_space
+
+    space = read_space(workspace, name)
+    if as_json:
+        print_json(space.as_json())
+        return
+    settings = " ".join(f"{key}={value}" for key, value in (space.index_settings or {}).items())
+    facts = {
+        "name": f"{space.name}{', which the settings name' if space.used else ''}",
+        "made": f"{space.created}, version {space.version}",
+        "current": _CURRENT[space.current] + (f": {space.problem}" if space.problem else ""),
+        "model": space.model,
+        "run": space.run or "none: untrained",
+        "fingerprint": space.fingerprint,
+        "dimension": space.dim,
+        "rows": f"{space.rows:,} of {space.entities:,} entities: {', '.join(space.kinds)}",
+        "index": f"{space.index} {settings}".rstrip() + f", {decimal(space.index_bytes)}",
+        "size": decimal(space.bytes),
+    }
+    for key, value in facts.items():
+        sys.stdout.write(f"{key:12} {value}\n")
+    sys.stdout.write("\n")
+    rows = [[share.kb, share.revision, share.entities, share.rows] for share in space.kbs]
+    print_table(("KB", "revision", "entities", "rows"), rows, right=(1, 2, 3))
+
+
+def _compare(
+    workspace: Workspace,
+    pair: tuple[str, str],
+    docs: tuple[str, ...],
+    split: str,
+    *,
+    as_json: bool,
+) -> None:
+    from kglink.workspace.space_compare import compare_spaces
+
+    differences = compare_spaces(workspace, *pair)
+    recalls = _recalls(workspace, pair, docs, split) if docs else None
+    if as_json:
+        record: dict[str, object] = {
+            "left": pair[0],
+            "right": pair[1],
+            "differences": [one._asdict() for one in differences],
+        }
+        if recalls:
+            record["evaluation"] = _recall_record(recalls, docs, split)
+        print_json(record)
+        return
+    _print_differences(pair, differences)
+    if recalls:
+        _print_recalls(pair, recalls)
+
+
+def _recalls(
+    workspace: Workspace, pair: tuple[str, str], docs: tuple[str, ...], split: str
+) -> RecallComparison:
+    from kglink.evaluation.retrieval import Question
+    from kglink.workspace.space_compare import compare_recalls
+
+    done = 0
+    with progress("documents", None) as report:
+
+        def advance(documents: int) -> None:
+            nonlocal done
+            done += documents
+            report(done, done)
+
+        question = Question(docs, split, (), RANKS, seen_in="")
+        return compare_recalls(workspace, *pair, question, progress=advance)
+
+
+def _recall_record(
+    recalls: RecallComparison, docs: tuple[str, ...], split: str
+) -> dict[str, object]:
+    return {
+        "docs": list(docs),
+        "split": split,
+        "kbs": list(recalls.kbs),
+        "mentions": recalls.left.counts_as_json(),
+        "left": recalls.left.as_json(),
+        "right": recalls.right.as_json(),
+        "tests": {
+            pool: {
+                figure: {
+                    "left": test.right, "right": test.left, "difference": test.difference,
+                    "p": test.p, "significant": test.is_significant(),
+                }
+                for figure, test in tests.items()
+            }
+            for pool, tests in recalls.tests.items()
+        },
+    }  # fmt: skip
+
+
+def _print_differences(pair: tuple[str, str], differences: Sequence[Difference]) -> None:
+    if not differences:
+        note("same", f"{pair[0]} and {pair[1]} differ in nothing")
+        return
+    rows = [[one.what, *(_cell(side) for side in (one.left, one.right))] for one in differences]
+    print_table(("", *pair), rows)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return _CURRENT[value]
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _print_recalls(pair: tuple[str, str], recalls: RecallComparison) -> None:
+    from kglink.evaluation.metrics import AP_AT_1
+
+    rows = [
+        [pool, count, figure, *_beside(recalls, pool, figure)]
+        for pool, count in recalls.left.mentions.items()
+        for figure in recalls.left.of(pool)
+        if figure != AP_AT_1 or figure in recalls.tests.get(pool, {})  # else it is R@1
+    ]
+    sys.stdout.write("\nBoth on the same mentions; p: paired randomization test\n")
+    columns = ("pool", "mentions", "figure", *pair, "difference", "p", "significant at .05")
+    print_table(columns, rows, right=(1, 3, 4, 5, 6))
+
+
+def _beside(recalls: RecallComparison, pool: str, figure: str) -> list[str]:
+    ours, theirs = recalls.left.of(pool)[figure], recalls.right.of(pool)[figure]
+    shown = [f"{ours:.3f}", f"{theirs:.3f}", f"{theirs - ours:+.3f}"]
+    test = recalls.tests.get(pool, {}).get(figure)
+    if test is None:
+        return [*shown, "", ""]
+    return [*shown, f"{test.p:.4f}", "yes" if test.is_significant() else "no"]
+
+
+def _delete(workspace: Workspace, name: str, *, yes: bool, as_json: bool) -> None:
+    from kglink.workspace.space_list import delete_space, read_space
+
+    space = read_space(workspace, name)
+    held = f"{space.entities:,} entities of {len(space.kbs)} KBs, {decimal(space.bytes)}"
+    if space.used:
+        warning = (
+            f"{name} is the space that the settings name: the next command that needs it builds "
+            "it anew"
+        )
+        if not yes:
+            raise UsageError(warning, hint=f"Remove it all the same: --delete {name} --yes")
+        note("warning", warning)
+    elif not yes:
+        typer.confirm(f"Remove space {name} with {held}?", abort=True, err=True)
+    delete_space(workspace, name)
+    note("removed", f"space {name} with {held}")
+    if as_json:
+        print_json({"removed": name, "bytes": space.bytes})

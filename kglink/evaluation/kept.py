@@ -1,0 +1,187 @@
+"""Ranks of an evaluation kept mention by mention in a file, and compared with those of another.
+
+A kept file is JSON lines: what was evaluated, then each mention in the order in which documents
+are read. Two evaluations are compared line by line, so that neither is ever wholly in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TextIO
+
+from kglink.errors import UsageError
+from kglink.evaluation.metrics import AP_AT_1, MAP_AT_10, RERANKED, Rank, hit, reciprocal
+from kglink.evaluation.rankings import JSON_KEYS, RankedMention
+from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
+from kglink.sources import Problems, Source
+
+FORMAT = 1
+
+#: What is compared, and the value of one mention: from its rank as retrieved, or re-ranked.
+_COMPARED: Mapping[str, tuple[str, Callable[[Rank], float]]] = {
+    "R@1": ("ranks", lambda rank: hit(rank, 1)),
+    AP_AT_1: ("reranked", lambda rank: hit(rank, 1)),
+    MAP_AT_10: ("reranked", lambda rank: reciprocal(rank, within=RERANKED)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What was evaluated; evaluations of the same can be compared."""
+
+    docs: tuple[str, ...]
+    split: str
+    kbs: tuple[str, ...]
+    counterparts: bool
+    space: str = ""
+    model: str = ""
+    evidence: str = ""
+    reranker: str = ""
+
+    def differences(self, other: Evaluated) -> list[str]:
+        """Why the two cannot be compared, empty where they can."""
+        found = []
+        for name in ("docs", "split", "kbs", "counterparts"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                found.append(f"{name}: {_shown(theirs)} there, {_shown(ours)} here")
+        return found
+
+
+class KeptWriter:
+    """Writes the ranks of an evaluation."""
+
+    def __init__(self, out: TextIO, evaluated: Evaluated) -> None:
+        self._out = out
+        self._write({"format": FORMAT, **asdict(evaluated)})
+
+    def add(self, mention: RankedMention) -> None:
+        """Write one mention."""
+        record = _identity(mention) | {"ranks": dict(mention.ranks)}
+        if mention.reranked is not mention.ranks:
+            record["reranked"] = dict(mention.reranked)
+        self._write(record)
+
+    def _write(self, record: Mapping[str, object]) -> None:
+        self._out.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+class Comparison:
+    """This evaluation against a kept one, mention by mention."""
+
+    def __init__(self, path: Path, evaluated: Evaluated) -> None:
+        self.path = path
+        self._lines = _read_lines(path)
+        self.kept = _header(path, next(self._lines, None))
+        if differences := evaluated.differences(self.kept):
+            raise _misfit(path, f"another evaluation ({'; '.join(differences)})")
+        reranked = bool(evaluated.reranker or self.kept.reranker)
+        # Without re-ranking AP@1 is R@1.
+        self._metrics = [name for name in _COMPARED if name != AP_AT_1 or reranked]
+        self._ours: dict[tuple[str, str], array[float]] = {}
+        self._theirs: dict[tuple[str, str], array[float]] = {}
+        self._mentions = 0
+
+    def add(self, mention: RankedMention) -> None:
+        """Compare one mention; the kept file must hold the same at this place."""
+        self._mentions += 1
+        kept = next(self._lines, None)
+        if kept is None:
+            raise _misfit(self.path, f"{self._mentions - 1:,} mentions, and there are more here")
+        number, record = kept
+        theirs = self._ranks(number, record)
+        ours = {"ranks": mention.ranks, "reranked": mention.reranked}
+        same = _identity(mention) == {name: record.get(name) for name in _identity(mention)}
+        if not same or any(theirs[which].keys() != ours[which].keys() for which in ours):
+            raise _misfit(
+                self.path,
+                f"other mentions (its line {number} is not {mention.surface!r} of document "
+                f"{mention.document!r} with gold in the same KBs)",
+            )
+        for metric in self._metrics:
+            which, value = _COMPARED[metric]
+            for pool in mention.ranks:
+                place = pool, metric
+                self._ours.setdefault(place, array("d")).append(value(ours[which][pool]))
+                self._theirs.setdefault(place, array("d")).append(value(theirs[which][pool]))
+
+    def finish(self) -> None:
+        """Say that there are no more mentions; the kept file must be at its end too."""
+        if next(self._lines, None) is not None:
+            raise _misfit(self.path, f"more than the {self._mentions:,} mentions of this one")
+
+    def tests(
+        self, *, rounds: int = ROUNDS, seed: int = 0
+    ) -> dict[str, dict[str, RandomizationTest]]:
+        """The randomization test of each pool and figure; the kept values are on the right."""
+        found: dict[str, dict[str, RandomizationTest]] = {}
+        for pool, metric in sorted(self._ours, key=lambda place: (place[0] in JSON_KEYS, place[0])):
+            values = self._ours[pool, metric], self._theirs[pool, metric]
+            test = randomization_test(*values, rounds=rounds, seed=seed)
+            found.setdefault(pool, {})[metric] = test
+        return found
+
+    def _ranks(self, number: int, record: Mapping[str, Any]) -> dict[str, dict[str, Rank]]:
+        """The ranks that a line holds, by pool."""
+        retrieved = record.get("ranks")
+        ranks: dict[str, Any] = {"ranks": retrieved, "reranked": record.get("reranked", retrieved)}
+        for found in ranks.values():
+            if not isinstance(found, dict) or not all(map(_is_rank, found.values())):
+                raise _unreadable(self.path, f"line {number} has no ranks")
+        return ranks
+
+
+def _is_rank(value: object) -> bool:
+    return value is None or (type(value) is int and value >= 1)
+
+
+def _identity(mention: RankedMention) -> dict[str, object]:
+    return {
+        "docs": mention.docs,
+        "document": mention.document,
+        "start": mention.start,
+        "end": mention.end,
+        "surface": mention.surface,
+    }
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with Source.open_path(path) as source:
+        for line in source.lines(Problems("stop")):
+            try:
+                record = json.loads(line.text)
+            except ValueError as error:
+                raise _unreadable(path, f"line {line.number} is not JSON ({error})") from error
+            if not isinstance(record, dict):
+                raise _unreadable(path, f"line {line.number} is no record")
+            yield line.number, record
+
+
+def _header(path: Path, first: tuple[int, dict[str, Any]] | None) -> Evaluated:
+    values = first[1] if first else {}
+    told: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
+    lists = {name: tuple(told[name] or ()) for name in ("docs", "kbs")}
+    if values.get("format") != FORMAT or None in told.values() or () in lists.values():
+        raise _unreadable(path, "not what `kglink eval --keep` of this kglink writes")
+    return Evaluated(**told | lists)
+
+
+def _shown(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _misfit(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"{path} cannot be compared with this evaluation: it holds {why}",
+        hint="Keep one of the same documents, split and KBs: `kglink eval ... --keep FILE`.",
+    )
+
+
+def _unreadable(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"cannot read {path}: {why}", hint="Name a file that `kglink eval --keep` wrote."
+    )

@@ -1,0 +1,187 @@
+"""How near the counterparts of a joint space are: MRR and ACS over its accepted overlaps.
+
+Each overlap asks twice, once from each side: the query is the text vector of one member, the
+answer is the other, and all entities of the space are ranked by the cosine of their text vectors.
+The paper asks with the member of its target KB and leaves the query itself in the ranking, where
+it stands first, so that no MRR is above 1/2; the figure without it is given beside.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import SpaceError
+from kglink.space.segment import Segment
+from kglink.space.space import Space
+from kglink.store import Store
+from kglink.training.data import is_accepted
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+#: A pair that nobody judged is accepted from this probability on.
+LEAST_PROBABILITY = 0.5
+
+#: Queries and rows that are compared at a time: they bound the memory.
+_QUERIES, _ROWS = 1024, 8192
+#: Cosines that differ by less are equal: the last bits of a product depend on its place in a block.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapFigures:
+    """The overlaps of two KBs, asked for with the members of one of them."""
+
+    queries: str
+    answers: str
+    overlaps: int
+    mrr: float
+    """Mean of 1 / rank of the counterpart, the query itself at rank 1, as in the paper."""
+    mrr_without_self: float
+    """The same without the query in the ranking."""
+    acs: float
+    """Average cosine similarity of the two members."""
+
+    def as_json(self) -> dict[str, object]:
+        """As ``kglink eval --json`` prints it."""
+        values = asdict(self)
+        names = {"mrr": "MRR", "mrr_without_self": "MRR_without_self", "acs": "ACS"}
+        return {names.get(name, name): value for name, value in values.items()}
+
+
+class Side(NamedTuple):
+    """One member of each pair: rows of one KB's texts."""
+
+    kb: str
+    rows: IntArray
+
+
+def evaluate_overlaps(
+    space: Space,
+    store: Store,
+    kbs: Sequence[str],
+    *,
+    least: float = LEAST_PROBABILITY,
+    progress: Callable[[int], None] = lambda overlaps: None,
+) -> list[OverlapFigures]:
+    """MRR and ACS of each two KBs that have accepted overlaps, asked from both sides.
+
+    The ranked entities are those of ``kbs``. Overlaps of entities that the space does not hold
+    are passed over.
+    """
+    if not space.has_rows("text"):
+        raise SpaceError(
+            f"space {space.folder.name!r} has no vectors of texts, which overlaps are compared by",
+            hint='Build it with space.rows = ["text", "alias"].',
+        )
+    segments = {kb: space.segments[kb] for kb in kbs}
+    found = []
+    for left, right in combinations(kbs, 2):
+        sides = _accepted(store, segments[left], segments[right], least)
+        if not len(sides[0].rows):
+            continue
+        # The later KB asks first: the papers' source KB is there before their targets.
+        for queries, answers in (sides[::-1], sides):
+            found.append(_figures(segments, queries, answers, progress))
+    return found
+
+
+def ranks_of_counterparts(
+    segments: Mapping[str, Segment], queries: Side, answers: Side
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """For some pairs after the other: ranks without the query itself, and cosines of the pairs.
+
+    Of equal cosines the earlier KB, then the smaller row comes first.
+    """
+    order = list(segments)
+    earlier = order[: order.index(answers.kb)]
+    for first in range(0, len(queries.rows), _QUERIES):
+        part = slice(first, first + _QUERIES)
+        asking, right = queries.rows[part], answers.rows[part]
+        vectors = _unit(segments[queries.kb].vectors("text", asking))
+        cosines = np.einsum("pd,pd->p", vectors, _unit(segments[answers.kb].vectors("text", right)))
+        ahead = np.zeros(len(asking), dtype=np.int64)
+        for kb, segment in segments.items():
+            # The row that an answer would have in this KB: rows before it win ties with it.
+            place = right if kb == answers.kb else _whole(segment, is_first=kb in earlier)
+            for start, rows in _blocks(segment):
+                scores = vectors @ rows.T
+                if kb == queries.kb:
+                    _leave_out(scores, asking - start)
+                ahead += _count_ahead(scores, cosines, place - start)
+        yield ahead + 1, cosines
+
+
+def _figures(
+    segments: Mapping[str, Segment],
+    queries: Side,
+    answers: Side,
+    progress: Callable[[int], None],
+) -> OverlapFigures:
+    with_self = without = cosine = 0.0
+    for ranks, cosines in ranks_of_counterparts(segments, queries, answers):
+        # Nothing is nearer to the query than itself, and of equals it is first.
+        with_self += float((1 / (ranks + 1)).sum())
+        without += float((1 / ranks).sum())
+        cosine += float(cosines.sum(dtype=np.float64))
+        progress(len(ranks))
+    count = len(queries.rows)
+    return OverlapFigures(
+        queries.kb, answers.kb, count, with_self / count, without / count, cosine / count
+    )
+
+
+def _accepted(store: Store, left: Segment, right: Segment, least: float) -> tuple[Side, Side]:
+    """The accepted pairs of two KBs as rows, in the order of their names."""
+    pairs = [
+        (_row(left, overlap.left.key), _row(right, overlap.right.key))
+        for overlap in store.overlaps(left.kb, right.kb)
+        if is_accepted(overlap, least)
+    ]
+    rows = np.array([pair for pair in pairs if min(pair) >= 0], np.int64).reshape(-1, 2)
+    return Side(left.kb, rows[:, 0]), Side(right.kb, rows[:, 1])
+
+
+def _row(segment: Segment, key: str) -> int:
+    """The entity of a key, -1 for one that is not there; keys are in order."""
+    at = bisect_left(segment.keys, key)
+    return at if at < len(segment.keys) and segment.keys[at] == key else -1
+
+
+def _whole(segment: Segment, *, is_first: bool) -> IntArray:
+    """The border behind, or before, all rows of a KB, for any number of queries."""
+    return np.array([segment.row_count("text") if is_first else 0])
+
+
+def _blocks(segment: Segment) -> Iterator[tuple[int, FloatArray]]:
+    for start in range(0, segment.row_count("text"), _ROWS):
+        yield start, _unit(segment.vectors("text", slice(start, start + _ROWS)))
+
+
+def _leave_out(scores: FloatArray, columns: IntArray) -> None:
+    """Take the queries themselves out of a block of scores."""
+    here = np.flatnonzero((columns >= 0) & (columns < scores.shape[1]))
+    scores[here, columns[here]] = -np.inf
+
+
+def _count_ahead(scores: FloatArray, cosines: FloatArray, before: IntArray) -> IntArray:
+    """How many of a block come before each answer; columns below ``before`` win ties."""
+    difference = scores - cosines[:, None]
+    larger = difference > _ROUNDING
+    equal = np.abs(difference) <= _ROUNDING
+    wins = np.arange(scores.shape[1]) < before[:, None]
+    count: IntArray = (larger | (equal & wins)).sum(axis=1)
+    return count
+
+
+def _unit(vectors: FloatArray) -> FloatArray:
+    """The same directions with length one; a vector of zeros stays one."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)

@@ -1,0 +1,145 @@
+"""What an evaluation found: counts of ranks, for all mentions and for some of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kglink.evaluation.metrics import Rank, figures_of, recall_at
+from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT, RankedMention
+
+
+class PoolRanks:
+    """How many mentions of one pool have each rank, as retrieved and after re-ranking."""
+
+    def __init__(self) -> None:
+        self.retrieved: Counter[Rank] = Counter()
+        self.reranked: Counter[Rank] = Counter()
+
+    def add(self, rank: Rank, reranked: Rank) -> None:
+        """Count one mention."""
+        self.retrieved[rank] += 1
+        self.reranked[reranked] += 1
+
+    @property
+    def mentions(self) -> int:
+        """How many there are."""
+        return self.retrieved.total()
+
+
+class Figures:
+    """The figures of some mentions, pool by pool."""
+
+    def __init__(self, ks: Sequence[int]) -> None:
+        self.ks = tuple(sorted(set(ks)))
+        self._pools: dict[str, PoolRanks] = {}
+
+    def add(self, mention: RankedMention) -> None:
+        """Count a mention in all of its pools."""
+        for pool, rank in mention.ranks.items():
+            self._pools.setdefault(pool, PoolRanks()).add(rank, mention.reranked[pool])
+
+    @property
+    def mentions(self) -> dict[str, int]:
+        """How many mentions each pool has."""
+        return {pool: self._pools[pool].mentions for pool in self.pools()}
+
+    def kbs(self) -> list[str]:
+        """The KBs that any mention has its gold in."""
+        return sorted(self._pools.keys() - JSON_KEYS.keys())
+
+    def pools(self) -> list[str]:
+        """The KBs in their order, then the joint pools."""
+        return [*self.kbs(), *(pool for pool in (JOINT, JUDGED_JOINT) if pool in self._pools)]
+
+    def recall(self, pool: str) -> dict[str, float]:
+        """``{"R@1": ...}`` of one pool."""
+        return {f"R@{k}": recall_at(self._pools[pool].retrieved, k) for k in self.ks}
+
+    def of(self, pool: str) -> dict[str, float]:
+        """All figures of one pool by their names."""
+        ranks = self._pools[pool]
+        return figures_of(ranks.retrieved, ranks.reranked, self.ks)
+
+    def mean_over_kbs(self) -> dict[str, float]:
+        """The mean of the KBs' figures, every KB alike."""
+        each = [self.of(kb) for kb in self.kbs()]
+        names = each[0] if each else ()
+        return {name: sum(one[name] for one in each) / len(each) for name in names}
+
+    def as_json(self) -> dict[str, object]:
+        """The figures in the shape of ``kglink eval --json``."""
+        joint = {
+            key: self.of(pool) if pool in self._pools else {} for pool, key in JSON_KEYS.items()
+        }
+        return joint | {"mean": self.mean_over_kbs(), "kb": {kb: self.of(kb) for kb in self.kbs()}}
+
+    def counts_as_json(self) -> dict[str, int]:
+        """The mentions of each pool, by the same keys."""
+        return {JSON_KEYS.get(pool, pool): count for pool, count in self.mentions.items()}
+
+
+class RetrievalReport(Figures):
+    """The figures of all mentions, and of those that have something in common.
+
+    ``with_counterparts`` is the number of mentions of which a gold has a counterpart that counts
+    in the joint pools; None: none counts there. ``seen_in`` says which mentions were learnt from;
+    empty: nobody said so, and ``seen`` and ``unseen`` are empty too.
+    """
+
+    def __init__(
+        self, ks: Sequence[int], *, counterparts: bool = False, seen_in: Sequence[str] = ()
+    ) -> None:
+        super().__init__(ks)
+        self.with_counterparts = 0 if counterparts else None
+        self.seen_in = tuple(seen_in)
+        self.seen, self.unseen = Figures(ks), Figures(ks)
+        self.by_docs: dict[str, Figures] = {}
+        self._domains: dict[str, dict[str, Figures]] = {}
+
+    def add_to_slices(self, mention: RankedMention, *, is_seen: bool) -> None:
+        """Count a mention everywhere."""
+        self.add(mention)
+        if self.with_counterparts is not None:
+            self.with_counterparts += mention.with_counterpart
+        if self.seen_in:
+            (self.seen if is_seen else self.unseen).add(mention)
+        self.by_docs.setdefault(mention.docs, Figures(self.ks)).add(mention)
+        for kb, kind in mention.domains:
+            self._domains.setdefault(kb, {}).setdefault(kind, Figures(self.ks)).add(mention)
+
+    def domains(self) -> dict[str, dict[str, Mapping[str, Any]]]:
+        """For each KB and type of entity the figures of the KB's pool, the largest types first.
+
+        A mention whose golds are of several types counts in each of them.
+        """
+        return {
+            kb: dict(
+                sorted(
+                    ((kind, _of_pool(found, kb)) for kind, found in self._domains[kb].items()),
+                    key=lambda item: (-item[1]["mentions"], item[0]),
+                )
+            )
+            for kb in sorted(self._domains)
+        }
+
+    def slices_as_json(self) -> dict[str, object]:
+        """The slices in the shape of ``kglink eval --json``: those that there are."""
+        found: dict[str, object] = {}
+        if self.seen_in:
+            found["seen_in"] = list(self.seen_in)
+            found["seen"], found["unseen"] = _whole(self.seen), _whole(self.unseen)
+        if len(self.by_docs) > 1:
+            found["by_docs"] = {docs: _whole(figures) for docs, figures in self.by_docs.items()}
+        if self._domains:
+            found["domains"] = self.domains()
+        return found
+
+
+def _whole(figures: Figures) -> dict[str, object]:
+    return {"mentions": figures.counts_as_json(), "metrics": figures.as_json()}
+
+
+def _of_pool(figures: Figures, kb: str) -> dict[str, Any]:
+    return {"mentions": figures.mentions[kb], **figures.of(kb)}

@@ -1,0 +1,110 @@
+"""Retrieval on annotated documents of a store, from the names of things to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import get_args
+
+from kglink.errors import UsageError
+from kglink.evaluation.metrics import RERANKED
+from kglink.evaluation.rankings import Judging, RankedMention, rank_mentions
+from kglink.evaluation.report import RetrievalReport
+from kglink.evaluation.seen import AUTO, check_annotated, find_learnt, folded, seen_surfaces
+from kglink.linking.linker import Linker
+from kglink.records import Document, Split
+from kglink.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is evaluated, and which figures are wanted."""
+
+    docs: tuple[str, ...]
+    split: str
+    kbs: tuple[str, ...]
+    ks: tuple[int, ...]
+    counterparts: bool = False
+    domains: bool = False
+    seen_in: str = AUTO
+
+    @property
+    def depth(self) -> int:
+        """How many candidates are ranked."""
+        return max(RERANKED, *self.ks)
+
+
+def check_documents(store: Store, docs: Sequence[str], split: str) -> None:
+    """Refuse documents that are not there."""
+    if split not in get_args(Split):
+        raise UsageError(f"unknown split {split!r}", hint="There is: train, dev, test.")
+    for name in docs:
+        check_annotated(store, name)
+        if next(store.documents(name, split or None), None) is None:
+            raise UsageError(
+                f"{name!r} has no documents in the split {split!r}",
+                hint='--split names another one; --split "" takes all documents.',
+            )
+
+
+def evaluate_retrieval(
+    store: Store,
+    linker: Linker,
+    question: Question,
+    *,
+    run: Path | None = None,
+    progress: Callable[[int], None] = lambda documents: None,
+    each: Callable[[RankedMention], None] = lambda mention: None,
+) -> RetrievalReport:
+    """Rank the candidates of every mention with a known answer, its span given.
+
+    ``run`` is the folder of the run that made the space's model. ``each`` is told of every
+    mention, in the order in which documents are read.
+    """
+    check_documents(store, question.docs, question.split)
+    learnt = find_learnt(store, question.seen_in, question.docs, question.split, run)
+    seen = seen_surfaces(learnt, _documents(store, question)) if learnt else frozenset()
+    report = RetrievalReport(
+        question.ks,
+        counterparts=question.counterparts,
+        seen_in=learnt.words if learnt else (),
+    )
+    for mention in _ranked(store, linker, question, progress):
+        report.add_to_slices(mention, is_seen=folded(mention.surface) in seen)
+        each(mention)
+    if not report.mentions:
+        raise UsageError(
+            f"no mention of {', '.join(question.docs)} has its gold in {' or '.join(question.kbs)}",
+            hint="Golds are found when documents are added: add the KBs first, and name them with "
+            "--links-to.",
+        )
+    return report
+
+
+def _ranked(
+    store: Store, linker: Linker, question: Question, progress: Callable[[int], None]
+) -> Iterator[RankedMention]:
+    judging = Judging(
+        counterparts=store.counterparts if question.counterparts else None,
+        entities=store.get_entities if question.domains else None,
+        reranker=linker.reranker,
+    )
+
+    def counted(name: str) -> Iterator[Document]:
+        for document in store.documents(name, question.split or None):
+            yield document
+            progress(1)
+
+    for name in question.docs:
+        documents = counted(name)
+        yield from rank_mentions(
+            linker, documents, question.kbs, question.depth, judging, docs=name
+        )
+
+
+def _documents(store: Store, question: Question) -> Iterator[Document]:
+    return chain.from_iterable(
+        store.documents(name, question.split or None) for name in question.docs
+    )

@@ -1,0 +1,142 @@
+"""What the names of a KB, and the vectors of its names, say of a mention's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.linking.measure import Measure
+from kglink.space.segment import Segment
+from kglink.space.space import Space
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+#: Several rows belong to one entity: ask for more rows than entities are wanted.
+_ROWS_PER_ENTITY = 2
+_NO_ROWS = np.empty(0, dtype=np.int64)
+_NO_HITS = (_NO_ROWS, np.empty(0, dtype=np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """A surface of a batch, however often it is mentioned; no vector where none is wanted."""
+
+    text: str
+    folded: str
+    vector: FloatArray | None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a surface says for some entities, which stand in their order."""
+
+    entities: IntArray
+    name: FloatArray
+    exact: FloatArray
+    title: FloatArray
+    case: FloatArray
+    alias: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class NameSearch:
+    """Finds candidates by names, by the vectors of names, or by both."""
+
+    space: Space
+    measure: Measure
+    candidates: int
+    uses_names: bool
+    uses_vectors: bool
+
+    def find(self, surfaces: Sequence[Surface], kb: str) -> list[Named]:
+        """For each surface the candidates in one KB."""
+        segment = self.space.segments[kb]
+        similar = self._similar(surfaces, segment)
+        near = self._near(surfaces, kb, segment)
+        return [
+            self._named(surface, *hits, entities, segment)
+            for surface, hits, entities in zip(surfaces, similar, near, strict=True)
+        ]
+
+    def with_more(self, named: Named, more: IntArray, surface: Surface, segment: Segment) -> Named:
+        """The same, with candidates that no name brought."""
+        new = np.setdiff1d(more, named.entities)
+        nothing = np.zeros(len(new), dtype=np.float32)
+        entities = np.concatenate([named.entities, new])
+        order = np.argsort(entities)
+        parts = {
+            "name": nothing, "exact": nothing, "title": nothing, "case": nothing,
+            "alias": self._alias(surface.vector, new, segment),
+        }  # fmt: skip
+        joined = {
+            name: np.concatenate([getattr(named, name), part])[order]
+            for name, part in parts.items()
+        }
+        return Named(entities=entities[order], **joined)
+
+    def _similar(
+        self, surfaces: Sequence[Surface], segment: Segment
+    ) -> list[tuple[IntArray, FloatArray]]:
+        """For each surface the alias rows of similar names, and how similar they are."""
+        if not self.uses_names:
+            return [_NO_HITS] * len(surfaces)
+        folded = [surface.folded for surface in surfaces]
+        return segment.names.similar(folded, self.candidates * _ROWS_PER_ENTITY)
+
+    def _near(self, surfaces: Sequence[Surface], kb: str, segment: Segment) -> Iterable[IntArray]:
+        """For each surface the entities with names of similar vectors."""
+        if not (self.uses_vectors and self.space.has_rows("alias")):
+            return [_NO_ROWS] * len(surfaces)
+        queries = np.stack([surface.vector for surface in surfaces if surface.vector is not None])
+        wanted = min(self.candidates * _ROWS_PER_ENTITY, segment.row_count("alias"))
+        _, hits = self.space.nearest(queries, kb, "alias", wanted)
+        return (segment.entity_of(rows[rows >= 0]) for rows in hits)
+
+    def _named(
+        self,
+        surface: Surface,
+        rows: IntArray,
+        cosines: FloatArray,
+        near: IntArray,
+        segment: Segment,
+    ) -> Named:
+        exact_rows = segment.names.exact(surface.folded) if self.uses_names else _NO_ROWS
+        owners, similar = segment.entity_of(exact_rows), segment.entity_of(rows)
+        entities = np.unique(np.concatenate([owners, similar, near]))
+        exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
+        is_title = exact_rows == segment.alias_starts[owners]
+        same_case = np.array(
+            [segment.surfaces[row] == surface.text for row in exact_rows], dtype=np.float32
+        )
+        return Named(
+            entities=entities,
+            name=np.maximum(_best_of(entities, similar, cosines), exact),
+            exact=exact,
+            title=_best_of(entities, owners, is_title.astype(np.float32)),
+            case=_best_of(entities, owners, same_case),
+            alias=self._alias(surface.vector, entities, segment),
+        )
+
+    def _alias(self, vector: FloatArray | None, entities: IntArray, segment: Segment) -> FloatArray:
+        """The nearest name of each entity; its text where the space has no vectors of names."""
+        if vector is None:
+            return np.zeros(len(entities), dtype=np.float32)
+        if not self.space.has_rows("alias"):
+            products = segment.vectors("text", entities) @ vector
+            return self.measure.evidence(products, vector, "text")
+        rows, owner = segment.aliases_of(entities)
+        products = segment.vectors("alias", rows) @ vector
+        best = np.full(len(entities), -1, dtype=np.float32)
+        np.maximum.at(best, owner, self.measure.evidence(products, vector, "alias"))
+        return best
+
+
+def _best_of(found: IntArray, owners: IntArray, values: FloatArray) -> FloatArray:
+    """For each entity of ``found`` (sorted) its largest value, 0 where it has none."""
+    best = np.zeros(len(found), dtype=np.float32)
+    np.maximum.at(best, np.searchsorted(found, owners), values)
+    return best

@@ -1,0 +1,229 @@
+"""The token matrices of a space: the vectors of all tokens of each entity, in bf16 on disk.
+
+``tokens.bf16`` holds the vectors end to end, ``token_starts.npy`` where each entity's begin,
+``token_norms.npy`` the length of the shortest and of the longest vector. They are written and not
+mapped: on a full disk a write to mapped memory would kill the process. kill -9 leaves what was
+added before; the next writer goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kglink.encoding.runtime import TokenMatrices, as_bf16
+from kglink.errors import DamagedSpaceError, SpaceError
+from kglink.protocols import RowRange
+from kglink.space.manifest import write_atomically
+from kglink.space.strings import map_array
+
+BITS_FILE = "tokens.bf16"
+STARTS_FILE = "token_starts.npy"
+NORMS_FILE = "token_norms.npy"
+#: All that `TokenRows` reads.
+TOKEN_FILES = (BITS_FILE, STARTS_FILE, NORMS_FILE)
+_LENGTHS_FILE = "tokens.lengths"
+_STATE_FILE = "tokens.state"
+_BYTES, _LENGTH_BYTES = 2, 8
+
+T = TypeVar("T")
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+BitArray = npt.NDArray[np.int16]
+
+
+class _State(NamedTuple):
+    """What is safely on disk."""
+
+    entities: int = 0
+    tokens: int = 0
+    least_norm: float = float("inf")
+    largest_norm: float = 0.0
+
+
+class TokenRowsWriter:
+    """Writes the token matrices of entities in their order, a chunk at a time."""
+
+    def __init__(self, folder: Path, dim: int) -> None:
+        self._folder, self._dim = folder, dim
+        self._state = self._found()
+        self._bits = self._open(BITS_FILE, self._state.tokens * dim * _BYTES)
+        try:
+            self._lengths = self._open(_LENGTHS_FILE, self._state.entities * _LENGTH_BYTES)
+        except SpaceError:
+            self._bits.close()
+            raise
+
+    @property
+    def done(self) -> int:
+        """How many entities are written; the next chunk begins with this one."""
+        return self._state.entities
+
+    def add(self, matrices: TokenMatrices) -> None:
+        """Write the matrices of the next entities; once this returns, kill -9 loses none."""
+        lengths = np.diff(matrices.offsets)
+        norms = _norms(matrices.bits)
+        state = _State(
+            self._state.entities + len(lengths),
+            self._state.tokens + int(lengths.sum()),
+            float(min(self._state.least_norm, norms.min(initial=np.inf))),
+            float(max(self._state.largest_norm, norms.max(initial=0.0))),
+        )
+        self._write(self._bits, self._state.tokens * self._dim * _BYTES, matrices.bits)
+        self._write(self._lengths, self._state.entities * _LENGTH_BYTES, lengths)
+        self._guarded(lambda: write_atomically(self._folder / _STATE_FILE, json.dumps(list(state))))
+        self._state = state
+
+    def finish(self) -> None:
+        """Write what tells where each entity begins; readers can open the folder from now on."""
+        self.close()
+        lengths = np.fromfile(self._folder / _LENGTHS_FILE, np.int64, self._state.entities)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        least = min(self._state.least_norm, self._state.largest_norm)
+        norms = np.array([least, self._state.largest_norm], np.float32)
+        self._guarded(lambda: np.save(self._folder / STARTS_FILE, starts))
+        self._guarded(lambda: np.save(self._folder / NORMS_FILE, norms))
+
+    def close(self) -> None:
+        """Close the files; a writer that has not finished goes on with them later."""
+        self._bits.close()
+        self._lengths.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _found(self) -> _State:
+        """What an earlier writer has left; nothing, where its files are shorter than it says."""
+        path = self._folder / _STATE_FILE
+        if not path.is_file():
+            return _State()
+        state = _State(*json.loads(path.read_text(encoding="utf-8")))
+        wanted = {
+            BITS_FILE: state.tokens * self._dim * _BYTES,
+            _LENGTHS_FILE: state.entities * _LENGTH_BYTES,
+        }
+        paths = [(self._folder / name, size) for name, size in wanted.items()]
+        whole = all(path.is_file() and path.stat().st_size >= size for path, size in paths)
+        return state if whole else _State()
+
+    def _open(self, name: str, size: int) -> BinaryIO:
+        """A file of which the first ``size`` bytes stand."""
+        path = self._folder / name
+
+        def opened() -> BinaryIO:
+            stream = path.open("r+b" if path.exists() else "w+b", buffering=0)
+            os.truncate(stream.fileno(), size)
+            stream.seek(size)
+            return stream
+
+        return self._guarded(opened)
+
+    def _write(self, stream: BinaryIO, start: int, values: npt.NDArray[Any]) -> None:
+        data = np.ascontiguousarray(values).data.cast("B") if values.size else memoryview(b"")
+
+        def write() -> None:
+            stream.seek(start)  # an earlier attempt may have failed half way
+            at = 0
+            while at < len(data):  # an unbuffered write may take less than it is given
+                at += stream.write(data[at:])
+            os.fsync(stream.fileno())
+
+        self._guarded(write)
+
+    def _guarded(self, act: Callable[[], T]) -> T:
+        """Tell of a full disk in words; what was added before stands."""
+        try:
+            return act()
+        except OSError as error:
+            raise SpaceError(
+                f"cannot write the token matrices in {self._folder}: {error.strerror or error}",
+                hint="Make room and run it again; it goes on where it stopped.",
+            ) from error
+
+
+class TokenRows:
+    """The token matrices of all entities of a KB, memory-mapped."""
+
+    def __init__(self, folder: Path, dim: int) -> None:
+        self.dim = dim
+        self.starts = _mapped(folder / STARTS_FILE)
+        norms = _mapped(folder / NORMS_FILE)
+        path, tokens = folder / BITS_FILE, int(self.starts[-1]) if len(self.starts) else -1
+        if not path.is_file() or path.stat().st_size != tokens * dim * _BYTES or len(norms) != 2:
+            raise DamagedSpaceError(f"{path}: not {tokens:,} vectors of {dim} numbers")
+        self.norms = (float(norms[0]), float(norms[1]))
+        """The length of the shortest and of the longest vector."""
+        self._bits: BitArray = (
+            np.memmap(path, np.int16, "r", shape=(tokens, dim)).view(np.ndarray)
+            if tokens
+            else np.empty((0, dim), np.int16)
+        )
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def tokens(self) -> int:
+        """How many vectors there are in all."""
+        return len(self._bits)
+
+    def lengths(self, rows: RowRange | None = None) -> IntArray:
+        """How many tokens each entity of a range has."""
+        first, stop = rows or (0, len(self))
+        return np.diff(self.starts[first : stop + 1])
+
+    def take(self, rows: IntArray) -> TokenMatrices:
+        """The matrices of some entities, in this order."""
+        starts = self.starts[rows]
+        lengths = self.starts[rows + 1] - starts
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return TokenMatrices(self._bits[places], offsets)
+
+    def vectors(self, places: IntArray) -> BitArray:
+        """Some vectors, by their places among all."""
+        return self._bits[places]
+
+
+def filled_up(known: TokenRows, found: IntArray, fresh: TokenMatrices) -> TokenMatrices:
+    """For each entity its matrix in ``known``, or where ``found`` is -1 the next one of ``fresh``.
+
+    It is how a chunk is made of which an earlier segment has a part.
+    """
+    old, new = found >= 0, found < 0
+    reused = known.take(found[old])
+    lengths = np.empty(len(found), np.int64)
+    lengths[old], lengths[new] = np.diff(reused.offsets), np.diff(fresh.offsets)
+    is_old = np.repeat(old, lengths)
+    bits = np.empty((int(lengths.sum()), fresh.bits.shape[1]), np.int16)
+    bits[is_old], bits[~is_old] = reused.bits, fresh.bits
+    return TokenMatrices(bits, np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def texts_between(matrices: TokenMatrices, first: int, stop: int) -> TokenMatrices:
+    """The matrices of a range of texts."""
+    start = matrices.offsets[first]
+    bits = matrices.bits[start : matrices.offsets[stop]]
+    return TokenMatrices(bits, matrices.offsets[first : stop + 1] - start)
+
+
+def _norms(bits: BitArray) -> FloatArray:
+    norms: FloatArray = torch.linalg.vector_norm(as_bf16(bits).float(), dim=1).numpy()
+    return norms
+
+
+def _mapped(path: Path) -> npt.NDArray[Any]:
+    try:
+        return map_array(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise DamagedSpaceError(f"{path}: not readable ({error})") from error

@@ -1,0 +1,159 @@
+"""The entities nearest to mentions by their token matrices: exact, streamed, in bounded memory.
+
+What a scorer with a rule says is computed by `TokenProducts`, many times faster than by asking it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from kglink.encoding.hardware import usable_cores
+from kglink.encoding.runtime import TokenMatrices, as_bf16, single_threaded_workers
+from kglink.protocols import Encoded, RowRange, Scorer, TokenScorer
+from kglink.space.token_products import Block, TokenProducts
+from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
+
+#: Mentions that go through all entities together.
+_MENTIONS = 512
+#: Mentions and entities that a scorer without a rule compares at once.
+_PADDED_MENTIONS, _PADDED_ENTITIES = 32, 256
+
+
+class TokenSearch(Protocol):
+    """Finds the nearest entities by token matrices; an approximate index may take its place."""
+
+    size: int
+    exact: bool
+
+    def search(
+        self, queries: TokenMatrices, k: int, rows: RowRange | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Scores and entities, best first, (n, k) each; -inf and -1 where fewer exist.
+
+        With ``rows`` only those take part. Equal scores: the smaller row first.
+        """
+        ...
+
+
+class ExactTokenSearch:
+    """Compares every mention with every entity."""
+
+    exact = True
+
+    def __init__(self, tokens: TokenRows, scorer: Scorer) -> None:
+        self.size = len(tokens)
+        self._tokens = tokens
+        self._scorer = scorer
+
+    def search(
+        self, queries: TokenMatrices, k: int, rows: RowRange | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Scores and entities, best first, (n, k) each; -inf and -1 where fewer exist."""
+        return nearest_by_tokens(queries, self._tokens, k, self._scorer, rows=rows)
+
+
+def nearest_by_tokens(
+    queries: TokenMatrices,
+    tokens: TokenRows,
+    k: int,
+    scorer: Scorer,
+    *,
+    rows: RowRange | None = None,
+) -> tuple[FloatArray, IntArray]:
+    """The ``k`` entities nearest to each mention: scores and rows, best first.
+
+    -inf and -1 where fewer exist; equal scores: the smaller row first. A scorer that is a
+    `TokenScorer` is not asked, but computed by its rule; the padding of a rule that is not masked
+    is that of the longest entity of all. Another is asked about all pairs, which is slower. An
+    entity without tokens is never found.
+    """
+    found = _Nearest(len(queries.offsets) - 1, max(0, k))
+    if not found.k:
+        return found.scores, found.rows
+    span = rows or RowRange(0, len(tokens))
+    with single_threaded_workers(usable_cores()) as workers:
+        for first in range(0, found.count, _MENTIONS):
+            part = texts_between(queries, first, min(first + _MENTIONS, found.count))
+            if isinstance(scorer, TokenScorer):
+                products = TokenProducts(part, tokens, scorer.rule, span, workers)
+                _by_rule(products, found, first, workers)
+            else:
+                _by_scorer(scorer, part, tokens, span, found, first)
+    return found.scores, found.rows
+
+
+class _Nearest:
+    """The best so far of each mention."""
+
+    def __init__(self, count: int, k: int) -> None:
+        self.count, self.k = count, k
+        self.scores = np.full((count, k), -np.inf, np.float32)
+        self.rows = np.full((count, k), -1, np.int64)
+
+    def worst(self, mention: int) -> float:
+        """The score below which nothing changes."""
+        return float(self.scores[mention, -1])
+
+    def add(self, mention: int, scores: FloatArray, rows: IntArray) -> None:
+        """Put in what is better."""
+        real = np.isfinite(scores)
+        scores = np.concatenate([self.scores[mention], scores[real]])
+        rows = np.concatenate([self.rows[mention], rows[real]])
+        order = np.lexsort((rows, -scores))[: self.k]
+        self.scores[mention], self.rows[mention] = scores[order], rows[order]
+
+
+def _by_rule(products: TokenProducts, found: _Nearest, first: int, workers: Executor) -> None:
+    for block in products.blocks():
+
+        def improve(at: int, block: Block = block) -> None:
+            low, high = block.scores[at] - block.errors[at], block.scores[at] + block.errors[at]
+            rows = _best(low, high, found.k, found.worst(first + at)) + block.rows.start
+            found.add(first + at, products.exact(at, rows), rows)
+
+        for _ in workers.map(improve, range(len(block.scores))):
+            pass
+
+
+def _by_scorer(
+    scorer: Scorer,
+    queries: TokenMatrices,
+    tokens: TokenRows,
+    span: RowRange,
+    found: _Nearest,
+    first: int,
+) -> None:
+    for start in range(span.start, span.stop, _PADDED_ENTITIES):
+        stop = min(start + _PADDED_ENTITIES, span.stop)
+        entities = _padded(tokens.take(np.arange(start, stop)))
+        for at in range(0, len(queries.offsets) - 1, _PADDED_MENTIONS):
+            last = min(at + _PADDED_MENTIONS, len(queries.offsets) - 1)
+            mentions = _padded(texts_between(queries, at, last))
+            with torch.no_grad():
+                scored = scorer.score(mentions, entities).float()
+            part = scored.masked_fill_(~entities.mask.any(dim=1), -torch.inf).numpy()
+            for mention, scores in enumerate(part, first + at):
+                rows = _best(scores, scores, found.k, found.worst(mention))
+                found.add(mention, scores[rows], rows + start)
+
+
+def _best(low: FloatArray, high: FloatArray, k: int, worst: float) -> IntArray:
+    """All that may be among the ``k`` best when a score lies between ``low`` and ``high``."""
+    bar = worst
+    if 0 < k < len(low):
+        bar = max(bar, float(np.partition(low, len(low) - k)[len(low) - k]))
+    return np.flatnonzero((high >= bar) & (high > -np.inf))
+
+
+def _padded(matrices: TokenMatrices) -> Encoded:
+    """Token matrices as scorers read them."""
+    lengths = np.diff(matrices.offsets)
+    longest = int(lengths.max(initial=1))
+    mask = torch.from_numpy(np.arange(longest) < lengths[:, None])
+    states = torch.zeros(len(lengths), longest, matrices.bits.shape[1])
+    states[mask] = as_bf16(matrices.bits).float()
+    return Encoded(states, mask)

@@ -1,0 +1,49 @@
+"""Evaluation with what a workspace has: its space, its linker, the run that made its model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kglink.evaluation.kept import Evaluated
+from kglink.evaluation.rankings import RankedMention
+from kglink.evaluation.report import RetrievalReport
+from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
+from kglink.evaluation.seen import run_of_model
+
+if TYPE_CHECKING:
+    from kglink.workspace.front import Workspace
+
+
+def evaluate(
+    workspace: Workspace,
+    question: Question,
+    *,
+    progress: Callable[[int], None],
+    each: Callable[[RankedMention], None],
+) -> RetrievalReport:
+    """Rank the mentions of annotated documents by the search that links texts."""
+    check_documents(workspace.store, question.docs, question.split)
+    space = workspace.space()
+    asked = replace(question, kbs=workspace.linked_kbs(space, question.kbs))
+    run = run_of_model(workspace.folder, space.manifest.model.path)
+    # R@64 needs 64 candidates, as a text that is linked with so many does.
+    linker = workspace.linker(asked.kbs, space=space, candidates=asked.depth)
+    return evaluate_retrieval(workspace.store, linker, asked, run=run, progress=progress, each=each)
+
+
+def evaluated(workspace: Workspace, question: Question) -> Evaluated:
+    """What an evaluation is of, written beside the ranks that are kept of it."""
+    space, link = workspace.space(), workspace.settings.link
+    manifest = space.manifest
+    return Evaluated(
+        docs=question.docs,
+        split=question.split,
+        kbs=workspace.linked_kbs(space, question.kbs),
+        counterparts=question.counterparts,
+        space=manifest.name,
+        model=manifest.model.name,
+        evidence=link.evidence,
+        reranker=link.reranker,
+    )

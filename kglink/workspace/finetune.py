@@ -1,0 +1,214 @@
+"""From KBs, documents and overlaps to a space with a model of its own: train, build, fit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import chain, product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kglink.config import CONFIG_FILE, load_settings
+from kglink.errors import KglinkError
+from kglink.training.front import Where, train
+from kglink.training.lock import alone, is_busy
+from kglink.training.loop import Pace
+from kglink.training.plan import default_sources, read_sources
+from kglink.training.progress import Tell
+from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
+from kglink.training.run import SETTINGS, TrainingReport, read_settings
+from kglink.training.splits import held_back_documents
+from kglink.training.team import Team, leave
+from kglink.workspace.runs import Destination, Runs, stem_of
+
+if TYPE_CHECKING:
+    from kglink.linking.scoring import Scoring
+    from kglink.overlap.steps import SearchStep
+    from kglink.space.build import BuildProgress, BuildReport
+    from kglink.workspace.front import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Finetuned:
+    """What `Workspace.finetune` did; ``build`` is None where nothing was published."""
+
+    report: TrainingReport
+    build: BuildReport | None = None
+    scoring: Scoring | None = None
+    """How evidence is weighed in the space; None where no mentions were held back to learn it."""
+
+    @property
+    def before(self) -> Mapping[str, Any] | None:
+        """Recall on the mentions held back, of the model that the run began with."""
+        return self.report.before
+
+    @property
+    def after(self) -> Mapping[str, Any] | None:
+        """The same of the model that it made."""
+        return self.report.recalls
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """What is to be learnt; empty values are the recipe's, or all that there is."""
+
+    recipe: Recipe | str | Path | None = None
+    sources: str = ""
+    source_kbs: Sequence[str] = ()
+    target_kbs: Sequence[str] = ()
+    docs: Sequence[str] = ()
+    changes: Mapping[str, Any] | None = None
+
+    @property
+    def needs_overlaps(self) -> bool:
+        """Whether stage O is among the stages."""
+        recipe = chosen_recipe(self.recipe or DEFAULT_RECIPE, self.changes)
+        sources = self.sources or recipe.sources
+        return "O" in read_sources(sources or default_sources(self.source_kbs, self.target_kbs))
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Who is told what of a fine-tuning."""
+
+    training: Tell = lambda news: None
+    building: BuildProgress = lambda kb, rows: None
+    searching: Callable[[SearchStep], None] = lambda step: None
+    fitting: Callable[[int], None] = lambda documents: None
+
+
+def finetune(
+    workspace: Workspace,
+    learning: Learning,
+    *,
+    run: str = "",
+    resume: bool = False,
+    space: str = "",
+    publish: bool = True,
+    pace: Pace = Pace(),  # noqa: B008 - frozen
+    watching: Watching = Watching(),
+) -> Finetuned:
+    """Train in ``runs/RUN``, and publish a space with the model that came of it.
+
+    Where ``space`` is not named it is the one that the run was begun for, else the workspace's.
+    Under torchrun every process calls this; the first one alone searches, writes and publishes.
+    """
+    runs = Runs(workspace.folder)
+    encoder = workspace.settings.encoder
+    where = Where(encoder.device, encoder.precision)
+    try:
+        team = Team(where.device)
+        name = _name(runs, learning, run, team, resume=resume)
+        if team.is_first and not resume:
+            planned = (space or workspace.settings.space.name) if publish else ""
+            _begin(workspace, runs, name, learning, watching, planned)
+        team.wait()
+        with _nothing_left_of_a_refusal(runs.path(name)) if team.is_first else nullcontext():
+            report = train(
+                *(workspace.store, learning.recipe, learning.sources),
+                *(learning.source_kbs, learning.target_kbs, runs.path(name)),
+                registry=workspace.registry,
+                docs=learning.docs,
+                changes=learning.changes,
+                resume=resume,
+                where=where,
+                pace=pace,
+                progress=watching.training,
+            )
+        if not team.is_first or not publish:
+            return Finetuned(report)
+    finally:
+        leave()
+    with alone(report.folder):
+        return _published(workspace, runs, report, space, watching)
+
+
+def in_space(workspace: Workspace, space: str) -> Workspace:
+    """The same workspace with another space."""
+    told = workspace.resolved
+    values = told.values.model_dump()
+    flags = {
+        name: values[name.partition(".")[0]][name.partition(".")[2]]
+        for name, origin in told.origins.items()
+        if origin == "flag"
+    }
+    flags["space.name"] = space
+    resolved = load_settings(workspace.folder / CONFIG_FILE, flags=flags)
+    return type(workspace)(workspace.folder, resolved, workspace.registry)
+
+
+def _name(runs: Runs, learning: Learning, run: str, team: Team, *, resume: bool) -> str:
+    """The run that is meant: the same one in all processes."""
+    if run:
+        runs.path(run)
+        return run
+    if resume:
+        return runs.last_unfinished()
+    stem = stem_of(learning.recipe)
+    number = team.agree([runs.free_number(stem)] if team.is_first else None, 1)
+    return f"{stem}-{number[0]:.0f}"
+
+
+def _begin(
+    workspace: Workspace,
+    runs: Runs,
+    name: str,
+    learning: Learning,
+    watching: Watching,
+    space: str,
+) -> None:
+    """Find the overlaps that are to be learnt from, and note where the model will go."""
+    if (runs.path(name) / SETTINGS).is_file():
+        return  # `train` says that there is a run already
+    if learning.needs_overlaps:
+        _find_missing_overlaps(workspace, learning, watching.searching)
+    runs.set_destination(name, Destination(space))
+
+
+@contextmanager
+def _nothing_left_of_a_refusal(folder: Path) -> Iterator[None]:
+    """Remove the folder of a run that was refused before it began."""
+    try:
+        yield
+    except KglinkError:
+        if not (folder / SETTINGS).is_file() and not is_busy(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _find_missing_overlaps(
+    workspace: Workspace, learning: Learning, searching: Callable[[SearchStep], None]
+) -> None:
+    """Compare the KBs that nobody has compared yet."""
+    store = workspace.store
+    for kb in chain(learning.source_kbs, learning.target_kbs):
+        store.kb(kb)
+    searched = {frozenset((run.left, run.right)) for run in store.overlap_runs()}
+    for left, right in product(learning.source_kbs, learning.target_kbs):
+        known = left == right or frozenset((left, right)) in searched
+        if not known and next(store.overlaps(left, right), None) is None:
+            workspace.find_overlaps(left, right, progress=searching)
+
+
+def _published(
+    workspace: Workspace, runs: Runs, report: TrainingReport, space: str, watching: Watching
+) -> Finetuned:
+    """Build the space that the run is for with its model, and fit its scoring."""
+    name = report.folder.name
+    space = space or runs.destination(name).space or workspace.settings.space.name
+    target = workspace if space == workspace.settings.space.name else in_space(workspace, space)
+    try:
+        built = target.build(model=str(report.model), progress=watching.building)
+        scoring = None
+        if report.recalls is not None:  # else nothing was held back to learn it from
+            told = read_settings(report.folder)
+            selection, seed = told.recipe.selection, told.recipe.seed
+            documents = held_back_documents(target.store, told.docs, selection, seed)
+            scoring = target.fit_scoring(documents, progress=watching.fitting)
+        runs.set_destination(name, Destination(space, published=True))
+        return Finetuned(report, built, scoring)
+    finally:
+        if target is not workspace:
+            target.close()

@@ -1,0 +1,184 @@
+"""The runs of a workspace: their names, their state, the spaces that have their models."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from kglink.errors import TrainingError, UnknownNameError, UsageError
+from kglink.space.manifest import write_atomically
+from kglink.space.space import SpaceFolder, space_names
+from kglink.training.curve import Curve
+from kglink.training.lock import alone, is_busy
+from kglink.training.recipe import DEFAULT_RECIPE, Recipe
+from kglink.training.run import MODEL, SETTINGS, RunInfo, list_runs, read_run
+
+RUNS_FOLDER = "runs"
+_SPACES_FOLDER = "spaces"
+_DESTINATION = "space.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+State = Literal["running", "stopped", "trained", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The space that a run's model is for; ``space`` is empty where it is for none yet."""
+
+    space: str = ""
+    published: bool = False
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the model has not come there yet."""
+        return bool(self.space) and not self.published
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRun:
+    """A run, and where its model is."""
+
+    info: RunInfo
+    destination: Destination
+    spaces: tuple[str, ...]
+    """The spaces that were made with its model."""
+
+    @property
+    def curve(self) -> Curve:
+        """Its losses and recalls, step by step."""
+        return Curve(self.info.folder)
+
+    @property
+    def state(self) -> State:
+        """``running`` now, ``stopped`` before its end, ``trained`` but not published, or done."""
+        if self.info.busy:
+            return "running"
+        if not self.info.done:
+            return "stopped"
+        return "trained" if self.destination.is_ahead else "done"
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain dictionary for machine-readable output."""
+        return {**self.info.as_json(), "state": self.state, "spaces": list(self.spaces)}
+
+
+class Runs:
+    """The folder ``runs`` of a workspace."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.folder = workspace / RUNS_FOLDER
+        self._spaces = workspace / _SPACES_FOLDER
+
+    def all(self) -> list[WorkspaceRun]:
+        """All runs, the oldest first."""
+        used = self._models_in_use()
+        return [self._described(info, used) for info in list_runs(self.folder)]
+
+    def get(self, name: str) -> WorkspaceRun:
+        """One run."""
+        self._check_known(name)
+        return self._described(read_run(self.folder / name), self._models_in_use())
+
+    def path(self, name: str) -> Path:
+        """The folder of a run."""
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} cannot be the name of a run",
+                hint="Letters, digits, dots, dashes and underscores, at most 100 of them.",
+            )
+        return self.folder / name
+
+    def free_number(self, stem: str) -> int:
+        """The first number with which ``STEM-NUMBER`` is a name that no run has."""
+        number = 1
+        while self._is_taken(self.folder / f"{stem}-{number}"):
+            number += 1
+        return number
+
+    def last_unfinished(self) -> str:
+        """The run that was begun last of those that can be gone on with."""
+        found = [run for run in self.all() if run.state in ("stopped", "trained")]
+        if not found:
+            raise UsageError(
+                "there is no run to go on with",
+                hint="`kglink runs` lists all of them; without --resume a new one begins.",
+            )
+        return found[-1].info.name
+
+    def delete(self, name: str) -> None:
+        """Remove a run with its model."""
+        self.check_deletable(name)
+        folder = self.folder / name
+        with alone(folder):
+            # Without its settings it is no run: a removal that is cut short leaves none.
+            (folder / SETTINGS).unlink()
+            shutil.rmtree(folder)
+
+    def check_deletable(self, name: str) -> None:
+        """Refuse to remove a run while it is running, or while a space needs its model."""
+        run = self.get(name)
+        if run.spaces:
+            raise UsageError(
+                f"run {name!r}: space {' and '.join(run.spaces)} cannot do without its model",
+                hint="Build the space with another model first (`kglink build --model NAME`), "
+                "or delete the space.",
+            )
+        if run.info.busy:
+            raise UsageError(f"run {name!r} is in progress", hint="Wait for it, or stop it.")
+
+    def destination(self, name: str) -> Destination:
+        """The space that a run's model is for."""
+        path = self.folder / name / _DESTINATION
+        if not path.is_file():
+            return Destination()
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            return Destination(str(values["space"]), bool(values["published"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise TrainingError(
+                f"{path}: is not what a run writes",
+                hint=f"Delete it, and name the space: `kglink finetune --resume --run {name} "
+                "--space SPACE`.",
+            ) from error
+
+    def set_destination(self, name: str, destination: Destination) -> None:
+        """Remember the space that a run's model is for, and whether it came there."""
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        values = {"space": destination.space, "published": destination.published}
+        write_atomically(folder / _DESTINATION, json.dumps(values))
+
+    def _described(self, info: RunInfo, used: dict[str, tuple[str, ...]]) -> WorkspaceRun:
+        model = f"{RUNS_FOLDER}/{info.name}/{MODEL}"
+        return WorkspaceRun(info, self.destination(info.name), used.get(model, ()))
+
+    def _models_in_use(self) -> dict[str, tuple[str, ...]]:
+        """Which spaces have the model of a folder of this workspace."""
+        used: dict[str, tuple[str, ...]] = {}
+        for space in space_names(self._spaces):
+            model = SpaceFolder(self._spaces, space).model()
+            if model is not None:
+                used[model.path] = (*used.get(model.path, ()), space)
+        return used
+
+    def _is_taken(self, folder: Path) -> bool:
+        # What a refused run left behind is not taken; one that is still reading its data is.
+        return (folder / SETTINGS).is_file() or is_busy(folder)
+
+    def _check_known(self, name: str) -> None:
+        if not (self.path(name) / SETTINGS).is_file():
+            raise UnknownNameError("run", name, [run.name for run in list_runs(self.folder)])
+
+
+def stem_of(recipe: Recipe | str | Path | None) -> str:
+    """How a run is called that nobody named: as its recipe."""
+    if isinstance(recipe, Recipe):
+        return "run"
+    name = str(recipe or DEFAULT_RECIPE)
+    plain = Path(name).stem if name.endswith(".toml") else name
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")
+    return stem[:80] or "run"

@@ -1,0 +1,43 @@
+"""A command line in a process of its own that is killed as with kill -9, for tests.
+
+python cli_child.py STEP ARGUMENTS...   dies when the line of that step is in the curve
+python cli_child.py build ARGUMENTS...  dies when the space would be built
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from kglink.training.curve import Curve
+from kglink.workspace import Workspace
+from kglink_cli.main import run
+
+
+def die(*_: object, **__: object) -> None:
+    """End at once, as nothing that can be caught does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    where, *arguments = sys.argv[1:]
+    sys.argv = ["kglink", *arguments]
+    add = Curve.add
+
+    def add_until(self: Curve, line: Mapping[str, Any]) -> None:
+        add(self, line)
+        if "loss" in line and line["total"] == int(where):
+            die()
+
+    if where == "build":
+        setattr(Workspace, "build", die)  # noqa: B010 - a type checker sees no such assignment
+    else:
+        setattr(Curve, "add", add_until)  # noqa: B010 - the same
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""Another index for a space: what is kept, published, refused; and recall counted by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from test_space import HERON, MERCURY, backend_of, build, opened, source
+
+from kglink.errors import ConfigError, SpaceError
+from kglink.protocols import RowRange
+from kglink.records import Entity
+from kglink.space.index_change import change_index, has_whole_index, trial_index
+from kglink.space.index_choice import IndexChoice
+from kglink.space.publish import build_lock
+from kglink.space.recall import (
+    BATCH,
+    IndexQueries,
+    measure_index,
+    parts_of,
+    sample_rows,
+    vectors_of,
+)
+from kglink.space.space import Space, SpaceFolder
+
+if TYPE_CHECKING:
+    from kglink.protocols import FloatArray, IntArray, VectorIndex
+    from kglink.space.manifest import RowKind
+    from kglink.space.segment import Segment
+
+FP16 = IndexChoice("kglink/faiss", {"factory": "SQfp16"})
+LISTS = IndexChoice("kglink/faiss", {"factory": "IVF4,Flat", "nprobe": 1})
+ENTITIES = [Entity(f"e{at:03}", f"Name {at}", f"Text {at}.") for at in range(150)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SpaceFolder:
+    made = SpaceFolder(tmp_path, "default")
+    build(made, source("kb", *ENTITIES), source("two", HERON, MERCURY))
+    return made
+
+
+# ------------------------------------------------------------------------------------ change
+def test_a_new_version_with_the_same_vectors_and_another_index(folder: SpaceFolder) -> None:
+    before = folder.manifest()
+    assert before
+    segments = {path: path.stat().st_mtime_ns for path in folder.segments.rglob("*")}
+    change = change_index(folder, FP16, backend_of)
+    after = folder.manifest()
+    assert after == change.manifest
+    assert (change.before, change.rebuilt) == (("kglink/flat", {}), True)
+    assert (after.index, after.index_settings) == FP16
+    assert after.index_file.bytes < before.index_file.bytes * 0.6
+    changed = {"created", "index", "index_settings", "index_file", "libraries"}
+    assert after.model_dump(exclude=changed) == before.model_dump(exclude=changed)
+    assert segments == {path: path.stat().st_mtime_ns for path in folder.segments.rglob("*")}
+    assert [path.name for path in folder.versions.iterdir()] == ["000002"]
+    query = opened(folder).segments["kb"].vectors("text", slice(7, 8))
+    assert opened(folder).nearest(query, "kb", "text", 1)[1].tolist() == [[7]]
+
+
+def test_who_has_the_space_open_goes_on_with_it(folder: SpaceFolder) -> None:
+    reader = opened(folder)
+    query = reader.segments["kb"].vectors("alias", slice(9, 10))
+    before = reader.nearest(query, "kb", "alias", 5)
+    change_index(folder, FP16, backend_of)
+    after = reader.nearest(query, "kb", "alias", 5)
+    assert np.array_equal(before[0], after[0])
+    assert np.array_equal(before[1], after[1])
+
+
+def test_a_file_is_kept_where_only_searching_changes(folder: SpaceFolder) -> None:
+    first = change_index(folder, LISTS, backend_of).manifest
+    wider = IndexChoice(LISTS.name, {**LISTS.settings, "nprobe": 4})
+    change = change_index(folder, wider, backend_of, keep_file=True)
+    assert not change.rebuilt
+    assert change.manifest.index_file == first.index_file
+    assert has_whole_index(folder)
+    exact = vectors_of(opened(folder), np.arange(300))
+    queries = exact[::7]
+    found = opened(folder).index.search(queries, 3)[1]
+    wanted = np.argsort(-(queries @ exact.T), axis=1, kind="stable")[:, :3]
+    assert (found[:, 0] == wanted[:, 0]).all()
+
+
+def test_unfinished_segments_of_a_build_are_kept(folder: SpaceFolder) -> None:
+    # Hours of encoding may lie in a draft; a change of the index must not remove it.
+    draft = folder.segments / ".draft-kb-0123"
+    draft.mkdir()
+    change_index(folder, FP16, backend_of)
+    assert draft.is_dir()
+
+
+def test_a_space_that_is_being_built_is_refused(folder: SpaceFolder) -> None:
+    before = folder.current
+    with build_lock(folder), pytest.raises(SpaceError, match="being built by another process"):
+        change_index(folder, FP16, backend_of)
+    assert folder.current == before
+
+
+def test_what_is_not_built_or_cannot_be_built(folder: SpaceFolder, tmp_path: Path) -> None:
+    with pytest.raises(SpaceError, match="not built yet"):
+        change_index(SpaceFolder(tmp_path, "none"), FP16, backend_of)
+    before = folder.current
+    for factory, error in (("Falt", ConfigError), ("IVF5000,Flat", SpaceError)):
+        with pytest.raises(error):
+            change_index(folder, IndexChoice("kglink/faiss", {"factory": factory}), backend_of)
+    assert folder.current == before
+    assert opened(folder).index.exact
+
+
+def test_a_trial_belongs_to_no_space(folder: SpaceFolder) -> None:
+    before = sorted(folder.path.rglob("*"))
+    with trial_index(folder, FP16, backend_of) as trial:
+        assert trial.index.size == opened(folder).index.size
+        assert trial.bytes > 0
+        assert not trial.index.exact
+    assert sorted(folder.path.rglob("*")) == before
+
+
+def test_a_damaged_index_is_no_whole_one(folder: SpaceFolder) -> None:
+    assert has_whole_index(folder)
+    assert folder.current
+    path = folder.current / "index.faiss"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert not has_whole_index(folder)
+    change_index(folder, IndexChoice("kglink/flat", {}), backend_of)
+    assert has_whole_index(folder)
+
+
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from kglink.registry import load_registry
+from kglink.space import index_change, publish
+from kglink.space.index_choice import IndexChoice
+from kglink.space.space import SpaceFolder
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+where, root = sys.argv[1:]
+registry = load_registry(only="builtin")
+
+class HalfWritten:
+    def save(self, path):
+        path.write_bytes(b"half")
+        die()
+
+class Backend:
+    def build(self, batches, dim):
+        return HalfWritten()
+
+def backend_of(name, settings):
+    return Backend() if where == "saving" else registry.create("index", name, settings)
+
+if where == "before publishing":
+    index_change.publish = die
+if where == "before removing":
+    shutil.rmtree = die
+index_change.change_index(
+    SpaceFolder(Path(root), "default"), IndexChoice("kglink/faiss", {"factory": "SQfp16"}),
+    backend_of,
+)
+"""
+
+
+@pytest.mark.parametrize("where", ["saving", "before publishing", "before removing"])
+def test_killed_at_any_moment_a_whole_version_stays(folder: SpaceFolder, where: str) -> None:
+    program = [sys.executable, "-c", KILLED, where, str(folder.path.parent)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == -9, done.stderr
+    index = "kglink/faiss" if where == "before removing" else "kglink/flat"
+    assert opened(folder).manifest.index == index
+    assert folder.damage() == []
+    assert len(list(folder.versions.iterdir())) == 2
+    change_index(folder, LISTS, backend_of)
+    assert opened(folder).manifest.index_settings == LISTS.settings
+    assert [path.name for path in folder.versions.iterdir()] == ["000003"]
+
+
+# ------------------------------------------------------------------------------------ recall
+class Forgetful:
+    """An exact index that forgets the rows of some places of its answer, and rounds scores."""
+
+    exact = False
+
+    def __init__(self, index: VectorIndex, forgotten: Sequence[int]) -> None:
+        self.size, self._index, self._forgotten = index.size, index, list(forgotten)
+
+    def search(
+        self, queries: FloatArray, k: int, ranges: Sequence[RowRange] | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        scores, rows = self._index.search(queries, k + len(self._forgotten), ranges)
+        places = [place for place in self._forgotten if place < scores.shape[1]]
+        kept = np.delete(scores, places, axis=1)[:, :k], np.delete(rows, places, axis=1)[:, :k]
+        return kept[0] + np.float32(0.3), kept[1]
+
+    def save(self, path: Path) -> None:
+        raise NotImplementedError
+
+
+def queries_of(space: Space, count: int) -> IndexQueries:
+    drawn = np.random.default_rng(3).standard_normal((count, 8)).astype(np.float32)
+    return IndexQueries("drawn", {"alias": drawn, "text": drawn})
+
+
+def test_recall_by_hand(folder: SpaceFolder) -> None:
+    space = opened(folder)
+    asked = queries_of(space, BATCH + 3)
+    index = Forgetful(space.index, [0, 5])
+    whole, text, alias, *others = measure_index(space, index, space.index, asked)
+    for figures in (whole, text, alias):
+        # The best and the sixth are missing, whatever is asked for.
+        assert figures.queries == BATCH + 3
+        assert figures.recall == {
+            1: 0.0,
+            10: pytest.approx(0.8),
+            100: pytest.approx(0.98, abs=1e-3),
+        }
+        assert figures.index.alone > 0
+        assert figures.exact.batch > 0
+    # KB "two" has two texts: the best of them is missing, and there is no third.
+    assert others[0].part.name == "two text"
+    assert others[0].recall == {1: 0.0, 10: 0.5, 100: 0.5}
+
+
+def test_an_exact_index_finds_everything_and_is_timed_once(folder: SpaceFolder) -> None:
+    space = opened(folder)
+    for figures in measure_index(space, space.index, space.index, queries_of(space, 5)):
+        assert set(figures.recall.values()) == {1.0}
+        assert figures.index is figures.exact
+
+
+def test_equal_rows_are_right_in_any_order(tmp_path: Path) -> None:
+    # 30 KBs' worth of one name: which of the equal rows comes is no matter of recall.
+    twins = [Entity(f"e{at}", "Same", "Same.") for at in range(30)]
+    folder = SpaceFolder(tmp_path, "default")
+    build(folder, source("kb", *twins, *ENTITIES))
+    space = opened(folder)
+    best = IndexQueries("twins", {kind: space.segments["kb"].vectors(kind, slice(170, 171))
+                                  for kind in ("text", "alias")})  # fmt: skip
+    assert vectors_of(space, np.array([179])).shape == (1, 8)
+    index = Forgetful(space.index, range(3))
+    *_, alias = measure_index(space, index, space.index, best)
+    assert alias.recall[1] == alias.recall[10] == 1.0
+    assert alias.recall[100] == pytest.approx(0.97)
+
+
+def test_a_row_is_left_out_of_its_own_answer(folder: SpaceFolder) -> None:
+    space = opened(folder)
+    rows = sample_rows(space, 20)
+    spans = {(span.kb, span.kind): range(span.start, span.stop) for span in space.manifest.spans}
+    names = [*spans["kb", "alias"], *spans["two", "alias"]]
+    assert len(rows) == len(set(rows.tolist())) == 20
+    assert set(rows.tolist()) <= set(names)
+    assert sample_rows(space, 20).tolist() == rows.tolist()
+    assert sample_rows(space, 10_000).tolist() == names
+    vectors = vectors_of(space, rows)
+    asked = IndexQueries("own", {"alias": vectors, "text": vectors}, own=rows)
+    exact = measure_index(space, space.index, space.index, asked)
+    assert all(set(figures.recall.values()) == {1.0} for figures in exact)
+    # An index that misses the best row misses the query itself, where it may, and nothing else.
+    alias = measure_index(space, Forgetful(space.index, [0]), space.index, asked)[2]
+    inside = np.isin(rows, spans["kb", "alias"]).mean()
+    assert alias.part.name == "kb alias"
+    assert alias.recall[1] == pytest.approx(inside)
+
+
+def test_the_parts_are_what_searches_are_limited_to(folder: SpaceFolder) -> None:
+    assert [(part.name, tuple(part.rows)) for part in parts_of(opened(folder))] == [
+        ("all rows", (0, 305)),
+        ("kb text", (0, 150)), ("kb alias", (150, 300)),
+        ("two text", (300, 302)), ("two alias", (302, 305)),
+    ]  # fmt: skip
+
+
+def test_vectors_of_rows_by_their_numbers(folder: SpaceFolder) -> None:
+    space = opened(folder)
+    rows = np.array([[0, 151, -1], [301, 304, 150]])
+    found = vectors_of(space, rows)
+    kb, two = space.segments["kb"], space.segments["two"]
+    places: list[list[tuple[Segment, RowKind, int]]] = [
+        [(kb, "text", 0), (kb, "alias", 1)],
+        [(two, "text", 1), (two, "alias", 2), (kb, "alias", 0)],
+    ]
+    wanted = [[segment.vectors(kind, slice(at, at + 1))[0] for segment, kind, at in row]
+              for row in places]  # fmt: skip
+    wanted[0].append(np.zeros(8, dtype=np.float32))
+    assert np.array_equal(found, np.array(wanted))
