@@ -306,10 +306,9 @@ def test_the_bounds_hold(tmp_path: Path) -> None:
         for metric in ("dot", "cosine"):
             settings = {"masked": masked, "metric": metric}
             scorer = SumOfMaxScorer(SumOfMaxSettings.model_validate(settings))
-            span = RowRange(0, 500)
             with ThreadPoolExecutor(1) as one:
-                products = TokenProducts(queries, tokens, scorer.rule, span, one)
-                (block,) = products.blocks()
+                products = TokenProducts(queries, tokens, scorer.rule, one)
+                (block,) = products.blocks(np.arange(500))
             exact = np.stack([products.exact(at, np.arange(500)) for at in range(20)])
             off = np.abs(block.scores - exact)
             assert (off <= block.errors).all()

@@ -231,7 +231,7 @@ def test_hard_negatives_are_those_of_brute_force(
     for group in stage.groups:
         found = np.load(tmp_path / f"negatives-0-0-{group.letter}.npy")
         texts = [data.train.tokens[number] for number in group.items.tolist()]
-        blocks = [scores for _, scores in pool.scores(texts, RowRange(0, 80))]
+        blocks = [scores for _, scores in pool.scores(texts, RowRange(0, 80), 80)]
         golds, excluded = choose_golds(data, group.rows, group.items)
         far = of == "all" and sampler == "hard_cross_domain"
         for row, scores, gold, own in zip(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kglink.encoding.hardware import BF16_FLAGS, cpu_flags
 from kglink.encoding.runtime import TokenMatrices, as_bf16
-from kglink.protocols import RowRange, SumOfMaxRule
+from kglink.protocols import SumOfMaxRule
 from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
 
 #: Scores of mentions and entities that are held at once, and as many bounds.
@@ -33,11 +33,24 @@ _BF16, _FP32 = 2.0**-8, 2.0**-24
 
 
 class Block(NamedTuple):
-    """Scores of mentions with the entities of a range, and how far off they may be."""
+    """Scores of mentions with some entities, and how far off they may be."""
 
-    rows: RowRange
+    rows: IntArray
     scores: FloatArray
     errors: FloatArray
+
+    def may_be_best(self, mention: int, k: int, worst: float = -np.inf) -> IntArray:
+        """The places of all that may be among a mention's ``k`` best, and above ``worst``."""
+        scores, errors = self.scores[mention], self.errors[mention]
+        return may_be_best(scores - errors, scores + errors, k, worst)
+
+
+def may_be_best(low: FloatArray, high: FloatArray, k: int, worst: float = -np.inf) -> IntArray:
+    """All that may be among the ``k`` best when a score lies between ``low`` and ``high``."""
+    bar = worst
+    if 0 < k < len(low):
+        bar = max(bar, float(np.partition(low, len(low) - k)[len(low) - k]))
+    return np.flatnonzero((high >= bar) & (high > -np.inf))
 
 
 class _Tile(NamedTuple):
@@ -64,10 +77,9 @@ class TokenProducts:
         queries: TokenMatrices,
         tokens: TokenRows,
         rule: SumOfMaxRule,
-        span: RowRange,
         workers: Executor,
     ) -> None:
-        self._queries, self._tokens, self._rule, self._span = queries, tokens, rule, span
+        self._queries, self._tokens, self._rule = queries, tokens, rule
         self._workers = workers
         self._count = len(queries.offsets) - 1
         self._longest = int(tokens.lengths().max(initial=0))
@@ -81,11 +93,11 @@ class TokenProducts:
         self._tiles = list(_tiles(states.to(self._dtype), queries.offsets))
         self._relative, self._absolute = self._error_bounds(norms, rounded=rounded)
 
-    def blocks(self) -> Iterator[Block]:
-        """The scores of all entities by rounded products."""
+    def blocks(self, rows: IntArray) -> Iterator[Block]:
+        """The scores of these entities by rounded products, so many as fit at a time."""
         size = max(1, _SCORES // max(1, self._count))
-        for first in range(self._span.start, self._span.stop, size):
-            yield self._block(RowRange(first, min(first + size, self._span.stop)))
+        for first in range(0, len(rows), size):
+            yield self._block(rows[first : first + size])
 
     def exact(self, mention: int, rows: IntArray) -> FloatArray:
         """The scores of one mention, summed up in double precision."""
@@ -122,33 +134,34 @@ class TokenProducts:
         sums = np.concatenate([[0], np.cumsum(norms, dtype=np.float64)])[self._queries.offsets]
         return relative, (each * longest * np.diff(sums)).astype(np.float32)
 
-    def _block(self, rows: RowRange) -> Block:
-        shape = (self._count, rows.stop - rows.start)
+    def _block(self, rows: IntArray) -> Block:
+        shape = (self._count, len(rows))
         scores = np.full(shape, -np.inf, np.float32)
         sizes = np.zeros(shape, np.float32)
 
         def score(part: _Part) -> None:
-            for tile, best in self._best(part, rows.start):
+            for tile, best in self._best(rows[part.chosen], part.length):
                 mentions = slice(tile.first, tile.stop)
                 scores[mentions, part.chosen] = (best @ tile.owner).numpy().T
                 sizes[mentions, part.chosen] = (best.abs_() @ tile.owner).numpy().T
 
-        for _ in self._workers.map(score, _parts(self._tokens.lengths(rows))):
+        lengths = self._tokens.starts[rows + 1] - self._tokens.starts[rows]
+        for _ in self._workers.map(score, _parts(lengths)):
             pass
         return Block(rows, scores, sizes * np.float32(self._relative) + self._absolute[:, None])
 
-    def _best(self, part: _Part, offset: int) -> Iterator[tuple[_Tile, Tensor]]:
-        """For each tile the best product of each of its tokens with each entity of a part."""
-        starts = self._tokens.starts[part.chosen + offset]
-        places = (starts[:, None] + np.arange(part.length)).ravel()
+    def _best(self, rows: IntArray, length: int) -> Iterator[tuple[_Tile, Tensor]]:
+        """For each tile the best product of each of its tokens with entities of one length."""
+        starts = self._tokens.starts[rows]
+        places = (starts[:, None] + np.arange(length)).ravel()
         entities = as_bf16(self._tokens.vectors(places))
         if self._scaled:
             entities = F.normalize(entities.float(), dim=1)
         entities = entities.to(self._dtype)
         for tile in self._tiles:
-            products = (entities @ tile.columns).view(len(part.chosen), part.length, -1)
+            products = (entities @ tile.columns).view(len(rows), length, -1)
             best = _maxima(products).float()
-            if not self._rule.masked and part.length < self._longest:
+            if not self._rule.masked and length < self._longest:
                 best = best.clamp_(min=0)
             yield tile, best
 

@@ -14,7 +14,7 @@ import torch
 from kglink.encoding.hardware import usable_cores
 from kglink.encoding.runtime import TokenMatrices, as_bf16, single_threaded_workers
 from kglink.protocols import Encoded, RowRange, Scorer, TokenScorer
-from kglink.space.token_products import Block, TokenProducts
+from kglink.space.token_products import Block, TokenProducts, may_be_best
 from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
 
 #: Mentions that go through all entities together.
@@ -79,8 +79,8 @@ def nearest_by_tokens(
         for first in range(0, found.count, _MENTIONS):
             part = texts_between(queries, first, min(first + _MENTIONS, found.count))
             if isinstance(scorer, TokenScorer):
-                products = TokenProducts(part, tokens, scorer.rule, span, workers)
-                _by_rule(products, found, first, workers)
+                products = TokenProducts(part, tokens, scorer.rule, workers)
+                _by_rule(products, span, found, first, workers)
             else:
                 _by_scorer(scorer, part, tokens, span, found, first)
     return found.scores, found.rows
@@ -107,12 +107,13 @@ class _Nearest:
         self.scores[mention], self.rows[mention] = scores[order], rows[order]
 
 
-def _by_rule(products: TokenProducts, found: _Nearest, first: int, workers: Executor) -> None:
-    for block in products.blocks():
+def _by_rule(
+    products: TokenProducts, span: RowRange, found: _Nearest, first: int, workers: Executor
+) -> None:
+    for block in products.blocks(np.arange(*span)):
 
         def improve(at: int, block: Block = block) -> None:
-            low, high = block.scores[at] - block.errors[at], block.scores[at] + block.errors[at]
-            rows = _best(low, high, found.k, found.worst(first + at)) + block.rows.start
+            rows = block.rows[block.may_be_best(at, found.k, found.worst(first + at))]
             found.add(first + at, products.exact(at, rows), rows)
 
         for _ in workers.map(improve, range(len(block.scores))):
@@ -129,27 +130,19 @@ def _by_scorer(
 ) -> None:
     for start in range(span.start, span.stop, _PADDED_ENTITIES):
         stop = min(start + _PADDED_ENTITIES, span.stop)
-        entities = _padded(tokens.take(np.arange(start, stop)))
+        entities = padded(tokens.take(np.arange(start, stop)))
         for at in range(0, len(queries.offsets) - 1, _PADDED_MENTIONS):
             last = min(at + _PADDED_MENTIONS, len(queries.offsets) - 1)
-            mentions = _padded(texts_between(queries, at, last))
+            mentions = padded(texts_between(queries, at, last))
             with torch.no_grad():
                 scored = scorer.score(mentions, entities).float()
             part = scored.masked_fill_(~entities.mask.any(dim=1), -torch.inf).numpy()
             for mention, scores in enumerate(part, first + at):
-                rows = _best(scores, scores, found.k, found.worst(mention))
+                rows = may_be_best(scores, scores, found.k, found.worst(mention))
                 found.add(mention, scores[rows], rows + start)
 
 
-def _best(low: FloatArray, high: FloatArray, k: int, worst: float) -> IntArray:
-    """All that may be among the ``k`` best when a score lies between ``low`` and ``high``."""
-    bar = worst
-    if 0 < k < len(low):
-        bar = max(bar, float(np.partition(low, len(low) - k)[len(low) - k]))
-    return np.flatnonzero((high >= bar) & (high > -np.inf))
-
-
-def _padded(matrices: TokenMatrices) -> Encoded:
+def padded(matrices: TokenMatrices) -> Encoded:
     """Token matrices as scorers read them."""
     lengths = np.diff(matrices.offsets)
     longest = int(lengths.max(initial=1))

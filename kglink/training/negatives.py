@@ -139,7 +139,9 @@ class Negatives:
         texts = as_ids(self._data.train.tokens.take(self._group.items[part].tolist()))
         if pool.vectors(self._rows) is not None:
             return batch._replace(vectors=pool.mention_vectors(texts))
-        return batch._replace(scores=pool.pair_scores(texts, self._rows))
+        # Forbidden entities may be among the nearest, so as many more have to be exact.
+        forbidden = max((len(batch.forbidden(one)) for one in range(len(batch.gold))), default=0)
+        return batch._replace(scores=pool.pair_scores(texts, self._rows, self._k + forbidden))
 
     def _ask(self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator) -> IntArray:
         drawn = self._sampler.sample(pool, batch, self._k, rng)

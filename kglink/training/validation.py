@@ -59,10 +59,11 @@ def validate(data: TrainingData, pool: FrozenPool, selection: SelectionSection) 
     golds = data.valid.gold_sets(chosen.tolist())
     ranks: dict[str, list[int]] = {name: [] for name in (*data.kbs.all, JUDGED_JOINT)}
     whole = RowRange(0, len(data.pool))
-    for part, scores in pool.scores(texts, whole):
+    ks = tuple(sorted({*KS, selection.k}))
+    for part, scores in pool.scores(texts, whole, ks[-1]):
         for name, found in _ranks(scores, golds[part], data).items():
             ranks[name] += found
-    return _recalls(ranks, tuple(sorted({*KS, selection.k})))
+    return _recalls(ranks, ks)
 
 
 def _sample(count: int, most: int) -> IntArray:
