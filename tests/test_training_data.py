@@ -226,6 +226,19 @@ def test_which_documents_the_best_epoch_is_chosen_by(
         assert counts(store, recipe, model, tmp_path / "e", documents="dev") == (200, 0)
 
 
+def test_parts_of_one_text_are_held_out_together() -> None:
+    splits = Splits("train", dev=False, held_out=0.3, seed=0)
+    texts = [
+        [Document(f"{text}-{part}", "a name", title=f"text {text}") for part in range(3)]
+        for text in range(50)
+    ]
+    sides = [{splits.is_held_out(part) for part in parts} for parts in texts]
+    assert all(len(side) == 1 for side in sides)
+    assert 5 <= sum(side == {True} for side in sides) <= 25
+    untitled = {splits.is_held_out(Document(str(number), "a name")) for number in range(50)}
+    assert untitled == {True, False}
+
+
 def test_which_overlaps_count() -> None:
     pair = Overlap(EntityId("a", "1"), EntityId("b", "1"), 0.4)
     assert not is_accepted(pair, 0.5)

@@ -20,8 +20,13 @@ class Splits(NamedTuple):
     seed: int
 
     def is_held_out(self, document: Document) -> bool:
-        """Whether a training document is kept back: by chance, and always the same ones."""
-        digest = hashlib.sha256(f"{self.seed}\0{document.id}".encode()).digest()
+        """Whether a training document is kept back: by chance, and always the same ones.
+
+        Documents of one title are parts of one text, such as its mentions each in its context;
+        a part that is learnt from would tell what the others mean, so they stay together.
+        """
+        text = document.title or document.id
+        digest = hashlib.sha256(f"{self.seed}\0{text}".encode()).digest()
         return int.from_bytes(digest[:8], "big") < self.held_out * 2**64
 
 
