@@ -23,6 +23,7 @@ from kglink.training.data import KBChoice, TrainingData, is_accepted, prepare
 from kglink.training.plan import Stage, batches_of, make_plan, read_sources
 from kglink.training.recipe import SelectionSection, StageSection
 from kglink.training.schedule import rate_at
+from kglink.training.splits import Splits
 
 CPU = choose_hardware("cpu", "fp32", 1)
 
