@@ -75,7 +75,7 @@ class ScratchPairs:
     def propose(self, pairs: Iterable[tuple[str, str]], proposer: int) -> None:
         """Add pairs that the evidence of this number proposes."""
         bit = 1 << proposer
-        with _room():
+        with self._writing():
             self._db.executemany(_PROPOSE, ((left, right, bit) for left, right in pairs))
 
     def put(self, pairs: Iterable[ScratchPair], *, second: bool = False) -> None:
@@ -84,19 +84,32 @@ class ScratchPairs:
         What a ``second`` pass finds is not seen by others before `take_second`.
         """
         statement = _SECOND if second else _FIRST
-        with _room():
+        with self._writing():
             self._db.executemany(statement, (_row(pair, second=second) for pair in pairs))
 
     def take_second(self) -> None:
         """Put what the second pass found in the place of what the first one did."""
-        with _room():
+        with self._writing():
             self._db.execute("UPDATE pairs SET probability = second WHERE second IS NOT NULL")
 
     def finish_pass(self) -> None:
         """From now on probabilities can be asked for."""
-        with _room():
+        with self._writing():
             self._db.execute("CREATE INDEX IF NOT EXISTS by_right ON pairs (right)")
         self._weighed = True
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction, since each walks all pages that are not on the disk; one clear error."""
+        try:
+            self._db.execute("BEGIN")
+            yield
+            self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise StoreError(
+                f"cannot keep the pairs of this search in a temporary file: {error}",
+                hint="Make room where temporary files lie, or set TMPDIR to another folder.",
+            ) from error
 
     def batches(self, least: float | None = None) -> Iterator[list[ScratchPair]]:
         """All pairs, or those of at least this probability, in the order of their keys."""
@@ -137,15 +150,3 @@ def _pair(row: tuple[Any, ...]) -> ScratchPair:
 def _row(pair: ScratchPair, *, second: bool) -> tuple[object, ...]:
     found = (pair.probability, json.dumps(dict(pair.evidence)))
     return (*found, *pair[:2]) if second else (*found, pair.shares_name, *pair[:2])
-
-
-@contextlib.contextmanager
-def _room() -> Iterator[None]:
-    """Say that the disk is full, or that it fails, in words."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise StoreError(
-            f"cannot keep the pairs of this search in a temporary file: {error}",
-            hint="Make room where temporary files lie, or set TMPDIR to another folder.",
-        ) from error
