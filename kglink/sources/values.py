@@ -67,6 +67,9 @@ class SourceLimits(NamedTuple):
     """...once it has grown past this many bytes."""
 
 
+_SKIP = "--on-error skip passes over such records and counts them."
+
+
 class Problems:
     """What to do with bad records: stop at the first, or skip and count them."""
 
@@ -84,8 +87,10 @@ class Problems:
         return self.counts.total()
 
     def report(self, error: RecordError) -> None:
-        """Raise ``error``, or count it and keep it as an example."""
+        """Raise ``error`` and say how to pass over it, or count it and keep it as an example."""
         if self.on_error == "stop":
+            if "--on-error" not in error.hint:
+                error.hint = f"{error.hint} {_SKIP}".lstrip()
             raise error
         self.leave_out(error)
 
