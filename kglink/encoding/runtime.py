@@ -302,9 +302,15 @@ def _plan(lengths: IntArray, budget: int) -> list[IntArray]:
 def single_threaded_workers(count: int) -> ThreadPoolExecutor:
     """Threads whose torch operations use one core each."""
     before = torch.get_num_threads()
-    workers = ThreadPoolExecutor(count, "encode", torch.set_num_threads, (1,))
+    workers = ThreadPoolExecutor(count, "encode", _use_one_core)
     everyone = threading.Barrier(count)
     list(workers.map(lambda _: everyone.wait(), range(count)))
     # The calls in the workers also changed what threads of the rest of the program start with.
     torch.set_num_threads(before)
     return workers
+
+
+def _use_one_core() -> None:
+    # A thread's first operation gives it the threads of the program; asking does so before we say.
+    torch.get_num_threads()
+    torch.set_num_threads(1)
