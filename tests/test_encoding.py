@@ -16,7 +16,7 @@ from tiny_models import WORDS, bert_weights, write_model, write_modules
 from kglink.encoding import choose_hardware, load_encoder, resolve_model
 from kglink.encoding.bert import Group, group_lengths
 from kglink.encoding.padded import load_padded
-from kglink.encoding.runtime import Encoder
+from kglink.encoding.runtime import Encoder, single_threaded_workers
 from kglink.errors import ModelError, UsageError
 
 FloatArray = npt.NDArray[np.float32]
@@ -250,6 +250,22 @@ def test_encoding_leaves_torch_threads_as_they_were(folder: Path) -> None:
     thread.start()
     thread.join()
     assert [torch.get_num_threads(), *seen] == [before, before]
+
+
+def test_a_worker_keeps_to_its_core_once_it_has_computed() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with single_threaded_workers(2) as workers:
+
+            def threads_after_a_product(size: int) -> int:
+                torch.ones(size, size).matmul(torch.ones(size, size))
+                return torch.get_num_threads()
+
+            assert set(workers.map(threads_after_a_product, [64] * 8)) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_group_lengths() -> None:
