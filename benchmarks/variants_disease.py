@@ -1,10 +1,11 @@
 """Samplers, scorers and encoders of the papers on one budget of steps: does their order hold?
 
     python benchmarks/variants_disease.py ../shared/data/disease --keep FOLDER [--seeds 3]
-        [--samplers ...] [--scorers ...] [--encoders ...] [--batch 32] [--json FILE]
+        [--samplers ...] [--scorers ...] [--encoders ...] [--batch 32] [--others 2000] [--json FILE]
 
-NCIT and HP are the pool; what is learnt are the mentions of HP (stage T) in the train documents of
-NCBI Disease, BC5CDR and MedMentions, one epoch of them, the same batches for all variants of one
+The pool are the entities of NCIT and HP that any of the mentions means, and so many others of each
+KB, by lot: a run takes minutes. What is learnt are the mentions of HP (stage T) in the train
+documents of NCBI Disease and BC5CDR, one epoch of them, the same batches for all variants of one
 seed. Figures are recalls on a tenth of the abstracts that is held out, by exact search of the pool.
 Negatives of a mention are four, in a row of its own; ``in_batch`` has the other golds of the batch.
 Cross-domain samplers draw from both KBs. Then the papers' claims are counted, pair by pair. What is
@@ -14,23 +15,29 @@ in the folder already is not made again.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from joint_disease import FLAGS, SOURCE, TRAIN, prepare
+from joint_disease import FLAGS, SOURCE, write_documents
+from overlap import KBS as KB_FILES
 
+from kglink.records import Entity
 from kglink.registry import load_registry
 from kglink.training import load_recipe
 from kglink.training.front import train
 from kglink.training.run import read_report
 from kglink.workspace import Workspace
+from kglink_cli.kb_records import record_line
 
 TARGET = "hp"
+TRAIN = ("ncbi_train", "bc5cdr_train")
 NEGATIVES = 4
 SAMPLERS = (
     "in_batch",
@@ -76,10 +83,11 @@ def main() -> None:
     parser.add_argument("--scorers", nargs="+", default=list(POOLINGS), choices=POOLINGS)
     parser.add_argument("--encoders", nargs="+", default=list(ENCODERS), choices=ENCODERS)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--others", type=int, default=2000, help="entities of a KB that none means")
     parser.add_argument("--json", type=Path, help="where all figures are written")
     given = parser.parse_args()
-    folder = given.keep / f"{SOURCE}-{TARGET}"
-    prepare(folder, given.disease, TARGET)
+    folder = given.keep / f"variants-{given.others}"
+    prepare(folder, given.disease, given.others)
     found: dict[Variant, list[dict[str, float]]] = {}
     print(f"{'sampler':20} {'scorer':11} {'encoder':12} R@1           R@64          s a run")
     for names in itertools.product(given.samplers, given.scorers, given.encoders):
@@ -93,6 +101,46 @@ def main() -> None:
     if given.json:
         told = [{**variant._asdict(), "runs": runs} for variant, runs in found.items()]
         given.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def prepare(folder: Path, disease: Path, others: int) -> None:
+    """Documents, and a part of the KBs."""
+    with Workspace.open(folder, create=True, flags=FLAGS) as workspace:
+        if {info.name for info in workspace.store.kbs()} >= {SOURCE, TARGET, *TRAIN}:
+            return
+        files = {docs: folder / f"{docs}.jsonl" for docs in TRAIN}
+        for docs, path in files.items():
+            write_documents(disease / "mentions" / f"{docs}.jsonl.gz", path)
+        for kb in (SOURCE, TARGET):
+            meant = set(golds_of(kb, files.values()))
+            part = folder / f"{kb}.jsonl"
+            with part.open("w", encoding="utf-8") as out:
+                for entity in drawn(kb, disease / "kb" / KB_FILES[kb], meant, others):
+                    out.write(record_line(entity))
+            workspace.add_kb(kb, part)
+        for docs, path in files.items():
+            workspace.add_kb(docs, path, links_to=(SOURCE, TARGET))
+
+
+def golds_of(kb: str, documents: Iterable[Path]) -> Iterator[str]:
+    """The keys of all entities of a KB that a mention means."""
+    for path in documents:
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield from json.loads(line)["gold"].get(kb, ())
+
+
+def drawn(kb: str, source: Path, meant: Set[str], others: int) -> Iterator[Entity]:
+    """The entities of a KB that are meant, and others by lot, always the same ones."""
+    with (
+        tempfile.TemporaryDirectory() as made,
+        Workspace.open(Path(made), create=True, flags=FLAGS) as whole,
+    ):
+        whole.add_kb(kb, source)
+        rest = [one.entity.key for one in whole.store.entities(kb) if one.entity.key not in meant]
+        lots = sorted(rest, key=lambda key: hashlib.sha256(key.encode()).digest())
+        kept = meant | set(lots[:others])
+        yield from (one.entity for one in whole.store.entities(kb) if one.entity.key in kept)
 
 
 def run(folder: Path, variant: Variant, seed: int, batch: int) -> dict[str, float]:
