@@ -90,9 +90,9 @@ class SpaceSection(Section):
         description="Which space is built and used; several can live side by side.",
     )
     rows: tuple[Literal["text", "alias"], ...] = Field(
-        ("text", "alias"),
-        min_length=1,
-        description="The vectors that an entity owns: one of its text, one of each alias.",
+        (),
+        description="The vectors that an entity owns, one of its `text` and one of each `alias`; "
+        "none named: both, and of a trained model, which reads texts, that of its text alone.",
     )
     index: str = Field(
         "auto",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
 
-from kglink.linking.fit import Rankings, _likelihood, fit_calibration, fit_weights
-from kglink.linking.scoring import TRAINED_SCORING, TRAINED_WEIGHTS, Scoring
+from kglink.linking.fit import Rankings, fit_calibration, fit_names
+from kglink.linking.scoring import (
+    TRAINED_SCORING,
+    TRAINED_WEIGHTS,
+    Evidence,
+    Scoring,
+)
 
 #: Name, exact, title, case, alias, context.
 NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -25,94 +27,62 @@ def rankings(*given: tuple[list[tuple[float, ...]], list[int]]) -> Rankings:
     )
 
 
-def random_rankings(seed: int, count: int) -> Rankings:
-    """The context tells the right one, the names say nothing, and there is some noise."""
+def random_rankings(seed: int, count: int, names: float = 0.0) -> Rankings:
+    """The context and so much of the names tell the right one, and there is some noise."""
     rng = np.random.default_rng(seed)
     made = []
     for _ in range(count):
         rows = rng.uniform(0, 1, (6, 6))
         rows[:, 1] = rows[:, 1] > 0.7
-        right = int(np.argmax(rows[:, 5] + rng.normal(0, 0.1, 6)))
+        told = rows[:, 5] + names * rows[:, 0] ** 4
+        right = int(np.argmax(told + rng.normal(0, 0.05, 6)))
         made.append(([tuple(row) for row in rows], [right]))
     return rankings(*made)
 
 
-def test_features_are_what_the_weights_are_multiplied_with() -> None:
-    some = random_rankings(1, 5)
-    weights = np.array([0.12, 0.02, 0.03, 0.5, 1.0, 0.2])
-    from kglink.linking.scoring import Evidence
-
-    scores = TRAINED_WEIGHTS.score(Evidence(*some.evidence.T.astype(np.float32)))
-    np.testing.assert_allclose(some.features @ weights / weights.sum(), scores, atol=1e-5)
-
-
-def test_the_likelihood_by_hand() -> None:
-    two = rankings(([NOTHING, NOTHING, NOTHING], [0]), ([NOTHING, NOTHING], [0, 1]))
-    scores = np.array([math.log(2), 0.0, 0.0, 5.0, 7.0])
-    likelihood, slope = _likelihood(scores, two)
-    # exp gives 2 of 4 to the right one; where all are right, nothing can be learnt.
-    assert likelihood == pytest.approx((math.log(0.5) + 0) / 2)
-    assert slope == pytest.approx([0.25, -0.125, -0.125, 0, 0])
-
-
-def test_the_slope_is_that_of_the_likelihood() -> None:
-    some = random_rankings(2, 4)
-    start = np.random.default_rng(3).normal(size=len(some.right))
-    off = check_grad(lambda z: _likelihood(z, some)[0], lambda z: _likelihood(z, some)[1], start)
-    assert off < 1e-6
-
-
-def test_rankings_that_teach_nothing_are_left_out() -> None:
+def test_the_first_of_the_best_counts() -> None:
+    near, far = (0.0, 0.0, 0.0, 0.0, 0.0, 0.8), (0.0, 0.0, 0.0, 0.0, 0.0, 0.3)
     some = rankings(
-        ([NOTHING] * 3, []), ([NOTHING] * 2, [1]), ([NOTHING], [0]), ([NOTHING] * 4, [0, 3])
+        ([far, near], [1]),
+        ([near, far], [1]),
+        ([near, near], [0]),
+        ([near, near], [1]),
+        ([far], []),
     )
-    found = some.found()
-    assert found.starts.tolist() == [0, 2]
-    assert found.right.tolist() == [False, True, True, False, False, True]
+    right = some.first_is_right(TRAINED_WEIGHTS)
+    assert right.tolist() == [True, False, True, False, False]
 
 
-def test_weights_go_to_the_evidence_that_tells() -> None:
-    weights, before, after = fit_weights(random_rankings(4, 300), TRAINED_WEIGHTS)
-    assert after > before + 0.05
-    assert weights.context > 10 * max(weights.alias, weights.name, weights.title, weights.case)
-    assert min(weights.alias, weights.name, weights.title, weights.case) >= 0
-    total = [weights.name, weights.title, weights.case, weights.alias, weights.context]
-    assert sum(total) + weights.named_context == pytest.approx(1.87, abs=1e-3)
+def test_names_count_as_much_as_they_tell() -> None:
+    for told, least, most in ((0.0, 0.0, 0.06), (0.15, 0.1, 0.2), (0.6, 0.4, 1.0)):
+        weights, before, after = fit_names(random_rankings(4, 2000, told), TRAINED_WEIGHTS)
+        assert least <= weights.name <= most
+        assert after >= before
+        assert (weights == TRAINED_WEIGHTS) == (after == before)
+        assert weights.context == TRAINED_WEIGHTS.context
 
 
-def test_few_mentions_move_the_weights_little() -> None:
-    def away(count: int) -> float:
-        weights, _, _ = fit_weights(random_rankings(5, count), TRAINED_WEIGHTS)
-        return abs(weights.alias - TRAINED_WEIGHTS.alias)
-
-    assert away(1) < 0.1
-    assert away(1) < away(20) < away(400)
-
-
-def test_nothing_to_learn_from_leaves_the_weights() -> None:
-    nothing = rankings(([NOTHING] * 2, [])).found()
-    assert fit_weights(nothing, TRAINED_WEIGHTS) == (TRAINED_WEIGHTS, 0.0, 0.0)
-    same = rankings(([NOTHING] * 2, [0])).found()
-    weights, before, after = fit_weights(same, TRAINED_WEIGHTS)
-    assert (weights, before) == (TRAINED_WEIGHTS, after)
+def test_few_mentions_change_nothing() -> None:
+    weights, before, after = fit_names(random_rankings(5, 3, 0.6), TRAINED_WEIGHTS)
+    assert weights == TRAINED_WEIGHTS
+    assert before == after
+    nothing = rankings(([NOTHING] * 2, []))
+    assert fit_names(nothing, TRAINED_WEIGHTS) == (TRAINED_WEIGHTS, 0.0, 0.0)
 
 
 def test_probabilities_are_as_often_right_as_they_say() -> None:
     some = random_rankings(6, 600)
-    weights, _, _ = fit_weights(some.found(), TRAINED_WEIGHTS)
+    weights = TRAINED_WEIGHTS
     scoring = Scoring(weights, strength=TRAINED_SCORING.strength)
     calibration = fit_calibration(some, scoring)
     fitted = Scoring(weights, calibration, TRAINED_SCORING.strength)
     said, right = [], []
     for start in some.starts:
         rows = some.evidence[start : start + 6]
-        scores = some.features[start : start + 6] @ np.array(
-            [weights.name, weights.title, weights.case, weights.alias, weights.context,
-             weights.named_context]
-        ) / 1.87  # fmt: skip
+        scores = weights.score(Evidence(*rows.T.astype(np.float32)))
         best, rival = np.sort(scores)[[-1, -2]]
         at = int(np.argmax(scores))
-        evidence = dict(zip(("alias", "context"), rows[at, 4:], strict=True))
+        evidence = {"context": float(rows[at, 5])}
         said.append(fitted.probability(evidence, best - rival))
         right.append(some.right[start + at])
     assert np.mean(said) == pytest.approx(np.mean(right), abs=0.02)

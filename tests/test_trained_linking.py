@@ -243,9 +243,9 @@ def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folde
         scoring = workspace.fit_scoring(documents, progress=told.append)
         assert sum(told) == len(documents)
         assert scoring.mentions == len(judged(documents))
-        before, after = scoring.likelihood
-        assert before < after < 0
-        assert scoring.weights != TRAINED_SCORING.weights
+        before, after = scoring.recall
+        assert 0 < before <= after <= 1
+        assert scoring.calibration != TRAINED_SCORING.calibration
         assert workspace.linker().scoring == scoring
     with opened(fitted_folder) as workspace:
         assert workspace.linker().scoring == scoring

@@ -171,7 +171,7 @@ def test_rows_are_entities_and_names_through_the_entity_tower(
     folder: Path, settings: dict[str, Any]
 ) -> None:
     model = add_run(folder, "rows", **settings)
-    with opened(folder) as workspace:
+    with opened(folder, space__rows=("text", "alias")) as workspace:
         workspace.build(model=model)
         encoder = towers(workspace)
         for kb, segment in workspace.space().segments.items():
@@ -187,6 +187,26 @@ def test_rows_are_entities_and_names_through_the_entity_tower(
                 segment.vectors("alias", everything), names, rtol=2e-3, atol=1e-3
             )
             np.testing.assert_allclose(names[3], alone[0], atol=1e-5)
+
+
+def test_a_trained_model_has_rows_of_texts_and_a_plain_one_of_names_as_well(folder: Path) -> None:
+    def kinds_of(**flags: Any) -> set[str]:
+        with opened(folder, **flags) as workspace:
+            assert workspace.joint_space.is_current()
+            assert workspace.search("heron", k=1)
+            return {kind for one in workspace.space().segments.values() for kind in one.info.rows}
+
+    with opened(folder) as workspace:
+        workspace.build(model=str(plain_of(folder)))
+    assert kinds_of() == {"text", "alias"}
+    with opened(folder) as workspace:
+        workspace.build(model="runs/one/model")
+    assert kinds_of() == {"text"}
+    with opened(folder, space__rows=("text", "alias")) as workspace:
+        assert not workspace.joint_space.is_current()
+        report = workspace.build()
+        assert 0 < report.reused_rows < report.encoded_rows + report.reused_rows
+    assert kinds_of(space__rows=("text", "alias")) == {"text", "alias"}
 
 
 def test_after_an_update_only_what_the_tower_reads_anew_is_encoded(folder: Path) -> None:

@@ -1,8 +1,9 @@
 """Fitting the scoring of a trained model's space to mentions whose answers are known.
 
-Weights make the right candidates of a mention likely among all that one KB has for it: softmax
-over the fused score, L-BFGS from the weights that nobody has fitted, none below zero. Few mentions
-move them little. The probability of the best answer is then fitted to the scores that they give.
+What is fitted is how much names count beside the context: the weight under which most mentions have
+a right answer first, among all that one KB has for it. The weight that nobody has fitted stays
+unless another is better by more than chance, so a few mentions change nothing. The probability of
+the best answer is then fitted to the scores that it gives.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 
 from kglink.errors import UsageError
 from kglink.linking.queries import MentionQuery
@@ -28,12 +29,11 @@ IntArray = npt.NDArray[np.int64]
 #: More mentions than this teach nothing new; they are taken from all documents alike.
 MOST_MENTIONS = 4000
 _BATCH = 256
-#: The start counts as much as so many mentions that contradict it.
-_PRIOR = 5.0
 _CALIBRATION_PRIOR = 0.05
-#: What the fused score is multiplied with in the softmax: the best of these is looked for.
-_SHARPNESS = (0.5, 500.0)
-_WEIGHTS = tuple(one.name for one in fields(FusionWeights))
+#: How much names may count for each part of the context: between .1 and .4 recall hardly changes.
+NAME_SHARES = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0)
+#: So many of them is what a gain by chance may look like.
+_STANDARD_ERRORS = 2
 _EVIDENCE = tuple(one.name for one in fields(Evidence))
 
 
@@ -52,21 +52,14 @@ class Rankings:
     right: BoolArray
     starts: IntArray
 
-    @property
-    def features(self) -> FloatArray:
-        """What each weight is multiplied with; the score is their sum."""
-        name, exact, title, case, alias, context = self.evidence.T
-        similar = np.maximum(name, 0) ** 4
-        return np.stack([similar, title, case, alias, context, exact * context], axis=1)
-
-    def found(self) -> Rankings:
-        """Those in which the right candidate is one among others."""
-        counts = np.diff(np.append(self.starts, len(self.right)))
-        some = np.add.reduceat(self.right, self.starts, dtype=np.int64)
-        kept = (some > 0) & (some < counts)
-        rows = np.repeat(kept, counts)
-        starts = np.cumsum(counts[kept]) - counts[kept]
-        return Rankings(self.evidence[rows], self.right[rows], starts)
+    def first_is_right(self, weights: FusionWeights) -> BoolArray:
+        """For each mention whether its best candidate is right; of equal ones the first is best."""
+        scores = weights.score(Evidence(*self.evidence.T.astype(np.float32)))
+        counts = np.diff(np.append(self.starts, len(scores)))
+        best = np.maximum.reduceat(scores, self.starts)
+        places = np.flatnonzero(scores == np.repeat(best, counts))
+        first: BoolArray = self.right[places[np.searchsorted(places, self.starts)]]
+        return first
 
 
 def fit_scoring(
@@ -76,42 +69,25 @@ def fit_scoring(
     *,
     progress: Callable[[int], None] = lambda documents: None,
 ) -> Scoring:
-    """Fit weights and calibration, beginning with those of the retriever."""
+    """Fit the weight of names and the calibration, beginning with those of the retriever."""
     judged = _spread(list(_judged(documents, kbs, progress)))
     rankings = _rankings(retriever, judged, kbs)
     start = retriever.scoring
-    weights, before, after = fit_weights(rankings.found(), start.weights)
-    fitted = replace(start, weights=weights, mentions=len(judged), likelihood=(before, after))
+    weights, before, after = fit_names(rankings, start.weights)
+    fitted = replace(start, weights=weights, mentions=len(judged), recall=(before, after))
     return replace(fitted, calibration=fit_calibration(rankings, fitted))
 
 
-def fit_weights(rankings: Rankings, start: FusionWeights) -> tuple[FusionWeights, float, float]:
-    """The weights, and the mean log-likelihood of the right candidates before and after."""
-    if not len(rankings.starts):
-        return start, 0.0, 0.0
-    first = np.array([getattr(start, name) for name in _WEIGHTS])
-    features = rankings.features
-    found = minimize_scalar(
-        lambda log: -_likelihood(features @ first * np.exp(log), rankings)[0],
-        bounds=np.log(_SHARPNESS),
-        method="bounded",
-    )
-    sharp = features * np.exp(found.x)
-    prior = _PRIOR / len(rankings.starts)
-
-    def cost(weights: FloatArray) -> tuple[float, FloatArray]:
-        likelihood, slope = _likelihood(sharp @ weights, rankings)
-        away = weights - first
-        return float(prior * away @ away - likelihood), 2 * prior * away - slope @ sharp
-
-    best = minimize(cost, first, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(first)).x
-    before, after = (_likelihood(sharp @ weights, rankings)[0] for weights in (first, best))
-    if after <= before or not best.any():
-        return start, before, before
-    # The score is a mean, so that only the proportions count: keep the sum that the start has.
-    shares = best * first.sum() / best.sum()
-    values = {name: round(float(one), 5) for name, one in zip(_WEIGHTS, shares, strict=True)}
-    return FusionWeights(**values), before, after
+def fit_names(rankings: Rankings, start: FusionWeights) -> tuple[FusionWeights, float, float]:
+    """The weights, and the share of mentions with a right answer first before and after."""
+    before = rankings.first_is_right(start)
+    tried = [replace(start, name=weight) for weight in NAME_SHARES]
+    found = [rankings.first_is_right(weights) for weights in tried]
+    best = int(np.argmax([right.mean() for right in found]))
+    gain = found[best].astype(np.float64) - before
+    if gain.mean() <= _STANDARD_ERRORS * gain.std() / np.sqrt(len(gain)):
+        return start, float(before.mean()), float(before.mean())
+    return tried[best], float(before.mean()), float(found[best].mean())
 
 
 def fit_calibration(rankings: Rankings, scoring: Scoring) -> Calibration:
@@ -131,23 +107,6 @@ def fit_calibration(rankings: Rankings, scoring: Scoring) -> Calibration:
     bounds = [(0.0, None), (0.0, None), (None, None)]
     best = minimize(cost, first, jac=True, method="L-BFGS-B", bounds=bounds).x
     return Calibration(*(round(float(value), 4) for value in best))
-
-
-def _likelihood(scores: FloatArray, rankings: Rankings) -> tuple[float, FloatArray]:
-    """The mean log-probability of the right candidates, and its slope by each score."""
-    whole, own = _softmax(scores, rankings.starts)
-    right, of_right = _softmax(np.where(rankings.right, scores, -np.inf), rankings.starts)
-    count = len(rankings.starts)
-    return float((right - whole).mean()), (of_right - own) / count
-
-
-def _softmax(scores: FloatArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:
-    """The logarithm of each ranking's sum of exponentials, and the share of each candidate."""
-    counts = np.diff(np.append(starts, len(scores)))
-    most = np.maximum.reduceat(scores, starts)
-    weights = np.exp(scores - np.repeat(most, counts))
-    sums = np.add.reduceat(weights, starts)
-    return np.log(sums) + most, weights / np.repeat(sums, counts)
 
 
 def _decisions(rankings: Rankings, scoring: Scoring) -> tuple[FloatArray, FloatArray]:

@@ -143,7 +143,7 @@ class Retriever:
             return _Use(names=False, name_vectors=False, contexts=True, texts_bring=True)
         return _Use(
             names=not alone,
-            name_vectors=True,
+            name_vectors=alone or not has_texts or weights.alias > 0,
             contexts=not alone and has_texts,
             # Where the context counts for every candidate, it must be able to bring candidates.
             texts_bring=has_texts and (not has_names or weights.context > 0),

@@ -24,7 +24,9 @@ from kglink.protocols import IndexBackend
 from kglink.records import Entity
 from kglink.space.index_choice import IndexChoice, chosen_index
 from kglink.space.manifest import (
+    ROW_KINDS,
     ModelInfo,
+    RowKind,
     RowSpan,
     SegmentInfo,
     SpaceManifest,
@@ -148,10 +150,15 @@ def plan_of(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> Se
         revision=source.revision,
         content=source.content,
         licence=source.licence,
-        rows=tuple(sorted(set(settings.rows), reverse=True)),
+        rows=row_kinds(settings),
         model=model,
         description_chars=settings.description_chars,
     )
+
+
+def row_kinds(settings: SpaceSection) -> tuple[RowKind, ...]:
+    """The rows that the settings name, else all that there are."""
+    return tuple(sorted(set(settings.rows or ROW_KINDS), reverse=True))
 
 
 def wanted_folder(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> str:

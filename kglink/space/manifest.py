@@ -16,6 +16,7 @@ from kglink.errors import DamagedSpaceError, SpaceError
 FORMAT = 1
 Part = TypeVar("Part", bound=BaseModel)
 RowKind = Literal["text", "alias"]
+ROW_KINDS: tuple[RowKind, ...] = ("text", "alias")
 _LIBRARIES = ("kglink", "torch", "transformers", "faiss-cpu", "numpy", "scipy")
 
 

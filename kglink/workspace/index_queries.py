@@ -8,13 +8,17 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from kglink.linking.queries import MentionQuery, Queries
 from kglink.space.recall import IndexQueries, sample_rows, vectors_of
 
 if TYPE_CHECKING:
+    from kglink.space.manifest import RowKind
     from kglink.space.space import Space
     from kglink.store import Store
+
+FloatArray = npt.NDArray[np.float32]
 
 #: Mentions are drawn from so many times as many as are wanted.
 _DRAWN_FROM = 20
@@ -33,7 +37,7 @@ def index_queries(store: Store, space: Space, queries: Queries, count: int) -> I
         what = "names" if space.has_rows("alias") else "texts"
         return IndexQueries(
             f"{what} of the space, drawn at random, each less itself",
-            {"alias": vectors, "text": vectors},
+            _of_rows(space, names=vectors, texts=vectors),
             own=rows,
         )
     surfaces = list(dict.fromkeys(mention.surface for mention in mentions))
@@ -45,8 +49,18 @@ def index_queries(store: Store, space: Space, queries: Queries, count: int) -> I
     ]
     return IndexQueries(
         "mentions of annotated documents, drawn at random",
-        {"alias": np.stack([names[one.surface] for one in mentions]), "text": np.stack(texts)},
+        _of_rows(
+            space,
+            names=np.stack([names[one.surface] for one in mentions]),
+            texts=np.stack(texts),
+        ),
     )
+
+
+def _of_rows(space: Space, *, names: FloatArray, texts: FloatArray) -> dict[RowKind, FloatArray]:
+    """The queries of the kinds of rows that the space has."""
+    kinds: dict[RowKind, FloatArray] = {"alias": names, "text": texts}
+    return {kind: vectors for kind, vectors in kinds.items() if space.has_rows(kind)}
 
 
 def _mentions(store: Store, count: int) -> Sequence[MentionQuery]:

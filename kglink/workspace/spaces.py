@@ -21,6 +21,7 @@ from kglink.space.build import (
     has_segment,
     is_current,
     make_segment,
+    row_kinds,
     wanted_folder,
 )
 from kglink.space.segment import Segment
@@ -52,7 +53,7 @@ class WorkspaceSpace:
     @property
     def folder(self) -> SpaceFolder:
         """Where it lies."""
-        return SpaceFolder(self.root / SPACES_FOLDER, self.own_name or self._section.name)
+        return SpaceFolder(self.root / SPACES_FOLDER, self.own_name or self._settings.name)
 
     def is_current(self) -> bool:
         """Whether the published space holds just what the store holds now."""
@@ -80,7 +81,7 @@ class WorkspaceSpace:
 
     def _rows_of(self, info: KBInfo) -> int:
         """About how many texts are encoded for a KB of which nothing is there."""
-        trained, kinds = self.encoder.trained, self._section.rows
+        trained, kinds = self.encoder.trained, row_kinds(self._section)
         each = 2 if trained is not None and trained.compares_tokens else 1
         return each * info.entities * ("text" in kinds) + info.aliases * ("alias" in kinds)
 
@@ -165,8 +166,15 @@ class WorkspaceSpace:
         return towers_of(self.encoder) or self.encoder
 
     @property
-    def _section(self) -> SpaceSection:
+    def _settings(self) -> SpaceSection:
         return self.resolved.values.space
+
+    @property
+    def _section(self) -> SpaceSection:
+        """The settings; where they name no rows a trained model has those of texts."""
+        if self._settings.rows or not self.encoder.trained:
+            return self._settings
+        return self._settings.model_copy(update={"rows": ("text",)})
 
     def _index_backend(
         self, name: str, settings: Mapping[str, str | int | float | bool]
