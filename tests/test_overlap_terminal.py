@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Kglink
-from review_support import LEFT, PLAN, RIGHT, Terminal, kb_entities, unstyled, verdicts
+from review_support import LEFT, PLAN, RIGHT, WAIT_S, Terminal, kb_entities, unstyled, verdicts
 from store_support import job
 
 from kglink.overlap.review.journal import Journal, journals
@@ -161,9 +161,12 @@ def test_after_a_pause_single_keys_are_read_again(folder: Path, reviewed: Store)
         terminal.process.send_signal(signal.SIGSTOP)
         terminal.set(terminal.before)  # the shell has the terminal meanwhile
         terminal.process.send_signal(signal.SIGCONT)
+        until = time.monotonic() + WAIT_S
+        while terminal.settings() != reading and time.monotonic() < until:
+            time.sleep(0.01)
+        assert terminal.settings() == reading
         terminal.press("c")
         terminal.expect("2/6")
-        assert terminal.settings() == reading
         terminal.press("q")
         assert terminal.end()[0] == 0
     assert len(verdicts(reviewed)) == 1

@@ -437,8 +437,9 @@ def test_a_folders_fingerprint_follows_names_and_contents(tmp_path: Path) -> Non
 # -------------------------------------------------------------------------------- problems
 def test_problems_stop_or_count() -> None:
     error = RecordError("bad", where="a, line 1")
-    with pytest.raises(RecordError, match="a, line 1: bad"):
-        Problems().report(error)
+    with pytest.raises(RecordError, match="a, line 1: bad") as stopped:
+        Problems().report(RecordError("bad", where="a, line 1", hint="Mend it."))
+    assert stopped.value.hint.startswith("Mend it. --on-error skip passes over such records")
     problems = Problems("skip", keep=2)
     for number in range(300):
         problems.report(RecordError(f"bad {number}", where=f"a, line {number}"))
