@@ -48,11 +48,29 @@ else:
         begin()
         try:
             # After Ctrl-Z and `fg` the terminal is as the shell has left it.
-            with _heeding({signal.SIGTERM: _end, signal.SIGHUP: _end, signal.SIGCONT: begin}):
-                yield _typed(terminal)
+            heard = {signal.SIGTERM: _end, signal.SIGHUP: _end, signal.SIGCONT: begin}
+            with _alarm() as alarm, _heeding(heard):
+                yield _typed(terminal, alarm)
         finally:
             with suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+    @contextmanager
+    def _alarm() -> Iterator[int]:
+        """A file that can be read once a signal came, to whichever thread.
+
+        Python hears signals in the main thread, which one that came to another does not wake.
+        """
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        try:
+            yield reader
+        finally:
+            signal.set_wakeup_fd(before)
+            os.close(reader)
+            os.close(writer)
 
     @contextmanager
     def _heeding(handlers: Mapping[signal.Signals, Callable[..., None]]) -> Iterator[None]:
@@ -68,8 +86,10 @@ else:
         """End as the signal would have it, after everything has been set back."""
         raise SystemExit(128 + number)
 
-    def _typed(terminal: int) -> Iterator[str]:
+    def _typed(terminal: int, alarm: int) -> Iterator[str]:
         while True:
+            while terminal not in select.select([terminal, alarm], [], [])[0]:
+                os.read(alarm, 64)  # signals are heard now
             byte = _byte(terminal)
             if not byte or byte == b"\x04":
                 return
