@@ -48,8 +48,10 @@ else:
         begin()
         try:
             # After Ctrl-Z and `fg` the terminal is as the shell has left it.
-            heard = {signal.SIGTERM: _end, signal.SIGHUP: _end, signal.SIGCONT: begin}
-            with _alarm() as alarm, _heeding(heard):
+            with (
+                _alarm() as alarm,
+                _heeding({signal.SIGTERM: _end, signal.SIGHUP: _end, signal.SIGCONT: begin}),
+            ):
                 yield _typed(terminal, alarm)
         finally:
             with suppress(termios.error):  # the terminal is gone
