@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +13,12 @@ from store_support import job
 from trained_spaces import (
     FloatArray,
     add_run,
+    copied,
     documents_of,
     entities_of,
     judged,
     make_workspace,
     opened,
-    plain_of,
     towers,
 )
 
@@ -47,9 +46,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(master: Path, tmp_path: Path) -> Path:
-    shutil.copytree(plain_of(master), plain_of(tmp_path / "workspace"))
-    shutil.copytree(master, tmp_path / "workspace")
-    return tmp_path / "workspace"
+    return copied(master, tmp_path / "workspace")
 
 
 def matrix(matrices: TokenMatrices, at: int) -> FloatArray:

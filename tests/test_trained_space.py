@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import Kglink
 from store_support import job
-from trained_spaces import add_run, entities_of, make_workspace, opened, plain_of, towers
+from trained_spaces import add_run, copied, entities_of, make_workspace, opened, plain_of, towers
 
 from kglink.errors import ConfigError, ModelError, SpaceError, UsageError
 from kglink.records import Entity
@@ -33,9 +33,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(master: Path, tmp_path: Path) -> Path:
-    shutil.copytree(plain_of(master), plain_of(tmp_path / "workspace"))
-    shutil.copytree(master, tmp_path / "workspace")
-    return tmp_path / "workspace"
+    return copied(master, tmp_path / "workspace")
 
 
 def manifest_of(folder: Path, space: str = "default") -> SpaceManifest:

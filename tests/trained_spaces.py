@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,13 @@ def make_workspace(folder: Path) -> Path:
     init_workspace(folder)
     fill(f"sqlite:///{folder}/kglink.db", world).close()
     write_world_model(plain_of(folder), world)
+    return folder
+
+
+def copied(master: Path, folder: Path) -> Path:
+    """A workspace of one's own, with the plain encoder beside it."""
+    shutil.copytree(plain_of(master), plain_of(folder))
+    shutil.copytree(master, folder)
     return folder
 
 

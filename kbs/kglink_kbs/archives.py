@@ -141,13 +141,7 @@ class _Member:
         except _BROKEN as error:
             raise _damaged(self._label, error) from error
         self._place += len(data)
-        limits = self._limits
-        if self._place > max(limits.free_expansion, self._packed * limits.max_expansion):
-            raise SourceError(
-                f"{self._label} grows to more than {limits.max_expansion:,g} times its size: "
-                f"{self._packed:,} bytes became {self._place:,}",
-                hint="If it is what you expect, raise ingest.max_expansion or unpack it first.",
-            )
+        self._limits.check_growth(self._label, self._packed, self._place)
         return data
 
     def close(self) -> None:

@@ -57,13 +57,7 @@ class Unpacked(io.RawIOBase):
     def _counted(self, piece: bytes) -> bytes:
         self._written += len(piece)
         self._lines += piece.count(b"\n")
-        limits = self._limits
-        if self._written > max(limits.free_expansion, self._read * limits.max_expansion):
-            raise SourceError(
-                f"{self._name} grows to more than {limits.max_expansion:,g} times its size: "
-                f"{self._read:,} bytes of {self._kind} became {self._written:,}",
-                hint="If it is what you expect, raise ingest.max_expansion or unpack it first.",
-            )
+        self._limits.check_growth(self._name, self._read, self._written, self._kind)
         return piece
 
     def _damaged(self, reason: object) -> SourceError:

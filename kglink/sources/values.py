@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from kglink.errors import RecordError
+from kglink.errors import RecordError, SourceError
 
 OnError = Literal["stop", "skip"]
 
@@ -65,6 +65,16 @@ class SourceLimits(NamedTuple):
     """How many times its size a compressed source may grow..."""
     free_expansion: int = 2**30
     """...once it has grown past this many bytes."""
+
+    def check_growth(self, name: str, packed: int, unpacked: int, kind: str = "") -> None:
+        """Refuse a source that grows out of proportion; ``kind`` says how it is packed."""
+        if unpacked > max(self.free_expansion, packed * self.max_expansion):
+            of_kind = f" of {kind}" if kind else ""
+            raise SourceError(
+                f"{name} grows to more than {self.max_expansion:,g} times its size: "
+                f"{packed:,} bytes{of_kind} became {unpacked:,}",
+                hint="If it is what you expect, raise ingest.max_expansion or unpack it first.",
+            )
 
 
 _SKIP = "--on-error skip passes over such records and counts them."

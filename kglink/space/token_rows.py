@@ -184,11 +184,7 @@ class TokenRows:
 
     def take(self, rows: IntArray) -> TokenMatrices:
         """The matrices of some entities, in this order."""
-        starts = self.starts[rows]
-        lengths = self.starts[rows + 1] - starts
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        return TokenMatrices(self._bits[places], offsets)
+        return texts_at(TokenMatrices(self._bits, self.starts), rows)
 
     def vectors(self, places: IntArray) -> BitArray:
         """Some vectors, by their places among all."""
@@ -208,6 +204,15 @@ def filled_up(known: TokenRows, found: IntArray, fresh: TokenMatrices) -> TokenM
     bits = np.empty((int(lengths.sum()), fresh.bits.shape[1]), np.int16)
     bits[is_old], bits[~is_old] = reused.bits, fresh.bits
     return TokenMatrices(bits, np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def texts_at(matrices: TokenMatrices, rows: IntArray) -> TokenMatrices:
+    """The matrices of some texts, in this order."""
+    starts = matrices.offsets[rows]
+    lengths = matrices.offsets[rows + 1] - starts
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+    return TokenMatrices(matrices.bits[places], offsets)
 
 
 def texts_between(matrices: TokenMatrices, first: int, stop: int) -> TokenMatrices:

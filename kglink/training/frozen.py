@@ -19,6 +19,7 @@ from kglink.encoding.runtime import TokenEncoder, TokenMatrices
 from kglink.encoding.tokenise import IdArray
 from kglink.encoding.towers import snapshot
 from kglink.protocols import PairScores, RowRange, Scorer
+from kglink.space.token_rows import texts_at
 from kglink.training.frozen_tokens import FrozenTokens
 from kglink.training.tables import IntArray, RowTable, as_ids
 
@@ -100,7 +101,7 @@ class FrozenPool:
         tokens, matrices, first = self._encoded_tokens(), self._mention.matrices(texts), rows.start
 
         def score(mentions: IntArray, rows: IntArray) -> FloatArray:
-            return tokens.scores(_taken(matrices, mentions), rows + first, best)
+            return tokens.scores(texts_at(matrices, mentions), rows + first, best)
 
         return score
 
@@ -121,11 +122,3 @@ class FrozenPool:
         for chunk in chunks:
             yield self._entity.matrices(as_ids(texts.take(chunk)))
             progress(len(chunk))
-
-
-def _taken(matrices: TokenMatrices, rows: IntArray) -> TokenMatrices:
-    """The token matrices of some texts."""
-    starts, lengths = matrices.offsets[rows], np.diff(matrices.offsets)[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-    return TokenMatrices(matrices.bits[places], offsets)
