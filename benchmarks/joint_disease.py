@@ -108,16 +108,20 @@ def prepare(folder: Path, disease: Path, target: str) -> None:
             workspace.find_overlaps(SOURCE, target)
 
 
-def write_documents(source: Path, path: Path) -> None:
-    """The mentions of a corpus, a tenth of the abstracts of a training corpus held out."""
+def write_documents(source: Path, path: Path, share: float = 1.0) -> None:
+    """The mentions of a corpus, a tenth of the abstracts of a training corpus held out.
+
+    A share below 1 leaves out the other abstracts for training.
+    """
     test = "dev" in source.name
     with gzip.open(source, "rt", encoding="utf-8") as lines, path.open("w") as out:
         for line in lines:
             mention = json.loads(line)
             digest = hashlib.sha256(mention["doc"].encode()).digest()
-            held_out = int.from_bytes(digest[:8], "big") < 0.1 * 2**64
-            mention["split"] = "test" if test else ("dev" if held_out else "train")
-            out.write(json.dumps(mention) + "\n")
+            lot = int.from_bytes(digest[:8], "big") / 2**64
+            if test or lot < 0.1 + 0.9 * share:
+                mention["split"] = "test" if test else ("dev" if lot < 0.1 else "train")
+                out.write(json.dumps(mention) + "\n")
 
 
 def measure(folder: Path, target: str, row: str, seed: int, budget: Budget) -> Figures:

@@ -1,15 +1,16 @@
 """Samplers, scorers and encoders of the papers on one budget of steps: does their order hold?
 
     python benchmarks/variants_disease.py ../shared/data/disease --keep FOLDER [--seeds 3]
-        [--samplers ...] [--scorers ...] [--encoders ...] [--batch 32] [--others 2000] [--json FILE]
+        [--samplers ...] [--scorers ...] [--encoders ...] [--batch 32] [--others 2000]
+        [--share 0.4] [--json FILE]
 
 The pool are the entities of NCIT and HP that any of the mentions means, and so many others of each
-KB, by lot: a run takes minutes. What is learnt are the mentions of HP (stage T) in the train
-documents of NCBI Disease and BC5CDR, one epoch of them, the same batches for all variants of one
-seed. Figures are recalls on a tenth of the abstracts that is held out, by exact search of the pool.
-Negatives of a mention are four, in a row of its own; ``in_batch`` has the other golds of the batch.
-Cross-domain samplers draw from both KBs. Then the papers' claims are counted, pair by pair. What is
-in the folder already is not made again.
+KB, by lot: a run takes a minute or two. What is learnt are the mentions of HP (stage T) in a share
+of the train abstracts of NCBI Disease and BC5CDR, one epoch of them in windows of 32 tokens, the
+same batches for all variants of one seed. Figures are recalls on the tenth of the abstracts that is
+held out, by exact search of the pool. Negatives of a mention are four, in a row of its own;
+``in_batch`` has the other golds of the batch. Cross-domain samplers draw from both KBs. Then the
+papers' claims are counted, pair by pair. What is in the folder already is not made again.
 """
 
 from __future__ import annotations
@@ -84,10 +85,11 @@ def main() -> None:
     parser.add_argument("--encoders", nargs="+", default=list(ENCODERS), choices=ENCODERS)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--others", type=int, default=2000, help="entities of a KB that none means")
+    parser.add_argument("--share", type=float, default=0.4, help="of the abstracts for training")
     parser.add_argument("--json", type=Path, help="where all figures are written")
     given = parser.parse_args()
-    folder = given.keep / f"variants-{given.others}"
-    prepare(folder, given.disease, given.others)
+    folder = given.keep / f"variants-{given.others}-{given.share}"
+    prepare(folder, given.disease, given.others, given.share)
     found: dict[Variant, list[dict[str, float]]] = {}
     print(f"{'sampler':20} {'scorer':11} {'encoder':12} R@1           R@64          s a run")
     for names in itertools.product(given.samplers, given.scorers, given.encoders):
@@ -103,14 +105,14 @@ def main() -> None:
         given.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
-def prepare(folder: Path, disease: Path, others: int) -> None:
-    """Documents, and a part of the KBs."""
+def prepare(folder: Path, disease: Path, others: int, share: float) -> None:
+    """A part of the documents and of the KBs."""
     with Workspace.open(folder, create=True, flags=FLAGS) as workspace:
         if {info.name for info in workspace.store.kbs()} >= {SOURCE, TARGET, *TRAIN}:
             return
         files = {docs: folder / f"{docs}.jsonl" for docs in TRAIN}
         for docs, path in files.items():
-            write_documents(disease / "mentions" / f"{docs}.jsonl.gz", path)
+            write_documents(disease / "mentions" / f"{docs}.jsonl.gz", path, share)
         for kb in (SOURCE, TARGET):
             meant = set(golds_of(kb, files.values()))
             part = folder / f"{kb}.jsonl"
@@ -169,7 +171,11 @@ def changes_of(variant: Variant, seed: int, batch: int) -> dict[str, Any]:
     own = variant.sampler != "in_batch"
     return {
         "seed": seed,
-        "model": {"scorer": variant.scorer, "pooling": POOLINGS[variant.scorer]},
+        "model": {
+            "scorer": variant.scorer,
+            "pooling": POOLINGS[variant.scorer],
+            "inputs": {"mention_tokens": 32, "entity_tokens": 32},
+        },
         "train": {
             "sampler": variant.sampler,
             "negatives": NEGATIVES if own else 0,

@@ -26,7 +26,7 @@ from kglink.training import Recipe
 from kglink.training.curve import Curve
 from kglink.training.front import Where, train
 from kglink.training.loop import Pace
-from kglink.training.progress import EpochNews, News, Note, StepNews
+from kglink.training.progress import EpochNews, News, Note, Reading, StepNews
 from kglink.training.run import TrainingReport, list_runs, read_run
 from kglink.training.step import Done, Trainer
 
@@ -92,6 +92,21 @@ def curve(folder: Path) -> list[dict[str, Any]]:
 
 def weights(report: TrainingReport) -> dict[str, str]:
     return read_manifest(report.model).files
+
+
+def gone_through(run: Run, folder: Path, recipe: Recipe) -> dict[str, list[tuple[int, int]]]:
+    """What a run of stage T counted: of each phase how much in all, and of how many."""
+    counted: dict[str, list[tuple[int, int]]] = {}
+
+    def keep(news: News) -> None:
+        if isinstance(news, Reading):
+            counts = counted.setdefault(news.what, [])
+            if not counts or counts[-1][0] == news.total:
+                counts.append((0, news.total))
+            counts[-1] = (counts[-1][0] + news.items, news.total)
+
+    run(folder, recipe, sources="T", progress=keep)
+    return counted
 
 
 # ------------------------------------------------------------------------- what a run leaves
@@ -321,6 +336,32 @@ def test_too_little_memory_gives_advice(
 
 
 # -------------------------------------------------------------------------------- choosing
+@pytest.mark.parametrize("pooling", ["mean", "tokens"])
+def test_long_work_says_how_far_it_is(run: Run, base: Path, tmp_path: Path, pooling: str) -> None:
+    scorer = "sum_of_max" if pooling == "tokens" else "mean"
+    given = small("small", base, {**CHANGES, "model": {"pooling": pooling, "scorer": scorer}})
+    counted = gone_through(run, tmp_path / "run", given)
+    facts = json.loads((tmp_path / "run" / "data" / "data.json").read_text())
+    entities = sum(kb["stop"] - kb["start"] for kb in facts["kbs"])
+    # Encoded before the first epoch and after both; two epochs are mined for, the second one
+    # with what the first one was judged by.
+    assert counted["vectors"] == [(entities, entities)] * 3
+    assert len(counted["mining"]) == 2
+    assert len(counted["validation"]) == 3
+    assert all(done == of > 0 for done, of in counted["mining"] + counted["validation"])
+
+
+@pytest.mark.parametrize("pooling", ["mean", "tokens"])
+def test_nothing_but_facts_of_the_data_is_left(
+    run: Run, base: Path, tmp_path: Path, pooling: str
+) -> None:
+    scorer = "sum_of_max" if pooling == "tokens" else "mean"
+    changes = {**CHANGES, "model": {"pooling": pooling, "scorer": scorer}}
+    report = run(tmp_path / "run", small("small", base, changes))
+    assert [path.name for path in (report.folder / "data").iterdir()] == ["data.json"]
+    assert not (report.folder / "best.safetensors").exists()
+
+
 def test_training_stops_when_nothing_gets_better(
     run: Run, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

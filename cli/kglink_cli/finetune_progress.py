@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 _OF_STAGES = {"S": "S (source KBs)", "T": "T (target KBs)", "O": "O (overlaps)"}
 #: Seconds from which something was done at all.
 _SEEN = 1e-3
-_PREPARED = {"texts": "reading texts", "vectors": "encoding the pool"}
+_READING = {
+    "texts": "reading texts",
+    "vectors": "encoding the pool",
+    "mining": "looking for hard negatives of mentions",
+    "validation": "judging by mentions",
+}
 
 
 class FinetuneProgress:
@@ -64,7 +69,7 @@ class FinetuneProgress:
         self._add("fitting the scoring", documents)
 
     def _reading(self, news: Reading) -> None:
-        self._add(_PREPARED.get(news.what, news.what), news.items)
+        self._add(_READING[news.what], news.items, news.total or None)
 
     def _planned(self, news: Planned) -> None:
         for letter, pairs in news.groups:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -252,7 +253,9 @@ class _Run:
         checkpoints = Checkpoints(self.folder / CHECKPOINTS, {})
         checkpoints.clear()
         for scratch in (*self.folder.glob("best.*"), *(self.folder / DATA).iterdir()):
-            if scratch.name != DATA_FACTS:
+            if scratch.is_dir():
+                shutil.rmtree(scratch)
+            elif scratch.name != DATA_FACTS:
                 scratch.unlink()
 
 

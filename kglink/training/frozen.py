@@ -25,9 +25,14 @@ from kglink.training.tables import IntArray, RowTable, as_ids
 
 FloatArray = npt.NDArray[np.float32]
 
-_CHUNK = 8192
+#: So many more of so many are done.
+Advance = Callable[[int, int], None]
+
+_CHUNK = 4096
 #: Scores that are held in memory at once.
 _SCORES = 1 << 25
+#: Mentions that are searched by token matrices at once: enough for full products.
+_BY_TOKENS = 256
 
 
 class FrozenPool:
@@ -49,8 +54,9 @@ class FrozenPool:
             for tower in (towers[0], towers[-1])
         )
 
-    def encode(self, texts: RowTable, progress: Callable[[int], None] = lambda n: None) -> None:
+    def encode(self, texts: RowTable, progress: Advance = lambda entities, of: None) -> None:
         """Encode all entities of the pool."""
+        progress(0, len(texts))
         rows = range(len(texts))
         chunks = (rows[at : at + _CHUNK] for at in rows[::_CHUNK])
         if self._by_tokens:
@@ -66,7 +72,7 @@ class FrozenPool:
             for chunk in chunks:
                 part = self._entity.vectors(as_ids(texts.take(chunk)))
                 out.write(part.data)
-                progress(len(part))
+                progress(len(part), len(texts))
         shape = (len(texts), self._entity.dim)
         self._vectors = np.memmap(path, np.float32, "r", shape=shape).view(np.ndarray)
 
@@ -89,6 +95,8 @@ class FrozenPool:
         The ``best`` highest of each are exact.
         """
         size = max(1, _SCORES // max(1, rows.stop - rows.start))
+        if self._vectors is None:
+            size = min(size, _BY_TOKENS)
         for first in range(0, len(texts), size):
             part = slice(first, min(first + size, len(texts)))
             yield part, self._block(texts[part], rows, best)
@@ -117,8 +125,8 @@ class FrozenPool:
         return self._tokens
 
     def _matrix_chunks(
-        self, texts: RowTable, chunks: Iterator[range], progress: Callable[[int], None]
+        self, texts: RowTable, chunks: Iterator[range], progress: Advance
     ) -> Iterator[TokenMatrices]:
         for chunk in chunks:
             yield self._entity.matrices(as_ids(texts.take(chunk)))
-            progress(len(chunk))
+            progress(len(chunk), len(texts))

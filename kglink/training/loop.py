@@ -116,7 +116,7 @@ class Loop:
         began, data = time.monotonic(), self._tools.data
         if self.position.total or not self._is_first or not len(data.valid):
             return 0.0
-        recalls = validate(data, self._pool(), self._selection)
+        recalls = self._validate()
         seconds = time.monotonic() - began
         self._line({"total": 0, "stage": stage.name, "epoch": 0, **recalls.as_json()})
         self._tell(BeforeNews(recalls, seconds))
@@ -128,7 +128,10 @@ class Loop:
         if self._is_first and not all(path.is_file() for path in files.values()):
             for old in (self._folder / "data").glob("negatives-*.npy"):
                 old.unlink()
-            trainer.mine(self._pool(), files, self.position.epoch)
+            trainer.mine(
+                *(self._pool(), files, self.position.epoch),
+                lambda count, of: self._tell(Reading("mining", count, of)),
+            )
         self._tools.team.wait()
         trainer.open_mined(files)
 
@@ -204,9 +207,15 @@ class Loop:
             return None, None
         values = None
         if self._is_first:
-            self.recalls = validate(self._tools.data, self._pool(), self._selection)
+            self.recalls = self._validate()
             values = [self.recalls.chosen(self._selection)]
         return self._tools.team.agree(values, 1)[0], self.recalls
+
+    def _validate(self) -> Recalls:
+        return validate(
+            *(self._tools.data, self._pool(), self._selection),
+            lambda count, of: self._tell(Reading("validation", count, of)),
+        )
 
     def _pool(self) -> FrozenPool:
         """The pool encoded with the model as it is; once for validation and mining."""
@@ -214,7 +223,8 @@ class Loop:
             tools = self._tools
             frozen = FrozenPool(tools.model, tools.scorer, self._hardware, self._folder / "data")
             frozen.encode(
-                tools.data.pool.tokens, lambda count: self._tell(Reading("vectors", count))
+                tools.data.pool.tokens,
+                lambda count, of: self._tell(Reading("vectors", count, of)),
             )
             self._frozen = frozen
         return self._frozen

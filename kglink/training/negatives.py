@@ -26,7 +26,7 @@ from kglink.protocols import (
 from kglink.space.strings import map_array
 from kglink.training.collate import MentionBatch, choose_golds, known_rows
 from kglink.training.data import TrainingData
-from kglink.training.frozen import FloatArray, FrozenPool
+from kglink.training.frozen import Advance, FloatArray, FrozenPool
 from kglink.training.plan import Group
 from kglink.training.recipe import StageSection
 from kglink.training.tables import IntArray, as_ids
@@ -103,7 +103,13 @@ class Negatives:
         cells = [torch.from_numpy(one).to(device) for one in (positive, masked)]
         return self._sampler.mix(scorer, *pair, cells[0], cells[1], self._k)
 
-    def mine(self, pool: FrozenPool, path: Path, rng: np.random.Generator) -> None:
+    def mine(
+        self,
+        pool: FrozenPool,
+        path: Path,
+        rng: np.random.Generator,
+        progress: Advance = lambda mentions, of: None,
+    ) -> None:
         """Look for the negatives of all mentions, and keep them in a file."""
         golds, excluded = choose_golds(self._data, self._group.rows, self._group.items)
         found = np.full((len(golds), self._k), -1, np.int64)
@@ -111,6 +117,7 @@ class Negatives:
         for part in self._parts(known):
             batch = self._seen(pool, part, self._batch(golds[part], excluded[part]))
             found[part] = self._ask(known, batch, rng)
+            progress(len(golds[part]), len(golds))
         draft = path.with_name(f".{path.name}.draft")
         with draft.open("wb") as out:
             np.save(out, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kglink.training.validation import Recalls
 
@@ -15,10 +15,12 @@ class Note(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """So many entities, documents or vectors more were prepared."""
+    """So many texts of the pool, vectors or mentions more were gone through."""
 
-    what: str
+    what: Literal["texts", "vectors", "mining", "validation"]
     items: int
+    total: int = 0
+    """How many there are; 0: nobody has counted."""
 
 
 class Planned(NamedTuple):

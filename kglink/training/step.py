@@ -18,7 +18,7 @@ from kglink.registry import Registry
 from kglink.training.collate import choose_golds, mention_batch, overlap_masks
 from kglink.training.data import TrainingData
 from kglink.training.encode import Encoding, Texts
-from kglink.training.frozen import FrozenPool
+from kglink.training.frozen import Advance, FrozenPool
 from kglink.training.negatives import Negatives
 from kglink.training.plan import Batch, Stage
 from kglink.training.recipe import LossMode, OverlapSection, StageSection
@@ -90,10 +90,16 @@ class Trainer:
             if negatives.are_mined
         }
 
-    def mine(self, pool: FrozenPool, files: Mapping[str, Path], epoch: int) -> None:
+    def mine(
+        self,
+        pool: FrozenPool,
+        files: Mapping[str, Path],
+        epoch: int,
+        progress: Advance = lambda mentions, of: None,
+    ) -> None:
         """Look for negatives with the model as it is."""
         for letter, path in files.items():
-            self._negatives[letter].mine(pool, path, self._chance(epoch, -1))
+            self._negatives[letter].mine(pool, path, self._chance(epoch, -1), progress)
 
     def open_mined(self, files: Mapping[str, Path]) -> None:
         """Use the negatives that were looked for."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from kglink.protocols import RowRange
 from kglink.training.data import TrainingData
-from kglink.training.frozen import FloatArray, FrozenPool
+from kglink.training.frozen import Advance, FloatArray, FrozenPool
 from kglink.training.recipe import SelectionSection
 from kglink.training.tables import IntArray, as_ids
 
@@ -52,7 +52,12 @@ class Recalls(NamedTuple):
         }
 
 
-def validate(data: TrainingData, pool: FrozenPool, selection: SelectionSection) -> Recalls:
+def validate(
+    data: TrainingData,
+    pool: FrozenPool,
+    selection: SelectionSection,
+    progress: Advance = lambda mentions, of: None,
+) -> Recalls:
     """Search the pool for the mentions that are held back."""
     chosen = _sample(len(data.valid), selection.most_mentions)
     texts = as_ids(data.valid.tokens.take(chosen.tolist()))
@@ -63,6 +68,7 @@ def validate(data: TrainingData, pool: FrozenPool, selection: SelectionSection) 
     for part, scores in pool.scores(texts, whole, ks[-1]):
         for name, found in _ranks(scores, golds[part], data).items():
             ranks[name] += found
+        progress(len(scores), len(chosen))
     return _recalls(ranks, ks)
 
 
