@@ -83,7 +83,7 @@ def test_what_the_optimiser_gets(base: Path) -> None:
     assert (decaying["weight_decay"], still["weight_decay"]) == (0.01, 0.0)
     # A layer has 6 matrices, and 6 biases and 2 norms of two vectors that do not decay.
     assert (len(decaying["params"]), len(still["params"])) == (2 * 6, 2 * 10)
-    model.freeze_embeddings(False)
+    model.freeze(embeddings=False)
     decaying, still = model.parameter_groups(0.01)
     assert (len(decaying["params"]), len(still["params"])) == (2 * 6 + 3, 2 * 10 + 2)
 

@@ -41,6 +41,19 @@ def softmax_loss(scores: Scores, positive: Right, mean: bool = False) -> float:
     return sum(losses) / len(losses)
 
 
+def loss_against_others(scores: Scores, positive: Right, mean: bool = False) -> float:
+    losses = []
+    for row, right in zip(scores, positive, strict=True):
+        left = [score for score in row if score != MASKED]
+        kept = [yes for score, yes in zip(row, right, strict=True) if score != MASKED]
+        golds = [score for score, yes in zip(left, kept, strict=True) if yes]
+        others = [math.exp(score) for score, yes in zip(left, kept, strict=True) if not yes]
+        if golds and others:
+            lead = sum(golds) / len(golds) if mean else math.log(sum(map(math.exp, golds)))
+            losses.append(math.log(sum(others)) - lead)
+    return sum(losses) / len(losses)
+
+
 def binary_loss(scores: Scores, positive: Right) -> float:
     def sigma(score: float) -> float:
         return 1 / (1 + math.exp(-score))
@@ -69,6 +82,22 @@ class TestNceOfEachAnswer(ObjectiveContract):
 
     def expected_loss(self, scores: Scores, positive: Right) -> float:
         return softmax_loss(scores, positive, mean=True)
+
+
+class TestNceWithoutGoldInTheSum(ObjectiveContract):
+    plugin = "kglink/nce"
+    settings = MappingProxyType({"include_gold": False})
+
+    def expected_loss(self, scores: Scores, positive: Right) -> float:
+        return loss_against_others(scores, positive)
+
+
+class TestNceOfEachAnswerWithoutGoldInTheSum(ObjectiveContract):
+    plugin = "kglink/nce"
+    settings = MappingProxyType({"include_gold": False, "several": "mean"})
+
+    def expected_loss(self, scores: Scores, positive: Right) -> float:
+        return loss_against_others(scores, positive, mean=True)
 
 
 class TestNceWithTemperatureAndMargin(ObjectiveContract):
@@ -127,6 +156,16 @@ def close(value: float) -> object:
 def test_in_batch_loss_by_hand() -> None:
     assert loss(Nce(), [[2, 0], [1, 3]]) == close(LEAD[2])
     assert loss(Nce(), [[0, 1], [1, 3]]) == close((LEAD[-1] + LEAD[2]) / 2)
+
+
+def test_without_gold_in_the_sum_the_loss_falls_without_end() -> None:
+    """Bosch, eq. 1, read to the letter: a lead of x costs -x."""
+    literal = Nce(NceSettings(include_gold=False))
+    assert loss(literal, [[2, 0], [1, 3]]) == close(-2)
+    assert loss(literal, [[200, 0], [0, 200]]) == close(-200)
+    # A row that nothing stands against says nothing.
+    assert loss(literal, [[2, 0], [MASKED, 3]]) == close(-2)
+    assert loss(literal, [[2, MASKED], [MASKED, 3]]) == 0
 
 
 def test_a_masked_duplicate_of_gold_is_no_negative() -> None:

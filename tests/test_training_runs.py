@@ -392,6 +392,25 @@ def test_training_stops_when_nothing_gets_better(
 
 
 # --------------------------------------------------------------------------------- refusals
+@pytest.mark.parametrize(("keep", "kept"), [("last", 3), ("best", 2)])
+def test_stage_o_keeps_its_last_epoch_or_the_best(
+    run: Run,
+    base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keep: str,
+    kept: int,
+) -> None:
+    from kglink.training.validation import Recalls
+
+    figures = iter([0.4, 0.6, 0.5])
+    monkeypatch.setattr(Recalls, "chosen", lambda *_: next(figures))
+    given = small("small", base, {"overlap": {"epochs": 3, "keep": keep}})
+    report = run(tmp_path / "run", given, sources="O")
+    assert report.stages[0]["kept"] == kept
+    assert report.recalls is not None
+
+
 def test_what_cannot_be_trained_is_said_in_words(
     run: Run, store: Store, base: Path, tmp_path: Path
 ) -> None:

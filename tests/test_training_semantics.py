@@ -30,7 +30,7 @@ from kglink.training.collate import (
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.frozen import FrozenPool
 from kglink.training.plan import Stage, batches_of, make_plan
-from kglink.training.recipe import OverlapSection, SelectionSection, StageSection
+from kglink.training.recipe import OverlapSection, SelectionSection, StageSection, load_recipe
 from kglink.training.scoring import column_scores
 from kglink.training.step import Tools, Trainer
 from kglink.training.team import Team
@@ -391,6 +391,105 @@ def test_a_stays_in_its_ball_and_has_a_matrix_for_each_domain(
     assert [len(norms[side]) for side in ("mention", "entity")] == [2, 2]
     assert max(max(found) for found in norms.values()) <= 0.05
     assert norms["mention"][0] == pytest.approx(0.05, rel=1e-3)
+
+
+def test_with_several_ascents_a_climbs_first_and_the_towers_move_once(
+    registry: Registry, data: TrainingData, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three ascents by hand with the towers still, then one descent with A where it is."""
+    change = {"ascent_steps": 3, "epsilon": 1.0}
+    given = small("t-biencoder/dual-random-id", base, {"train": {"transformation": change}})
+    (loss,), trainer = steps(registry, data, given, 1)
+    alone = small(
+        "t-biencoder/dual-random-id", base, {"train": {"transformation": {"epsilon": 1.0}}}
+    )
+    stage = make_plan(data, alone, "TS")[0]
+    scorer = registry.create("scorer", alone.model.scorer, alone.model.scorer_settings)
+    by_hand = Trainer(Tools(made(alone), scorer, data, registry, Team("cpu"), 0), stage, 0)
+    batch = batches_of(stage, 0, by_hand.order_seed)[0]
+    assert by_hand.ascent is not None
+    losses = []
+    for _ in range(3):
+        losses.append(by_hand._gradients(batch, 0, 0))
+        by_hand.optimiser.zero_grad()
+        by_hand.ascent.step()
+    # L stays as it is while the towers stand still, so L' is what climbs.
+    assert losses == sorted(losses)
+    assert len(set(losses)) == 3
+    # A's turn is over: with one ascent it would have it after the towers'.
+    monkeypatch.setattr(by_hand.ascent, "step", by_hand.ascent.stay)
+    assert by_hand.step(batch, 0, 0).loss == loss
+    assert loss > losses[-1]
+    wanted = dict(by_hand._tools.model.named_parameters())
+    for name, value in trainer._tools.model.named_parameters():
+        torch.testing.assert_close(value, wanted[name], rtol=0, atol=0)
+        assert value.requires_grad == wanted[name].requires_grad
+
+
+# --------------------------------------------------------------------------- what is frozen
+@pytest.mark.parametrize(
+    ("name", "workers", "micro_batch"),
+    [
+        ("blink/zeshel-base", 1, 0),
+        ("blink/zeshel-base", 1, 6),
+        ("blink/zeshel-base", 2, 0),
+        ("blink/zeshel-base", 2, 6),
+        ("t-biencoder/som-random-id", 1, 0),
+        ("t-biencoder/som-random-id", 2, 6),
+    ],
+)
+def test_frozen_entities_stay_and_mentions_learn_as_before(
+    registry: Registry,
+    data: TrainingData,
+    base: Path,
+    name: str,
+    workers: int,
+    micro_batch: int,
+) -> None:
+    changes = {"freeze_entities": True, "micro_batch": micro_batch}
+    losses, models = [], []
+    for told in (changes, {}):
+        given = small(name, base, {"train": told})
+        stage = make_plan(data, given, "T")[0]
+        scorer = registry.create("scorer", given.model.scorer, given.model.scorer_settings)
+        model = made(given)
+        model.use_workers(workers if told else 1)
+        trainer = Trainer(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
+        batch = batches_of(stage, 0, trainer.order_seed)[0]
+        losses.append(trainer.step(batch, 0, 0).loss)
+        models.append(model)
+    frozen, free = models
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert not frozen.entity.training
+    assert frozen.mention.training
+    before = made(given)
+    for part, value in frozen.entity.named_parameters():
+        assert value.equal(before.entity.get_parameter(part))
+        assert not value.requires_grad
+    moved = 0
+    for part, value in frozen.mention.named_parameters():
+        torch.testing.assert_close(value, free.mention.get_parameter(part), rtol=1e-3, atol=2e-5)
+        moved += not value.equal(before.mention.get_parameter(part))
+    assert moved > 10
+
+
+def test_what_is_frozen_is_of_one_stage(registry: Registry, data: TrainingData, base: Path) -> None:
+    given = small("blink/zeshel-base-hard-frozen", base)
+    free, frozen, overlaps = make_plan(data, given, "TO")
+    scorer = registry.create("scorer", "dual")
+    model = made(given)
+    names = [name for name, value in model.entity.named_parameters() if value.requires_grad]
+    assert names
+    for stage, stays in ((free, False), (frozen, True), (overlaps, False)):
+        Trainer(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
+        now = [name for name, value in model.entity.named_parameters() if value.requires_grad]
+        assert now == ([] if stays else names)
+        assert model.train().entity.training is not stays
+
+
+def test_one_tower_for_both_sides_cannot_be_frozen_on_one() -> None:
+    with pytest.raises(ConfigError, match=r"freeze_entities needs two towers: model\.shared"):
+        load_recipe("default", {"train": {"freeze_entities": True}})
 
 
 # ------------------------------------------------------------------------------ validation

@@ -83,6 +83,7 @@ class BiEncoder(nn.Module):
         self.inputs = inputs
         self.base = base
         self.history: tuple[dict[str, Any], ...] = ()
+        self._entities_frozen = False
         self.transformation: Transformation | None = None
         self._tokenizers = tuple(tokenizers)
         self._workers: TrainingWorkers | None = None
@@ -120,10 +121,26 @@ class BiEncoder(nn.Module):
         """Its towers, one or two."""
         return (self.mention,) if self.settings.shared else (self.mention, self.entity)
 
-    def freeze_embeddings(self, frozen: bool = True) -> None:
-        """Leave the word embeddings as they are in training (the default), or train them too."""
+    def freeze(self, *, embeddings: bool = True, entities: bool = False) -> None:
+        """What training leaves as it is: the word embeddings; the tower of entities, if wanted."""
+        if entities and self.settings.shared:
+            raise UsageError(
+                "the entities cannot be frozen: one tower encodes them and the mentions",
+                hint="Set shared = false, or freeze_entities = false.",
+            )
+        self._entities_frozen = entities
         for tower in self.towers():
-            tower.freeze_embeddings(frozen)
+            tower.requires_grad_(tower is self.mention or not entities)
+        trained = (self.mention,) if entities else self.towers()
+        for tower in trained:
+            tower.freeze_embeddings(embeddings)
+
+    def train(self, mode: bool = True) -> BiEncoder:
+        """Train, or not; a frozen tower encodes as it will when the model is used."""
+        super().train(mode)
+        if self._entities_frozen:
+            self.entity.eval()
+        return self
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """The trained parameters for an optimiser, A not among them; biases and norms stay."""
@@ -338,7 +355,7 @@ def _build(
     towers = [load_tower(source, hardware, rows=inputs.rows) for source in wanted]
     tokenizers = [tokenizer_files(source) for source in wanted]
     model = BiEncoder(towers[0], towers[-1], settings, inputs, base, tokenizers)
-    model.freeze_embeddings()
+    model.freeze()
     return model
 
 

@@ -77,3 +77,5 @@ class TransformationSettings(_Settings):
     """Adam's, constant: with the encoder's small and falling one, A would never reach epsilon."""
     per_domain: bool = False
     """One A for each training domain, which the paper names as future work."""
+    ascent_steps: Annotated[int, Field(ge=1)] = 1
+    """1: A climbs while the encoder descends. More: A climbs so often first, on the same batch."""

@@ -75,6 +75,15 @@ class Ascent:
             else None
         )
 
+    @property
+    def steps(self) -> int:
+        """How often A climbs for each batch."""
+        return self._transformation.settings.ascent_steps
+
+    def stay(self) -> None:
+        """Forget the gradients that a backward pass has left: it was the encoder's turn."""
+        self._transformation.zero_grad()
+
     def step(self) -> None:
         """One step with the gradients that a backward pass has left, which are then cleared."""
         if self._adam is not None:

@@ -58,6 +58,8 @@ class _Parallel(Function):
 
         def pull(share: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor | None, ...]:
             pairs = [(value, grad) for value, grad in share if value.requires_grad]
+            if not pairs:  # a tower that is frozen
+                return (None,) * len(ctx.parameters)
             values, given = [value for value, _ in pairs], [grad for _, grad in pairs]
             found: tuple[Tensor | None, ...] = torch.autograd.grad(
                 values, ctx.parameters, given, allow_unused=True

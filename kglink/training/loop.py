@@ -99,8 +99,10 @@ class Loop:
         return at.epoch >= stage.section.epochs
 
     def _chooses(self, stage: Stage) -> bool:
-        """Whether the best epoch is kept: of O, which no documents judge, it is the last."""
-        return isinstance(stage.section, StageSection) and len(self._tools.data.valid) > 0
+        """Whether the best epoch is kept: of O it is the last, unless the recipe says so."""
+        section = stage.section
+        wanted = isinstance(section, StageSection) or section.keep == "best"
+        return wanted and len(self._tools.data.valid) > 0
 
     def _epoch(self, stage: Stage, trainer: Trainer) -> None:
         began = time.monotonic()

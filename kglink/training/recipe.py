@@ -119,6 +119,9 @@ class StageSection(_Optimisation):
     transformation: TransformationSettings | None = Field(
         None, description="The transformational encoder (T-Biencoder)."
     )
+    freeze_entities: bool = Field(
+        False, description="Leave the tower of entities as it is; there must be two towers."
+    )
     loss_mode: LossMode = Field(
         "both", description="L and L', L' alone (`only_prime`) or L alone (`base`)."
     )
@@ -140,6 +143,9 @@ class OverlapSection(_Optimisation):
     objective: str = Field("overlap", description="Objective (`kglink plugins`).")
     min_probability: float = Field(
         0.5, ge=0, le=1, description="Pairs that nobody judged count from here on."
+    )
+    keep: Literal["last", "best"] = Field(
+        "last", description="Its last epoch, as in the paper, or the best one by the selection."
     )
 
 
@@ -187,6 +193,12 @@ class Recipe(_Section):
     selection: SelectionSection = Field(
         SelectionSection(), description="How the best epoch is found."
     )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Recipe:
+        if self.model.shared and any(section.freeze_entities for section in self.rounds()):
+            raise ValueError("freeze_entities needs two towers: model.shared must be false")
+        return self
 
     @property
     def learns_names(self) -> bool:

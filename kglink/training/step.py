@@ -65,7 +65,8 @@ class Trainer:
         section = stage.section
         self._objective = _objective(tools.registry, section)
         model = tools.model
-        model.freeze_embeddings(section.freeze_embeddings)
+        entities = isinstance(section, StageSection) and section.freeze_entities
+        model.freeze(embeddings=section.freeze_embeddings, entities=entities)
         model.transformation = None
         self.ascent = self._adversary(section)
         groups = model.parameter_groups(section.weight_decay)
@@ -110,12 +111,10 @@ class Trainer:
         """Learn from one batch."""
         tools, section = self._tools, self._stage.section
         tools.model.train()
-        torch.manual_seed(self._seed(epoch, step, 1 + tools.team.rank))
-        rng = self._chance(epoch, step)
-        weight = 1 / len(batch.parts)
-        losses = [self._backward(batch, part, rng, weight) for part in batch.parts]
-        loss = sum(losses)
-        tools.team.sum_gradients(tools.model.parameters())
+        climbs_first = self.ascent is not None and self.ascent.steps > 1
+        if climbs_first:
+            self._climb(batch, epoch, step)
+        loss = self._gradients(batch, epoch, step)
         norm = self._clip(section.clip)
         if not (np.isfinite(loss) and bool(torch.isfinite(norm))):
             raise self._no_number(batch, epoch, step, loss)
@@ -125,9 +124,32 @@ class Trainer:
             group["lr"] = rate
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        if self.ascent is not None:
+        if self.ascent is not None and climbs_first:
+            self.ascent.stay()
+        elif self.ascent is not None:
             self.ascent.step()
         return Done(loss, rate, sum(len(part) for part in batch.parts))
+
+    def _gradients(self, batch: Batch, epoch: int, step: int) -> float:
+        """The loss of a batch, whose gradients are left behind; the same chance each time."""
+        tools = self._tools
+        torch.manual_seed(self._seed(epoch, step, 1 + tools.team.rank))
+        rng = self._chance(epoch, step)
+        weight = 1 / len(batch.parts)
+        loss = sum(self._backward(batch, part, rng, weight) for part in batch.parts)
+        tools.team.sum_gradients(tools.model.parameters())
+        return loss
+
+    def _climb(self, batch: Batch, epoch: int, step: int) -> None:
+        """Let A climb on this batch while the towers stand still."""
+        assert self.ascent is not None  # noqa: S101 - who calls has asked
+        for parameter in self._theta:
+            parameter.requires_grad_(False)
+        for _ in range(self.ascent.steps):
+            self._gradients(batch, epoch, step)
+            self.ascent.step()
+        for parameter in self._theta:
+            parameter.requires_grad_(True)
 
     def _backward(
         self, batch: Batch, part: IntArray, rng: np.random.Generator, weight: float

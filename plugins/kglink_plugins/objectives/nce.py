@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from kglink_plugins.objectives.scores import nce, prepared
+from kglink_plugins.objectives.scores import against_others, nce, prepared
 from kglink_plugins.objectives.settings import NceSettings
 
 
@@ -22,4 +22,7 @@ class Nce:
     def loss(self, scores: Tensor, positive: Tensor) -> Tensor:
         """A scalar; rows without a right answer take no part."""
         logits = prepared(scores, positive, self._settings)
-        return nce(logits, positive, mean=self._settings.several == "mean")
+        mean = self._settings.several == "mean"
+        if self._settings.include_gold:
+            return nce(logits, positive, mean=mean)
+        return against_others(logits, positive, mean=mean)

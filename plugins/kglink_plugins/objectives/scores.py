@@ -30,6 +30,22 @@ def log_shares(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
     return logits.log_softmax(dim=1).masked_fill(logits.isneginf(), 0.0), right
 
 
+def against_others(scores: Tensor, positive: Tensor, *, mean: bool = False) -> Tensor:
+    """The other columns' part of the softmax less that of the right answers, averaged over rows.
+
+    Rows without a right answer, or without another one, take no part.
+    """
+    right, wrong = positive & ~scores.isneginf(), ~positive & ~scores.isneginf()
+    some = right.any(dim=1) & wrong.any(dim=1)
+    if not some.any():
+        return nothing(scores)
+    logits, right, wrong = scores[some], right[some], wrong[some]
+    others = logits.masked_fill(~wrong, -torch.inf).logsumexp(dim=1)
+    if mean:
+        return (others - logits.masked_fill(~right, 0.0).sum(dim=1) / right.sum(dim=1)).mean()
+    return (others - logits.masked_fill(~right, -torch.inf).logsumexp(dim=1)).mean()
+
+
 def nce(scores: Tensor, positive: Tensor, *, mean: bool = False) -> Tensor:
     """Minus the logarithm of the right answers' share of the softmax, averaged over rows."""
     shares, right = log_shares(scores, positive)

@@ -28,6 +28,11 @@ class NceSettings(ObjectiveSettings):
         description="Of several right answers: raise their `sum` of shares, so that any may come "
         "first, or the `mean` of their logarithms, so that all must.",
     )
+    include_gold: bool = Field(
+        True,
+        description="Count right answers in the sum that they are divided by. Bosch's eq. 1, read "
+        "to the letter, does not, and then the loss has no least value.",
+    )
 
 
 class DistillationSettings(PluginSettings):
