@@ -149,6 +149,18 @@ def test_the_watcher_ends_with_the_work(monkeypatch: pytest.MonkeyPatch) -> None
     assert next(looks) == last + 1
 
 
+def test_a_line_that_says_nothing_new_is_not_written(clock: Callable[[float], None]) -> None:
+    told = [
+        (10.0, Reached("stage T", 10, 20, 10, pace="24 pairs/s")),
+        (10.0, Reached("stage T", 10, 20, 10, pace="24 pairs/s")),
+        (10.0, Reached("stage T", 20, 20, 20, pace="24 pairs/s")),
+    ]
+    assert lines_of(clock, io.StringIO(), told) == [
+        "  stage T 10 of 20 (50%), 24 pairs/s",
+        "  stage T 20 of 20 (100%), 24 pairs/s",
+    ]
+
+
 def test_work_goes_on_where_nobody_reads_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:

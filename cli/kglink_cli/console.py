@@ -166,6 +166,7 @@ class _Lines:
         self._out = out
         self._pace = _Pace()
         self._last = time.monotonic()
+        self._shown = ""
 
     def show(self, reached: Reached) -> None:
         self._pace.take(reached)
@@ -176,8 +177,11 @@ class _Lines:
         share = f"({reached.done / reached.total:.0%})" if reached.total else ""
         amount = " ".join(filter(None, (reached.label, _amount(reached), share)))
         parts = (amount, reached.pace or self._pace.rate(), self._left(reached))
-        self._out.write(f"  {', '.join(filter(None, parts))}\n")
-        self._out.flush()
+        line = f"  {', '.join(filter(None, parts))}\n"
+        if line != self._shown:
+            self._out.write(line)
+            self._out.flush()
+        self._shown = line
 
     def _left(self, reached: Reached) -> str:
         return "" if reached.pace else self._pace.left()
