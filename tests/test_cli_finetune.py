@@ -90,10 +90,19 @@ def fingerprint(folder: Path, run: str = "default-1") -> dict[str, str]:
 
 
 # ------------------------------------------------------------------------------ the journey
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        {"model.pooling": "tokens", "model.scorer": "sum_of_max"},
+        {"model.shared": "false", "train.transformation.layer": 1, "model.metric": "dot"},
+    ],
+    ids=["vectors", "token matrices", "two towers, transformed"],
+)
 def test_from_annotated_documents_to_a_space_with_a_model_of_its_own(
-    finetune: Finetune, kglink: Kglink, here: Path
+    finetune: Finetune, kglink: Kglink, here: Path, model: dict[str, object]
 ) -> None:
-    ran = finetune("--json")
+    ran = finetune("--json", **model)
     told = json.loads(ran.out)
     assert (told["run"], told["sources"], told["steps"]) == ("default-1", "TOS", TOTAL)
     assert told["space"] == "default"
@@ -109,6 +118,8 @@ def test_from_annotated_documents_to_a_space_with_a_model_of_its_own(
     assert manifest["model"]["path"] == "runs/default-1/model"
     linked = kglink("link", "-", "-f", "jsonl", stdin=_a_text(here))
     assert json.loads(linked.out)["entities"]
+    judged = json.loads(kglink("eval", "--docs", "docs", "--by", "vectors", "--json").out)
+    assert set(judged["metrics"]["kb"]) == {"atlas", "saga"}
     (run,) = json.loads(kglink("runs", "--json").out)
     assert (run["name"], run["state"], run["spaces"]) == ("default-1", "done", ["default"])
     assert "cannot do without its model" in kglink("runs", "--delete", "default-1", code=2).err
