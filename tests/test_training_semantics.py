@@ -244,6 +244,26 @@ def test_hard_negatives_are_those_of_brute_force(
             assert not set(row.tolist()) & own
 
 
+def test_a_scorer_without_a_rule_is_asked_and_says_the_same(
+    registry: Registry, data: TrainingData, base: Path, tmp_path: Path
+) -> None:
+    whole = small("t-biencoder/som-random-id", base)
+    scorer = registry.create("scorer", "sum_of_max")
+
+    class Asked:
+        def score(self, mentions: Encoded, entities: Encoded) -> torch.Tensor:
+            return scorer.score(mentions, entities)
+
+    texts = [data.train.tokens[number] for number in range(40)]
+    found = []
+    for one in (scorer, Asked()):
+        pool = FrozenPool(made(whole), one, CPU, tmp_path / type(one).__name__)
+        pool.encode(data.pool.tokens)
+        found.append(np.concatenate([part for _, part in pool.scores(texts, RowRange(0, 80), 80)]))
+    assert found[0].shape == (40, 80)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
+
+
 @pytest.mark.parametrize("sampler", ["random_in_domain", "random_cross_domain", "hard_in_domain"])
 def test_neither_golds_nor_counterparts_become_negatives(
     sampler: str, registry: Registry, data: TrainingData, base: Path, tmp_path: Path

@@ -5,6 +5,7 @@ What a scorer with a rule says is computed by `TokenProducts`, many times faster
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from typing import Protocol
 
@@ -128,25 +129,42 @@ def _by_scorer(
     found: _Nearest,
     first: int,
 ) -> None:
-    for start in range(span.start, span.stop, _PADDED_ENTITIES):
-        stop = min(start + _PADDED_ENTITIES, span.stop)
-        entities = padded(tokens.take(np.arange(start, stop)))
-        for at in range(0, len(queries.offsets) - 1, _PADDED_MENTIONS):
-            last = min(at + _PADDED_MENTIONS, len(queries.offsets) - 1)
-            mentions = padded(texts_between(queries, at, last))
+    rows = np.arange(*span)
+    for mentions, entities, part in scored_blocks(scorer, queries, tokens, rows):
+        for mention, scores in enumerate(part, first + mentions.start):
+            near = may_be_best(scores, scores, found.k, found.worst(mention))
+            found.add(mention, scores[near], rows[entities][near])
+
+
+def scored_blocks(
+    scorer: Scorer,
+    queries: TokenMatrices,
+    tokens: TokenRows,
+    rows: IntArray,
+    device: torch.device | None = None,
+) -> Iterator[tuple[slice, slice, FloatArray]]:
+    """What a scorer says of all mentions and these entities: places of both, and their scores.
+
+    An entity without tokens has a score of -inf.
+    """
+    count = len(queries.offsets) - 1
+    for start in range(0, len(rows), _PADDED_ENTITIES):
+        some = slice(start, min(start + _PADDED_ENTITIES, len(rows)))
+        entities = _padded(tokens.take(rows[some]), device)
+        for first in range(0, count, _PADDED_MENTIONS):
+            part = slice(first, min(first + _PADDED_MENTIONS, count))
+            mentions = _padded(texts_between(queries, part.start, part.stop), device)
             with torch.no_grad():
-                scored = scorer.score(mentions, entities).float()
-            part = scored.masked_fill_(~entities.mask.any(dim=1), -torch.inf).numpy()
-            for mention, scores in enumerate(part, first + at):
-                rows = may_be_best(scores, scores, found.k, found.worst(mention))
-                found.add(mention, scores[rows], rows + start)
+                scores = scorer.score(mentions, entities).float()
+            scores = scores.masked_fill(~entities.mask.any(dim=1), -torch.inf)
+            yield part, some, scores.cpu().numpy()
 
 
-def padded(matrices: TokenMatrices) -> Encoded:
+def _padded(matrices: TokenMatrices, device: torch.device | None) -> Encoded:
     """Token matrices as scorers read them."""
     lengths = np.diff(matrices.offsets)
     longest = int(lengths.max(initial=1))
     mask = torch.from_numpy(np.arange(longest) < lengths[:, None])
     states = torch.zeros(len(lengths), longest, matrices.bits.shape[1])
     states[mask] = as_bf16(matrices.bits).float()
-    return Encoded(states, mask)
+    return Encoded(states.to(device), mask.to(device))

@@ -14,14 +14,11 @@ import torch
 
 from kglink.encoding.hardware import usable_cores
 from kglink.encoding.runtime import TokenMatrices, single_threaded_workers
-from kglink.protocols import Encoded, Scorer, SumOfMaxRule, TokenScorer
+from kglink.protocols import Scorer, SumOfMaxRule, TokenScorer
 from kglink.space.token_products import Block, TokenProducts
-from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter, texts_between
-from kglink.space.token_search import padded
+from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter
+from kglink.space.token_search import scored_blocks
 from kglink.training.tables import IntArray
-
-#: Mentions and entities that a scorer is asked about at once.
-_MENTIONS, _ENTITIES = 32, 256
 
 
 class FrozenTokens:
@@ -52,7 +49,11 @@ class FrozenTokens:
         """
         if isinstance(self._scorer, TokenScorer) and self._device.type == "cpu":
             return self._by_rule(mentions, rows, self._scorer.rule, best)
-        return self._by_scorer(mentions, rows)
+        scores = np.empty((len(mentions.offsets) - 1, len(rows)), np.float32)
+        blocks = scored_blocks(self._scorer, mentions, self._rows, rows, self._device)
+        for some, entities, part in blocks:
+            scores[some, entities] = part
+        return scores
 
     def _by_rule(
         self, mentions: TokenMatrices, rows: IntArray, rule: SumOfMaxRule, best: int
@@ -72,21 +73,3 @@ class FrozenTokens:
                 scores[:, first : first + len(block.rows)] = block.scores
                 first += len(block.rows)
         return scores
-
-    def _by_scorer(self, mentions: TokenMatrices, rows: IntArray) -> FloatArray:
-        count = len(mentions.offsets) - 1
-        scores = np.empty((count, len(rows)), np.float32)
-        for start in range(0, len(rows), _ENTITIES):
-            entities = self._padded(self._rows.take(rows[start : start + _ENTITIES]))
-            for first in range(0, count, _MENTIONS):
-                stop = min(first + _MENTIONS, count)
-                with torch.no_grad():
-                    part = self._scorer.score(
-                        self._padded(texts_between(mentions, first, stop)), entities
-                    )
-                scores[first:stop, start : start + _ENTITIES] = part.float().cpu().numpy()
-        return scores
-
-    def _padded(self, matrices: TokenMatrices) -> Encoded:
-        states, mask = padded(matrices)
-        return Encoded(states.to(self._device), mask.to(self._device))
