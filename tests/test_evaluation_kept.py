@@ -114,6 +114,11 @@ def test_another_evaluation_is_refused_before_it_begins(
     assert "--keep" in refused.value.hint
 
 
+def test_the_order_of_kbs_is_no_difference(tmp_path: Path) -> None:
+    path = keep(tmp_path / "kept.json", THERE)
+    assert compared(path, HERE, replace(FACTS, kbs=("b", "a"))).kept == FACTS
+
+
 def test_other_spaces_and_models_are_what_is_compared(tmp_path: Path) -> None:
     path = keep(tmp_path / "kept.json", THERE)
     facts = replace(FACTS, space="tuned", model="runs/x", evidence="vectors")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,38 @@ def test_mentions_of_other_kbs_were_not_learnt_from(store: Store, tmp_path: Path
         load_recipe("default", everything), "default", "T", (["a"], ["other"]), ["both"], {}, 1
     )
     write_settings(run, told)
+    assert find_learnt(store, "auto", ["both"], "dev", run) is None
+    write_settings(run, replace(told, sources="S"))
     assert seen(store, "auto", run)[1] == {"heron"}
+
+
+@pytest.mark.parametrize(
+    ("sources", "surfaces"),
+    [("S", {"heron"}), ("T", {"amber"}), ("TO", {"amber"}), ("TOS", {"heron", "amber"})],
+)
+def test_a_stage_learns_from_the_mentions_of_its_side(
+    store: Store, tmp_path: Path, sources: str, surfaces: set[str]
+) -> None:
+    everything = {"selection": {"documents": "held_out", "held_out": 0.0}}
+    run = run_in(tmp_path, "both")
+    recipe = load_recipe("default", everything)
+    write_settings(run, run_settings(recipe, "default", sources, (["a"], ["b"]), ["both"], {}, 1))
+    assert seen(store, "auto", run) == (("run first",), surfaces)
+
+
+def test_a_run_of_overlaps_learnt_what_the_run_before_it_had_learnt(
+    store: Store, tmp_path: Path
+) -> None:
+    first = run_in(tmp_path, "both", "more")
+    then = tmp_path / "runs" / "second"
+    changes = {"model": {"base": str(first / "model")}}
+    told = run_settings(
+        load_recipe("default", changes), "default", "O", (["a"], ["b"]), ["both"], {}, 1
+    )
+    write_settings(then, told)
+    words, found = seen(store, "auto", then)
+    assert words == ("run first",)
+    assert found == seen(store, "auto", first)[1] != set()
 
 
 def test_models_that_no_run_made(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ class Evaluated:
         found = []
         for name in ("docs", "split", "kbs", "counterparts"):
             ours, theirs = getattr(self, name), getattr(other, name)
-            if ours != theirs:
+            # KBs stand in the order in which a store was given them, which changes no rank.
+            if ours != theirs and (name != "kbs" or sorted(ours) != sorted(theirs)):
                 found.append(f"{name}: {_shown(theirs)} there, {_shown(ours)} here")
         return found
 

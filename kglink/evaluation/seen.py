@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
@@ -13,11 +15,13 @@ from kglink.records import Document, Mention, Split
 from kglink.store import Store
 from kglink.text.fold import fold
 from kglink.training.data import DATA_FACTS
-from kglink.training.run import DATA, SETTINGS, read_settings
+from kglink.training.run import DATA, SETTINGS, RunSettings, read_settings
 from kglink.training.splits import splits_of
 
 #: ``--seen-in auto``: what the space's model was trained on, or the split train of the documents.
 AUTO = "auto"
+#: Runs that began with one another's models are followed so far back.
+_MOST_RUNS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +29,8 @@ class Learnt:
     """Mentions that were learnt from; ``words`` says which, in the terms of ``--seen-in``."""
 
     words: tuple[str, ...]
-    documents: Callable[[], Iterator[Document]]
-    kbs: frozenset[str] | None = None
-    """Mentions with gold in these KBs alone were learnt from; None: in any."""
-
-    def mentions(self) -> Iterator[Mention]:
-        """All of them, a page of documents at a time."""
-        for document in self.documents():
-            for mention in document.mentions:
-                golds = mention.gold or ()
-                if golds and (self.kbs is None or any(one.kb in self.kbs for one in golds)):
-                    yield mention
+    mentions: Callable[[], Iterator[Mention]]
+    """All of them, a page of documents at a time."""
 
 
 def seen_surfaces(learnt: Learnt, evaluated: Iterable[Document]) -> frozenset[str]:
@@ -80,25 +75,51 @@ def run_of_model(workspace: Path, model: str) -> Path | None:
 
 
 def _of_run(store: Store, run: Path) -> Learnt | None:
-    """What a run learnt from, as the store holds it now."""
-    told = read_settings(run)
-    facts = run / DATA / DATA_FACTS
-    if not facts.is_file():
+    """What a run, and the runs whose model it began with, learnt from as the store holds it now."""
+    parts: list[tuple[str, Callable[[], Iterator[Mention]]]] = []
+    behind: Path | None = run
+    while behind is not None and len(parts) < _MOST_RUNS:
+        told = read_settings(behind)
+        parts.append((behind.name, partial(_mentions_of_run, store, behind, told)))
+        behind = _run_behind(told)
+    parts = [(name, mentions) for name, mentions in parts if next(mentions(), None)]
+    if not parts:
         return None
-    read = json.loads(facts.read_text(encoding="utf-8"))["documents"]
+    words = tuple(f"run {name}" for name, _ in parts)
+    return Learnt(words, lambda: chain.from_iterable(mentions() for _, mentions in parts))
+
+
+def _run_behind(told: RunSettings) -> Path | None:
+    """The run whose model another one began with."""
+    folder = Path(told.recipe.model.base).expanduser().parent
+    return folder if (folder / SETTINGS).is_file() else None
+
+
+def _mentions_of_run(store: Store, run: Path, told: RunSettings) -> Iterator[Mention]:
+    """The mentions that a run itself learnt from."""
+    # Stage S learns from those of source KBs, T from those of target KBs, and O from none.
+    sides = {"S": told.source_kbs, "T": told.target_kbs}
+    kbs = frozenset(kb for letter, side in sides.items() if letter in told.sources for kb in side)
+    facts = run / DATA / DATA_FACTS
+    if not kbs or not facts.is_file():
+        return
     here = {info.name for info in store.kbs()}
-    names = [one["documents"] for one in read if one["documents"] in here and one["train"]]
-    selection, seed = told.recipe.selection, told.seed
+    for one in json.loads(facts.read_text(encoding="utf-8"))["documents"]:
+        if one["documents"] in here and one["train"]:
+            splits = splits_of(store, one["documents"], told.recipe.selection, told.seed)
+            learnt = store.documents(one["documents"], splits.train)
+            yield from _annotated((one for one in learnt if not splits.is_held_out(one)), kbs)
 
-    def documents() -> Iterator[Document]:
-        for name in names:
-            splits = splits_of(store, name, selection, seed)
-            for document in store.documents(name, splits.train):
-                if not splits.is_held_out(document):
-                    yield document
 
-    kbs = frozenset((*told.source_kbs, *told.target_kbs))
-    return Learnt((f"run {run.name}",), documents, kbs) if names else None
+def _annotated(
+    documents: Iterable[Document], kbs: frozenset[str] | None = None
+) -> Iterator[Mention]:
+    """The mentions with a gold, in one of these KBs or in any."""
+    for document in documents:
+        for mention in document.mentions:
+            golds = mention.gold or ()
+            if golds and (kbs is None or any(one.kb in kbs for one in golds)):
+                yield mention
 
 
 def _of_train(store: Store, docs: Sequence[str], split: str) -> Learnt | None:
@@ -111,11 +132,12 @@ def _of_train(store: Store, docs: Sequence[str], split: str) -> Learnt | None:
 def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt | None:
     words = tuple(name if split is None else f"{name}:{split}" for name, split in named)
 
-    def documents() -> Iterator[Document]:
-        for name, split in named:
-            yield from store.documents(name, split)
+    def mentions() -> Iterator[Mention]:
+        return chain.from_iterable(
+            _annotated(store.documents(name, split)) for name, split in named
+        )
 
-    return Learnt(words, documents) if named else None
+    return Learnt(words, mentions) if named else None
 
 
 def _read_name(store: Store, text: str) -> tuple[str, str | None]:
