@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from conftest import Kglink
 from store_support import job
 from trained_spaces import (
     FloatArray,
@@ -23,7 +25,9 @@ from trained_spaces import (
 )
 
 from kglink.encoding.runtime import TokenMatrices, as_bf16
+from kglink.encoding.settings import InputSettings
 from kglink.errors import DamagedSpaceError
+from kglink.protocols import Encoded
 from kglink.records import Entity, Span
 from kglink.space import token_build
 from kglink.space.token_rows import TokenRowsWriter
@@ -103,6 +107,50 @@ def test_vectors_alone_order_by_the_sum_of_the_best_products(master: Path, metri
                 np.testing.assert_allclose(own, -np.sort(-scores)[:5], rtol=1e-3)
 
 
+def encoded(matrices: TokenMatrices) -> Encoded:
+    """All texts as a scorer reads them, padded to the longest."""
+    lengths = np.diff(matrices.offsets)
+    states = torch.zeros(len(lengths), int(lengths.max()), matrices.bits.shape[1])
+    mask = torch.arange(int(lengths.max())) < torch.from_numpy(lengths)[:, None]
+    states[mask] = as_bf16(matrices.bits).float()
+    return Encoded(states, mask)
+
+
+@pytest.mark.parametrize(
+    "rule", [{"metric": "cosine"}, {"masked": False}, {"metric": "cosine", "masked": False}]
+)
+def test_candidates_stand_in_the_order_that_the_scorer_gives_them(
+    folder: Path, rule: dict[str, Any]
+) -> None:
+    inputs = InputSettings(mention_tokens=24, entity_tokens=48)
+    told = {"inputs": inputs, "metric": "dot", "scorer_settings": rule, **TOKENS}
+    model = add_run(folder, "ruled", **told)
+    with opened(folder, space__name="ruled", link__evidence="vectors") as workspace:
+        workspace.build(model=model)
+        mentions = [mention for mention, _ in judged(documents_of(workspace))][:12]
+        scorer = workspace.registry.create("scorer", "sum_of_max", rule)
+        queries = encoded(towers(workspace).mention_matrices(mentions))
+        places = [(text, Span(start, end)) for text, start, end in mentions]
+        found = workspace.linker().candidates(places, limit=8)
+        plain = workspace.registry.create("scorer", "sum_of_max", {})
+        another = 0
+        for kb, segment in workspace.space().segments.items():
+            assert segment.tokens is not None
+            assert len(set(segment.tokens.lengths().tolist())) > 5
+            entities = encoded(segment.tokens.take(np.arange(len(segment.tokens))))
+            keys = list(segment.keys)
+            wanted = scorer.score(queries, entities).numpy()
+            other = plain.score(queries, entities).numpy()
+            for scores, others, by_kb in zip(wanted, other, found, strict=True):
+                own = [keys.index(one.id.key) for one in by_kb[kb]]
+                np.testing.assert_allclose(scores[own], -np.sort(-scores)[:8], rtol=1e-3)
+                another += own != np.argsort(-others, kind="stable")[:8].tolist()
+        # Maxima of many tokens are above 0, so that padding seldom changes an order.
+        assert another or "metric" not in rule, (
+            "the rule orders as the plain one does: the test tests nothing"
+        )
+
+
 def test_the_context_is_the_mean_of_the_best_products_of_each_token(master: Path) -> None:
     with opened(master, space__name="cosine") as workspace:
         mentions = [mention for mention, _ in judged(documents_of(workspace))][:6]
@@ -121,6 +169,15 @@ def test_the_context_is_the_mean_of_the_best_products_of_each_token(master: Path
         found = workspace.linker().candidates(places, limit=100)
         everything = [one for by_kb in found for ranked in by_kb.values() for one in ranked]
         assert max(abs(one.evidence["context"]) for one in everything) < 1.5
+
+
+def test_an_index_that_no_search_asks_is_told_of(
+    kglink: Kglink, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
+    ran = kglink("index", "--space", "cosine", "--queries", "0")
+    assert "no search asks its index" in " ".join(ran.err.split())
 
 
 def test_links_searches_and_fitting_with_tokens(folder: Path) -> None:

@@ -71,9 +71,15 @@ def _run(
     workspace: Workspace, wish: IndexWish, *, measure_only: bool, queries: int
 ) -> tuple[dict[str, object], IndexFigures | None]:
     from kglink.space.index_change import published_manifest
-    from kglink.workspace.index import change_space_index, measure_space_index
+    from kglink.workspace.index import change_space_index, is_never_asked, measure_space_index
 
     record: dict[str, object] = {"space": workspace.settings.space.name}
+    if is_never_asked(workspace):
+        note(
+            "index",
+            "texts of this space are searched by their token matrices, exactly: no search asks "
+            "its index",
+        )
     trial: IndexWish | None = wish
     if wish and not measure_only:
         change = change_space_index(workspace, wish, stage=_stage)

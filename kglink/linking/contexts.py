@@ -75,7 +75,7 @@ class PooledContexts:
 
 @dataclass(frozen=True, slots=True)
 class TokenContexts:
-    """The vectors of all tokens of each mention and each entity."""
+    """The vectors of all tokens of each mention and each entity, as the model's scorer has them."""
 
     space: Space
     measure: Measure
@@ -91,12 +91,10 @@ class TokenContexts:
     def scores(self, mention: int, entities: IntArray, segment: Segment) -> FloatArray | None:
         """How near some entities are: the mean, over a mention's tokens, of their best products."""
         start, stop = self.matrices.offsets[mention : mention + 2]
+        search = self.search(tokens_of(segment))
+        sums = search.scores(self.matrices, mention, entities)
         query = widened(self.matrices.bits[start:stop])
-        found = tokens_of(segment).take(entities)
-        # In double precision the sums come out the same in every order.
-        products = widened(found.bits).astype(np.float64) @ query.astype(np.float64).T
-        sums = np.maximum.reduceat(products, found.offsets[:-1], axis=0).sum(axis=1)
-        return self.measure.token_evidence(sums.astype(np.float32), query)
+        return self.measure.token_evidence(sums, query, cosine=search.cosine)
 
 
 def tokens_of(segment: Segment) -> TokenRows:

@@ -31,9 +31,11 @@ class Measure:
     tokens: float = 1.0
     """The mean length of the vectors of tokens."""
 
-    def token_evidence(self, sums: FloatArray, query: FloatArray) -> FloatArray:
-        """The sums of the best products of each token of a mention: their means."""
-        length = float(np.linalg.norm(query, axis=1).sum()) if self.lengths else len(query)
+    def token_evidence(self, sums: FloatArray, query: FloatArray, *, cosine: bool) -> FloatArray:
+        """The sums of the best products, or cosines, of each token of a mention: their means."""
+        if cosine or not self.lengths:
+            return sums / np.float32(max(len(query), 1))
+        length = float(np.linalg.norm(query, axis=1).sum())
         return sums / np.float32(max(length * self.tokens, 1e-9))
 
     def evidence(self, products: FloatArray, query: FloatArray, kind: RowKind) -> FloatArray:

@@ -80,7 +80,7 @@ class Retriever:
         trained = queries.trained
         compares_tokens = trained is not None and trained.compares_tokens
         self._token_search = token_search if compares_tokens else None
-        cosine = trained is None or trained.metric == "cosine"
+        cosine = trained is None or trained.searches_by_cosine
         self._measure = Measure() if evidence == "names" else measure_of(space, cosine=cosine)
         self._name_search = NameSearch(
             space, self._measure, candidates, self._use.names, self._use.name_vectors

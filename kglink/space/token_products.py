@@ -101,27 +101,8 @@ class TokenProducts:
 
     def exact(self, mention: int, rows: IntArray) -> FloatArray:
         """The scores of one mention, summed up in double precision."""
-        states = self._doubled(texts_between(self._queries, mention, mention + 1))
-        lengths = self._tokens.starts[rows + 1] - self._tokens.starts[rows]
-        stops = np.cumsum(lengths)
-        scores = np.empty(len(rows), np.float32)
-        first = 0
-        while first < len(rows):
-            wanted = stops[first] - lengths[first] + _EXACT_TOKENS
-            stop = max(first + 1, int(np.searchsorted(stops, wanted, side="right")))
-            entities = self._tokens.take(rows[first:stop])
-            products = (states @ self._doubled(entities).T).numpy()
-            best = np.maximum.reduceat(products, entities.offsets[:-1], axis=1)
-            if not self._rule.masked:
-                padded = lengths[first:stop] < self._longest
-                best[:, padded] = np.maximum(best[:, padded], 0)
-            scores[first:stop] = best.sum(axis=0)
-            first = stop
-        return scores
-
-    def _doubled(self, matrices: TokenMatrices) -> Tensor:
-        states = as_bf16(matrices.bits).double()
-        return F.normalize(states, dim=1) if self._rule.cosine else states
+        one = texts_between(self._queries, mention, mention + 1)
+        return exact_scores(one, self._tokens, rows, self._rule, self._longest)
 
     def _error_bounds(self, norms: FloatArray, *, rounded: bool) -> tuple[float, FloatArray]:
         """How far off scores may be: a part of the sum of all maxima, and so much for a mention."""
@@ -164,6 +145,37 @@ class TokenProducts:
             if not self._rule.masked and length < self._longest:
                 best = best.clamp_(min=0)
             yield tile, best
+
+
+def exact_scores(
+    mention: TokenMatrices, tokens: TokenRows, rows: IntArray, rule: SumOfMaxRule, longest: int
+) -> FloatArray:
+    """The scores of one mention with entities that have tokens, summed up in double precision.
+
+    ``longest`` is the length that entities are padded to, which counts where nothing is masked.
+    """
+    states = _doubled(mention, rule)
+    lengths = tokens.starts[rows + 1] - tokens.starts[rows]
+    stops = np.cumsum(lengths)
+    scores = np.empty(len(rows), np.float32)
+    first = 0
+    while first < len(rows):
+        wanted = stops[first] - lengths[first] + _EXACT_TOKENS
+        stop = max(first + 1, int(np.searchsorted(stops, wanted, side="right")))
+        entities = tokens.take(rows[first:stop])
+        products = (states @ _doubled(entities, rule).T).numpy()
+        best = np.maximum.reduceat(products, entities.offsets[:-1], axis=1)
+        if not rule.masked:
+            padded = lengths[first:stop] < longest
+            best[:, padded] = np.maximum(best[:, padded], 0)
+        scores[first:stop] = best.sum(axis=0)
+        first = stop
+    return scores
+
+
+def _doubled(matrices: TokenMatrices, rule: SumOfMaxRule) -> Tensor:
+    states = as_bf16(matrices.bits).double()
+    return F.normalize(states, dim=1) if rule.cosine else states
 
 
 def _parts(lengths: IntArray) -> Iterator[_Part]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from kglink.encoding.hardware import usable_cores
 from kglink.encoding.runtime import TokenMatrices, as_bf16, single_threaded_workers
 from kglink.protocols import Encoded, RowRange, Scorer, TokenScorer
-from kglink.space.token_products import Block, TokenProducts, may_be_best
+from kglink.space.token_products import Block, TokenProducts, exact_scores, may_be_best
 from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
 
 #: Mentions that go through all entities together.
@@ -29,6 +30,8 @@ class TokenSearch(Protocol):
 
     size: int
     exact: bool
+    cosine: bool
+    """Whether scores are sums of cosines, however long the vectors are."""
 
     def search(
         self, queries: TokenMatrices, k: int, rows: RowRange | None = None
@@ -37,6 +40,10 @@ class TokenSearch(Protocol):
 
         With ``rows`` only those take part. Equal scores: the smaller row first.
         """
+        ...
+
+    def scores(self, queries: TokenMatrices, query: int, rows: IntArray) -> FloatArray:
+        """The exact scores of one of the queries with some entities."""
         ...
 
 
@@ -49,12 +56,27 @@ class ExactTokenSearch:
         self.size = len(tokens)
         self._tokens = tokens
         self._scorer = scorer
+        self._rule = scorer.rule if isinstance(scorer, TokenScorer) else None
+        self.cosine = self._rule is not None and self._rule.cosine
 
     def search(
         self, queries: TokenMatrices, k: int, rows: RowRange | None = None
     ) -> tuple[FloatArray, IntArray]:
         """Scores and entities, best first, (n, k) each; -inf and -1 where fewer exist."""
         return nearest_by_tokens(queries, self._tokens, k, self._scorer, rows=rows)
+
+    def scores(self, queries: TokenMatrices, query: int, rows: IntArray) -> FloatArray:
+        """The exact scores of one of the queries with some entities."""
+        one = texts_between(queries, query, query + 1)
+        if self._rule is not None:
+            longest = 0 if self._rule.masked else self._longest
+            return exact_scores(one, self._tokens, rows, self._rule, longest)
+        blocks = scored_blocks(self._scorer, one, self._tokens, rows)
+        return np.concatenate([np.empty(0, np.float32), *(part[0] for _, _, part in blocks)])
+
+    @cached_property
+    def _longest(self) -> int:
+        return int(self._tokens.lengths().max(initial=0))
 
 
 def nearest_by_tokens(

@@ -18,6 +18,8 @@ from kglink.space.index_change import (
 )
 from kglink.space.index_choice import DEFAULT_INDEX, IndexChoice
 from kglink.space.recall import PartFigures, measure_index
+from kglink.space.space import SpaceFolder
+from kglink.space.token_rows import BITS_FILE
 from kglink.workspace.index_queries import index_queries
 from kglink.workspace.index_wish import (
     IndexWish,
@@ -29,6 +31,7 @@ from kglink.workspace.index_wish import (
     words,
 )
 from kglink.workspace.links import queries_of
+from kglink.workspace.spaces import SPACES_FOLDER
 
 if TYPE_CHECKING:
     from kglink.space.space import Space
@@ -66,6 +69,16 @@ class IndexFigures:
             "asked": self.asked,
             "parts": [part.as_json() for part in self.parts],
         }
+
+
+def is_never_asked(workspace: Workspace) -> bool:
+    """Whether no search uses the space's index: all of its rows are texts, compared by tokens."""
+    folder = SpaceFolder(workspace.folder / SPACES_FOLDER, workspace.settings.space.name)
+    manifest = published_manifest(folder)
+    by_tokens = all(
+        (folder.segments / name / BITS_FILE).is_file() for name in manifest.segments.values()
+    )
+    return by_tokens and all(span.kind == "text" for span in manifest.spans)
 
 
 def change_space_index(

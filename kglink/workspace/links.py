@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from kglink.config import LinkSection
@@ -39,7 +39,7 @@ def token_search_of(encoder: LazyEncoder, registry: Registry) -> TokenSearchOf |
     from kglink.space.token_search import ExactTokenSearch
 
     scorer = registry.create("scorer", trained.scorer, trained.scorer_settings)
-    return lambda tokens: ExactTokenSearch(tokens, scorer)
+    return cache(lambda tokens: ExactTokenSearch(tokens, scorer))
 
 
 def retriever_of(
