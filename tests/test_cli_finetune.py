@@ -108,7 +108,8 @@ def test_from_annotated_documents_to_a_space_with_a_model_of_its_own(
     assert told["space"] == "default"
     assert told["kbs"] == ["atlas", "saga"]
     assert told["encoded_rows"] == 80  # a vector for each entity, none for its names
-    assert set(told["before"]) == set(told["after"]) == {"mean", "judged_joint", "kb", "mentions"}
+    figures = {"mean", "judged_joint", "joint", "kb", "mentions"}
+    assert set(told["before"]) == set(told["after"]) == figures
     for said in (
         *("S (source KBs): 54 pairs", "T (target KBs): 60 pairs", "O (overlaps): 16 pairs"),
         *("TS 26 steps, O 2 steps", "(mining ", "validation ", "default-1: 28 steps"),
@@ -264,6 +265,17 @@ def test_what_cannot_be_is_said_in_words_and_leaves_nothing(
     assert ran.out == ""
     assert not list((here / "runs").glob("*"))
     assert json.loads(kglink("runs", "--json").out) == []
+
+
+def test_what_could_not_be_published_is_refused_before_the_training(
+    finetune: Finetune, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "space.name" in finetune("--space", "My Space", code=2).err
+    monkeypatch.setenv("KGLINK_ENCODER_MODEL", str(here / "tiny"))
+    told = finetune(code=2).err
+    assert "encoder.model is set to" in told
+    assert "--no-publish trains a model alone" in told
+    assert not (here / "runs").exists() or not list((here / "runs").iterdir())
 
 
 def test_a_recipe_with_an_unknown_key(finetune: Finetune, here: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.frozen import FrozenPool
 from kglink.training.plan import batches_of, make_plan
+from kglink.training.recipe import chosen_recipe
 from kglink.training.step import Tools, Trainer
 from kglink.training.team import Team
 
@@ -175,3 +177,29 @@ def test_reading_recipes_loads_no_torch() -> None:
     code = "import sys, kglink.training as t; t.list_recipes(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ({"pooling": "tokens", "scorer": "dual"}, "set pooling to cls"),
+        ({"pooling": "tokens", "scorer": "kglink/mean"}, "set pooling to mean"),
+        (
+            {"metric": "dot", "scorer": "dual", "scorer_settings": {"metric": "cosine"}},
+            "set model.metric alone",
+        ),
+    ],
+)
+def test_a_model_that_would_be_searched_otherwise_than_trained_is_refused(
+    model: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        load_recipe("default", {"model": model})
+
+
+def test_changes_of_the_first_training_are_those_of_the_second() -> None:
+    changes = {"train": {"epochs": 1, "learning_rate": 1e-4}, "again": {"learning_rate": 2e-4}}
+    by_name = chosen_recipe("blink/zeshel-base-hard", changes)
+    assert chosen_recipe(load_recipe("blink/zeshel-base-hard"), changes) == by_name
+    assert by_name.again is not None
+    assert (by_name.again.epochs, by_name.again.learning_rate) == (1, 2e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import subprocess
@@ -18,7 +19,7 @@ from training_world import fill, small, world_of, write_world_model
 from kglink.encoding import load_encoder, resolve_model
 from kglink.encoding.model_folder import read_manifest
 from kglink.encoding.two_towers import TwoTowerEncoder
-from kglink.errors import ModelError, TrainingError, UnknownNameError, UsageError
+from kglink.errors import KglinkError, ModelError, TrainingError, UnknownNameError, UsageError
 from kglink.records import Entity
 from kglink.registry import load_registry
 from kglink.store import Store
@@ -27,7 +28,13 @@ from kglink.training.curve import Curve
 from kglink.training.front import Where, train
 from kglink.training.loop import Pace
 from kglink.training.progress import EpochNews, News, Note, Reading, StepNews
-from kglink.training.run import TrainingReport, list_runs, read_run
+from kglink.training.run import (
+    TrainingReport,
+    list_runs,
+    read_run,
+    read_settings,
+    write_settings,
+)
 from kglink.training.step import Done, Trainer
 
 TESTS = Path(__file__).parent
@@ -247,6 +254,79 @@ def interrupted(run: Run, folder: Path, step: int) -> Path:
     return folder
 
 
+def test_a_kill_as_the_second_training_begins_is_gone_on_from(
+    run: Run, base: Path, tmp_path: Path
+) -> None:
+    """Between two trainings there is a checkpoint without A, and both have one."""
+    changes = {"train": {"transformation": {"layer": 1, "epsilon": 20.0}}}
+    given = small("blink/zeshel-base-hard", base, changes)
+    undisturbed = run(tmp_path / "whole", given, sources="T")
+    first = [line["stage"] for line in curve(undisturbed.folder) if "loss" in line].count("T")
+
+    def stop(news: News) -> None:
+        if isinstance(news, Reading) and news.what == "mining":
+            raise _StopError
+
+    with pytest.raises(_StopError):
+        run(tmp_path / "run", given, sources="T", progress=stop)
+    lines = [line for line in curve(tmp_path / "run") if "loss" in line]
+    assert len(lines) == first
+    resumed = run(tmp_path / "run", None, sources="T", resume=True)
+    assert weights(resumed) == weights(undisturbed)
+
+
+def test_what_a_killed_run_left_is_cleared_when_it_is_gone_on_with(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kglink.training import front
+
+    with monkeypatch.context() as killed:
+        killed.setattr(front._Run, "clear", _stop)
+        with pytest.raises(_StopError):
+            run(tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoints").is_dir()
+    run(tmp_path / "run", None, resume=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert [path.name for path in (tmp_path / "run" / "data").iterdir()] == ["data.json"]
+
+
+def _stop(*_: object) -> None:
+    raise _StopError
+
+
+def test_another_number_of_processes_is_refused(run: Run, tmp_path: Path) -> None:
+    folder = interrupted(run, tmp_path / "run", 4)
+    told = read_settings(folder)
+    write_settings(folder, dataclasses.replace(told, processes=2))
+    with pytest.raises(TrainingError, match="began with 2 processes, and here are 1"):
+        run(folder, None, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "told"),
+    [
+        ("small", {"overlap": {"objective": "nope"}}, "nope"),
+        ("small", {"overlap": {"objective_settings": {"temperatur": 1}}}, "temperatur"),
+        (
+            "blink/zeshel-base-hard",
+            {"again": {"transformation": {"layer": 9}}},
+            "after layer 9, and the model has 2",
+        ),
+        (
+            "blink/zeshel-base-hard",
+            {"again": {"sampler": "adaptive_mixup_hard"}},
+            "among the golds of the batch",
+        ),
+    ],
+)
+def test_what_a_later_stage_cannot_work_with_is_refused_before_the_first(
+    run: Run, base: Path, tmp_path: Path, name: str, changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(KglinkError, match=told):
+        run(tmp_path / "run", small(name, base, changes))
+    assert not (tmp_path / "run" / "settings.json").exists()
+
+
 def test_going_on_with_something_else_is_refused(run: Run, recipe: Recipe, tmp_path: Path) -> None:
     folder = interrupted(run, tmp_path / "run", 7)
     with pytest.raises(TrainingError, match="another recipe"):
@@ -325,14 +405,37 @@ def test_a_loss_that_is_no_number_stops_and_says_where(
 def test_too_little_memory_gives_advice(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hungry(*_: object) -> Done:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(Trainer, "step", hungry)
+    monkeypatch.setattr(Trainer, "step", _hungry)
     with pytest.raises(TrainingError, match="does not fit into memory") as caught:
         run(tmp_path / "run")
     # 8 mentions, their golds and 2 negatives each: 32 texts, half of them at once.
     assert "micro_batch = 16" in caught.value.hint
+
+
+def test_negatives_out_of_the_batch_are_no_texts_of_their_own(
+    run: Run, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trainer, "step", _hungry)
+    with pytest.raises(TrainingError, match="a step of 8 with up to 16 texts does not fit") as told:
+        run(tmp_path / "run", small("amh/dual-amh", base))
+    assert "micro_batch = 8" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [("mine", "the search for hard negatives"), ("validate", "judging the model")],
+)
+def test_too_little_memory_to_search_the_pool_gives_advice(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, told: str
+) -> None:
+    place = "step.Trainer.mine" if what == "mine" else "loop.validate"
+    monkeypatch.setattr(f"kglink.training.{place}", _hungry)
+    with pytest.raises(TrainingError, match=f"{told} does not fit into memory"):
+        run(tmp_path / "run")
+
+
+def _hungry(*_: object, **__: object) -> Done:
+    raise torch.OutOfMemoryError("CUDA out of memory")
 
 
 # -------------------------------------------------------------------------------- choosing
@@ -468,13 +571,23 @@ def test_a_kb_without_descriptions_is_told_of(url: str, base: Path, tmp_path: Pa
 
 
 # ------------------------------------------------------------------------ several processes
-def test_two_processes_have_the_losses_of_one(url: str, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("processes", "batch"), [(2, 8), (3, 2)])
+def test_several_processes_have_the_losses_of_one(
+    url: str, run: Run, tmp_path: Path, processes: int, batch: int
+) -> None:
+    """With a batch of two one of three processes has no mention of it, or no entity."""
     smooth = write_world_model(tmp_path / "smooth", world_of(), dropout=0.0)
-    given = small("small", smooth, {**CHANGES, "train": {**CHANGES["train"], "micro_batch": 9}})
+    changes = {
+        **CHANGES["train"],
+        "micro_batch": 9,
+        "batch": batch,
+        "epochs": 2 if batch == 8 else 1,
+    }
+    given = small("small", smooth, {**CHANGES, "train": changes, "overlap": {"epochs": 1}})
     told = tmp_path / "recipe.json"
     told.write_text(given.model_dump_json())
     one = run(tmp_path / "one", given)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
     child = [str(TESTS / "training_child.py"), url, str(tmp_path / "two"), str(told)]
     done = subprocess.run(
         [*torchrun, "--standalone", *child], check=False, capture_output=True, text=True

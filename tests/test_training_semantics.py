@@ -523,7 +523,7 @@ def test_recall_is_that_of_a_plain_search(
     mentions = pool.mention_vectors([data.valid.tokens[n] for n in range(len(data.valid))])
     entities = pool.vectors(RowRange(0, 80))
     assert entities is not None
-    hits: dict[str, list[bool]] = {"atlas": [], "saga": [], "judged_joint": []}
+    hits: dict[str, list[bool]] = {"atlas": [], "saga": [], "judged_joint": [], "joint": []}
     of_kb = {"atlas": set(range(40)), "saga": set(range(40, 80))}
     for number, vector in enumerate(mentions):
         scores = entities @ vector
@@ -531,6 +531,7 @@ def test_recall_is_that_of_a_plain_search(
         held = [kb for kb, rows in of_kb.items() if rows & gold]
         pools = {kb: of_kb[kb] for kb in held}
         pools["judged_joint"] = set().union(*pools.values())
+        pools["joint"] = set(range(80))
         for name, rows in pools.items():
             top = sorted(rows, key=lambda one: (-scores[one], one))[:3]
             hits[name].append(bool(set(top) & gold))
@@ -539,8 +540,31 @@ def test_recall_is_that_of_a_plain_search(
         assert recalls.recalls[name]["R@3"] == pytest.approx(sum(found) / len(found))
     mean = sum(sum(hits[kb]) / len(hits[kb]) for kb in of_kb) / 2
     assert recalls.chosen(told) == pytest.approx(mean)
-    joint = told.model_copy(update={"pool": "judged_joint"})
-    assert recalls.chosen(joint) == recalls.recalls["judged_joint"]["R@3"]
+    for pool_of_all in ("judged_joint", "joint"):
+        joint = told.model_copy(update={"pool": pool_of_all})
+        assert recalls.chosen(joint) == recalls.recalls[pool_of_all]["R@3"]
+
+
+def test_a_pool_is_searched_by_cosine_where_the_recipe_says_so(
+    registry: Registry, data: TrainingData, base: Path, tmp_path: Path
+) -> None:
+    """Bosch: training by products, retrieval by cosine."""
+    recipe = small("joint/tos", base)
+    assert (recipe.model.metric, recipe.model.retrieval_metric) == ("dot", "cosine")
+    model = made(recipe)
+    pool = FrozenPool(model, registry.create("scorer", "dual"), CPU, tmp_path)
+    pool.encode(data.pool.tokens)
+    entities = pool.vectors(RowRange(0, 80))
+    assert entities is not None
+    np.testing.assert_allclose(np.linalg.norm(entities, axis=1), 1, rtol=1e-3)
+    with torch.no_grad():
+        trained = model.eval().encode([np.array(data.pool.tokens[0])], "entity").states
+    assert float(trained.norm()) > 1.5
+
+
+def test_a_text_is_told_to_all_processes() -> None:
+    assert Team("cpu").told("default-1") == "default-1"
+    assert Team("cpu").told("") == ""
 
 
 def test_of_equal_scores_the_smaller_row_comes_first() -> None:

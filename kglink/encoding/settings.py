@@ -56,7 +56,14 @@ class BiEncoderSettings(_Settings):
     """Its settings, with which a space is searched as well."""
     metric: Literal["cosine", "dot"] = "cosine"
     """Whether vectors are brought to length one."""
+    retrieval_metric: Literal["", "cosine", "dot"] = ""
+    """The same where the pool is searched; empty: as in training."""
     inputs: InputSettings = InputSettings()
+
+    @property
+    def searches_by_cosine(self) -> bool:
+        """Whether vectors that are searched have length one."""
+        return (self.retrieval_metric or self.metric) == "cosine"
 
     @property
     def compares_tokens(self) -> bool:

@@ -42,7 +42,7 @@ class TwoTowerEncoder(Encoder):
         inputs: Inputs,
         hardware: Hardware,
     ) -> None:
-        cosine = settings.metric == "cosine"
+        cosine = settings.searches_by_cosine
         # A plain name has one vector even where a scorer reads all tokens.
         pooled: Pooling = "mean" if settings.pooling == "tokens" else settings.pooling
         super().__init__(

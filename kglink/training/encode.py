@@ -108,4 +108,5 @@ def _parts(mentions: Texts, entities: Texts, most: int) -> list[tuple[Texts, Tex
 
 
 def _backward(loss: Tensor) -> None:
-    torch.autograd.backward(loss)
+    if loss.requires_grad:  # not where this process has none of the batch's texts
+        torch.autograd.backward(loss)

@@ -50,7 +50,7 @@ from kglink.training.run import (
     write_report,
     write_settings,
 )
-from kglink.training.step import Tools
+from kglink.training.step import Tools, check_sections
 from kglink.training.team import Team, leave
 
 
@@ -95,7 +95,9 @@ def train(
                 told = run.told_before()
                 _check_same(told, recipe, changes, sources, source_kbs, target_kbs, docs)
                 if report := read_report(run.folder):
+                    run.clear()
                     return report
+                run.check_processes(told)
             else:
                 told = run.told_now(recipe, changes, sources, source_kbs, target_kbs, docs, where)
             return run.train(told, pace, resume=resume)
@@ -119,6 +121,15 @@ class _Run:
     def told_before(self) -> RunSettings:
         """What the run was told when it began."""
         return read_settings(self.folder)
+
+    def check_processes(self, told: RunSettings) -> None:
+        """Refuse to go on with more or fewer processes: dropout would draw otherwise."""
+        if told.processes != self._team.count:
+            raise TrainingError(
+                f"the run began with {told.processes} processes, and here are {self._team.count}",
+                hint="Start it as it was started then (torchrun --nproc-per-node), "
+                "or begin a new run.",
+            )
 
     def told_now(
         self,
@@ -162,14 +173,14 @@ class _Run:
             told.recipe.model.base, settings=told.recipe.model.settings, hardware=hardware
         )
         model.use_workers(hardware.threads)
+        recipe = told.recipe
+        scorer = self._registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
+        check_sections(recipe.sections(told.sources), model, self._registry)
         data = self._prepared(told, model, resume=resume)
         plan = make_plan(data, told.recipe, told.sources)
         checkpoints = Checkpoints(self.folder / CHECKPOINTS, _identity(told, model, data))
         self._begin(told, data, checkpoints, model, resume=resume)
         self._tell(_planned(plan, data, told, hardware))
-        scorer = self._registry.create(
-            "scorer", told.recipe.model.scorer, told.recipe.model.scorer_settings
-        )
         tools = Tools(model, scorer, data, self._registry, self._team, told.seed)
         selection = told.recipe.selection
         loop = Loop(tools, plan, selection, hardware, self.folder, checkpoints, pace, self._tell)
@@ -250,8 +261,13 @@ class _Run:
                 before=recalls_of_epoch(self.folder, results[0]["name"], 0),
             )
         )
-        checkpoints = Checkpoints(self.folder / CHECKPOINTS, {})
-        checkpoints.clear()
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove what a run that is done needs no longer."""
+        if not self._team.is_first:
+            return
+        Checkpoints(self.folder / CHECKPOINTS, {}).clear()
         for scratch in (*self.folder.glob("best.*"), *(self.folder / DATA).iterdir()):
             if scratch.is_dir():
                 shutil.rmtree(scratch)

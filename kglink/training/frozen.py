@@ -45,7 +45,7 @@ class FrozenPool:
         self._by_tokens = model.settings.pooling == "tokens"
         self._tokens: FrozenTokens | None = None
         self._vectors: FloatArray | None = None
-        cosine = model.settings.metric == "cosine"
+        cosine = model.settings.searches_by_cosine
         towers = [snapshot(tower, hardware) for tower in model.towers()]
         self._mention, self._entity = (
             TokenEncoder(

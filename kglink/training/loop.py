@@ -18,7 +18,7 @@ from kglink.training.checkpoint import (
 )
 from kglink.training.curve import Curve
 from kglink.training.frozen import FrozenPool
-from kglink.training.memory import advising
+from kglink.training.memory import advice_for_searches, advice_for_steps, advising
 from kglink.training.plan import Batch, Stage, batches_of
 from kglink.training.progress import BeforeNews, EpochNews, Note, Reading, StepNews, Tell
 from kglink.training.recipe import SelectionSection, StageSection
@@ -82,8 +82,11 @@ class Loop:
         return self._tools.team.is_first
 
     def _stage(self, stage: Stage, *, resume: bool) -> None:
+        at_its_begin = (self.position.epoch, self.position.step) == (0, 0)
+        if resume and at_its_begin:  # there is no optimiser yet, and no A
+            self._checkpoints.load_model(self._tools.model)
         trainer = Trainer(self._tools, stage, self.position.stage)
-        if resume:
+        if resume and not at_its_begin:
             self._checkpoints.load_model(self._tools.model)
             self._checkpoints.load_optimiser(self._tools.model, trainer.optimiser, trainer.ascent)
         while not self._is_over(stage):
@@ -130,10 +133,11 @@ class Loop:
         if self._is_first and not all(path.is_file() for path in files.values()):
             for old in (self._folder / "data").glob("negatives-*.npy"):
                 old.unlink()
-            trainer.mine(
-                *(self._pool(), files, self.position.epoch),
-                lambda count, of: self._tell(Reading("mining", count, of)),
-            )
+            with advising(advice_for_searches("the search for hard negatives")):
+                trainer.mine(
+                    *(self._pool(), files, self.position.epoch),
+                    lambda count, of: self._tell(Reading("mining", count, of)),
+                )
         self._tools.team.wait()
         trainer.open_mined(files)
 
@@ -152,7 +156,7 @@ class Loop:
 
     def _step(self, stage: Stage, trainer: Trainer, batch: Batch) -> Done:
         at = self.position
-        with advising(stage.section, at.total):
+        with advising(advice_for_steps(stage.section, trainer.most_texts, at.total)):
             done = trainer.step(batch, at.epoch, at.step)
         self.position = at.stepped(done.loss)
         return done
@@ -214,10 +218,11 @@ class Loop:
         return self._tools.team.agree(values, 1)[0], self.recalls
 
     def _validate(self) -> Recalls:
-        return validate(
-            *(self._tools.data, self._pool(), self._selection),
-            lambda count, of: self._tell(Reading("validation", count, of)),
-        )
+        with advising(advice_for_searches("judging the model")):
+            return validate(
+                *(self._tools.data, self._pool(), self._selection),
+                lambda count, of: self._tell(Reading("validation", count, of)),
+            )
 
     def _pool(self) -> FrozenPool:
         """The pool encoded with the model as it is; once for validation and mining."""

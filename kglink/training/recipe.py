@@ -44,11 +44,31 @@ class ModelSection(_Section):
     shared: bool = Field(True, description="One tower for mentions and entities.")
     pooling: Pooling = Field("mean", description="`cls`, `mean`, or all `tokens`.")
     metric: Literal["cosine", "dot"] = Field("cosine", description="How vectors are compared.")
+    retrieval_metric: Literal["", "cosine", "dot"] = Field(
+        "", description="The same where the pool is searched; empty: as in training."
+    )
     scorer: str = Field("mean", description="Scorer (`kglink plugins`).")
     scorer_settings: Options = Field(default_factory=dict, description="Settings of the scorer.")
     inputs: InputSettings = Field(
         InputSettings(), description="How mentions and entities are written for the towers."
     )
+
+    @model_validator(mode="after")
+    def _is_searched_as_it_is_trained(self) -> ModelSection:
+        """A pool is searched by one vector of each text, or by the rule of `sum_of_max`."""
+        scorer = self.scorer.rpartition("/")[2]
+        pooling = {"dual": "cls", "mean": "mean"}.get(scorer)
+        if self.pooling == "tokens" and pooling is not None:
+            raise ValueError(
+                f"scorer {scorer} compares one vector of each text: set pooling to {pooling}"
+            )
+        metric = self.scorer_settings.get("metric")
+        if pooling is not None and metric not in (None, self.metric):
+            raise ValueError(
+                f"the scorer's metric is {metric} and the model's is {self.metric}: "
+                "set model.metric alone"
+            )
+        return self
 
     @property
     def settings(self) -> BiEncoderSettings:
@@ -57,6 +77,7 @@ class ModelSection(_Section):
             shared=self.shared,
             pooling=self.pooling,
             metric=self.metric,
+            retrieval_metric=self.retrieval_metric,
             scorer=self.scorer,
             scorer_settings=self.scorer_settings,
             inputs=self.inputs,
@@ -155,8 +176,10 @@ class SelectionSection(_Section):
     metric: str = Field(
         "R@64", pattern=r"^R@[1-9][0-9]{0,3}$", description="Recall by which epochs are compared."
     )
-    pool: Literal["kb", "judged_joint"] = Field(
-        "kb", description="Its mean over KBs, or all KBs that hold a gold as one list."
+    pool: Literal["kb", "judged_joint", "joint"] = Field(
+        "kb",
+        description="Its mean over KBs, each searched alone, or one list: of all KBs that hold a "
+        "gold (`judged_joint`), or of all KBs, counterparts of the gold being wrong (`joint`).",
     )
     patience: int = Field(
         0, ge=0, description="Stop after so many epochs without a better one; 0: never."
@@ -205,6 +228,11 @@ class Recipe(_Section):
         """Whether any stage learns from names."""
         return any(section.names > 0 for section in self.rounds())
 
+    def sections(self, sources: str) -> tuple[StageSection | OverlapSection, ...]:
+        """What the stages of a run are told, one after the other."""
+        mentions = self.rounds() if set(sources) & {"S", "T"} else ()
+        return (*mentions, *((self.overlap,) if "O" in sources else ()))
+
     def rounds(self) -> tuple[StageSection, ...]:
         """The trainings of S and T, one after the other."""
         return (self.train,) if self.again is None else (self.train, self.again)
@@ -239,7 +267,13 @@ def chosen_recipe(recipe: Recipe | str | Path, changes: Mapping[str, Any] | None
     """A recipe that is there already, or is named, with changes."""
     if not isinstance(recipe, Recipe):
         return load_recipe(recipe, changes)
-    return read_recipe(_merged(recipe.model_dump(mode="json"), changes)) if changes else recipe
+    if not changes:
+        return recipe
+    whole = recipe.model_dump(mode="json")
+    if whole["again"] is not None:
+        # Written out in full it would keep what changes of `train` are meant for.
+        whole["again"] = _merged(whole["again"], changes.get("train", {}))
+    return read_recipe(_merged(whole, changes))
 
 
 def read_recipe(raw: Mapping[str, Any], origin: str = "recipe") -> Recipe:

@@ -210,7 +210,8 @@ def read_run(folder: Path) -> RunInfo:
 
 
 def _recalls(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: line[key] for key in ("mean", "judged_joint", "kb", "mentions")}
+    known = ("mean", "judged_joint", "joint", "kb", "mentions")
+    return {key: line[key] for key in known if key in line}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from kglink.encoding.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.encoding.transformation import Ascent
 from kglink.errors import ConfigError, TrainingError
-from kglink.protocols import Encoded, Objective, Scorer
+from kglink.protocols import Encoded, Objective, Sampler, Scorer
 from kglink.registry import Registry
 from kglink.training.collate import choose_golds, mention_batch, overlap_masks
 from kglink.training.data import TrainingData
@@ -73,6 +73,14 @@ class Trainer:
         self.optimiser = torch.optim.AdamW(groups, lr=section.learning_rate)
         self._theta = [parameter for group in groups for parameter in group["params"]]
         self._negatives = self._make_negatives()
+
+    @property
+    def most_texts(self) -> int:
+        """How many texts one process encodes for a step, at most."""
+        section = self._stage.section
+        from_pool = any(not one.are_from_batch for one in self._negatives.values())
+        own = section.negatives if isinstance(section, StageSection) and from_pool else 0
+        return -(-section.batch * (2 + own) // self._tools.team.count)
 
     @property
     def order_seed(self) -> tuple[int, int]:
@@ -223,18 +231,11 @@ class Trainer:
         section, tools = self._stage.section, self._tools
         if not isinstance(section, StageSection):
             return {}
-        sampler = tools.registry.create("sampler", section.sampler, section.sampler_settings)
-        made: dict[str, Negatives] = {
+        sampler = _sampler(tools.registry, section)
+        return {
             group.letter: Negatives(tools.data, group, section, sampler)
             for group in self._stage.groups
         }
-        if section.columns != "own" and any(one.are_from_batch for one in made.values()):
-            raise ConfigError(
-                f"sampler {section.sampler} chooses among the golds of the batch, and columns = "
-                f"{section.columns!r} adds other columns",
-                hint="Set columns = 'own'; or negatives = 0 and columns = 'in_batch'.",
-            )
-        return made
 
     def _clip(self, longest: float) -> Tensor:
         norm: Tensor = torch.nn.utils.clip_grad_norm_(self._theta, longest or torch.inf)
@@ -255,9 +256,35 @@ class Trainer:
         return TrainingError(
             f"stage {self._stage.name}, epoch {epoch + 1}, step {step + 1}: {what} "
             f"({kind} {shown} of {batch.group.letter})",
-            hint="The last checkpoint is good: take a lower learning rate or precision fp32, "
-            "and go on from it with --resume, or look at the texts of this batch.",
+            hint="The last checkpoint is good, and --resume goes on from it if chance was to blame "
+            "(memory, a GPU). Else begin a new run with a lower learning_rate, or with "
+            "encoder.precision = fp32, and look at the texts of this batch.",
         )
+
+
+def check_sections(
+    sections: Iterable[StageSection | OverlapSection], model: BiEncoder, registry: Registry
+) -> None:
+    """Refuse what a stage could not work with before the stages ahead of it take their hours."""
+    for section in sections:
+        _objective(registry, section)
+        if isinstance(section, StageSection):
+            _sampler(registry, section)
+            if section.transformation is not None:
+                for tower in model.towers():
+                    tower.check_layer(section.transformation.layer)
+
+
+def _sampler(registry: Registry, section: StageSection) -> Sampler:
+    sampler: Sampler = registry.create("sampler", section.sampler, section.sampler_settings)
+    from_batch = section.negatives > 0 and bool(getattr(sampler, "in_batch", False))
+    if from_batch and section.columns != "own":
+        raise ConfigError(
+            f"sampler {section.sampler} chooses among the golds of the batch, and columns = "
+            f"{section.columns!r} adds other columns",
+            hint="Set columns = 'own'; or negatives = 0 and columns = 'in_batch'.",
+        )
+    return sampler
 
 
 def _objective(registry: Registry, section: StageSection | OverlapSection) -> Objective:

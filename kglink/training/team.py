@@ -23,6 +23,8 @@ from kglink.protocols import Encoded
 
 #: While one process looks for hard negatives the others wait; that may take hours.
 _PATIENCE = timedelta(hours=24)
+#: The longest text that is told, such as the name of a run.
+_MOST_BYTES = 512
 
 
 class Team:
@@ -97,6 +99,12 @@ class Team:
         summed: Any = self._accelerator.reduce(own.to(self._accelerator.device), "sum")
         told: list[float] = summed.cpu().tolist()
         return told
+
+    def told(self, text: str | None) -> str:
+        """A short text that the first process says, told to all; the others give None."""
+        own = None if text is None else list(text.encode().ljust(_MOST_BYTES, b"\0"))
+        told = bytes(int(byte) for byte in self.agree(own, _MOST_BYTES))
+        return told.rstrip(b"\0").decode()
 
 
 class _Gather(Function):

@@ -1,7 +1,8 @@
-"""Recall on the true joint pool after an epoch, by exact search: what the best epoch is chosen by.
+"""Recall after an epoch, by exact search: what the best epoch is chosen by.
 
 The words are those of `kglink.evaluation.rankings`: a KB's recall counts the mentions with gold in
-it and searches it alone; judged joint searches all KBs that hold a gold of the mention.
+it and searches it alone; judged joint searches all KBs that hold a gold of the mention; joint
+searches all KBs.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from kglink.training.tables import IntArray, as_ids
 #: Recall is reported at these k, and at the one that is chosen by.
 KS = (1, 8, 64)
 JUDGED_JOINT = "judged_joint"
+JOINT = "joint"
+#: Several KBs as one list.
+_LISTS = (JUDGED_JOINT, JOINT)
 
 
 class Recalls(NamedTuple):
-    """Recall at each k by KB and judged joint; ``mentions`` says of how many."""
+    """Recall at each k by KB, judged joint and joint; ``mentions`` says of how many."""
 
     ks: tuple[int, ...]
     mentions: dict[str, int]
@@ -31,22 +35,23 @@ class Recalls(NamedTuple):
 
     def mean_over_kbs(self, metric: str) -> float:
         """The mean over KBs that any mention has its gold in."""
-        values = [found[metric] for pool, found in self.recalls.items() if pool != JUDGED_JOINT]
+        values = [found[metric] for pool, found in self.recalls.items() if pool not in _LISTS]
         return sum(values) / len(values)
 
     def chosen(self, selection: SelectionSection) -> float:
         """The figure that epochs are compared by."""
-        if selection.pool == JUDGED_JOINT:
-            return self.recalls[JUDGED_JOINT][selection.metric]
+        if selection.pool in _LISTS:
+            return self.recalls[selection.pool][selection.metric]
         return self.mean_over_kbs(selection.metric)
 
     def as_json(self) -> dict[str, object]:
         """As a line of the curve holds it."""
         mean = {f"R@{k}": self.mean_over_kbs(f"R@{k}") for k in self.ks}
-        by_kb = {name: found for name, found in self.recalls.items() if name != JUDGED_JOINT}
+        by_kb = {name: found for name, found in self.recalls.items() if name not in _LISTS}
         return {
             "mean": mean,
             "judged_joint": self.recalls[JUDGED_JOINT],
+            "joint": self.recalls[JOINT],
             "kb": by_kb,
             "mentions": self.mentions,
         }
@@ -62,7 +67,7 @@ def validate(
     chosen = _sample(len(data.valid), selection.most_mentions)
     texts = as_ids(data.valid.tokens.take(chosen.tolist()))
     golds = data.valid.gold_sets(chosen.tolist())
-    ranks: dict[str, list[int]] = {name: [] for name in (*data.kbs.all, JUDGED_JOINT)}
+    ranks: dict[str, list[int]] = {name: [] for name in (*data.kbs.all, *_LISTS)}
     whole = RowRange(0, len(data.pool))
     ks = tuple(sorted({*KS, selection.k}))
     for part, scores in pool.scores(texts, whole, ks[-1]):
@@ -83,7 +88,7 @@ def _ranks(
     scores: FloatArray, golds: Sequence[frozenset[int]], data: TrainingData
 ) -> dict[str, list[int]]:
     """For each pool the ranks of its mentions' first golds."""
-    ranks: dict[str, list[int]] = {name: [] for name in (*data.kbs.all, JUDGED_JOINT)}
+    ranks: dict[str, list[int]] = {name: [] for name in (*data.kbs.all, *_LISTS)}
     for row, gold in zip(scores, golds, strict=True):
         with_gold = [
             (kb, inside)
@@ -94,6 +99,7 @@ def _ranks(
             ranks[kb.name].append(_rank(row, inside, [kb.rows]))
         kbs = [kb.rows for kb, _ in with_gold]
         ranks[JUDGED_JOINT].append(_rank(row, sorted(gold), kbs))
+        ranks[JOINT].append(_rank(row, sorted(gold), [RowRange(0, len(data.pool))]))
     return ranks
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kglink.config import CONFIG_FILE, load_settings
-from kglink.errors import KglinkError
+from kglink.errors import KglinkError, UsageError
 from kglink.training.front import Where, train
 from kglink.training.lock import alone, is_busy
 from kglink.training.loop import Pace
@@ -21,6 +21,7 @@ from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
 from kglink.training.run import SETTINGS, TrainingReport, read_settings
 from kglink.training.splits import held_back_documents
 from kglink.training.team import Team, leave
+from kglink.workspace.encoder import AUTO
 from kglink.workspace.runs import Destination, Runs, stem_of
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def finetune(
     runs = Runs(workspace.folder)
     encoder = workspace.settings.encoder
     where = Where(encoder.device, encoder.precision)
+    if publish:
+        _check_destination(workspace, space, resume=resume)
     try:
         team = Team(where.device)
         name = _name(runs, learning, run, team, resume=resume)
@@ -139,13 +142,33 @@ def in_space(workspace: Workspace, space: str) -> Workspace:
     return type(workspace)(workspace.folder, resolved, workspace.registry)
 
 
+def _check_destination(workspace: Workspace, space: str, *, resume: bool) -> None:
+    """Refuse what could not be published, before hours of training."""
+    model = workspace.settings.encoder.model
+    if model != AUTO and not resume:
+        origin = workspace.resolved.origins.get("encoder.model", "settings")
+        raise UsageError(
+            f"encoder.model is set to {model!r} ({origin}), and a run has a model of its own",
+            hint="Take the setting back: without it each space goes on with its own model. "
+            "--no-publish trains a model alone, and model.base says where it begins.",
+        )
+    if space:
+        in_space(workspace, space).close()
+
+
 def _name(runs: Runs, learning: Learning, run: str, team: Team, *, resume: bool) -> str:
     """The run that is meant: the same one in all processes."""
     if run:
         runs.path(run)
         return run
     if resume:
-        return runs.last_unfinished()
+        # One process looks: it would see those that the others are just looking at as busy.
+        if last := team.told(runs.last_unfinished() if team.is_first else None):
+            return last
+        raise UsageError(
+            "there is no run to go on with",
+            hint="`kglink runs` lists all of them; without --resume a new one begins.",
+        )
     stem = stem_of(learning.recipe)
     number = team.agree([runs.free_number(stem)] if team.is_first else None, 1)
     return f"{stem}-{number[0]:.0f}"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from kglink.errors import TrainingError, UnknownNameError, UsageError
 from kglink.space.manifest import write_atomically
-from kglink.space.space import SpaceFolder, space_names
+from kglink.space.space import SpaceFolder, build_command, space_names
 from kglink.training.curve import Curve
 from kglink.training.lock import alone, is_busy
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe
@@ -100,14 +100,9 @@ class Runs:
         return number
 
     def last_unfinished(self) -> str:
-        """The run that was begun last of those that can be gone on with."""
+        """The run that was begun last of those that can be gone on with; none: empty."""
         found = [run for run in self.all() if run.state in ("stopped", "trained")]
-        if not found:
-            raise UsageError(
-                "there is no run to go on with",
-                hint="`kglink runs` lists all of them; without --resume a new one begins.",
-            )
-        return found[-1].info.name
+        return found[-1].info.name if found else ""
 
     def delete(self, name: str) -> None:
         """Remove a run with its model."""
@@ -124,7 +119,8 @@ class Runs:
         if run.spaces:
             raise UsageError(
                 f"run {name!r}: space {' and '.join(run.spaces)} cannot do without its model",
-                hint="Build the space with another model first (`kglink build --model NAME`), "
+                hint="Build the space with another model first "
+                f"(`{build_command(run.spaces[0])} --model NAME`), "
                 "or delete the space.",
             )
         if run.info.busy:
