@@ -11,6 +11,7 @@ KglinkError                 what went wrong, where, and how to mend it (exit cod
 ├── ModelError              weights that are missing, altered or of another kind
 ├── TrainingError           fine-tuning that cannot go on: a loss that is no number, memory
 └── SpaceError              a space that is missing, of another model, or cannot be written
+    ├── SpaceBusyError      a space that another process is building
     └── DamagedSpaceError   a space whose files are not as they were written
 """
 
@@ -94,8 +95,14 @@ class SpaceError(KglinkError):
     """A space that is missing, made by another model, or cannot be written."""
 
 
+class SpaceBusyError(SpaceError):
+    """A space that another process is building."""
+
+
 class DamagedSpaceError(SpaceError):
     """A space whose files are missing or not as they were written; a build replaces them."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, hint="Run `kglink build`; if that does not help, with --fresh.")
+        super().__init__(
+            message, hint="Run `kglink build` for that space; if that does not help, with --fresh."
+        )

@@ -27,6 +27,7 @@ from kglink.space.build import BuildReport, SpaceSource, build_space, is_current
 from kglink.space.manifest import ModelInfo
 from kglink.space.segment import Segment
 from kglink.space.space import Space, SpaceFolder, space_names
+from kglink.space.swap import exchange
 from kglink.text.entity_text import entity_text
 from kglink.workspace import Workspace
 
@@ -280,6 +281,85 @@ def test_two_builds_at_once(folder: SpaceFolder) -> None:
 
     build(folder, SpaceSource("kb", 1, "1", "", entities, lambda: True))
     assert Segment(folder.segments / next(folder.segments.iterdir()).name).kb == "kb"
+
+
+def test_a_kb_that_grows_during_the_build_is_told_as_one_that_changed(folder: SpaceFolder) -> None:
+    passes = []
+
+    def entities() -> Iterator[Entity]:
+        passes.append(1)
+        return iter([AMBER, HERON, MERCURY][: 2 + (len(passes) > 1)])
+
+    with pytest.raises(SpaceError, match="'kb' changed while its segment was built"):
+        build(folder, SpaceSource("kb", 1, "1", "", entities, lambda: True))
+    assert folder.current is None
+
+
+def test_a_reader_has_the_manifest_of_the_version_whose_index_it_opens(
+    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(folder, source("kb", MERCURY, HERON))
+    as_it_is = SpaceFolder.__dict__["current"]
+
+    def slow(self: SpaceFolder) -> Path | None:
+        """CURRENT is read, and then another process publishes."""
+        found: Path | None = as_it_is.fget(self)
+        monkeypatch.setattr(SpaceFolder, "current", as_it_is)
+        with monkeypatch.context() as kept:
+            kept.setattr("kglink.space.build.drop_segments", lambda *_: None)
+            kept.setattr("kglink.space.publish.shutil.rmtree", lambda *_, **__: None)
+            build(folder, source("kb", AMBER, HERON, content="2"))
+        return found
+
+    monkeypatch.setattr(SpaceFolder, "current", property(slow))
+    space = opened(folder)
+    titles = list(space.segments["kb"].titles)
+    for title in titles:
+        _, rows = space.nearest(vector_of(title)[None], "kb", "alias", 1)
+        assert space.segments["kb"].alias_starts[titles.index(title)] == rows[0, 0]
+
+
+@pytest.mark.parametrize("killed", ["before", "after"])
+def test_a_kill_while_a_segment_is_replaced_leaves_a_whole_one(
+    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    def build_fresh() -> None:
+        build_space(
+            folder, [source("kb", MERCURY)], MODEL, HashEncoder(), backend_of, SpaceSection(),
+            recorded_settings={}, fresh=True,
+        )  # fmt: skip
+
+    def kill(left: Path, right: Path) -> None:
+        if killed == "after":
+            exchange(left, right)
+        raise KeyboardInterrupt
+
+    build(folder, source("kb", MERCURY))
+    with monkeypatch.context() as patched:
+        patched.setattr(segment_build, "exchange", kill)
+        with pytest.raises(KeyboardInterrupt):
+            build_fresh()
+    assert list(opened(folder).segments["kb"].titles) == ["Mercury"]
+    assert folder.damage() == []
+    build_fresh()
+    assert folder.damage() == []
+    assert len(list(folder.segments.iterdir())) == 1
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_folders_are_swapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    if not at_once:
+        monkeypatch.setattr("kglink.space.swap._at_once", lambda *_: False)
+    for name in ("left", "right"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    exchange(tmp_path / "left", tmp_path / "right")
+    assert {path.name: next(path.iterdir()).name for path in tmp_path.iterdir()} == {
+        "left": "right",
+        "right": "left",
+    }
 
 
 def test_a_disk_that_fills_up_leaves_the_old_version(demo_copy: Path) -> None:

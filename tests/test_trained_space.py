@@ -19,6 +19,7 @@ from kglink.errors import ConfigError, ModelError, SpaceError, UsageError
 from kglink.records import Entity
 from kglink.space import segment_build
 from kglink.space.manifest import SpaceManifest
+from kglink.space.publish import build_lock
 from kglink.space.space import SpaceFolder, space_names
 from kglink.workspace.encoder import TrainedEncoder
 
@@ -54,6 +55,50 @@ def test_a_space_goes_on_with_the_model_that_it_was_built_with(folder: Path) -> 
         assert workspace.encoder.info.path == "runs/one/model"
         assert list(workspace.link(["The Heron"])) == first
         assert workspace.build().encoded_rows == 0
+
+
+def test_an_open_workspace_follows_a_model_that_another_process_publishes(folder: Path) -> None:
+    with opened(folder) as long, opened(folder) as other:
+        long.build(model=str(plain_of(folder)))
+        assert list(long.link(["The Heron"]))
+        other.build(model="runs/one/model")
+        assert list(long.link(["The Heron"])) == list(other.link(["The Heron"]))
+        assert long.encoder.info.path == "runs/one/model"
+        assert long.build().encoded_rows == 0
+    assert manifest_of(folder).model.path == "runs/one/model"
+
+
+def test_links_are_made_with_the_version_before_while_another_process_builds(
+    kglink: Kglink, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
+    with opened(folder) as workspace:
+        spaces = SpaceFolder(folder / "spaces", "default")
+        with build_lock(spaces):
+            ran = kglink("link", "-", stdin="The Heron", code=1)
+        assert "being built by another process" in ran.err
+        workspace.build(model="runs/one/model")
+        entities = entities_of(workspace, "atlas")
+        workspace.store.ingest(job("third", fingerprint="third"), entities[:2])
+        with build_lock(spaces):
+            ran = kglink("link", "-", "--format", "json", stdin="The Heron")
+        assert "the version before it is used" in ran.err
+        assert json.loads(ran.out)
+        assert "third" not in manifest_of(folder).segments
+
+
+def test_advice_names_the_space(kglink: Kglink, folder: Path) -> None:
+    with opened(folder, space__name="mine") as workspace:
+        with pytest.raises(SpaceError) as refused:
+            workspace.space()
+        assert refused.value.hint == "Run `kglink build --space mine`."
+        workspace.build(model="runs/one/model")
+    (folder / "runs" / "one").rename(folder / "runs" / "gone")
+    with opened(folder, space__name="mine") as workspace:
+        with pytest.raises(ModelError) as missing:
+            workspace.space()
+        assert "`kglink build --space mine --model NAME`" in missing.value.hint
 
 
 def test_a_workspace_may_be_moved_with_its_model(folder: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kglink.errors import SpaceBusyError
 from kglink_cli.console import note, print_json, progress
 from kglink_cli.session import session_of
 
@@ -50,7 +51,12 @@ def ensure_space(workspace: Workspace) -> None:
         )
     if not workspace.joint_space.is_current():
         note("space", "some KBs are not in it yet, or changed: building it now")
-        build_with_progress(workspace)
+        try:
+            build_with_progress(workspace)
+        except SpaceBusyError:
+            if not workspace.joint_space.is_published():
+                raise
+            note("space", "another process is building it: the version before it is used")
 
 
 def build_with_progress(

@@ -43,7 +43,7 @@ from kglink.space.publish import (
 )
 from kglink.space.rows import TextEncoder
 from kglink.space.segment import INFO_FILE, Segment
-from kglink.space.segment_build import SegmentPlan, build_segment
+from kglink.space.segment_build import SegmentPlan, build_segment, changed_meanwhile
 from kglink.space.space import MANIFEST_FILE, BackendOf, SpaceFolder
 
 FloatArray = npt.NDArray[np.float32]
@@ -213,10 +213,7 @@ class _SegmentMaker:
         )
         if not source.unchanged():
             shutil.rmtree(path)
-            raise SpaceError(
-                f"KB {source.kb!r} changed while its segment was built",
-                hint="Run the build again.",
-            )
+            raise changed_meanwhile(source.kb)
         return Segment(path), True
 
     def _previous(self, kb: str) -> Segment | None:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kglink.errors import SpaceError
 from kglink.space.index_choice import IndexChoice
 from kglink.space.manifest import (
     FileInfo,
@@ -36,7 +35,7 @@ from kglink.space.publish import (
     vector_batches,
 )
 from kglink.space.segment import Segment
-from kglink.space.space import INDEX_FILE, MANIFEST_FILE, BackendOf, SpaceFolder
+from kglink.space.space import INDEX_FILE, MANIFEST_FILE, BackendOf, SpaceFolder, not_built
 
 if TYPE_CHECKING:
     from kglink.protocols import IndexBackend, VectorIndex
@@ -66,7 +65,7 @@ def published_manifest(folder: SpaceFolder) -> SpaceManifest:
     """The manifest of the published version; an error where there is none."""
     manifest = folder.manifest()
     if manifest is None:
-        raise SpaceError(f"space {folder.name!r} is not built yet", hint="Run `kglink build`.")
+        raise not_built(folder)
     return manifest
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import SpaceError
+from kglink.errors import SpaceBusyError, SpaceError
 from kglink.protocols import VectorIndex
 from kglink.space.manifest import FileInfo, file_info, write_atomically
 from kglink.space.segment import Segment
@@ -45,7 +45,7 @@ def build_lock(folder: SpaceFolder) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise SpaceError(
+            raise SpaceBusyError(
                 f"space {folder.name!r} is being built by another process",
                 hint="Wait until it is done, or use another space: `--space NAME`, or space.name.",
             ) from error

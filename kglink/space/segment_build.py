@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from kglink.errors import SpaceError
 from kglink.records import Entity
 from kglink.space.manifest import (
     ModelInfo,
@@ -32,6 +33,7 @@ from kglink.space.names import build_name_index
 from kglink.space.rows import EntityEncoder, Item, Rows, TextEncoder, entity_rows, name_rows
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.strings import StringTable, StringWriter
+from kglink.space.swap import exchange
 from kglink.text.fold import fold
 
 if TYPE_CHECKING:
@@ -93,14 +95,15 @@ def build_segment(
         rows = _rows(kind, draft, entities, encoder, plan.description_chars)
         total = counted["entities" if kind == "text" else "alias_rows"]
         known = _KnownVectors(previous, kind, plan.model) if previous else None
-        filler = _Filler(draft, kind, total, plan.model.dim, encoder, known)
+        filler = _Filler(plan.kb, draft, kind, total, plan.model.dim, encoder, known)
         filler.fill(rows, progress)
         reused += filler.reused
         truncated += filler.truncated
         if kind == "text" and isinstance(encoder, EntityEncoder) and encoder.has_tokens:
             from kglink.space.token_build import write_tokens
 
-            write_tokens(draft, entities(), encoder, plan.model.dim, known, progress)
+            counted_entities = _no_more_than(total, plan.kb, entities())
+            write_tokens(draft, counted_entities, encoder, plan.model.dim, known, progress)
     info = SegmentInfo(
         kb=plan.kb,
         revision=plan.revision,
@@ -121,12 +124,25 @@ def build_segment(
     write_atomically(draft / INFO_FILE, info.model_dump_json(indent=1))
     if final.exists():  # Damaged, or built anew on demand; readers keep what they have mapped.
         old = root / (_OLD + plan.folder_name)
-        final.rename(old)
-        draft.rename(final)
+        shutil.rmtree(old, ignore_errors=True)  # of a build that was killed at this point
+        draft.rename(old)
+        exchange(old, final)
         shutil.rmtree(old)
     else:
         draft.rename(final)
     return final
+
+
+def changed_meanwhile(kb: str) -> SpaceError:
+    """The error where a KB is not what it was when its segment was begun."""
+    return SpaceError(f"KB {kb!r} changed while its segment was built", hint="Run the build again.")
+
+
+def _no_more_than(count: int, kb: str, entities: Iterable[Entity]) -> Iterator[Entity]:
+    for number, entity in enumerate(entities):
+        if number == count:
+            raise changed_meanwhile(kb)
+        yield entity
 
 
 def _write_names(draft: Path, entities: Iterable[Entity]) -> dict[str, int]:
@@ -182,6 +198,7 @@ class _Filler:
 
     def __init__(
         self,
+        kb: str,
         draft: Path,
         kind: RowKind,
         total: int,
@@ -189,6 +206,7 @@ class _Filler:
         encoder: TextEncoder,
         known: _KnownVectors | None,
     ) -> None:
+        self._kb = kb
         self._state_file = draft / f"{kind}.state"
         self._encoder, self._known = encoder, known
         self._done = self.reused = self.truncated = 0
@@ -207,6 +225,8 @@ class _Filler:
             pass
         while chunk := list(islice(rows.items, CHUNK_ROWS)):
             stop = self._done + len(chunk)
+            if stop > len(self._hashes):
+                raise changed_meanwhile(self._kb)
             hashes = rows.hashes(chunk)
             self._vectors[self._done : stop] = self._block(rows, chunk, hashes)
             self._hashes[self._done : stop] = hashes

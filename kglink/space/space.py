@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CURRENT_FILE = "CURRENT"
 MANIFEST_FILE = "manifest.json"
 INDEX_FILE = "index.faiss"
+_DEFAULT = "default"
 
 #: Finds an index back end by its name and settings.
 BackendOf = Callable[[str, Mapping[str, str | int | float | bool]], "IndexBackend"]
@@ -47,15 +48,20 @@ class SpaceFolder:
     @property
     def current(self) -> Path | None:
         """The folder of the published version, None where nothing was published yet."""
-        pointer = self.path / CURRENT_FILE
-        if not pointer.is_file():
-            return None
         # Read once: a build may replace the pointer at any moment.
-        name = pointer.read_text(encoding="utf-8").strip()
+        name = self.pointer
+        if name is None:
+            return None
         version = self.versions / name
         if not name.isdigit() or not version.is_dir():
-            raise DamagedSpaceError(f"{pointer}: names no version")
+            raise DamagedSpaceError(f"{self.path / CURRENT_FILE}: names no version")
         return version
+
+    @property
+    def pointer(self) -> str | None:
+        """What names the published version, None where nothing was published yet."""
+        pointer = self.path / CURRENT_FILE
+        return pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else None
 
     def usable_manifest(self) -> SpaceManifest | None:
         """The manifest of the published version, None where it is damaged as well."""
@@ -107,13 +113,27 @@ def space_names(root: Path) -> list[str]:
     return sorted(path.parent.name for path in root.glob(f"*/{CURRENT_FILE}"))
 
 
+def build_command(space: str) -> str:
+    """What a user types to build a space."""
+    return "kglink build" if space == _DEFAULT else f"kglink build --space {space}"
+
+
+def not_built(folder: SpaceFolder) -> SpaceError:
+    """The error where a space has no version."""
+    return SpaceError(
+        f"space {folder.name!r} is not built yet", hint=f"Run `{build_command(folder.name)}`."
+    )
+
+
 class Space:
     """Read access to one published version."""
 
     def __init__(self, folder: SpaceFolder, backend_of: BackendOf) -> None:
-        version, manifest = folder.current, folder.manifest()
-        if version is None or manifest is None:
-            raise SpaceError(f"space {folder.name!r} is not built yet", hint="Run `kglink build`.")
+        version = folder.current
+        if version is None:
+            raise not_built(folder)
+        # Of this version: a build may have replaced the pointer since.
+        manifest = read_part(SpaceManifest, version / MANIFEST_FILE)
         self.folder = folder
         self.manifest = manifest
         self.version = version.name
@@ -135,7 +155,7 @@ class Space:
                     f"KB in space {self.folder.name!r}",
                     kb,
                     self.segments,
-                    hint="`kglink build` puts every KB of the store into the space.",
+                    hint=f"`{build_command(self.folder.name)}` puts every KB of the store into it.",
                 )
         return tuple(kb for kb in self.segments if not wanted or kb in wanted)
 

@@ -15,6 +15,7 @@ from kglink.encoding.model_folder import is_model_folder, read_manifest
 from kglink.encoding.written import write_entity
 from kglink.errors import ModelError, UsageError
 from kglink.space.manifest import ModelInfo
+from kglink.space.space import build_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,7 +115,8 @@ class LazyEncoder:
                 raise
             raise ModelError(
                 f"the model of space {self._of_space!r} cannot be used: {error.message}",
-                hint="Put it back, or build the space with another: `kglink build --model NAME`.",
+                hint="Put it back, or build the space with another: "
+                f"`{build_command(self._of_space)} --model NAME`.",
             ) from error
 
     def _path(self, source: ModelSource) -> str:

@@ -222,7 +222,10 @@ class Workspace:
         """The space as a build with this model makes it; none named: with its own."""
         from kglink.workspace.space_model import with_model
 
-        return with_model(self.joint_space, model) if model else self.joint_space
+        if model:
+            return with_model(self.joint_space, model)
+        self._follow_published()
+        return self.joint_space
 
     def build(
         self,
@@ -290,7 +293,18 @@ class Workspace:
 
     def space(self) -> Space:
         """The published space."""
+        self._follow_published()
         return self.joint_space.open()
+
+    def _follow_published(self) -> None:
+        """Forget the space's model where another process has published another since."""
+        from kglink.workspace.encoder import AUTO
+
+        if "encoder" not in self.__dict__ or self.settings.encoder.model != AUTO:
+            return
+        published = self.joint_space.folder.model()
+        if published is not None and published.fingerprint != self.encoder.info.fingerprint:
+            del self.encoder, self.joint_space
 
     # ------------------------------------------------------------------------- link, search
     def linked_kbs(self, space: Space, kbs: Sequence[str] = ()) -> tuple[str, ...]:

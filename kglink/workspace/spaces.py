@@ -25,7 +25,7 @@ from kglink.space.build import (
     wanted_folder,
 )
 from kglink.space.segment import Segment
-from kglink.space.space import Space, SpaceFolder
+from kglink.space.space import Space, SpaceFolder, build_command
 from kglink.workspace.encoder import AUTO, LazyEncoder, towers_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ class WorkspaceSpace:
     def is_current(self) -> bool:
         """Whether the published space holds just what the store holds now."""
         return is_current(self.folder, list(self._sources()), self.encoder.info, self._section)
+
+    def is_published(self) -> bool:
+        """Whether there is a version, of whatever age, of the encoder's model."""
+        manifest = self.folder.usable_manifest()
+        return manifest is not None and manifest.model.fingerprint == self.encoder.info.fingerprint
 
     def expected_rows(self) -> int | None:
         """About how many vectors a build will go through; None where nothing is left to do."""
@@ -142,23 +147,23 @@ class WorkspaceSpace:
         if self.resolved.values.encoder.model == AUTO:
             return SpaceError(
                 f"space {name!r} was made by another model: {made_by} is not what it was",
-                hint="Rebuild the space with `kglink build`.",
+                hint=f"Rebuild the space with `{build_command(name)}`.",
             )
         return SpaceError(
             f"space {name!r} was made by another model ({made_by}) than the settings name "
             f"({self.encoder.info.name})",
-            hint="Set encoder.model back, or rebuild the space with `kglink build`.",
+            hint=f"Set encoder.model back, or rebuild the space with `{build_command(name)}`.",
         )
 
     def _opened(self) -> Space:
-        before = self.folder.current
-        try:
-            return Space(self.folder, self._index_backend)
-        except DamagedSpaceError:
-            if self.folder.current == before:
-                raise
-            # Another process published between our reading CURRENT and opening its files.
-            return Space(self.folder, self._index_backend)
+        while True:
+            before = self.folder.pointer
+            try:
+                return Space(self.folder, self._index_backend)
+            except DamagedSpaceError:
+                # Another process may have published between our reading CURRENT and its files.
+                if self.folder.pointer == before:
+                    raise
 
     @property
     def _row_encoder(self) -> TextEncoder:
