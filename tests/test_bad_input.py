@@ -272,3 +272,18 @@ def test_equals_are_not_sure(kglink: Kglink, here: Path) -> None:
     kglink("add-kb", "johns", "johns.jsonl")
     (record,) = json.loads(kglink("link", "-", "-f", "json", stdin="I met John Smith.").out)
     assert record["entities"][0]["nil"] is True
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["recipes"], 1), (["recipes", "small"], 0)])
+def test_a_reader_that_goes_away_is_no_traceback(arguments: list[str], code: int) -> None:
+    """More than a buffer of output fails within the command, less when Python ends."""
+    command = [sys.executable, "-m", "kglink_cli", *arguments]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered
+    ) as ran:
+        assert ran.stdout is not None
+        assert ran.stderr is not None
+        ran.stdout.close()
+        assert ran.stderr.read() == b""
+    assert ran.returncode == code

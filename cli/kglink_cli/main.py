@@ -53,6 +53,7 @@ def run() -> None:
     except SystemExit as stop:
         if stop.code == 130:
             print_error("stopped", "What was committed stays; run the same command to go on.")
+        _finish_output()
         raise
     except Exception as error:  # noqa: BLE001 - the last resort: a person reads this
         what = f"{type(error).__name__}: {error}"
@@ -68,6 +69,15 @@ def _prepare_output() -> None:
             setattr(sys, name, nowhere)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _finish_output() -> None:
+    """Write what is left; where nobody reads on (`kglink recipes | head`) that is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What Python flushes once more at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(error: BaseException, message: str, hint: str, code: int) -> None:
