@@ -107,8 +107,7 @@ def finetune_with_progress(workspace: Workspace, told: Mapping[str, Any]) -> Fin
     """Fine-tune with a progress bar, and a line for each epoch, on standard error."""
     from kglink_cli.finetune_progress import FinetuneProgress
 
-    rows = sum(info.entities + info.aliases for info in workspace.store.kbs())
-    seen = FinetuneProgress(rows)
+    seen = FinetuneProgress(_expected_rows(workspace, told))
     with watching(seen.reached):
         done = workspace.finetune(
             **told,
@@ -119,6 +118,17 @@ def finetune_with_progress(workspace: Workspace, told: Mapping[str, Any]) -> Fin
         )
     _tell(done)
     return done
+
+
+def _expected_rows(workspace: Workspace, told: Mapping[str, Any]) -> int:
+    """About how many rows the space will have: of texts, of their tokens, of names if wanted."""
+    from kglink.training.recipe import DEFAULT_RECIPE, chosen_recipe
+
+    recipe = chosen_recipe(told.get("recipe") or DEFAULT_RECIPE, told.get("changes"))
+    texts = 1 + recipe.model.settings.compares_tokens
+    names = "alias" in workspace.settings.space.rows
+    kbs = workspace.store.kbs()
+    return sum(texts * info.entities + names * info.aliases for info in kbs)
 
 
 def print_finetuned(done: Finetuned) -> None:
