@@ -51,6 +51,9 @@ SAMPLERS = (
     "adaptive_mixup_hard",
 )
 POOLINGS = {"dual": "cls", "mean": "mean", "sum_of_max": "tokens"}
+TOKENS = 32
+#: A sum over all tokens of a mention is as many times larger than a cosine, and so is its share.
+TEMPERATURES = {"dual": 0.05, "mean": 0.05, "sum_of_max": 0.05 * TOKENS}
 ENCODERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "transformed": {"transformation": {"layer": 1, "epsilon": 20.0}},
@@ -174,13 +177,14 @@ def changes_of(variant: Variant, seed: int, batch: int) -> dict[str, Any]:
         "model": {
             "scorer": variant.scorer,
             "pooling": POOLINGS[variant.scorer],
-            "inputs": {"mention_tokens": 32, "entity_tokens": 32},
+            "inputs": {"mention_tokens": TOKENS, "entity_tokens": TOKENS},
         },
         "train": {
             "sampler": variant.sampler,
             "negatives": NEGATIVES if own else 0,
             "columns": "own" if own else "in_batch",
             "negatives_from": "all" if "cross" in variant.sampler else "stage",
+            "objective_settings": {"temperature": TEMPERATURES[variant.scorer]},
             "names": 0.0,
             "epochs": 1,
             "batch": batch,
