@@ -13,6 +13,7 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -90,20 +91,20 @@ def build_segment(
         build_name_index(draft)
         write_atomically(draft / "names.done", json.dumps(counted))
     counted = json.loads((draft / "names.done").read_text(encoding="utf-8"))
+    as_counted = partial(_no_more_than, counted["entities"], plan.kb, entities)
     reused = truncated = 0
     for kind in plan.rows:
-        rows = _rows(kind, draft, entities, encoder, plan.description_chars)
+        rows = _rows(kind, draft, as_counted, encoder, plan.description_chars)
         total = counted["entities" if kind == "text" else "alias_rows"]
         known = _KnownVectors(previous, kind, plan.model) if previous else None
-        filler = _Filler(plan.kb, draft, kind, total, plan.model.dim, encoder, known)
+        filler = _Filler(draft, kind, total, plan.model.dim, encoder, known)
         filler.fill(rows, progress)
         reused += filler.reused
         truncated += filler.truncated
         if kind == "text" and isinstance(encoder, EntityEncoder) and encoder.has_tokens:
             from kglink.space.token_build import write_tokens
 
-            counted_entities = _no_more_than(total, plan.kb, entities())
-            write_tokens(draft, counted_entities, encoder, plan.model.dim, known, progress)
+            write_tokens(draft, as_counted(), encoder, plan.model.dim, known, progress)
     info = SegmentInfo(
         kb=plan.kb,
         revision=plan.revision,
@@ -138,8 +139,11 @@ def changed_meanwhile(kb: str) -> SpaceError:
     return SpaceError(f"KB {kb!r} changed while its segment was built", hint="Run the build again.")
 
 
-def _no_more_than(count: int, kb: str, entities: Iterable[Entity]) -> Iterator[Entity]:
-    for number, entity in enumerate(entities):
+def _no_more_than(
+    count: int, kb: str, entities: Callable[[], Iterable[Entity]]
+) -> Iterator[Entity]:
+    """The entities once more: as many as there were when their names were written."""
+    for number, entity in enumerate(entities()):
         if number == count:
             raise changed_meanwhile(kb)
         yield entity
@@ -198,7 +202,6 @@ class _Filler:
 
     def __init__(
         self,
-        kb: str,
         draft: Path,
         kind: RowKind,
         total: int,
@@ -206,7 +209,6 @@ class _Filler:
         encoder: TextEncoder,
         known: _KnownVectors | None,
     ) -> None:
-        self._kb = kb
         self._state_file = draft / f"{kind}.state"
         self._encoder, self._known = encoder, known
         self._done = self.reused = self.truncated = 0
@@ -225,8 +227,6 @@ class _Filler:
             pass
         while chunk := list(islice(rows.items, CHUNK_ROWS)):
             stop = self._done + len(chunk)
-            if stop > len(self._hashes):
-                raise changed_meanwhile(self._kb)
             hashes = rows.hashes(chunk)
             self._vectors[self._done : stop] = self._block(rows, chunk, hashes)
             self._hashes[self._done : stop] = hashes
