@@ -33,7 +33,7 @@ lint: $(INSTALLED) ## check style and types
 	$(BIN)/mypy
 
 .PHONY: pytest
-pytest: $(INSTALLED) ## run the tests alone: make pytest PYTEST_ARGS="tests/test_docs.py -x"
+pytest: $(INSTALLED) ## run the tests alone: make pytest PYTEST_ARGS="tests/project/test_docs.py -x"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: format

@@ -1,0 +1,436 @@
+"""`kglink finetune`, `runs` and `recipes` as their users meet them, with a tiny model."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Kglink, Ran
+
+from kglink.encoding.model_folder import read_manifest
+from kglink.store import Store
+from kglink.training import list_recipes, load_recipe
+from kglink.training.curve import Curve
+from kglink.training.lock import alone
+from kglink.training.recipe import read_recipe
+from kglink.training.run import read_settings
+from kglink.workspace import Workspace, init_workspace
+from kglink_cli.finetune import read_changes
+from kglink_cli.recipes import toml_lines
+from kglink_cli.runs import sparkline
+from store_support import entity, job
+from training_world import fill, world_of, write_world_model
+
+SUPPORT = Path(__file__).parents[1] / "support"
+#: What makes the default recipe small: 26 steps of TS in two epochs, then two of O.
+SMALL = {
+    "model.inputs.mention_tokens": 16,
+    "model.inputs.entity_tokens": 16,
+    "train.epochs": 2,
+    "train.batch": 8,
+    "train.sampler": "hard_in_domain",
+    "train.negatives": 2,
+    "train.columns": "shared",
+    "train.names": 0.0,
+    "overlap.batch": 8,
+    "selection.metric": "R@8",
+}
+KBS = ("--source-kb", "atlas", "--target-kb", "saga")
+#: A line of the curve at each tenth step; kills come at those.
+TOTAL = 28
+
+Finetune = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = init_workspace(tmp_path_factory.mktemp("master"))
+    fill(f"sqlite:///{folder}/kglink.db", world_of()).close()
+    write_world_model(folder / "tiny", world_of())
+    return folder
+
+
+@pytest.fixture
+def here(master: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "workspace"
+    shutil.copytree(master, folder)
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    monkeypatch.setenv("KGLINK_ENCODER_PRECISION", "fp32")
+    monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
+    return folder
+
+
+def options(folder: Path, **more: object) -> list[str]:
+    changes = {"model.base": folder / "tiny", **SMALL, **more}
+    pairs = (("--set", f"{key}={value}") for key, value in changes.items())
+    return [word for pair in pairs for word in pair]
+
+
+@pytest.fixture
+def finetune(kglink: Kglink, here: Path) -> Finetune:
+    def run(*arguments: str | Path, code: int = 0, **more: object) -> Ran:
+        return kglink("finetune", *KBS, *options(here, **more), *arguments, code=code)
+
+    return run
+
+
+def fingerprint(folder: Path, run: str = "default-1") -> dict[str, str]:
+    return read_manifest(folder / "runs" / run / "model").files
+
+
+# ------------------------------------------------------------------------------ the journey
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        {"model.pooling": "tokens", "model.scorer": "sum_of_max"},
+        {"model.shared": "false", "train.transformation.layer": 1, "model.metric": "dot"},
+    ],
+    ids=["vectors", "token matrices", "two towers, transformed"],
+)
+def test_from_annotated_documents_to_a_space_with_a_model_of_its_own(
+    finetune: Finetune, kglink: Kglink, here: Path, model: dict[str, object]
+) -> None:
+    ran = finetune("--json", **model)
+    told = json.loads(ran.out)
+    assert (told["run"], told["sources"], told["steps"]) == ("default-1", "TOS", TOTAL)
+    assert told["space"] == "default"
+    assert told["kbs"] == ["atlas", "saga"]
+    assert told["encoded_rows"] == 80  # a vector for each entity, none for its names
+    figures = {"mean", "judged_joint", "joint", "kb", "mentions"}
+    assert set(told["before"]) == set(told["after"]) == figures
+    for said in (
+        *("S (source KBs): 54 pairs", "T (target KBs): 60 pairs", "O (overlaps): 16 pairs"),
+        *("TS 26 steps, O 2 steps", "(mining ", "validation ", "default-1: 28 steps"),
+    ):
+        assert said in ran.err
+    manifest = json.loads(next(here.glob("spaces/default/versions/*/manifest.json")).read_text())
+    assert manifest["model"]["path"] == "runs/default-1/model"
+    linked = kglink("link", "-", "-f", "jsonl", stdin=_a_text(here))
+    assert json.loads(linked.out)["entities"]
+    judged = json.loads(kglink("eval", "--docs", "docs", "--by", "vectors", "--json").out)
+    assert set(judged["metrics"]["kb"]) == {"atlas", "saga"}
+    (run,) = json.loads(kglink("runs", "--json").out)
+    assert (run["name"], run["state"], run["spaces"]) == ("default-1", "done", ["default"])
+    assert "cannot do without its model" in kglink("runs", "--delete", "default-1", code=2).err
+    shown = kglink("runs", "default-1").out
+    assert "curve.png" in shown
+    assert "before" in shown
+
+
+def _a_text(folder: Path) -> str:
+    with Workspace.open(folder) as workspace:
+        return next(workspace.store.documents("docs")).text
+
+
+def test_the_table_compares_before_with_after(finetune: Finetune, here: Path) -> None:
+    ran = finetune("--no-publish", "--sources", "T")
+    header, *rows = ran.out.splitlines()
+    assert header.split("\t")[:4] == ["pool", "mentions", "R@1 before", "R@1 after"]
+    # A mention with golds in both KBs counts in each of them.
+    assert [row.split("\t")[:2] for row in rows] == [
+        ["atlas", "6"], ["saga", "3"], ["[judged joint]", "8"],
+    ]  # fmt: skip
+    report = json.loads((here / "runs" / "default-1" / "report.json").read_text())
+    shares = [f"{report[when]['kb']['saga']['R@8']:.3f}" for when in ("before", "recalls")]
+    assert rows[1].split("\t")[4:6] == shares
+    assert not (here / "spaces").exists()
+    assert "kglink finetune --resume --run default-1" in ran.err
+
+
+def test_a_run_that_was_not_published_is_published_later(
+    finetune: Finetune, kglink: Kglink, here: Path
+) -> None:
+    finetune("--no-publish", "--sources", "T", "--run", "mine")
+    model = fingerprint(here, "mine")
+    told = json.loads(kglink("finetune", "--resume", "--run", "mine", "--space", "x", "--json").out)
+    assert (told["run"], told["space"]) == ("mine", "x")
+    assert fingerprint(here, "mine") == model
+    assert json.loads(kglink("runs", "--json").out)[0]["spaces"] == ["x"]
+
+
+def test_names_of_runs(finetune: Finetune, kglink: Kglink, here: Path) -> None:
+    mine = here / "my recipe.toml"
+    mine.write_text('extends = "default"\nseed = 3\n', encoding="utf-8")
+    for recipe in ("default", "default", mine):
+        finetune("--no-publish", "--sources", "O", "--recipe", recipe)
+    runs = json.loads(kglink("runs", "--json").out)
+    assert [run["name"] for run in runs] == ["default-1", "default-2", "my-recipe-1"]
+    assert [run["seed"] for run in runs] == [0, 0, 3]
+    kglink("runs", "--delete", "default-1", "--yes")
+    assert not (here / "runs" / "default-1").exists()
+    finetune("--no-publish", "--sources", "O", "--seed", "7")
+    assert read_settings(here / "runs" / "default-1").seed == 7
+    again = finetune("--no-publish", "--sources", "O", "--run", "default-1", code=2)
+    assert "there is a run already" in again.err
+
+
+def test_one_seed_gives_one_curve(finetune: Finetune, here: Path) -> None:
+    for run in ("one", "two"):
+        finetune("--no-publish", "--run", run)
+    curves = [Curve(here / "runs" / run).lines() for run in ("one", "two")]
+    assert curves[0] == curves[1]
+    assert len(curves[0]) == 2 + 4  # steps 10 and 20; before, two epochs of TS, one of O
+    assert fingerprint(here, "one") == fingerprint(here, "two")
+
+
+# ---------------------------------------------------------------------------- interruptions
+@pytest.fixture(scope="module")
+def undisturbed(master: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("undisturbed") / "workspace"
+    shutil.copytree(master, folder)
+    done = _command(folder, "-m", "kglink_cli", "finetune", *KBS, *options(folder), "--no-publish")
+    assert done.returncode == 0, done.stderr
+    return fingerprint(folder)
+
+
+def _command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {
+        "KGLINK_WORKSPACE": str(folder),
+        "KGLINK_ENCODER_PRECISION": "fp32",
+        "KGLINK_ENCODER_DEVICE": "cpu",
+    }
+    return subprocess.run(
+        [sys.executable, *words], env=env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("where", ["20", "build"])
+def test_killed_and_resumed_it_comes_to_the_same_end(
+    where: str, here: Path, kglink: Kglink, undisturbed: dict[str, str]
+) -> None:
+    words = ["finetune", *KBS, *options(here), "--checkpoint-steps", "3", "--space", "mine"]
+    killed = _command(here, SUPPORT / "cli_child.py", where, *words)
+    assert killed.returncode == -9, killed.stderr
+    (run,) = json.loads(kglink("runs", "--json").out)
+    assert (run["state"], run["spaces"]) == ("stopped" if where == "20" else "trained", [])
+    told = json.loads(kglink("finetune", "--resume", "--json").out)
+    assert (told["run"], told["space"]) == ("default-1", "mine")
+    # Where a model stands is part of its history; that of the base model differs by folder.
+    assert fingerprint(here) == undisturbed
+    assert json.loads(kglink("runs", "--json").out)[0]["spaces"] == ["mine"]
+    assert "no run to go on with" in kglink("finetune", "--resume", code=2).err
+
+
+def test_two_processes_publish_one_space(here: Path, undisturbed: dict[str, str]) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone")
+    words = ("-m", "kglink_cli", "finetune", *KBS, *options(here), "--json")
+    done = _command(here, *torchrun, *words)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["run"], told["space"], told["steps"]) == ("default-1", "default", TOTAL)
+    assert done.stderr.count("S (source KBs)") == 1
+    assert "2 processes" in done.stderr
+    with Workspace.open(here) as workspace:
+        assert [run.spaces for run in workspace.runs.all()] == [("default",)]
+
+
+# -------------------------------------------------------------------------------- refusals
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--sources", "TX"], "unknown sources 'TX'"),
+        (["--docs", "saga"], "stage S: there are no annotated mentions of atlas"),
+        (["--docs", "nothing"], "unknown KB 'nothing'"),
+        (["--source-kb", "atlsa"], "Did you mean 'atlas'"),
+        (["--source-kb", "saga"], "KB 'saga' is named twice"),
+        (["--recipe", "defalt"], "Did you mean 'default'"),
+        (["--recipe", "nowhere.toml"], "the recipe cannot be read"),
+        (["--set", "train.epoch=2"], "Did you mean 'epochs'"),
+        (["--set", "train.epochs=many"], "train.epochs = 'many'"),
+        (["--set", "train.epochs"], "is not key=value"),
+        (["--run", "../away"], "cannot be the name of a run"),
+        (["--space", "No Space"], "space.name = 'No Space'"),
+        (["--resume", "--run", "nowhere"], "no run to go on with"),
+    ],
+)
+def test_what_cannot_be_is_said_in_words_and_leaves_nothing(
+    arguments: list[str], said: str, finetune: Finetune, kglink: Kglink, here: Path
+) -> None:
+    code = 1 if "--resume" in arguments else 2
+    ran = finetune("--no-publish", *arguments, code=code)
+    assert said in ran.err
+    assert ran.err.count("error") == 1
+    assert ran.out == ""
+    assert not list((here / "runs").glob("*"))
+    assert json.loads(kglink("runs", "--json").out) == []
+
+
+def test_what_could_not_be_published_is_refused_before_the_training(
+    finetune: Finetune, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "space.name" in finetune("--space", "My Space", code=2).err
+    monkeypatch.setenv("KGLINK_ENCODER_MODEL", str(here / "tiny"))
+    told = finetune(code=2).err
+    assert "encoder.model is set to" in told
+    assert "--no-publish trains a model alone" in told
+    assert not (here / "runs").exists() or not list((here / "runs").iterdir())
+
+
+def test_a_recipe_with_an_unknown_key(finetune: Finetune, here: Path) -> None:
+    mine = here / "mine.toml"
+    mine.write_text("[train]\nlearnig_rate = 1e-5\n", encoding="utf-8")
+    ran = finetune("--recipe", mine, code=2)
+    assert "'learnig_rate'" in ran.err
+    assert "Did you mean 'learning_rate'" in ran.err
+
+
+def test_a_model_that_is_not_like_bert(finetune: Finetune, here: Path) -> None:
+    config = here / "tiny" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"model_type": "gpt2"}))
+    assert "towers are encoders like BERT" in finetune(code=1).err
+    shutil.rmtree(here / "tiny")
+    assert "tiny" in finetune(code=1).err
+
+
+def test_a_checkpoint_of_another_architecture(
+    finetune: Finetune, kglink: Kglink, here: Path
+) -> None:
+    words = ["finetune", *KBS, *options(here), "--checkpoint-steps", "3"]
+    assert _command(here, SUPPORT / "cli_child.py", "10", *words).returncode == -9
+    folder = here / "runs" / "default-1"
+    settings = json.loads((folder / "settings.json").read_text())
+    settings["recipe"]["model"]["shared"] = False
+    (folder / "settings.json").write_text(json.dumps(settings))
+    assert "another recipe" in kglink("finetune", "--resume", code=1).err
+    ran = kglink("finetune", "--resume", "--set", "train.epochs=9", code=1)
+    assert "another recipe" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("target", "fault", "said"),
+    [
+        (
+            "kglink.training.checkpoint.save_file",
+            OSError(errno.ENOSPC, "No space left on device"),
+            "No space left on device",
+        ),
+        ("kglink.training.step.Trainer._clip", float("nan"), "stage TS, epoch 1, step 8"),
+        (
+            "kglink.training.step.Trainer.step",
+            torch.OutOfMemoryError("no memory"),
+            "does not fit into memory",
+        ),
+    ],
+    ids=["full disk", "NaN", "memory"],
+)
+def test_what_stops_a_run_is_said_and_the_run_goes_on_when_it_is_mended(
+    target: str,
+    fault: Exception | float,
+    said: str,
+    finetune: Finetune,
+    kglink: Kglink,
+    here: Path,
+    undisturbed: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner, _, name = target.rpartition(".")
+    real: Callable[..., Any] = pkgutil.resolve_name(target)
+    calls = 0
+
+    def faulty(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 8 and isinstance(fault, Exception):
+            raise fault
+        return torch.tensor(fault) if calls == 8 else real(*given)
+
+    monkeypatch.setattr(pkgutil.resolve_name(owner), name, faulty)
+    ran = finetune("--no-publish", "--checkpoint-steps", "3", code=1)
+    monkeypatch.undo()
+    assert said in ran.err
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(here))
+    monkeypatch.setenv("KGLINK_ENCODER_PRECISION", "fp32")
+    assert json.loads(kglink("runs", "--json").out)[0]["state"] == "stopped"
+    kglink("finetune", "--resume", "--no-publish")
+    assert fingerprint(here) == undisturbed
+
+
+def test_a_kb_without_descriptions_is_told_of(kglink: Kglink, here: Path) -> None:
+    with Store.open(f"sqlite:///{here}/kglink.db") as store:
+        store.ingest(job("bare", fingerprint="bare"), [entity(f"{n}") for n in range(3)])
+    ran = kglink(
+        *("finetune", "--target-kb", "saga", "--source-kb", "bare", "--sources", "T"),
+        *("--no-publish", *options(here)),
+    )
+    assert "bare: none of its 3 entities has a description" in ran.err
+
+
+def test_overlaps_are_found_where_nobody_has_looked(
+    kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(Workspace, "find_overlaps", lambda _, *kbs, **__: asked.append(kbs))
+    with Store.open(f"sqlite:///{here}/kglink.db") as store:
+        store.ingest(job("bare", fingerprint="bare"), [entity(f"{n}") for n in range(3)])
+    words = ("--source-kb", "atlas,bare", "--target-kb", "saga", *options(here), "--no-publish")
+    kglink("finetune", "--sources", "TO", *words)
+    assert asked == [("bare", "saga")]
+
+
+def test_a_run_in_progress_is_neither_joined_nor_deleted(
+    finetune: Finetune, kglink: Kglink, here: Path
+) -> None:
+    finetune("--no-publish", "--sources", "O")
+    with alone(here / "runs" / "default-1"):
+        assert json.loads(kglink("runs", "--json").out)[0]["state"] == "running"
+        assert "is in progress" in kglink("runs", "--delete", "default-1", code=2).err
+        resumed = kglink("finetune", "--resume", "--run", "default-1", code=1)
+        assert "another process is training here" in resumed.err
+    assert "unknown run 'default-9'" in kglink("runs", "default-9", code=2).err
+    assert "Did you mean 'default-1'" in kglink("runs", "--delete", "default-9", code=2).err
+    kglink("runs", "--delete", "default-1", stdin="n\n", code=1)
+    assert (here / "runs" / "default-1").exists()
+
+
+# -------------------------------------------------------------------------- recipes and curves
+def test_recipes_are_listed_and_shown_whole(kglink: Kglink) -> None:
+    listed = json.loads(kglink("recipes", "--json").out)
+    assert [one["name"] for one in listed] == [recipe.name for recipe in list_recipes()]
+    assert listed[0]["name"] == "default"
+    som = next(one for one in listed if one["name"] == "t-biencoder/som-random-id")
+    assert som["source"] == "T-Biencoder, Table 2: SOM, Random-ID (90.68 on test)"
+    assert len(kglink("recipes").out.splitlines()) == len(listed) + 1
+    values = json.loads(kglink("recipes", "t-biencoder/som-random-id", "--json").out)
+    assert values["train"]["negatives"] == 15
+    whole = tomllib.loads(kglink("recipes", "t-biencoder/som-random-id").out)
+    assert whole["train"]["transformation"]["layer"] == 1
+    assert "Did you mean" in kglink("recipes", "t-biencoder/som-random", code=2).err
+
+
+@pytest.mark.parametrize("name", [recipe.name for recipe in list_recipes()])
+def test_a_recipe_shown_whole_is_that_recipe(name: str) -> None:
+    recipe = load_recipe(name)
+    shown = toml_lines(recipe.model_dump(mode="json", exclude={"extends"}))
+    again = read_recipe(tomllib.loads("\n".join(shown)))
+    assert again == recipe.model_copy(update={"extends": ""})
+
+
+def test_changes_are_read_as_toml() -> None:
+    pairs = ["train.epochs=2", "train.batch = 16", "model.base=./tiny", 'domain="type"', "again={}"]
+    assert read_changes(pairs, 5) == {
+        "train": {"epochs": 2, "batch": 16},
+        "model": {"base": "./tiny"},
+        "domain": "type",
+        "again": {},
+        "seed": 5,
+    }
+
+
+def test_sparklines() -> None:
+    assert sparkline([]) == ""
+    assert sparkline([1.0, 1.0]) == "▁▁"
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
+    # Ten values in five columns: the means of two each.
+    assert sparkline([0, 2, 4, 4, 7, 9, 15, 15, 8, 8], width=5) == "▁▃▅█▅"

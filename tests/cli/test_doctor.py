@@ -1,0 +1,77 @@
+"""`kglink doctor`: what stopped runs have left in a workspace."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Kglink
+
+from kglink_cli.checkup import _ago
+from mediawiki_dumps import export, page
+
+
+def scratch_checks(kglink: Kglink, folder: Path, code: int = 0) -> list[dict[str, str]]:
+    checks = json.loads(kglink("-w", folder, "doctor", "--json", code=code).out)
+    return [check for check in checks if check["what"] == "scratch"]
+
+
+def test_what_a_stopped_add_kb_has_left_is_listed_until_it_is_done(
+    kglink: Kglink, tmp_path: Path
+) -> None:
+    folder, dump = tmp_path / "work", tmp_path / "dump.xml"
+    kglink("init", folder)
+    assert scratch_checks(kglink, folder) == []
+    dump.write_text(export(page(1, "Sun", "A [[star]]."), page("x", "Star", "Hot.")))
+    add = ("-w", folder, "add-kb", "wiki", dump, "--adapter", "wikipedia")
+    kglink(*add, code=1)
+    (left,) = (folder / ".scratch").iterdir()
+    size = sum(path.stat().st_size for path in left.rglob("*") if path.is_file())
+    assert 0 < size < 1000
+    two_hours_ago = time.time() - 2.5 * 3600
+    for path in (left, *left.rglob("*")):
+        os.utime(path, (two_hours_ago, two_hours_ago))
+    (check,) = scratch_checks(kglink, folder)
+    assert check["state"] == "note"
+    assert check["found"] == (
+        f"{left} holds {size} bytes of an add-kb that is not done, last written 2 hours ago"
+    )
+    assert "Run the same add-kb again" in check["fix"]
+    assert "delete the folder" in check["fix"]
+    kglink(*add, "--on-error", "skip")
+    assert scratch_checks(kglink, folder) == []
+    assert not left.exists()
+
+
+def test_the_kb_that_is_half_way_is_named(kglink: Kglink, tmp_path: Path) -> None:
+    folder, source = tmp_path / "work", tmp_path / "kb.jsonl"
+    kglink("init", folder)
+    (folder / "kglink.toml").write_text("[ingest]\nbatch_size = 1\n")
+    source.write_text('{"id": 1, "title": "a"}\n{"id": 2, "title": "b"}\n{"id": 3}\n')
+    kglink("-w", folder, "add-kb", "half", source, code=1)
+    (folder / ".scratch" / "0123").mkdir(parents=True)
+    (check,) = scratch_checks(kglink, folder, code=1)  # the store's check names it as well
+    assert "0 bytes" in check["found"]
+    assert "less than a minute ago" in check["found"]
+    assert "(half from kb.jsonl)" in check["fix"]
+    shutil.rmtree(folder / ".scratch")
+    assert scratch_checks(kglink, folder, code=1) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (-5, "less than a minute"),
+        (59, "less than a minute"),
+        (60, "1 minute"),
+        (7199, "1 hour"),
+        (7200, "2 hours"),
+        (3 * 86_400, "3 days"),
+    ],
+)
+def test_ages(seconds: float, said: str) -> None:
+    assert _ago(seconds) == said

@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import csv
+import io
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from pydantic import ValidationError
+
+from kglink.errors import RecordError, SourceError, UnknownNameError
+from kglink.records import Alias, Entity
+from kglink.registry import load_registry
+from kglink.sources import Problems, Source, SourceHead, SourceLimits
+from kglink.testing import KBAdapterContract
+from kglink_kbs.dialect import guess_dialect
+from kglink_kbs.tabular import CsvSettings, TabularAdapter, TsvSettings, sniff_csv, sniff_tsv
+
+PAGE = Path(__file__).parents[2] / "docs" / "kbs" / "tabular.md"
+
+
+def read(
+    data: str | bytes,
+    problems: Problems | None = None,
+    /,
+    limits: SourceLimits | None = None,
+    **settings: str,
+) -> list[Entity]:
+    raw = data.encode() if isinstance(data, str) else data
+    adapter = TabularAdapter(CsvSettings.model_validate(settings))
+    with Source.from_bytes(raw, name="table.csv", limits=limits) as source:
+        records = list(adapter.read(source, problems or Problems()))
+    return [record for record in records if isinstance(record, Entity)]
+
+
+SAMPLE = """\
+id,name,Definition,synonyms,type,URL,views,lang,xrefs,parent_id,note
+Q1,Universe,"All there is, and
+more ""of"" it.",cosmos| world |cosmos,concept,https://x.example,3.5,en,wd:1|,Q2|Q0,n
+
+Q2,Two,,,,,,,,,
+"""
+EXPECTED = [
+    Entity(
+        key="Q1",
+        title="Universe",
+        description='All there is, and\nmore "of" it.',
+        type="concept",
+        url="https://x.example",
+        popularity=3.5,
+        language="en",
+        aliases=(Alias("cosmos"), Alias("world")),
+        xrefs=("wd:1",),
+        parents=("Q2", "Q0"),
+    ),
+    Entity(key="Q2", title="Two"),
+]
+
+
+class TestCsvContract(KBAdapterContract):
+    plugin = "kglink/csv"
+    source_text = SAMPLE
+    source_name = "entities.csv"
+    expected = EXPECTED
+    broken = (
+        b"\x00\xff\xfe no record \x80\n",
+        "",
+        "id,title\n",
+        "id,title\n1\n",
+        "id,title\n1,a,b\n",
+        "id,title\n,a\n",
+        "id,title\n1,\n",
+        "id,id\n1,2\n",
+        "id,label,Label\n",
+        "code,x\n1,2\n",
+        'id,title\n1,"never closed\n2,b\n',
+        b"id,title\n1,caf\xe9\n",
+        b"id,caf\xe9,title\n1,2,3\n",
+        b'"id,title\n',
+    )
+
+
+class TestTsvContract(KBAdapterContract):
+    plugin = "kglink/tsv"
+    source_text = 'id\ttitle\tdescription\n1\t"Heroes"\ta, b\n2\tTwo\t5" disk\n'
+    source_name = "entities.tsv"
+    settings = MappingProxyType({"quoting": "none"})
+    expected = (Entity("1", '"Heroes"', "a, b"), Entity("2", "Two", '5" disk'))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("quote_all", [False, True])
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+def test_what_the_csv_module_writes_is_read_back(
+    delimiter: str, quote_all: bool, line_break: str
+) -> None:
+    cells = ["plain", "a,b", "a;b", "a\tb", "a|b", 'say "x"', "two\nlines", "ü\u2028", ' " ']
+    rows = [(str(number), f"T{number}", cell) for number, cell in enumerate(cells)]
+    out = io.StringIO()
+    dialect = csv.excel()
+    dialect.delimiter, dialect.lineterminator = delimiter, line_break
+    dialect.quoting = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
+    writer = csv.writer(out, dialect)
+    writer.writerows([("id", "label", "definition"), *rows])
+    read_back = [(entity.key, entity.title, entity.description) for entity in read(out.getvalue())]
+    assert read_back == [(key, title, cell.strip()) for key, title, cell in rows]
+
+
+def test_a_bom_and_blank_lines_and_unnamed_columns() -> None:
+    assert read("\ufeff,id, title ,\n0,1, T ,x\n\n\n1,2,U,y\n") == [
+        Entity("1", "T"),
+        Entity("2", "U"),
+    ]
+
+
+def test_columns_are_named_by_settings() -> None:
+    table = "id,code,label,title\n1,C1,L,T\n"
+    assert read(table, key="code", title="label") == [Entity("C1", "L")]
+    with pytest.raises(UnknownNameError, match=r"unknown column of table\.csv 'lable'") as caught:
+        read(table, title="lable")
+    assert "Did you mean 'label'?" in caught.value.hint
+    assert read("id,title,count\n1,T,many\n", popularity="-") == [Entity("1", "T")]
+
+
+def test_the_separator_of_lists() -> None:
+    table = "id,title,aliases\n1,T,a;b|c\n"
+    assert [alias.surface for alias in read(table)[0].aliases] == ["a;b", "c"]
+    assert [alias.surface for alias in read(table, separator=";")[0].aliases] == ["a", "b|c"]
+    assert [alias.surface for alias in read(table, separator="")[0].aliases] == ["a;b|c"]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("2", "found 1 columns, the header has 3"),
+        ("2,b,c,d", "found 4 columns, the header has 3"),
+        (",b,", "an empty id"),
+        ("2, ,", "an empty title"),
+        ("2,b,lots", "popularity is the text 'lots', not a finite number"),
+        ("2,b,inf", "popularity is the text 'inf'"),
+        ("2,a\0b,", "title holds the control character U+0000"),
+        ("2,a\x1bb,", "title holds the control character U+001B"),
+        ('2,"b"x,', "not a row of the table: ',' expected after '\"'"),
+        ("2,b\rc,", "a carriage return stands inside a row"),
+    ],
+)
+def test_a_bad_row_is_told_and_passed_over(row: str, reason: str) -> None:
+    rows = "".join(f"x{number},{'t' * 60},\n" for number in range(1500))  # NUL far from the head
+    table = f"id,title,popularity\n{rows}{row}\n3,c,\n"
+    with pytest.raises(RecordError) as caught:
+        read(table)
+    assert caught.value.where == "table.csv, line 1502"
+    assert reason in caught.value.reason
+    problems = Problems("skip")
+    assert len(read(table, problems)) == 1501
+    assert problems.total == 1
+
+
+def test_line_numbers_count_the_lines_of_quoted_cells() -> None:
+    table = 'id,title,text\n1,T,"a\nb\n\nc"\n\n2,,"x\ny"\n3,V\n'
+    problems = Problems("skip")
+    assert [entity.key for entity in read(table, problems)] == ["1"]
+    assert [example.split("\n")[0] for example in problems.examples] == [
+        "table.csv, line 7: an empty title",
+        "table.csv, line 9: found 2 columns, the header has 3",
+    ]
+
+
+def test_a_wrongly_encoded_row_is_refused_as_a_whole() -> None:
+    data = b'id,title,text\n1,T,"one\ncaf\xe9\nthree"\n2,U,\n'
+    problems = Problems("skip")
+    assert read(data, problems) == [Entity("2", "U")]
+    assert problems.counts == {"not valid UTF-8": 1}
+    # 14 bytes of header, 9 of the first line of the row, then "caf".
+    assert "table.csv, line 3, byte 0xe9 at byte 26 of" in problems.examples[0]
+
+
+def test_a_quote_that_is_never_closed() -> None:
+    with pytest.raises(RecordError, match="a quote opens here that is never closed") as caught:
+        read('id,title\n1,a\n2,"b\n3,c\n')
+    assert caught.value.where == "table.csv, line 3"
+    assert "--set quoting=none" in caught.value.hint
+    assert [entity.title for entity in read('id,title\n1,a\n2,"b', quoting="none")] == ["a", '"b']
+
+
+def test_huge_cells_up_to_the_limit() -> None:
+    long = "x" * 1_000_000
+    assert read(f"id,title,text\n1,T,{long}\n")[0].description == long
+    limits = SourceLimits(max_line_bytes=300_000)
+    table = f'id,title,text\n1,T,{long}\n2,U,"{("y" * 99 + chr(10)) * 4000}"\n'
+    problems = Problems("skip")
+    csv.field_size_limit(131_072)
+    assert read(table, problems, limits=limits) == []
+    assert "table.csv, line 2: the line is longer than 300,000 bytes" in problems.examples[0]
+    assert "table.csv, line 3: not a row of the table: field larger" in problems.examples[1]
+
+
+def test_a_wide_table_is_read_in_linear_time() -> None:
+    """Each of its names compared with all others takes longer than a test may."""
+    width = 300_000
+    names = ",".join(f"c{number}" for number in range(width))
+    table = f"id,title,{names}\n1,One,{',' * (width - 1)}\n"
+    assert [entity.title for entity in read(table)] == ["One"]
+
+
+@pytest.mark.parametrize(
+    ("table", "message", "hint"),
+    [
+        ("id,Id,title,id\n1,2,3,4\n", "has two columns named 'id'", "Rename one"),
+        ("code,x\n1,2\n", "has no column for the title", "'code', 'x'. Say which one it is: --set"),
+        ("name,x\n1,2\n", "has no column for the key", "--set key=COLUMN"),
+        ("id,title\n", "holds no record", "header only"),
+        ("id\x1b,title\n1,2\n", "the header holds the control character U+001B", ""),
+        ("id,title\r1,a\r2,b\r", "a carriage return stands inside a row", "tr '\\r' '\\n' < FILE"),
+        ("", "is empty", ""),
+        ("id,title\n".encode("utf-16"), "is UTF-16", "iconv"),
+        (b"id,title,caf\xe9\n1,2,3\n", "not valid UTF-8", "iconv"),
+        (b"id,title\n\0\n", "is binary", ""),
+    ],
+)
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_bad_table_is_refused_as_a_whole(
+    table: str | bytes, message: str, hint: str, skip: bool
+) -> None:
+    with pytest.raises(SourceError) as caught:
+        read(table, Problems("skip" if skip else "stop"))
+    assert not isinstance(caught.value, RecordError)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    str(caught.value).encode()
+
+
+def test_the_page_names_every_setting() -> None:
+    table = PAGE.read_text(encoding="utf-8").split("## Settings")[1]
+    for setting in CsvSettings.model_fields:
+        assert f"`{setting}`" in table, setting
+
+
+# -------------------------------------------------------------------------------- guessing
+@pytest.mark.parametrize(
+    ("table", "delimiter", "quoted"),
+    [
+        ("id,title\n1,T\n", ",", True),
+        ("id;title;text\n1;T;a,b,c\n2;U;d\n", ";", True),
+        ("id\tname\n1\ta,b\n", "\t", True),
+        ("id|name|text\n1|a|x, y\n", "|", True),
+        ('id\ttitle\n1\t"Heroes" (song)\n2\tb\n', "\t", False),
+        ('id\ttitle\n1\t"Heroes\n2\tb\n3\tc"\n4\td\n', "\t", False),
+        ('id\ttitle\n1\t"a"\n2\t"b', "\t", True),
+        ('id,title\n1,"a"\n2,"b', ",", True),
+        ('id,title\n1,"a, b"\n2,"c\nd, e"\n', ",", True),
+        ('"id","title"\n"1","T"\n', ",", True),
+        ("a:b;c:d\n1;2\n3;4\n", ";", True),
+    ],
+)
+def test_delimiter_and_quoting_are_guessed(table: str, delimiter: str, quoted: bool) -> None:
+    assert guess_dialect(table).dialect == (delimiter, quoted)
+
+
+def test_a_wrong_guess_can_be_overruled() -> None:
+    table = 'id,title;text\n1,"T;x"\n'
+    assert read(table, delimiter="comma", title="title;text") == [Entity("1", "T;x")]
+    assert guess_dialect(table, ";").dialect.delimiter == ";"
+    assert read("id\ttitle\n1\tT\n", delimiter="tab") == [Entity("1", "T")]
+    for bad in ("ab", "\n", '"'):
+        with pytest.raises(ValidationError):
+            CsvSettings(delimiter=bad)
+    assert TsvSettings().delimiter == "\t"
+
+
+HEADS = [
+    ("id,title\n1,T\n", 0.9, 0),
+    ("id\ttitle\n1\tT\n", 0, 0.9),
+    ("Name;ID\nT;1\n", 0.9, 0),
+    ("left,right\na,b\nc,d\n", 0.3, 0),
+    ("left\tright\na\tb\nc\td\n", 0, 0.3),
+    ("left,right\na,b,c\nd\ne,f,g\n", 0, 0),
+    ("title\nT\n", 0, 0),
+    ("It was late, and dark.\nNobody came, nobody left, all slept.\n", 0, 0),
+    ('{"id": 1, "title": "T"}\n', 0, 0),
+    ('[{"id": 1, "title": "T"}]\n', 0, 0),
+    ("<page><title>a,b</title></page>\n", 0, 0),
+    ("format-version: 1.2\ndate: 1,2\n\n[Term]\nid: X:1\nname: n\n", 0, 0),
+    ("id,title\r1,T\r", 0, 0),
+    ("\x89PNG\r\n\x1a\n\0,id,title", 0, 0),
+    ("", 0, 0),
+]
+
+
+@pytest.mark.parametrize(("head", "as_csv", "as_tsv"), HEADS)
+def test_sniffing(head: str, as_csv: float, as_tsv: float) -> None:
+    beginning = SourceHead("x.csv", head.encode("latin-1"), None)
+    assert (sniff_csv(beginning), sniff_tsv(beginning)) == (as_csv, as_tsv)
+
+
+def test_only_the_name_of_a_table_makes_one_of_unknown_columns() -> None:
+    assert sniff_csv(SourceHead("x.PubTator.txt", b"123|t|Title\n123|a|Text\n", None)) == 0
+
+
+def test_the_built_in_adapters_agree_on_who_reads_what() -> None:
+    guesses = {
+        "kglink/csv": "id,title\n1,T\n",
+        "kglink/tsv": "id\ttitle\n1\tT\n",
+        "kglink/jsonl": '{"id": 1, "title": "T"}\n',
+        "kglink/documents": '{"id": 1, "text": "T", "entities": []}\n',
+    }
+    registry = load_registry()
+    for name, head in guesses.items():
+        assert registry.guess_kb(SourceHead("-", head.encode(), None)).name == name
+
+
+def test_a_head_cut_inside_a_quoted_cell_is_still_a_table() -> None:
+    rows = [f'{number},T{number},"some text,\n more of it"\n' for number in range(4000)]
+    data = ("id,title,text\n" + "".join(rows)).encode()
+    sizes = range(30_000, 30_040)
+    assert len({data[size:][:1] for size in sizes}) > 10
+    for size in sizes:
+        assert guess_dialect(data[:size].decode()).dialect == (",", True)
+    keys = [int(entity.key) for entity in read(data)]
+    assert all(after == before + 1 for before, after in pairwise(keys))
+    assert len(keys) == 4000

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import bz2
+import io
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kglink.errors import SourceError
+from kglink.sources import Problems
+from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
+from kglink.workspace import Workspace, init_workspace
+from kglink_kbs.mediawiki import adapter as adapter_module
+from kglink_kbs.mediawiki.worker import receive, send
+from mediawiki_dumps import (
+    adapter,
+    count_plainly,
+    documents,
+    entities,
+    opened,
+    read,
+)
+
+
+# ------------------------------------------------------------------- many pieces, processes
+@pytest.fixture(scope="module")
+def world_dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dump") / "world.xml"
+    with path.open("w", encoding="utf-8") as out:
+        written = write_mediawiki_xml(out, World(WorldSettings(entities=3000)))
+    assert (written.articles, written.links) == (3000, 36_000)
+    return path
+
+
+def test_names_and_counts_are_those_of_a_plain_reading(world_dump: Path) -> None:
+    plain = count_plainly(world_dump)
+    found = entities(read(world_dump))
+    assert len(found) == 3000
+    assert sum(plain.incoming.values()) > 36_000
+    for key, entity in found.items():
+        redirects = {alias.surface for alias in entity.aliases if alias.kind == "redirect"}
+        anchors = {alias.surface: alias.count for alias in entity.aliases if alias.kind == "anchor"}
+        assert redirects == plain.redirects.get(key, set())
+        assert anchors == plain.anchors.get(key, Counter())
+        assert entity.popularity == plain.incoming[key]
+        assert entity.description.count(" is known. ") == 1
+
+
+def test_neither_processes_nor_parts_nor_pieces_change_anything(
+    world_dump: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = read(world_dump, documents=100)
+    assert len(documents(expected)) == 100
+    monkeypatch.setattr(adapter_module, "PART_BYTES", 2**18)
+    monkeypatch.setattr(adapter_module, "LEAST_PIECE", 3 * 10**5)
+    monkeypatch.setattr(adapter_module, "MOST_GROUPS", 5)
+    assert read(world_dump, documents=100, workers=3) == expected
+    monkeypatch.setattr(adapter_module, "ALONE_BYTES", 2**30)
+    assert read(world_dump, documents=100) == expected
+
+
+def test_the_parts_of_a_dump_in_a_folder_are_one(world_dump: Path, tmp_path: Path) -> None:
+    header, *pages = world_dump.read_text().replace("</mediawiki>\n", "").split("  <page>\n")
+    pages = [f"  <page>\n{text}" for text in pages]
+    for number, some in enumerate((pages[:900], pages[900:])):
+        text = header + "".join(some) + "</mediawiki>\n"
+        (tmp_path / f"part{number}.xml.bz2").write_bytes(bz2.compress(text.encode()))
+    assert read(tmp_path) == read(world_dump)
+
+
+def test_multistream_archives_are_read(world_dump: Path, tmp_path: Path) -> None:
+    data = world_dump.read_bytes()
+    path = tmp_path / "world.xml.bz2"
+    path.write_bytes(
+        b"".join(bz2.compress(data[at : at + 10**6]) for at in range(0, len(data), 10**6))
+    )
+    assert read(path) == read(world_dump)
+
+
+def test_a_truncated_archive_is_told(world_dump: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.xml.bz2"
+    path.write_bytes(bz2.compress(world_dump.read_bytes())[:200_000])
+    with pytest.raises(SourceError, match=r"cut short.*near byte"):
+        read(path)
+
+
+def test_what_an_interrupted_run_has_read_is_not_read_again(
+    world_dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = read(world_dump, documents=50)
+    monkeypatch.setattr(adapter_module, "LEAST_PIECE", 10**6)
+    monkeypatch.setattr(adapter_module, "ALONE_BYTES", 2**30)
+    with opened(world_dump) as source:
+        source.scratch_in = tmp_path / "scratch"
+        list(adapter(documents=50).read(source, Problems()))
+        chunks = sorted(source.scratch.glob("chunk-*"))
+        assert len(chunks) > 3
+        joined = [*source.scratch.glob("joined-*"), *source.scratch.glob("a*ed-*")]
+        kept = chunks[0].stat().st_mtime_ns
+        for path in (chunks[2], source.scratch / "texts-000001", *joined):
+            path.unlink()
+    with opened(world_dump) as source:
+        source.scratch_in = tmp_path / "scratch"
+        assert list(adapter(documents=50).read(source, Problems())) == expected
+        assert chunks[0].stat().st_mtime_ns == kept
+        list(adapter(documents=50, sentences=1).read(source, Problems()))
+        assert chunks[0].stat().st_mtime_ns != kept  # another plan begins anew
+
+
+def test_the_scratch_folder_goes_when_all_is_done(world_dump: Path, tmp_path: Path) -> None:
+    folder = init_workspace(tmp_path / "workspace")
+    with Workspace.open(folder) as workspace:
+        added = workspace.add_kb("atlas", world_dump, adapter="kglink/wikipedia")
+        assert added.summary.added == 3000
+        assert not (folder / ".scratch").exists()
+
+
+def test_a_part_of_a_message_is_none_so_no_part_of_a_piece_is_kept() -> None:
+    whole = io.BytesIO()
+    send(whole, {"do": "read", "chunk": 1}, b"<page>...</page>")
+    message = whole.getvalue()
+    assert receive(io.BytesIO(message)) == ({"do": "read", "chunk": 1}, b"<page>...</page>")
+    assert all(receive(io.BytesIO(message[:cut])) is None for cut in range(len(message)))

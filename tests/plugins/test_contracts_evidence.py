@@ -1,0 +1,185 @@
+"""The contract of evidence: correct plugins pass, each wrong one fails the check for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from contract_cases import contract_for, failing_checks, failure_of, mutant_id
+from kglink.overlap.evidence import DescriptionEvidence, NameEvidence
+from kglink.protocols import EntityPair, PairedKBs, PluginSettings
+from kglink.records import Alias, Entity
+from kglink.testing import EvidenceContract, PluginContract
+from kglink.testing.contracts.base import check_names
+from reference_plugins import ReferenceEvidence
+
+Values = list[Mapping[str, float]]
+ADA, LOVELACE = Entity("a", "Ada Lovelace"), Entity("l", "Augusta Lovelace")
+SAME = Entity("s", "Ada Lovelace")
+
+
+def evidence(evidence: type[ReferenceEvidence]) -> type[PluginContract]:
+    return contract_for(
+        EvidenceContract,
+        evidence,
+        proposes=((ADA, SAME, True), (ADA, LOVELACE, False)),
+        weighs=((ADA, SAME, {"words": 1.0}), (ADA, LOVELACE, {"words": 1 / 3})),
+    )
+
+
+def test_a_correct_plugin_passes(tmp_path: Path) -> None:
+    assert failing_checks(evidence(ReferenceEvidence), tmp_path) == {}
+
+
+class Described(DescriptionEvidence):
+    def __init__(self) -> None:
+        super().__init__(PluginSettings())
+
+
+class Named(NameEvidence):
+    def __init__(self) -> None:
+        super().__init__(PluginSettings())
+
+
+def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
+    also = Entity("l", "Augusta", "Wrote a program.", aliases=(Alias("ADA lovelace"),))
+    told = Entity("t", "Ada Lovelace", "Wrote a program.")
+    names = contract_for(
+        EvidenceContract,
+        Named,
+        proposes=((ADA, also, True), (ADA, LOVELACE, False)),
+        weighs=(
+            (ADA, SAME, {"title": 1, "name": 1}),
+            (ADA, also, {"title": 0, "name": 1}),
+            (ADA, LOVELACE, {"title": 0, "name": 0}),
+        ),
+    )
+    descriptions = contract_for(
+        EvidenceContract,
+        Described,
+        proposes=((told, also, False),),
+        weighs=((told, also, {"description": 1}), (ADA, also, {})),
+    )
+    assert failing_checks(names, tmp_path / "names") == {}
+    assert failing_checks(descriptions, tmp_path / "descriptions") == {}
+
+
+class NoPass(ReferenceEvidence):
+    second_pass = 2  # type: ignore[assignment]  # wrong on purpose
+
+
+class ProposesTitles(ReferenceEvidence):
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        for entity in kbs.entities("left"):
+            yield entity.key, entity.title
+
+
+class ProposesBackwards(ReferenceEvidence):
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        return ((right, left) for left, right in super().propose(kbs))
+
+
+class ProposesNothing(ReferenceEvidence):
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        return iter(())
+
+
+class LeavesPairsOut(ReferenceEvidence):
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
+        return [values for values in super().weigh(kbs, pairs) if values["words"]]
+
+
+class Percent(ReferenceEvidence):
+    def shared(self, pair: EntityPair) -> float:
+        return 100 * super().shared(pair)
+
+
+class NotANumber(ReferenceEvidence):
+    def shared(self, pair: EntityPair) -> float:
+        return super().shared(pair) or float("nan")
+
+
+class Nameless(ReferenceEvidence):
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
+        return [{"": values["words"]} for values in super().weigh(kbs, pairs)]
+
+
+class CountsLetters(ReferenceEvidence):
+    def shared(self, pair: EntityPair) -> float:
+        letters = [set(entity.title) for entity in pair]
+        return len(letters[0] & letters[1]) / len(letters[0] | letters[1])
+
+
+class ComparesWithTheBatch(ReferenceEvidence):
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
+        weighed = super().weigh(kbs, pairs)
+        best = max((values["words"] for values in weighed), default=0.0) or 1.0
+        return [{"words": values["words"] / best} for values in weighed]
+
+
+class Forgetful(ReferenceEvidence):
+    calls = 0
+
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
+        self.calls += 1
+        return [{"words": values["words"] / self.calls} for values in super().weigh(kbs, pairs)]
+
+
+class OwnChance(ReferenceEvidence):
+    numbers = itertools.count()
+
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        skipped = next(self.numbers) % 2
+        return itertools.islice(super().propose(kbs), skipped, None)
+
+
+class SortsThePairs(ReferenceEvidence):
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
+        weighed = super().weigh(kbs, pairs)
+        assert isinstance(pairs, list)
+        pairs.reverse()
+        return weighed
+
+
+class NeedsAPair(ReferenceEvidence):
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
+        first = self.shared(pairs[0])
+        return [{"words": first}, *super().weigh(kbs, pairs)[1:]]
+
+
+class NeedsAnEntity(ReferenceEvidence):
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        next(kbs.entities("left")), next(kbs.entities("right"))
+        return super().propose(kbs)
+
+
+MUTANTS = [
+    (evidence(NoPass), "test_says_in_which_pass_it_weighs"),
+    (evidence(ProposesTitles), "test_proposes_pairs_that_exist"),
+    (evidence(ProposesBackwards), "test_proposes_pairs_that_exist"),
+    (evidence(ProposesNothing), "test_proposes_what_it_should"),
+    (evidence(LeavesPairsOut), "test_weighs_every_pair_in_order_with_bounded_values"),
+    (evidence(Percent), "test_weighs_every_pair_in_order_with_bounded_values"),
+    (evidence(NotANumber), "test_weighs_every_pair_in_order_with_bounded_values"),
+    (evidence(Nameless), "test_weighs_every_pair_in_order_with_bounded_values"),
+    (evidence(CountsLetters), "test_weighs_as_described"),
+    (evidence(ComparesWithTheBatch), "test_a_pair_is_weighed_as_if_alone"),
+    (evidence(Forgetful), "test_is_repeatable_and_leaves_its_arguments_alone"),
+    (evidence(OwnChance), "test_is_repeatable_and_leaves_its_arguments_alone"),
+    (evidence(SortsThePairs), "test_is_repeatable_and_leaves_its_arguments_alone"),
+    (evidence(NeedsAPair), "test_no_pair_and_an_empty_kb"),
+    (evidence(NeedsAnEntity), "test_no_pair_and_an_empty_kb"),
+]
+
+
+@pytest.mark.parametrize("case", MUTANTS, ids=mutant_id)
+def test_a_wrong_plugin_fails(case: tuple[type[PluginContract], str], tmp_path: Path) -> None:
+    contract, check = case
+    assert failure_of(contract, check, tmp_path / "check") is not None
+
+
+def test_every_check_fails_for_some_wrong_plugin() -> None:
+    assert set(check_names(EvidenceContract)) == {check for _, check in MUTANTS}

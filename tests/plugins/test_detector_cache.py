@@ -1,0 +1,116 @@
+"""The compiled aliases on disk: used, damaged, forgotten, refused; and bad settings."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from alias_names import Names
+from kglink.errors import StoreError
+from kglink.records import Span
+from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
+from kglink_plugins.detectors.lexicon import cache
+
+
+def test_the_cache_is_used_until_a_name_or_a_setting_changes(tmp_path: Path) -> None:
+    settings = DictionarySettings()
+    names = Names(["Ada"], tmp_path)
+    for _ in range(3):
+        assert dictionary_detector(settings, names).detect("Ada") == [Span(0, 3, 1.0)]
+    assert names.reads == 1
+    dictionary_detector(DictionarySettings(min_chars=3), names)
+    assert names.reads == 2
+    other = Names(["Bob"], tmp_path)
+    assert dictionary_detector(settings, other).detect("Ada") == []
+    assert other.reads == 1
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["keys.marisa", "surfaces.marisa", "counts.npy", "shapes.npy", "bits.npy", "manifest.json"],
+)
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove", "empty"])
+def test_a_damaged_cache_is_made_anew(tmp_path: Path, file: str, damage: str) -> None:
+    names = Names(["Ada", "Bob"], tmp_path)
+    dictionary_detector(DictionarySettings(), names)
+    (folder,) = tmp_path.iterdir()
+    path = folder / file
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "remove":
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
+        path.write_bytes({"flip": flipped, "cut": content[:-1], "empty": b""}[damage])
+    for _ in range(2):
+        spans = dictionary_detector(DictionarySettings(), names).detect("Ada, Bob")
+        assert spans == [Span(0, 3, 1.0), Span(5, 8, 1.0)]
+    assert names.reads == 2
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_a_manifest_of_another_format_is_not_read(tmp_path: Path) -> None:
+    names = Names(["Ada"], tmp_path)
+    dictionary_detector(DictionarySettings(), names)
+    (folder,) = tmp_path.iterdir()
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    assert cache.load(folder) is None
+
+
+def test_old_folders_are_forgotten(tmp_path: Path) -> None:
+    for number in range(8):
+        dictionary_detector(DictionarySettings(), Names([f"Ada {number}"], tmp_path))
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_many_openers_at_once_all_get_the_aliases(tmp_path: Path) -> None:
+    names = Names([f"Ada {number}" for number in range(300)], tmp_path)
+    answers: list[list[Span]] = []
+
+    def work() -> None:
+        answers.append(dictionary_detector(DictionarySettings(), names).detect("Ada 299"))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [[Span(0, 7, 1.0)]] * 8
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_where_nothing_can_be_written_it_works_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, errno.EROFS)
+    names = Names(["Ada"], tmp_path)
+    assert dictionary_detector(DictionarySettings(), names).detect("Ada") == [Span(0, 3, 1.0)]
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, errno.ENOSPC)
+    with pytest.raises(StoreError, match="cannot keep the compiled aliases: No space left"):
+        dictionary_detector(DictionarySettings(), Names(["Ada"], tmp_path))
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def failing_save(lexicon: object, folder: Path) -> None:
+        raise OSError(number, {errno.ENOSPC: "No space left on device"}.get(number, "Read-only"))
+
+    monkeypatch.setattr(cache, "save", failing_save)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"min_chars": 0}, {"match_case": "sometimes"}, {"minimum": 2}]
+)
+def test_bad_settings_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        DictionarySettings.model_validate(settings)
+
+
+def test_every_setting_is_described() -> None:
+    assert all(field.description for field in DictionarySettings.model_fields.values())

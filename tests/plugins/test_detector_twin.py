@@ -1,0 +1,159 @@
+"""The dictionary detector against a plain twin, in pieces, and in threads."""
+
+from __future__ import annotations
+
+import threading
+import unicodedata
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from alias_names import Names
+from kglink.records import Span
+from kglink.text.fold import Folded, fold, fold_with_map
+from kglink.text.scripts import is_unspaced
+from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
+from kglink_plugins.detectors.lexicon.compiled import compile_lexicon, guard_of
+from kglink_plugins.detectors.lexicon.finder import DictionaryDetector, Match
+from kglink_plugins.detectors.lexicon.guard import in_context
+
+ALPHABET = "aAbßé\u0301 東京한국+#-.1\n\u200d👩½"
+SURFACES = st.lists(st.text(st.sampled_from(ALPHABET), min_size=1, max_size=4), max_size=6)
+
+
+@st.composite
+def texts_with_names(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """Names, and a text that is made of them and of single characters."""
+    surfaces = draw(SURFACES)
+    parts = st.sampled_from([*surfaces, *map(str.upper, surfaces), *ALPHABET])
+    return "".join(draw(st.lists(parts, max_size=25))), surfaces
+
+
+def twin(text: str, surfaces: Sequence[str], settings: DictionarySettings) -> list[Span]:
+    """The same answer by looking at every part of the folded text."""
+    folded = fold_with_map(text)
+    guard = guard_of(settings)
+    lexicon = compile_lexicon(Names(surfaces), settings)
+    keys = set(lexicon.keys)
+    matches = []
+    for begin in range(len(folded.text)):
+        for end in range(begin + 1, len(folded.text) + 1):
+            key = folded.text[begin:end]
+            if key not in keys or cut(folded, begin, starting=True) or cut(folded, end):
+                continue
+            start, stop = widest(text, *folded.span(begin, end), surfaces)
+            surface = text[start:stop]
+            shape = int(lexicon.shapes[lexicon.keys.key_id(key)])
+            verdict = guard.verdict(key, shape, surface, exact=surface in surfaces)
+            if in_context(verdict, text, start, stop):
+                usual = in_context(verdict, text, start, stop)
+                matches.append(Match(start, stop, len(key), surfaces_of(key, surfaces), usual))
+    matches.sort(key=lambda match: (-match.size, -match.frequency, match.start, match.end))
+    kept: list[Match] = []
+    for match in matches:
+        if all(match.end <= other.start or other.end <= match.start for other in kept):
+            kept.append(match)
+    return [Span(match.start, match.end, match.score) for match in sorted(kept)]
+
+
+def surfaces_of(key: str, surfaces: Sequence[str]) -> int:
+    return sum(fold(surface) == key for surface in surfaces)
+
+
+def cut(folded: Folded, place: int, *, starting: bool = False) -> bool:
+    """Whether a name may not begin or end there."""
+    text, starts = folded.text, folded.starts
+    if place in (0, len(text)):
+        return False
+    left, right = text[place - 1], text[place]
+    if starts[place] == starts[place - 1]:
+        return True
+    glued = unicodedata.category(left)[0] in "LMN" and not borderless(left)
+    if glued and right in "+#" and not cut(folded, place - 1):
+        return True
+    if starting and "가" <= left <= "힣" and "가" <= right <= "힣":
+        return True
+    return glued and unicodedata.category(right)[0] in "LMN" and not borderless(right)
+
+
+def borderless(character: str) -> bool:
+    return is_unspaced(character) or "가" <= character <= "힣"
+
+
+def widest(text: str, start: int, end: int, surfaces: Sequence[str]) -> tuple[int, int]:
+    """The span with up to three signs on each side, where that is an alias as written."""
+    options = [
+        (first, last)
+        for first in range(max(0, start - 3), start + 1)
+        for last in range(end, min(len(text), end + 3) + 1)
+        if not any(map(str.isalnum, text[first:start] + text[end:last]))
+        and not any(map(str.isspace, text[first:start] + text[end:last]))
+        and text[first:last] in surfaces
+    ]
+    return min(options, key=lambda span: (span[0] - span[1], span[0]), default=(start, end))
+
+
+@given(texts_with_names(), st.sampled_from([1, 2]))
+@example(("½ a", ["1", "2 a"]), 1)
+@example(("AAA+", ["a+", "AA"]), 1)
+def test_the_twin_finds_the_same(sample: tuple[str, list[str]], min_chars: int) -> None:
+    text, surfaces = sample
+    settings = DictionarySettings(min_chars=min_chars, numbers=True, stop_words=("ab",))
+    detector = dictionary_detector(settings, Names(surfaces))
+    assert detector.detect(text) == twin(text, surfaces, settings)
+
+
+@given(texts_with_names(), st.text(), st.integers(1, 30))
+def test_pieces_change_nothing(sample: tuple[str, list[str]], more: str, piece: int) -> None:
+    text, surfaces = sample[0] + more + sample[0], sample[1]
+    settings = DictionarySettings(min_chars=1, numbers=True)
+    lexicon, guard = compile_lexicon(Names(surfaces), settings), guard_of(settings)
+    whole = DictionaryDetector(lexicon, guard).detect(text)
+    assert DictionaryDetector(lexicon, guard, piece).detect(text) == whole
+
+
+@pytest.mark.parametrize("piece", [*range(1, 40), 200])
+def test_no_cut_between_pieces_loses_or_shortens_a_name(piece: int) -> None:
+    settings = DictionarySettings()
+    lexicon = compile_lexicon(Names(["york", "new york city", "東京都庁", "ガラス"]), settings)
+    text = "In New York  City, 東京都庁 ｶﾞﾗｽ. " * 5
+    spans = DictionaryDetector(lexicon, guard_of(settings), piece).detect(text)
+    assert [text[span.start : span.end] for span in spans] == [
+        "New York  City",
+        "東京都庁",
+        "ｶﾞﾗｽ",
+    ] * 5
+
+
+def test_a_long_text_is_searched_to_its_end() -> None:
+    text = "Ada met nobody at Lantern  Bay. " * 20_000
+    spans = dictionary_detector(DictionarySettings(), Names(["Ada", "Lantern Bay"])).detect(text)
+    assert len(spans) == 40_000
+    assert {text[span.start : span.end] for span in spans} == {"Ada", "Lantern  Bay"}
+
+
+def test_a_word_longer_than_a_piece() -> None:
+    settings = DictionarySettings()
+    lexicon = compile_lexicon(Names(["Ada"]), settings)
+    text = "Ada" + "x" * 1000 + " Ada " + "\u200b" * 1000 + "Ada"
+    spans = DictionaryDetector(lexicon, guard_of(settings), 16).detect(text)
+    assert [span.start for span in spans] == [1004, 2008]
+
+
+def test_threads_get_the_same_answers() -> None:
+    detector = dictionary_detector(DictionarySettings(), Names(["Ada", "Bob", "東京"]))
+    texts = [f"Ada {number} met Bob in 東京 {'é' * number}" for number in range(40)]
+    answers: dict[int, list[Span]] = {}
+
+    def work(first: int) -> None:
+        for number in range(first, len(texts), 4):
+            answers[number] = detector.detect(texts[number])
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [answers[number] for number in range(40)] == [detector.detect(text) for text in texts]

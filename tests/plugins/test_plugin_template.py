@@ -1,0 +1,203 @@
+"""`kglink plugins new` writes a project that installs, is listed, and passes its own tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kglink.errors import UsageError
+from kglink_cli.plugin_project import IN_CLONE, PACKAGED, template_folder, write_project
+
+ROOT = Path(__file__).parents[2]
+LEFTOVERS = re.compile(r"keyline|example/")
+
+
+def texts(folder: Path) -> dict[str, str]:
+    """Every file of a folder with its text."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+# ---------------------------------------------------------------------------------- writing
+def test_a_project_has_the_files_of_the_template_under_its_own_names(tmp_path: Path) -> None:
+    project = write_project("wine-list", "acme", tmp_path / "made")
+    assert sorted(texts(project)) == [
+        "README.md",
+        "kglink_wine_list/__init__.py",
+        "kglink_wine_list/adapter.py",
+        "kglink_wine_list/plugin.py",
+        "pyproject.toml",
+        "tests/test_adapter.py",
+    ]
+    settings = tomllib.loads((project / "pyproject.toml").read_text())
+    assert settings["project"]["name"] == "kglink-wine-list"
+    assert settings["project"]["entry-points"]["kglink"] == {"wine-list": "kglink_wine_list.plugin"}
+    assert '"acme/wine-list"' in (project / "kglink_wine_list" / "plugin.py").read_text()
+    assert not LEFTOVERS.search("".join(texts(project).values()))
+
+
+def test_the_folder_is_named_after_the_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert write_project("wine_list", "acme") == tmp_path / "kglink-wine-list"
+    assert [path.name for path in tmp_path.iterdir()] == ["kglink-wine-list"]
+
+
+def test_only_the_names_differ_from_the_template(tmp_path: Path) -> None:
+    """The template is a project itself: filled with its own names it stays as it is."""
+    project = write_project("keyline", "example", tmp_path / "same")
+    assert texts(project) == texts(template_folder())
+
+
+def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(UsageError, match="exists already"):
+        write_project("wine", "acme", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "message"),
+    [
+        ("Wine", "acme", "'Wine' cannot be the name of a plugin"),
+        ("acme/wine", "acme", "'acme/wine' cannot be the name of a plugin"),
+        ("", "acme", "'' cannot be the name of a plugin"),
+        ("../wine", "acme", "cannot be the name of a plugin"),
+        ("1wine", "acme", "cannot be the name of a plugin"),
+        ("wine-", "acme", "cannot be the name of a plugin"),
+        ("wein\u00e4", "acme", "cannot be the name of a plugin"),
+        ("wine", "ACME", "'ACME' cannot be the name of a vendor"),
+        ("wine", "kglink", "the vendor name 'kglink' is kept for kglink itself"),
+        ("plugins", "acme", "the plugin name 'plugins' is kept for kglink itself"),
+    ],
+)
+def test_a_bad_name_is_refused(tmp_path: Path, name: str, vendor: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        write_project(name, vendor, tmp_path / "made")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_template_of_a_clone_is_the_one_that_the_wheel_ships() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    shipped = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    ((source, target),) = shipped.items()
+    assert ROOT / source == IN_CLONE
+    assert f"kglink_cli/{PACKAGED.name}" == target
+
+
+# ------------------------------------------------------------------------------- installing
+class Environment:
+    """A throw-away environment with kglink as a wheel, and a new plugin beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "venv" / "bin" / "python"
+        self.project = folder / "kglink-wine-list"
+        venv.create(folder / "venv", with_pip=False)
+        purelib = Path(self.ask("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+        # Our dependencies are borrowed: there is no network in a test.
+        borrowed = sysconfig.get_path("purelib")
+        (purelib / "borrowed.pth").write_text(f"import site; site.addsitedir({borrowed!r})\n")
+        self.install(ROOT)
+        self.kglink("plugins", "new", "wine-list", "--vendor", "acme", "--dir", str(self.project))
+        self.install(self.project)
+
+    def run(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        hidden = ("PYTHONPATH", "KGLINK_PLUGINS", "KGLINK_WORKSPACE")
+        return subprocess.run(
+            command,
+            cwd=cwd or self.folder,
+            env={name: value for name, value in os.environ.items() if name not in hidden},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def ask(self, code: str) -> str:
+        done = self.run(str(self.python), "-c", code)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def kglink(self, *arguments: str) -> str:
+        done = self.run(str(self.python.with_name("kglink")), *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def install(self, project: Path) -> None:
+        pip = (sys.executable, "-m", "pip", "--python", str(self.python), "install", "--quiet")
+        offline = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
+        done = self.run(*pip, *offline, "--force-reinstall", str(project))
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("plugin"))
+
+
+def test_the_new_plugin_is_listed_with_its_distribution(environment: Environment) -> None:
+    rows: list[dict[str, Any]] = json.loads(environment.kglink("plugins", "--json"))
+    row = next(row for row in rows if row["name"] == "acme/wine-list")
+    assert row == {
+        "kind": "kb",
+        "name": "acme/wine-list",
+        "summary": "Entities, one per line: key = title | alias : description",
+        "extra": "",
+        "settings": ["comment"],
+        "module": "kglink_wine_list.plugin",
+        "distribution": "kglink-wine-list",
+        "version": "0.1.0",
+        "builtin": False,
+    }
+    listed = environment.kglink("plugins").splitlines()
+    assert any("acme/wine-list" in line and "kglink-wine-list 0.1.0" in line for line in listed)
+
+
+def test_the_new_plugin_is_guessed_from_its_format(environment: Environment) -> None:
+    (environment.folder / "wines.txt").write_text("w1 = Barolo | Nebbiolo : Red.\nw2 = Soave\n")
+    code = """
+from kglink.registry import load_registry
+from kglink.sources import Source
+print(load_registry().guess_kb(Source.open_path("wines.txt").head).name)
+"""
+    assert environment.ask(code) == "acme/wine-list\n"
+
+
+def test_the_tests_of_the_new_plugin_pass(environment: Environment) -> None:
+    command = (str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    done = environment.run(*command, "--kglink-contracts", cwd=environment.project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert "KB adapter 'acme/wine-list': tested by TestLineAdapter" in done.stdout
+
+
+def test_failed_contracts_show_their_values(environment: Environment) -> None:
+    test = environment.folder / "test_wrong.py"
+    test.write_text(
+        "from kglink.records import Entity\n"
+        "from kglink.testing import KBAdapterContract\n"
+        "class TestWrong(KBAdapterContract):\n"
+        "    plugin = 'acme/wine-list'\n"
+        "    source_text = 'a = Ada | A\\n'\n"
+        "    expected = (Entity('a', 'Bob'),)\n"
+    )
+    command = (str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    done = environment.run(*command, str(test))
+    assert done.returncode == 1
+    assert "test_reads_the_expected_records" in done.stdout
+    assert "title='Ada'" in done.stdout
+    assert "title='Bob'" in done.stdout

@@ -1,0 +1,90 @@
+"""The plugins that docs/plugins.md shows register under every hook and hold to their contracts.
+
+The walk through a KB adapter is run, command by command, with all other pages.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from contract_cases import failing_checks
+from kglink import testing
+from kglink.registry import HOOK_OF_KIND, KINDS, Kind, Provider, Registry
+from kglink.registry.hooks import hook_names
+from kglink.registry.loading import registry_of
+from kglink.testing.contracts import base
+from kglink.testing.contracts.base import contract_of, undescribed
+
+PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The programs of the page as one module, whose plugins are the installed ones."""
+    module = ModuleType("page")
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(block, "docs/plugins.md", "exec"), vars(module))  # noqa: S102 - our own page
+    registry = registry_of([(Provider("acme", "1", "page", builtin=False), module)])
+    monkeypatch.setattr(base, "installed_plugins", lambda: registry)
+    return module
+
+
+def registry() -> Registry:
+    return base.installed_plugins()
+
+
+def test_the_page_implements_every_hook(page: ModuleType) -> None:
+    shown = re.findall(r"^def (register_\w+)\(", PAGE, re.MULTILINE)
+    assert sorted(shown) == sorted(hook_names())
+    assert set(registry().providers()[0].hooks) == set(hook_names()) - {"register_kbs"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "kb"])
+def test_the_plugin_of_the_page_holds_to_its_contract(
+    page: ModuleType, kind: Kind, tmp_path: Path
+) -> None:
+    (name,) = registry().names(kind)
+    assert failing_checks(undescribed(kind, name), tmp_path) == {}
+
+
+def test_the_command_of_the_page_works(page: ModuleType) -> None:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    registry().add_commands(app)
+    assert CliRunner().invoke(app, ["menu"]).stdout == "soup\n"
+
+
+def test_the_page_of_the_page_works(page: ModuleType) -> None:
+    routes: dict[str, Any] = {}
+
+    class App:
+        def get(self, path: str) -> Any:
+            return lambda function: routes.update({path: function})
+
+    registry().add_routes(App())
+    assert routes["/menu"]() == {"today": "soup"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_contract_is_on_the_page_with_all_that_can_be_described(kind: Kind) -> None:
+    contract = contract_of(kind)
+    assert contract.__name__ in testing.__all__
+    row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{contract.__name__}`"))
+    described = {
+        name
+        for name in {*vars(contract), *vars(contract).get("__annotations__", {})}
+        if not name.startswith(("_", "test_")) and name not in ("kind", "make", "sniff", "read")
+    }
+    assert set(re.findall(r"`(\w+)(?:\(\))?`", row)) - {contract.__name__} == described
+
+
+def test_every_hook_of_a_kind_stands_in_the_order_of_the_listing() -> None:
+    order = re.findall(r"^### `(\w+)\(", PAGE, re.MULTILINE)
+    assert order == [*HOOK_OF_KIND.values(), "register_commands", "register_routes"]

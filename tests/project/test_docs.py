@@ -1,0 +1,133 @@
+"""The pages: they build, the generated ones are fresh, their links lead somewhere, they run."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from kglink.registry import HOOK_OF_KIND
+from snippets import PageRunner, blocks_of
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+FRONT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = sorted([*DOCS.rglob("*.md"), *(ROOT / name for name in FRONT)])
+#: Pages with examples that people wrote.
+EXAMPLES = [
+    page
+    for page in PAGES
+    if page.parent.name != "reference" and "```" in page.read_text(encoding="utf-8")
+]
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+LOADED = re.compile(r'<(?:script|img|iframe|source)\b[^>]*\bsrc="(https?:)?//|@import|fonts\.g')
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("KGLINK_")}
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=variables | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = run("-m", "mkdocs", "build", "--strict", "--site-dir", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_site_builds_without_a_warning_and_has_every_page(site: Path) -> None:
+    built = {page.relative_to(site).with_suffix(".md").as_posix() for page in site.rglob("*.html")}
+    assert built - {"404.md"} == {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    assert not list(site.rglob("*.py"))
+
+
+def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert LOADED.search(page.read_text(encoding="utf-8")) is None, page
+
+
+def test_the_reference_pages_are_fresh() -> None:
+    done = run("docs/generate.py", "--check")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_stale_or_missing_reference_page_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    monkeypatch.setenv("KGLINK_PLUGINS", "builtin")
+    generate = import_module("generate")
+    monkeypatch.setattr(generate, "FOLDER", tmp_path)
+    assert generate.main([]) == 0
+    assert generate.main(["--check"]) == 0
+    (tmp_path / "settings.md").write_text("old")
+    (tmp_path / "hooks.md").unlink()
+    assert generate.main(["--check"]) == 1
+    told = capsys.readouterr().err
+    assert "settings.md" in told
+    assert "hooks.md" in told
+    assert "cli.md" not in told
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_relative_link_leads_to_a_file(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    targets = [first or second for first, second in LINK.findall(text)]
+    dead = [
+        target
+        for target in targets
+        if not target.startswith(("http://", "https://", "#", "mailto:"))
+        and not (page.parent / target.partition("#")[0]).exists()
+    ]
+    assert not dead
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", EXAMPLES, ids=name_of)
+def test_the_examples_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
+    PageRunner(tmp_path).run(blocks_of(page))
+
+
+def test_every_hook_is_explained_in_the_guide_to_plugins() -> None:
+    guide = (DOCS / "plugins.md").read_text(encoding="utf-8")
+    hooks = {*HOOK_OF_KIND.values(), "register_commands", "register_routes"}
+    assert {hook for hook in hooks if f"`{hook}`" in guide or f"def {hook}(" in guide} == hooks
+
+
+def test_the_reference_of_settings_names_every_variable() -> None:
+    from kglink.config import NOT_SETTINGS, all_settings, env_name
+
+    page = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
+    variables = NOT_SETTINGS | {env_name(name) for name, _ in all_settings()}
+    assert {name for name in variables if f"`{name}`" in page} == variables
+
+
+def test_the_tree_of_errors_in_the_docstring_is_the_real_one() -> None:
+    from kglink import errors
+
+    drawn = re.findall(r"^[│├└─ ]*([A-Z]\w+)  ", errors.__doc__ or "", flags=re.M)
+    real = [
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and value.__module__ == errors.__name__
+    ]
+    assert sorted(drawn) == sorted(real)

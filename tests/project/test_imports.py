@@ -1,0 +1,76 @@
+"""Who imports whom, and what the front door does not load."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[2]
+HEAVY = (
+    "torch",
+    "faiss",
+    "transformers",
+    "tokenizers",
+    "sentence_transformers",
+    "scipy",
+    "sklearn",
+    "sparse_dot_topn",
+    "sqlalchemy",
+    "alembic",
+)
+
+LOADED_BY_COMMAND = """
+import json, sys
+from kglink_cli.main import run
+sys.argv = ["kglink", *sys.argv[1:]]
+try:
+    run()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+finally:
+    sys.stderr.write("\\n" + json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_the_rules_of_who_may_import_whom_hold(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    exit_code = lint_imports(no_cache=True, no_logo=True)
+    told = capsys.readouterr().out
+    assert exit_code == 0, told
+    assert "3 kept, 0 broken" in told
+
+
+def heavy_among(modules: str) -> list[str]:
+    return [name for name in json.loads(modules.splitlines()[-1]) if name in HEAVY]
+
+
+def test_import_kglink_loads_nothing_heavy() -> None:
+    code = "import json, sys, kglink; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert heavy_among(done.stdout) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["link", "--help"], ["plugins"], ["plugins", "--json"]],
+    ids=" ".join,
+)
+def test_a_light_command_loads_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED_BY_COMMAND, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert heavy_among(done.stderr) == []
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,205 @@
+"""Recipes: what is in them, how they are refused, and that every one of them trains."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kglink.encoding import choose_hardware
+from kglink.encoding.bi_encoder import load_bi_encoder
+from kglink.errors import ConfigError, UnknownNameError
+from kglink.registry import Registry, load_registry
+from kglink.store import Store
+from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
+from kglink.training.data import KBChoice, TrainingData, prepare
+from kglink.training.frozen import FrozenPool
+from kglink.training.plan import batches_of, make_plan
+from kglink.training.recipe import chosen_recipe
+from kglink.training.step import Tools, Trainer
+from kglink.training.team import Team
+from training_world import fill, small, world_of, write_world_model
+
+NAMES = [info.name for info in list_recipes()]
+CPU = choose_hardware("cpu", "fp32", 1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Tiny products on several cores are mostly waiting."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_world_model(tmp_path_factory.mktemp("model") / "tiny", world_of())
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with fill(f"sqlite:///{tmp_path_factory.mktemp('store')}/kglink.db", world_of()) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return load_registry()
+
+
+@pytest.fixture(scope="module")
+def data(store: Store, base: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    recipe = small(DEFAULT_RECIPE, base)
+    model = load_bi_encoder(base, settings=recipe.model.settings, hardware=CPU)
+    folder = tmp_path_factory.mktemp("data") / "data"
+    return prepare(folder, store, recipe, KBChoice(("atlas",), ("saga",)), model.inputs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recipe_trains(
+    name: str, data: TrainingData, base: Path, registry: Registry, tmp_path: Path
+) -> None:
+    recipe = small(name, base)
+    model = load_bi_encoder(base, settings=recipe.model.settings, hardware=CPU)
+    scorer = registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
+    tools = Tools(model, scorer, data, registry, Team("cpu"), recipe.seed)
+    before = {key: value.clone() for key, value in model.named_parameters()}
+    for number, stage in enumerate(make_plan(data, recipe, "TOS")):
+        trainer = Trainer(tools, stage, number)
+        if files := trainer.mined_files(tmp_path, 0):
+            pool = FrozenPool(model, scorer, CPU, tmp_path)
+            pool.encode(data.pool.tokens)
+            trainer.mine(pool, files, 0)
+            trainer.open_mined(files)
+        batches = batches_of(stage, 0, trainer.order_seed)
+        losses = [trainer.step(batch, 0, step).loss for step, batch in enumerate(batches[:3])]
+        assert all(math.isfinite(loss) and loss > 0 for loss in losses)
+    moved = {
+        key
+        for key, value in model.named_parameters()
+        if key in before and not value.equal(before[key])
+    }
+    assert any("layer.0.attention" in key for key in moved)
+    assert not any(".embeddings." in key for key in moved)
+
+
+def test_the_papers_hyperparameters() -> None:
+    som = load_recipe("t-biencoder/som-hard-id")
+    assert (som.train.batch, som.train.negatives, som.train.learning_rate) == (64, 15, 1e-5)
+    assert som.train.sampler == "hard_in_domain"
+    assert som.train.columns == "own"
+    assert som.train.transformation is not None
+    assert (som.train.transformation.layer, som.train.transformation.epsilon) == (1, 40)
+    assert (som.model.pooling, som.model.scorer, som.model.shared) == (
+        "tokens",
+        "sum_of_max",
+        False,
+    )
+    assert som.model.inputs.mention_tokens == som.model.inputs.entity_tokens == 128
+    first, second = load_recipe("blink/zeshel-base-hard").rounds()
+    assert (first.columns, first.negatives, first.batch, first.epochs) == ("in_batch", 0, 128, 5)
+    assert (second.columns, second.negatives, second.refresh_epochs) == ("both", 10, 5)
+    assert second.learning_rate == first.learning_rate == 2e-5
+    amh = load_recipe("amh/som-amh-k16")
+    assert (amh.train.negatives, amh.train.batch, amh.train.objective) == (16, 64, "bce")
+    assert amh.train.sampler_settings == {"alpha": 0.3}
+    joint = load_recipe("joint/tos")
+    assert joint.sources == "TOS"
+    assert (joint.train.batch, joint.train.learning_rate, joint.overlap.epochs) == (16, 3e-5, 5)
+
+
+def test_each_recipe_says_what_it_is() -> None:
+    infos = list_recipes()
+    assert infos[0].name == DEFAULT_RECIPE
+    assert all(info.summary and info.source for info in infos)
+    assert len({info.source for info in infos}) == len(infos)
+
+
+def test_a_recipe_of_ones_own_extends_another(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "blink/zeshel-base"\n[train]\nbatch = 7\n[again]\nepochs = 1\n')
+    recipe = load_recipe(path)
+    assert recipe.train.batch == 7
+    assert recipe.train.epochs == 5
+    assert recipe.again is not None
+    assert (recipe.again.batch, recipe.again.epochs) == (7, 1)
+    beside = tmp_path / "other.toml"
+    beside.write_text('extends = "mine.toml"\nseed = 4\n')
+    assert load_recipe(beside, {"train": {"epochs": 2}}).train.model_dump() == {
+        **recipe.train.model_dump(),
+        "epochs": 2,
+    }
+    assert load_recipe(beside).seed == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("epoch = 3", UnknownNameError, "'epoch'"),
+        ("[train]\nbatchs = 3", UnknownNameError, "Did you mean 'batch'"),
+        ("[train.transformation]\nlayers = 3", UnknownNameError, "Did you mean 'layer'"),
+        ("[again]\nnegative = 3", UnknownNameError, "Did you mean 'negatives'"),
+        ("[train]\nbatch = 'x'", ConfigError, "train.batch = 'x'"),
+        ("[train]\nbatch = 1", ConfigError, "train.batch = 1"),
+        ("[train]\ncolumns = 'own'", ConfigError, "needs negatives"),
+        ("[selection]\nmetric = 'MRR'", ConfigError, "selection.metric = 'MRR'"),
+        ("[train", ConfigError, "mine.toml"),
+        ("extends = 'blink/nothing'", UnknownNameError, "which"),
+        ("extends = 'mine.toml'", ConfigError, "extends itself"),
+    ],
+)
+def test_a_bad_recipe_is_refused_in_words(
+    text: str, error: type[ConfigError], words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(error) as caught:
+        load_recipe(path)
+    assert words in str(caught.value)
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'blink/zeshel-base'"):
+        load_recipe("blink/zeshel-bas")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_recipe("nowhere/mine.toml")
+
+
+def test_reading_recipes_loads_no_torch() -> None:
+    code = "import sys, kglink.training as t; t.list_recipes(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ({"pooling": "tokens", "scorer": "dual"}, "set pooling to cls"),
+        ({"pooling": "tokens", "scorer": "kglink/mean"}, "set pooling to mean"),
+        (
+            {"metric": "dot", "scorer": "dual", "scorer_settings": {"metric": "cosine"}},
+            "set model.metric alone",
+        ),
+    ],
+)
+def test_a_model_that_would_be_searched_otherwise_than_trained_is_refused(
+    model: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        load_recipe("default", {"model": model})
+
+
+def test_changes_of_the_first_training_are_those_of_the_second() -> None:
+    changes = {"train": {"epochs": 1, "learning_rate": 1e-4}, "again": {"learning_rate": 2e-4}}
+    by_name = chosen_recipe("blink/zeshel-base-hard", changes)
+    assert chosen_recipe(load_recipe("blink/zeshel-base-hard"), changes) == by_name
+    assert by_name.again is not None
+    assert (by_name.again.epochs, by_name.again.learning_rate) == (1, 2e-4)
