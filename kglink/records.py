@@ -165,6 +165,22 @@ class TextInput:
 
 
 @dataclass(frozen=True, slots=True)
+class MentionInText:
+    """The mention ``text[start:end]`` of a document, with what its detector says of it."""
+
+    text: str
+    start: int
+    end: int
+    document: str = ""
+    score: float = 1.0
+
+    @property
+    def surface(self) -> str:
+        """The mention's own words."""
+        return self.text[self.start : self.end]
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """An entity that a mention may mean; ``evidence`` holds the parts of its score."""
 
@@ -175,7 +191,20 @@ class Candidate:
     description: str = ""
     type: str = ""
     evidence: Mapping[str, float] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+    """Its other names."""
+    parents: tuple[str, ...] = ()
+    """Keys of broader entities of its KB."""
     also: tuple[EntityId, ...] = ()
+    """The same thing in other KBs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A mention with its candidates, best first."""
+
+    mention: MentionInText
+    candidates: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True, slots=True)
