@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kglink.encoding import load_encoder, resolve_model
+from kglink.models import load_encoder, resolve_model
 
 FloatArray = npt.NDArray[np.float32]
 Encode = Callable[[Sequence[str]], FloatArray]

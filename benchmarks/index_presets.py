@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from search import clustered
 
-from kglink.encoding.hardware import usable_cores
+from kglink.models.hardware import usable_cores
 from kglink.protocols import RowRange, VectorIndex
 from kglink.registry import load_registry
 from kglink.workspace.index_wish import presets

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kglink.encoding.hardware import usable_cores
+from kglink.models.hardware import usable_cores
 from kglink.protocols import RowRange, VectorIndex
 from kglink_plugins.indexes.factory import FactoryBackend
 from kglink_plugins.indexes.flat import FlatBackend

@@ -29,10 +29,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor
 
-from kglink.encoding import choose_hardware, resolve_model
-from kglink.encoding.bi_encoder import load_bi_encoder
-from kglink.encoding.inputs import Inputs, MentionText
-from kglink.encoding.tokenise import IdArray
+from kglink.models import choose_hardware, resolve_model
+from kglink.models.bi_encoder import load_bi_encoder
+from kglink.models.inputs import Inputs, MentionText
+from kglink.models.tokenise import IdArray
 from kglink.records import Alias, Entity
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "disease"

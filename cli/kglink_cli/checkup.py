@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 
 from rich.filesize import decimal
 
-from kglink.encoding import choose_hardware, resolve_model
-from kglink.encoding.hardware import BF16_FLAGS, cpu_flags
-from kglink.encoding.model_folder import read_manifest
-from kglink.encoding.models import MINILM_NAMES
 from kglink.errors import KglinkError
+from kglink.models import choose_hardware, resolve_model
+from kglink.models.hardware import BF16_FLAGS, cpu_flags
+from kglink.models.model_folder import read_manifest
+from kglink.models.models import MINILM_NAMES
 from kglink.registry import load_registry
 from kglink.space.space import SpaceFolder, space_names
 from kglink.workspace import Workspace, find_workspace

@@ -15,7 +15,7 @@ from kglink.space.segment import Segment
 from kglink.space.space import Space
 
 if TYPE_CHECKING:
-    from kglink.encoding.runtime import TokenMatrices
+    from kglink.models.runtime import TokenMatrices
     from kglink.space.token_rows import TokenRows
     from kglink.space.token_search import TokenSearch
 

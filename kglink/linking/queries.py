@@ -17,9 +17,9 @@ import numpy.typing as npt
 from kglink.text.windows import mention_window
 
 if TYPE_CHECKING:
-    from kglink.encoding.inputs import MentionText
-    from kglink.encoding.runtime import TokenMatrices
-    from kglink.encoding.settings import BiEncoderSettings
+    from kglink.models.inputs import MentionText
+    from kglink.models.runtime import TokenMatrices
+    from kglink.models.settings import BiEncoderSettings
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -187,7 +187,7 @@ class TrainedQueries:
         return _count_long([mention.surface for mention in mentions], self._encoder)
 
     def _near(self, mention: MentionQuery) -> MentionText:
-        from kglink.encoding.inputs import MentionText
+        from kglink.models.inputs import MentionText
 
         whole = MentionText(mention.text, mention.start, mention.end)
         return whole.near(self._encoder.settings.inputs.mention_tokens)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kglink.encoding import Precision, choose_hardware
+from kglink.models import Precision, choose_hardware
 from kglink.protocols import EntityVectors
 
 FloatArray = npt.NDArray[np.float32]

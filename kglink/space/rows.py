@@ -18,7 +18,7 @@ from kglink.records import Entity
 from kglink.text.entity_text import entity_text
 
 if TYPE_CHECKING:
-    from kglink.encoding.runtime import TokenMatrices
+    from kglink.models.runtime import TokenMatrices
 
 FloatArray = npt.NDArray[np.float32]
 Item = TypeVar("Item")

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kglink.encoding.runtime import TokenMatrices
 from kglink.errors import DamagedSpaceError
+from kglink.models.runtime import TokenMatrices
 from kglink.records import Entity
 from kglink.space.rows import EntityEncoder
 from kglink.space.strings import map_array

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor
 
-from kglink.encoding.hardware import BF16_FLAGS, cpu_flags
-from kglink.encoding.runtime import TokenMatrices, as_bf16
+from kglink.models.hardware import BF16_FLAGS, cpu_flags
+from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.protocols import SumOfMaxRule
 from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
 

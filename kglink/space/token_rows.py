@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kglink.encoding.runtime import TokenMatrices, as_bf16
 from kglink.errors import DamagedSpaceError, SpaceError
+from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.protocols import RowRange
 from kglink.space.manifest import write_atomically
 from kglink.space.strings import map_array

@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from kglink.encoding.hardware import usable_cores
-from kglink.encoding.runtime import TokenMatrices, as_bf16, single_threaded_workers
+from kglink.models.hardware import usable_cores
+from kglink.models.runtime import TokenMatrices, as_bf16, single_threaded_workers
 from kglink.protocols import Encoded, RowRange, Scorer, TokenScorer
 from kglink.space.token_products import Block, TokenProducts, exact_scores, may_be_best
 from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between

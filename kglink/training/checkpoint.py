@@ -24,9 +24,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from kglink.encoding.bi_encoder import BiEncoder
-from kglink.encoding.transformation import Ascent
 from kglink.errors import TrainingError
+from kglink.models.bi_encoder import BiEncoder
+from kglink.models.transformation import Ascent
 from kglink.space.manifest import write_atomically
 
 FORMAT = 1

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kglink.encoding.inputs import Inputs
+from kglink.models.inputs import Inputs
 from kglink.protocols import RowRange
 from kglink.records import Overlap
 from kglink.space.manifest import write_atomically

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kglink.encoding.bi_encoder import BiEncoder, Output, Pair, ViewMode
-from kglink.encoding.grad_cache import Outputs, cached_backward
-from kglink.encoding.packing import join
-from kglink.encoding.tokenise import IdArray
+from kglink.models.bi_encoder import BiEncoder, Output, Pair, ViewMode
+from kglink.models.grad_cache import Outputs, cached_backward
+from kglink.models.packing import join
+from kglink.models.tokenise import IdArray
 from kglink.protocols import Encoded
 from kglink.training.team import Team
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from kglink.encoding.bi_encoder import BiEncoder, load_bi_encoder
-from kglink.encoding.hardware import Hardware, Precision, choose_hardware, usable_cores
 from kglink.errors import TrainingError, UsageError
+from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
+from kglink.models.hardware import Hardware, Precision, choose_hardware, usable_cores
 from kglink.registry import Registry
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints

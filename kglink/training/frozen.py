@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kglink.encoding.bi_encoder import BiEncoder
-from kglink.encoding.hardware import Hardware
-from kglink.encoding.runtime import TokenEncoder, TokenMatrices
-from kglink.encoding.tokenise import IdArray
-from kglink.encoding.towers import snapshot
+from kglink.models.bi_encoder import BiEncoder
+from kglink.models.hardware import Hardware
+from kglink.models.runtime import TokenEncoder, TokenMatrices
+from kglink.models.tokenise import IdArray
+from kglink.models.towers import snapshot
 from kglink.protocols import PairScores, RowRange, Scorer
 from kglink.space.token_rows import texts_at
 from kglink.training.frozen_tokens import FrozenTokens

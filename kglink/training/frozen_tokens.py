@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from kglink.encoding.hardware import usable_cores
-from kglink.encoding.runtime import TokenMatrices, single_threaded_workers
+from kglink.models.hardware import usable_cores
+from kglink.models.runtime import TokenMatrices, single_threaded_workers
 from kglink.protocols import Scorer, SumOfMaxRule, TokenScorer
 from kglink.space.token_products import Block, TokenProducts
 from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kglink.encoding.hardware import Hardware
+from kglink.models.hardware import Hardware
 from kglink.training.checkpoint import (
     Checkpoints,
     Position,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kglink.encoding.inputs import Inputs, MentionText
+from kglink.models.inputs import Inputs, MentionText
 from kglink.protocols import RowRange
 from kglink.records import Document
 from kglink.store import Store

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kglink.encoding.inputs import Inputs, MentionText
+from kglink.models.inputs import Inputs, MentionText
 from kglink.records import Entity
 from kglink.space.strings import StringTable, StringWriter
 from kglink.store import Store

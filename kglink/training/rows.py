@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kglink.encoding.bi_encoder import Pair
+from kglink.models.bi_encoder import Pair
 from kglink.protocols import Encoded, Objective, Scorer
 from kglink.training.collate import Columns, MentionBatch, columns_of, own_columns
 from kglink.training.negatives import Negatives

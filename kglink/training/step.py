@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kglink.encoding.bi_encoder import BiEncoder, Pair, ViewMode
-from kglink.encoding.transformation import Ascent
 from kglink.errors import ConfigError, TrainingError
+from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
+from kglink.models.transformation import Ascent
 from kglink.protocols import Encoded, Objective, Sampler, Scorer
 from kglink.registry import Registry
 from kglink.training.collate import choose_golds, mention_batch, overlap_masks

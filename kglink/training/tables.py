@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from kglink.encoding.tokenise import IdArray
+from kglink.models.tokenise import IdArray
 from kglink.space.strings import map_array
 
 IntArray = npt.NDArray[np.int64]

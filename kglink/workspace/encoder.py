@@ -10,20 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.config import EncoderSection
-from kglink.encoding import ModelSource, load_encoder, resolve_model
-from kglink.encoding.model_folder import is_model_folder, read_manifest
-from kglink.encoding.written import write_entity
 from kglink.errors import ModelError, UsageError
+from kglink.models import ModelSource, load_encoder, resolve_model
+from kglink.models.model_folder import is_model_folder, read_manifest
+from kglink.models.written import write_entity
 from kglink.space.manifest import ModelInfo
 from kglink.space.space import build_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kglink.encoding.inputs import MentionText
-    from kglink.encoding.runtime import Encoder, TokenMatrices
-    from kglink.encoding.settings import BiEncoderSettings
-    from kglink.encoding.two_towers import TwoTowerEncoder
+    from kglink.models.inputs import MentionText
+    from kglink.models.runtime import Encoder, TokenMatrices
+    from kglink.models.settings import BiEncoderSettings
+    from kglink.models.two_towers import TwoTowerEncoder
     from kglink.records import Entity
 
 #: As ``encoder.model``: the model that the space was made with.
@@ -182,7 +182,7 @@ class TrainedEncoder:
 
     @property
     def _towers(self) -> TwoTowerEncoder:
-        from kglink.encoding.two_towers import TwoTowerEncoder
+        from kglink.models.two_towers import TwoTowerEncoder
 
         loaded = self._encoder.loaded
         if not isinstance(loaded, TwoTowerEncoder):

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kglink.config import EncoderSection, Settings
-from kglink.encoding import DEFAULT_MODEL
 from kglink.errors import UsageError
+from kglink.models import DEFAULT_MODEL
 from kglink.space.space import SpaceFolder
 from kglink.workspace.encoder import AUTO, LazyEncoder
 from kglink.workspace.spaces import WorkspaceSpace

@@ -18,7 +18,7 @@ import pytest
 import torch
 from conftest import Kglink, Ran
 
-from kglink.encoding.model_folder import read_manifest
+from kglink.models.model_folder import read_manifest
 from kglink.store import Store
 from kglink.training import list_recipes, load_recipe
 from kglink.training.curve import Curve

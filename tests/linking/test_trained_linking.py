@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kglink.encoding.inputs import MentionText
 from kglink.errors import SpaceError, UsageError
 from kglink.linking.linker import Linker
 from kglink.linking.queries import MentionQuery, PlainQueries
 from kglink.linking.retrieve import Scored
 from kglink.linking.scoring import NAME_WEIGHTS, TRAINED_SCORING, Evidence
 from kglink.linking.scoring_file import SCORING_FILE, read_scoring
+from kglink.models.inputs import MentionText
 from kglink.records import Document, Span
 from kglink.workspace import Workspace
 from trained_spaces import (

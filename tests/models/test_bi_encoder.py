@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from bi_encoders import ENTITIES, FP32, MENTIONS, make, shake
-from kglink.encoding import choose_hardware, load_encoder
-from kglink.encoding.bi_encoder import load_bi_encoder
-from kglink.encoding.runtime import as_bf16
-from kglink.encoding.settings import BiEncoderSettings, TransformationSettings
-from kglink.encoding.transformation import SIDES
-from kglink.encoding.two_towers import TwoTowerEncoder, freeze
 from kglink.errors import ModelError, UsageError
+from kglink.models import choose_hardware, load_encoder
+from kglink.models.bi_encoder import load_bi_encoder
+from kglink.models.runtime import as_bf16
+from kglink.models.settings import BiEncoderSettings, TransformationSettings
+from kglink.models.transformation import SIDES
+from kglink.models.two_towers import TwoTowerEncoder, freeze
 from kglink.records import Entity
 from tiny_models import bert_weights, write_model
 

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from kglink.encoding import choose_hardware, load_encoder, resolve_model
-from kglink.encoding.bert import Group, group_lengths
-from kglink.encoding.padded import load_padded
-from kglink.encoding.runtime import Encoder, single_threaded_workers
 from kglink.errors import ModelError, UsageError
+from kglink.models import choose_hardware, load_encoder, resolve_model
+from kglink.models.bert import Group, group_lengths
+from kglink.models.padded import load_padded
+from kglink.models.runtime import Encoder, single_threaded_workers
 from tiny_models import WORDS, bert_weights, write_model, write_modules
 
 FloatArray = npt.NDArray[np.float32]

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from kglink.encoding import choose_hardware
-from kglink.encoding.bi_encoder import BiEncoder, load_bi_encoder
-from kglink.encoding.grad_cache import Outputs, cached_backward
-from kglink.encoding.packing import join
-from kglink.encoding.settings import BiEncoderSettings, InputSettings
-from kglink.encoding.tokenise import IdArray
+from kglink.models import choose_hardware
+from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
+from kglink.models.grad_cache import Outputs, cached_backward
+from kglink.models.packing import join
+from kglink.models.settings import BiEncoderSettings, InputSettings
+from kglink.models.tokenise import IdArray
 from kglink.protocols import Encoded
 from tiny_models import write_model
 

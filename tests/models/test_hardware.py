@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kglink.encoding import choose_hardware, hardware
 from kglink.errors import ConfigError
+from kglink.models import choose_hardware, hardware
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import tokenizers
 from pydantic import ValidationError
 from tokenizers import processors
 
-from kglink.encoding import resolve_model
-from kglink.encoding.inputs import Inputs, MentionText
-from kglink.encoding.settings import InputSettings
-from kglink.encoding.tokenise import IdArray, PieceTokenizer
 from kglink.errors import ConfigError, ModelError, UsageError
+from kglink.models import resolve_model
+from kglink.models.inputs import Inputs, MentionText
+from kglink.models.settings import InputSettings
+from kglink.models.tokenise import IdArray, PieceTokenizer
 from kglink.records import Alias, Entity
 from tiny_models import WORDS, write_model
 

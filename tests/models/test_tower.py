@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from kglink.encoding import choose_hardware, load_encoder, resolve_model
-from kglink.encoding.models import ModelSource
-from kglink.encoding.packing import TokenBatch, encoded, pack, pool
-from kglink.encoding.tokenise import IdArray
-from kglink.encoding.tower import BertTower, Tower
-from kglink.encoding.towers import load_tower, snapshot, training_dtype
 from kglink.errors import ConfigError, ModelError
+from kglink.models import choose_hardware, load_encoder, resolve_model
+from kglink.models.models import ModelSource
+from kglink.models.packing import TokenBatch, encoded, pack, pool
+from kglink.models.tokenise import IdArray
+from kglink.models.tower import BertTower, Tower
+from kglink.models.towers import load_tower, snapshot, training_dtype
 from tiny_models import bert_weights, write_model
 
 FP32 = choose_hardware("cpu", "fp32", 2)

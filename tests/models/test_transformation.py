@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from kglink.encoding import choose_hardware
-from kglink.encoding.bi_encoder import BiEncoder, Pair, load_bi_encoder
-from kglink.encoding.settings import BiEncoderSettings, InputSettings, TransformationSettings
-from kglink.encoding.tokenise import IdArray
-from kglink.encoding.transformation import Ascent, Transformation
 from kglink.errors import ConfigError, UsageError
+from kglink.models import choose_hardware
+from kglink.models.bi_encoder import BiEncoder, Pair, load_bi_encoder
+from kglink.models.settings import BiEncoderSettings, InputSettings, TransformationSettings
+from kglink.models.tokenise import IdArray
+from kglink.models.transformation import Ascent, Transformation
 from tiny_models import write_model
 
 SETTINGS = BiEncoderSettings(

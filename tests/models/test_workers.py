@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from bi_encoders import make
-from kglink.encoding.bi_encoder import BiEncoder
-from kglink.encoding.settings import TransformationSettings
-from kglink.encoding.tokenise import IdArray
+from kglink.models.bi_encoder import BiEncoder
+from kglink.models.settings import TransformationSettings
+from kglink.models.tokenise import IdArray
 from tiny_models import write_model
 
 RNG = np.random.default_rng(0)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kglink.encoding import Hardware, Precision, choose_hardware
 from kglink.errors import ConfigError, ModelError, UnknownNameError, UsageError
 from kglink.hookspecs import Register, hookimpl
+from kglink.models import Hardware, Precision, choose_hardware
 from kglink.overlap import neighbours
 from kglink.overlap.steps import SearchStep
 from kglink.overlap.tools import OverlapTools

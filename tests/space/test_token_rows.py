@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from kglink.encoding.runtime import TokenMatrices
 from kglink.errors import DamagedSpaceError, SpaceError
+from kglink.models.runtime import TokenMatrices
 from kglink.protocols import Encoded, RowRange, Scorer, TokenScorer
 from kglink.space import token_products, token_search
 from kglink.space.token_products import TokenProducts

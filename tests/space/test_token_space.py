@@ -12,9 +12,9 @@ import pytest
 import torch
 from conftest import Kglink
 
-from kglink.encoding.runtime import TokenMatrices, as_bf16
-from kglink.encoding.settings import InputSettings
 from kglink.errors import DamagedSpaceError
+from kglink.models.runtime import TokenMatrices, as_bf16
+from kglink.models.settings import InputSettings
 from kglink.protocols import Encoded
 from kglink.records import Entity, Span
 from kglink.space import token_build

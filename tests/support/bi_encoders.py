@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from kglink.encoding import choose_hardware
-from kglink.encoding.bi_encoder import BiEncoder, load_bi_encoder
-from kglink.encoding.inputs import MentionText
-from kglink.encoding.settings import BiEncoderSettings, InputSettings
+from kglink.models import choose_hardware
+from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
+from kglink.models.inputs import MentionText
+from kglink.models.settings import BiEncoderSettings, InputSettings
 from kglink.records import Alias, Entity
 
 FP32 = choose_hardware("cpu", "fp32", 2)

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bi_encoders import make, shake
-from kglink.encoding.inputs import MentionText
-from kglink.encoding.settings import InputSettings
-from kglink.encoding.two_towers import TwoTowerEncoder
+from kglink.models.inputs import MentionText
+from kglink.models.settings import InputSettings
+from kglink.models.two_towers import TwoTowerEncoder
 from kglink.records import Document, Entity, EntityId
 from kglink.workspace import Workspace, init_workspace
 from training_world import fill, world_of, write_world_model

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from kglink.encoding import choose_hardware
-from kglink.encoding.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.errors import UsageError
+from kglink.models import choose_hardware
+from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.records import Document, EntityId, Mention, Overlap
 from kglink.store import Store
 from kglink.training import Recipe
@@ -169,7 +169,7 @@ def test_a_domain_may_be_a_type_of_a_kb(
 def test_mentions_are_those_of_the_documents(
     data: TrainingData, store: Store, model: BiEncoder
 ) -> None:
-    from kglink.encoding.inputs import MentionText
+    from kglink.models.inputs import MentionText
 
     for split, table in (("train", data.train), ("dev", data.valid)):
         mentions = [

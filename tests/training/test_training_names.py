@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kglink.encoding import choose_hardware
-from kglink.encoding.bi_encoder import load_bi_encoder
-from kglink.encoding.inputs import Inputs, MentionText
 from kglink.errors import ConfigError
+from kglink.models import choose_hardware
+from kglink.models.bi_encoder import load_bi_encoder
+from kglink.models.inputs import Inputs, MentionText
 from kglink.records import Alias, Entity
 from kglink.registry import load_registry
 from kglink.store import Store

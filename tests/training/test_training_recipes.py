@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from kglink.encoding import choose_hardware
-from kglink.encoding.bi_encoder import load_bi_encoder
 from kglink.errors import ConfigError, UnknownNameError
+from kglink.models import choose_hardware
+from kglink.models.bi_encoder import load_bi_encoder
 from kglink.registry import Registry, load_registry
 from kglink.store import Store
 from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe

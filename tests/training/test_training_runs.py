@@ -15,10 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from kglink.encoding import load_encoder, resolve_model
-from kglink.encoding.model_folder import read_manifest
-from kglink.encoding.two_towers import TwoTowerEncoder
 from kglink.errors import KglinkError, ModelError, TrainingError, UnknownNameError, UsageError
+from kglink.models import load_encoder, resolve_model
+from kglink.models.model_folder import read_manifest
+from kglink.models.two_towers import TwoTowerEncoder
 from kglink.records import Entity
 from kglink.registry import load_registry
 from kglink.store import Store

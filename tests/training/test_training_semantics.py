@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from kglink.encoding import choose_hardware
-from kglink.encoding.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.errors import ConfigError
+from kglink.models import choose_hardware
+from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.protocols import Encoded, RowRange
 from kglink.records import EntityId, Overlap
 from kglink.registry import Registry, load_registry

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from kglink.encoding.hardware import usable_cores
 from kglink.errors import SpaceError
+from kglink.models.hardware import usable_cores
 
 #: The module, untyped: its stubs miss classes and keyword arguments that it has.
 faiss: Any = importlib.import_module("faiss")

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kglink.encoding.models import ModelSource, read_json
-from kglink.encoding.packing import TokenBatch
-from kglink.encoding.tower import Change, Tower, Views, added_rows, copied
 from kglink.errors import ModelError
+from kglink.models.models import ModelSource, read_json
+from kglink.models.packing import TokenBatch
+from kglink.models.tower import Change, Tower, Views, added_rows, copied
 
 #: Where families keep their layers.
 _LAYERS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from kglink.encoding.runtime import single_threaded_workers
+from kglink.models.runtime import single_threaded_workers
 
 #: Encodes one share of a batch.
 Job = Callable[[], tuple[Tensor, ...]]

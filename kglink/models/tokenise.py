@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
-from kglink.encoding.models import ModelSource
 from kglink.errors import ModelError
+from kglink.models.models import ModelSource
 
 #: Texts that the tokenizer holds at once: its own records need about 100 bytes a token.
 _SLICE = 2048

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kglink.encoding.hardware import Hardware, Precision, choose_hardware
-from kglink.encoding.models import DEFAULT_MODEL, ModelSource, resolve_model
+from kglink.models.hardware import Hardware, Precision, choose_hardware
+from kglink.models.models import DEFAULT_MODEL, ModelSource, resolve_model
 
 if TYPE_CHECKING:
-    from kglink.encoding.runtime import Encoder
+    from kglink.models.runtime import Encoder
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -32,6 +32,6 @@ def load_encoder(
     threads: int = 0,
 ) -> Encoder:
     """Find, check and load a model; ``threads = 0`` takes every physical core."""
-    from kglink.encoding import runtime
+    from kglink.models import runtime
 
     return runtime.load_encoder(model, precision=precision, device=device, threads=threads)

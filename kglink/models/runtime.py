@@ -15,13 +15,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from kglink.encoding.bert import PackedBert, is_plain_bert, pool_states
-from kglink.encoding.hardware import Hardware, Precision, choose_hardware
-from kglink.encoding.model_folder import is_model_folder
-from kglink.encoding.models import DEFAULT_MODEL, ModelSource, Pooling, read_json, resolve_model
-from kglink.encoding.padded import load_padded
-from kglink.encoding.tokenise import IdArray, TextTokenizer, Tokens
 from kglink.errors import ModelError, UsageError
+from kglink.models.bert import PackedBert, is_plain_bert, pool_states
+from kglink.models.hardware import Hardware, Precision, choose_hardware
+from kglink.models.model_folder import is_model_folder
+from kglink.models.models import DEFAULT_MODEL, ModelSource, Pooling, read_json, resolve_model
+from kglink.models.padded import load_padded
+from kglink.models.tokenise import IdArray, TextTokenizer, Tokens
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -239,7 +239,7 @@ def load_encoder(
     source = resolve_model(model) if isinstance(model, str) else model
     hardware = choose_hardware(device, precision, threads)
     if is_model_folder(source.path):
-        from kglink.encoding.two_towers import load_two_towers
+        from kglink.models.two_towers import load_two_towers
 
         return load_two_towers(source, hardware)
     return Encoder(source, load_states(source, hardware), hardware)

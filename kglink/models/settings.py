@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kglink.encoding.models import Pooling
+from kglink.models.models import Pooling
 
 EntityPart = Literal["title", "type", "aliases", "description"]
 

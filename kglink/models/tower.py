@@ -2,7 +2,7 @@
 
 A plain BERT is computed here without padding and in the hardware's fastest precision; its
 parameters are fp32 and have the names of Hugging Face. Any other BERT-like model goes through
-transformers (`kglink.encoding.padded`).
+transformers (`kglink.models.padded`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor, nn
 
-from kglink.encoding.bert import ACTIVATIONS, modern_name
-from kglink.encoding.kernels import add_norm, attend, dropout
-from kglink.encoding.packing import TokenBatch
 from kglink.errors import ConfigError, ModelError
+from kglink.models.bert import ACTIVATIONS, modern_name
+from kglink.models.kernels import add_norm, attend, dropout
+from kglink.models.packing import TokenBatch
 
 #: Changes the states after a layer: the transformation, and any test's own.
 Change = Callable[[Tensor], Tensor]

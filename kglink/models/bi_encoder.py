@@ -1,7 +1,7 @@
 """The bi-encoder: two towers, or one for both sides, that put mentions and entities in one space.
 
 A model is loaded from a folder or the hub, trained through `BiEncoder.forward`, and saved as a
-folder (`kglink.encoding.model_folder`) that the linker opens like any other model.
+folder (`kglink.models.model_folder`) that the linker opens like any other model.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kglink.encoding.hardware import Hardware, choose_hardware
-from kglink.encoding.inputs import Inputs
-from kglink.encoding.model_folder import (
+from kglink.errors import ModelError, UsageError
+from kglink.models.hardware import Hardware, choose_hardware
+from kglink.models.inputs import Inputs
+from kglink.models.model_folder import (
     BaseInfo,
     ModelManifest,
     TowerFiles,
@@ -26,15 +27,14 @@ from kglink.encoding.model_folder import (
     tower_sources,
     write_model_folder,
 )
-from kglink.encoding.models import DEFAULT_MODEL, ModelSource, read_json, resolve_model
-from kglink.encoding.packing import TokenBatch, encoded, join, pack, reorder, split
-from kglink.encoding.settings import BiEncoderSettings, InputSettings, TransformationSettings
-from kglink.encoding.tokenise import IdArray, tokenizer_files
-from kglink.encoding.tower import BertTower, Change, Tower
-from kglink.encoding.towers import check_bert_like, load_tower
-from kglink.encoding.transformation import SIDES, Side, Transformation
-from kglink.encoding.workers import TrainingWorkers
-from kglink.errors import ModelError, UsageError
+from kglink.models.models import DEFAULT_MODEL, ModelSource, read_json, resolve_model
+from kglink.models.packing import TokenBatch, encoded, join, pack, reorder, split
+from kglink.models.settings import BiEncoderSettings, InputSettings, TransformationSettings
+from kglink.models.tokenise import IdArray, tokenizer_files
+from kglink.models.tower import BertTower, Change, Tower
+from kglink.models.towers import check_bert_like, load_tower
+from kglink.models.transformation import SIDES, Side, Transformation
+from kglink.models.workers import TrainingWorkers
 from kglink.protocols import Encoded
 
 #: Which losses are wanted: L, L and L', or L' alone.

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from torch import Tensor
 from torch.autograd import Function
 
-from kglink.encoding.packing import Bucket
+from kglink.models.packing import Bucket
 
 _LEVELS = 1 << 15  # of the chance to keep a number: it is exact to 1/32768
 Grads = tuple[Tensor | None, ...]

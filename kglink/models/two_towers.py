@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from kglink.encoding.bi_encoder import BiEncoder
-from kglink.encoding.hardware import Hardware
-from kglink.encoding.inputs import Inputs, MentionText
-from kglink.encoding.model_folder import read_manifest, tower_sources
-from kglink.encoding.models import ModelSource, Pooling, read_json
-from kglink.encoding.runtime import (
+from kglink.errors import UsageError
+from kglink.models.bi_encoder import BiEncoder
+from kglink.models.hardware import Hardware
+from kglink.models.inputs import Inputs, MentionText
+from kglink.models.model_folder import read_manifest, tower_sources
+from kglink.models.models import ModelSource, Pooling, read_json
+from kglink.models.runtime import (
     CHUNK,
     Encoder,
     FloatArray,
@@ -21,10 +22,9 @@ from kglink.encoding.runtime import (
     counting,
     load_states,
 )
-from kglink.encoding.settings import BiEncoderSettings
-from kglink.encoding.tokenise import IdArray, Tokens
-from kglink.encoding.towers import snapshot
-from kglink.errors import UsageError
+from kglink.models.settings import BiEncoderSettings
+from kglink.models.tokenise import IdArray, Tokens
+from kglink.models.towers import snapshot
 from kglink.records import Entity
 
 

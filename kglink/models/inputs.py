@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kglink.encoding.models import ModelSource
-from kglink.encoding.settings import InputSettings
-from kglink.encoding.tokenise import IdArray, PieceTokenizer, Tokens
-from kglink.encoding.written import write_entity
 from kglink.errors import ConfigError, UsageError
+from kglink.models.models import ModelSource
+from kglink.models.settings import InputSettings
+from kglink.models.tokenise import IdArray, PieceTokenizer, Tokens
+from kglink.models.written import write_entity
 from kglink.records import Entity
 
 #: Characters on each side of a mention for every token of its window.

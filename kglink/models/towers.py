@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from kglink.encoding.bert import PackedBert, is_plain_bert
-from kglink.encoding.hardware import Hardware
-from kglink.encoding.models import ModelSource, read_json
-from kglink.encoding.runtime import DTYPES, StateModel, read_weights
-from kglink.encoding.tower import BertTower, Tower
 from kglink.errors import ModelError
+from kglink.models.bert import PackedBert, is_plain_bert
+from kglink.models.hardware import Hardware
+from kglink.models.models import ModelSource, read_json
+from kglink.models.runtime import DTYPES, StateModel, read_weights
+from kglink.models.tower import BertTower, Tower
 
 #: Families with a decoder that transformers also lists under masked language models.
 _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "funnel"})
@@ -26,7 +26,7 @@ def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tow
     rows = max(rows, int(config.get("vocab_size", 0)))
     dtype = training_dtype(hardware)
     if not is_plain_bert(config):
-        from kglink.encoding.padded import load_padded_tower
+        from kglink.models.padded import load_padded_tower
 
         return load_padded_tower(source, rows, dtype).to(hardware.device)
     try:
@@ -64,7 +64,7 @@ def snapshot(tower: Tower, hardware: Hardware) -> StateModel:
     device, dtype = torch.device(hardware.device), DTYPES[hardware.precision]
     if isinstance(tower, BertTower):
         return PackedBert(tower.config, tower.weights(), dtype, device)
-    from kglink.encoding.padded import PaddedTower, padded_model
+    from kglink.models.padded import PaddedTower, padded_model
 
     if not isinstance(tower, PaddedTower):
         raise ModelError(f"{type(tower).__name__} is no tower that kglink can search with")

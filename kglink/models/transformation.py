@@ -13,8 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from kglink.encoding.settings import TransformationSettings
 from kglink.errors import UsageError
+from kglink.models.settings import TransformationSettings
 
 Side = Literal["mention", "entity"]
 SIDES: tuple[Side, Side] = ("mention", "entity")

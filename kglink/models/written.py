@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kglink.encoding.settings import EntityPart, InputSettings
+from kglink.models.settings import EntityPart, InputSettings
 from kglink.records import Entity
 
 

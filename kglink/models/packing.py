@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor
 
-from kglink.encoding.models import Pooling
-from kglink.encoding.tokenise import IdArray
 from kglink.errors import UsageError
+from kglink.models.models import Pooling
+from kglink.models.tokenise import IdArray
 from kglink.protocols import Encoded
 
 #: A bucket takes texts down to this share of its longest: at most a fifth of it is padding.

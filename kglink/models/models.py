@@ -56,7 +56,7 @@ def resolve_model(name: str = DEFAULT_MODEL) -> ModelSource:
         _check_minilm(folder / "model.safetensors")
         return describe_folder(DEFAULT_MODEL, folder)
     folder = Path(name).expanduser()
-    from kglink.encoding.model_folder import describe_model, is_model_folder
+    from kglink.models.model_folder import describe_model, is_model_folder
 
     if is_model_folder(folder):
         return describe_model(name, folder.resolve())
@@ -67,7 +67,7 @@ def resolve_model(name: str = DEFAULT_MODEL) -> ModelSource:
             f"{name}: no model folder",
             hint=f"Give a folder with config.json, tokenizer and weights, or {DEFAULT_MODEL!r}.",
         )
-    from kglink.encoding.hub import fetch_model
+    from kglink.models.hub import fetch_model
 
     return describe_folder(name, fetch_model(name))
 

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kglink.encoding.models import (
+from kglink.errors import ModelError
+from kglink.models.models import (
     HISTORY,
     ModelSource,
     describe_folder,
     file_sha256,
     read_json,
 )
-from kglink.encoding.settings import BiEncoderSettings
-from kglink.errors import ModelError
+from kglink.models.settings import BiEncoderSettings
 
 MODEL_FILE = "kglink.json"
 FORMAT = 1
