@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kglink.registry import load_registry
+from kglink.plugins import load_registry
 from kglink.sources import Problems, Source
 
 RUNS = 3

@@ -42,7 +42,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kglink.protocols import NameRow
+from kglink.plugins import NameRow
 from kglink.text.fold import fold
 from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
 from kglink_plugins.detectors.lexicon.english import COMMON_WORDS, FUNCTION_WORDS

@@ -64,7 +64,7 @@ def check_cleaner() -> Check:
 def check_adapter(reader: Reader, scratch: Path) -> Check:
     """An adapter with the settings that the input draws, in the way that it draws."""
     from kglink.errors import KglinkError, RecordError
-    from kglink.registry import load_registry
+    from kglink.plugins import load_registry
     from kglink.sources import Problems
     from kglink.testing.contracts.kb import check_record
 

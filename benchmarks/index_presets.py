@@ -25,8 +25,7 @@ import numpy.typing as npt
 from search import clustered
 
 from kglink.models.hardware import usable_cores
-from kglink.protocols import RowRange, VectorIndex
-from kglink.registry import load_registry
+from kglink.plugins import RowRange, VectorIndex, load_registry
 from kglink.workspace.index_wish import presets
 from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.models.hardware import usable_cores
-from kglink.protocols import RowRange, VectorIndex
+from kglink.plugins import RowRange, VectorIndex
 from kglink_plugins.indexes.factory import FactoryBackend
 from kglink_plugins.indexes.flat import FlatBackend
 from kglink_plugins.indexes.settings import FactorySettings

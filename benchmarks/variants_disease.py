@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 from joint_disease import FLAGS, SOURCE, write_documents
 from overlap import KBS as KB_FILES
 
+from kglink.plugins import load_registry
 from kglink.records import Entity
-from kglink.registry import load_registry
 from kglink.training import load_recipe
 from kglink.training.front import train
 from kglink.training.run import read_report

@@ -20,10 +20,10 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from kglink import hookspecs, protocols
+from kglink import plugins
 from kglink.config import NOT_SETTINGS, Settings, all_settings, env_name
-from kglink.registry import HOOK_OF_KIND, KINDS, Kind, Plugin, load_registry
-from kglink.registry.plugin import WORD_OF_KIND
+from kglink.plugins import HOOK_OF_KIND, KINDS, WORD_OF_KIND, Kind, Plugin, load_registry
+from kglink.plugins import hooks as hookspecs
 
 FOLDER = Path(__file__).parent / "reference"
 MADE_BY = (
@@ -280,8 +280,8 @@ def hooks_page() -> Iterator[str]:
         yield f"## `{name}` {{ #{name} }}"
         yield inspect.getdoc(hook) or ""
         yield _source_block(f"def {name}{signature}: ...")
-        for contract in re.findall(r"`kglink\.protocols\.(\w+)`", hook.__doc__ or ""):
-            yield _source_block(_source(protocols, contract))
+        for contract in re.findall(r"`kglink\.plugins\.(\w+)`", hook.__doc__ or ""):
+            yield _source_block(_source(plugins, contract))
     yield "## What `register` is"
     for contract in ("Register", "RegisterKB"):
         yield _source_block(_source(hookspecs, contract))

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kglink.errors import KglinkError
-    from kglink.hookspecs import hookimpl
-    from kglink.protocols import PluginSettings
+    from kglink.plugins import PluginSettings, hookimpl
     from kglink.records import (
         Alias,
         Candidate,
@@ -23,8 +22,10 @@ if TYPE_CHECKING:
         Link,
         LinkedDocument,
         Mention,
+        MentionInText,
         Overlap,
         OverlapRun,
+        Ranking,
         Span,
         TextInput,
     )
@@ -44,9 +45,11 @@ __all__ = [
     "Link",
     "LinkedDocument",
     "Mention",
+    "MentionInText",
     "Overlap",
     "OverlapRun",
     "PluginSettings",
+    "Ranking",
     "Span",
     "TextInput",
     "Workspace",
@@ -56,9 +59,9 @@ __all__ = [
 
 _ROOM_OF_NAME = {
     "KglinkError": "errors",
-    "PluginSettings": "protocols",
+    "PluginSettings": "plugins",
     "Workspace": "workspace",
-    "hookimpl": "hookspecs",
+    "hookimpl": "plugins",
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kglink.registry import Guess
+from kglink.plugins import Guess
 from kglink.sources import Problems, Source
 from kglink_cli.console import Reached, counted, note, print_json, watching
 from kglink_cli.session import parse_options, session_of, split_names

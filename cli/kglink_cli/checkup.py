@@ -20,7 +20,7 @@ from kglink.models import choose_hardware, resolve_model
 from kglink.models.hardware import BF16_FLAGS, cpu_flags
 from kglink.models.model_folder import read_manifest
 from kglink.models.models import MINILM_NAMES
-from kglink.registry import load_registry
+from kglink.plugins import load_registry
 from kglink.space.space import SpaceFolder, space_names
 from kglink.workspace import Workspace, find_workspace
 from kglink.workspace.encoder import LazyEncoder

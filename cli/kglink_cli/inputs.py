@@ -11,7 +11,7 @@ from kglink.sources import Problems, Source
 from kglink_cli.console import note
 
 if TYPE_CHECKING:
-    from kglink.protocols import KBAdapter
+    from kglink.plugins import KBAdapter
 
 DOCUMENTS = "kglink/documents"
 _JSON_NAMES = (".jsonl", ".ndjson", ".json")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from kglink.errors import KglinkError
-from kglink.registry import load_registry
+from kglink.plugins import load_registry
 from kglink.workspace import WORKSPACE_VARIABLE
 from kglink_cli.console import print_error
 from kglink_cli.plugins_command import refuse_taken_commands

@@ -17,7 +17,7 @@ from kglink_cli.console import note
 from kglink_cli.whole_file import PACKED, cannot_write, whole_file
 
 if TYPE_CHECKING:
-    from kglink.protocols import Exporter
+    from kglink.plugins import Exporter
 
 _FORMAT_OF_SUFFIX = {
     "": "table", ".txt": "table", ".log": "table", ".html": "html", ".htm": "html",

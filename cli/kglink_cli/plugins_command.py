@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from kglink.errors import PluginError
-from kglink.registry import Plugin, Provider, Registry, load_registry
-from kglink.registry.settings import setting_keys
+from kglink.plugins import Plugin, Provider, Registry, load_registry, setting_keys
 from kglink_cli.console import note, print_json, print_table
 from kglink_cli.plugin_project import write_project
 

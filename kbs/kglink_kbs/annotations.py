@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kglink.errors import RecordError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Document, Mention, Split
 from kglink.sources import Problems
 from kglink_kbs.gold import GoldIds, GoldReader

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kglink.errors import KglinkError, RecordError, SourceError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, Record, Split
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import DocumentFields, DocumentMaker

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from pydantic import Field
 
 from kglink.errors import RecordError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.json_records import JsonObject, json_objects

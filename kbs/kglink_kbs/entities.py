@@ -7,7 +7,7 @@ from typing import get_args
 
 from pydantic import Field
 
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Alias, AliasKind, Entity
 from kglink_kbs.spellings import ALIAS, ENTITY, Shapes
 from kglink_kbs.values import (

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 from pydantic import Field, field_validator
 
 from kglink.errors import SourceError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity
 from kglink.sources import Source
 from kglink_kbs.values import key_text, one_line, plain_text

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from kglink.errors import RecordError, SourceError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.sources import Line, Problems, Source, SourceHead
 from kglink.text.codes import bare_code

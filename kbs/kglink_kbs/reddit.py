@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from kglink.errors import RecordError, SourceError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.archives import archive_names, opened_files

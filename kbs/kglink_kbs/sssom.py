@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from kglink.errors import RecordError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import CodeMapping, Record, Verdict
 from kglink.sources import Problems, Source, SourceHead
 from kglink.text.codes import code_of

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from kglink.errors import RecordError, SourceError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.umls_subset import ST21PV_SOURCES, in_st21pv

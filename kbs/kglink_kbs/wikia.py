@@ -9,7 +9,7 @@ from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.sniff import wiki_of
 
 if TYPE_CHECKING:
-    from kglink.protocols import KBAdapter
+    from kglink.plugins import KBAdapter
 
 
 class WikiaSettings(MediaWikiSettings):

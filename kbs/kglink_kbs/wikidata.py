@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, field_validator
 
 from kglink.errors import RecordError, SourceError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink_kbs.ontology import listed

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from kglink.errors import RecordError, SourceError, UnknownNameError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, Mention, Record, Split
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.json_reader import head_objects

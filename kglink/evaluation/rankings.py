@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kglink.evaluation.metrics import RERANKED, Rank
 from kglink.linking.linker import BATCH_MENTIONS, Linker, joint_ranking
 from kglink.linking.retrieve import Scored
-from kglink.protocols import Reranker, RerankQuery
+from kglink.plugins import Reranker, RerankQuery
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, Span
 
 #: Pools over all KBs; the bracket keeps them apart from a KB of that name.

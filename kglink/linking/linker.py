@@ -13,7 +13,7 @@ from kglink.errors import UsageError
 from kglink.linking.queries import MentionQuery
 from kglink.linking.retrieve import Retriever, Scored
 from kglink.linking.scoring import Scoring
-from kglink.protocols import Detector, Reranker, RerankQuery
+from kglink.plugins import Detector, Reranker, RerankQuery
 from kglink.records import Candidate, Entity, EntityId, Link, LinkedDocument, Span, TextInput
 
 #: Mentions are encoded and searched together, across documents, up to about this many.

@@ -35,7 +35,7 @@ from kglink.models.tower import BertTower, Change, Tower
 from kglink.models.towers import check_bert_like, load_tower
 from kglink.models.transformation import SIDES, Side, Transformation
 from kglink.models.workers import TrainingWorkers
-from kglink.protocols import Encoded
+from kglink.plugins import Encoded
 
 #: Which losses are wanted: L, L and L', or L' alone.
 ViewMode = Literal["plain", "both", "transformed"]

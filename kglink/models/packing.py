@@ -18,7 +18,7 @@ from torch import Tensor
 from kglink.errors import UsageError
 from kglink.models.models import Pooling
 from kglink.models.tokenise import IdArray
-from kglink.protocols import Encoded
+from kglink.plugins import Encoded
 
 #: A bucket takes texts down to this share of its longest: at most a fifth of it is padding.
 _SHORTEST = 0.8

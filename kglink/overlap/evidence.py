@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from kglink.protocols import EntityPair, PairedKBs, PluginSettings
+from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.records import Entity
 from kglink.text.fold import fold
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from kglink.models import Precision, choose_hardware
-from kglink.protocols import EntityVectors
+from kglink.plugins import EntityVectors
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

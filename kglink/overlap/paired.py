@@ -1,4 +1,4 @@
-"""Two KBs of a store as evidence sees them: `kglink.protocols.PairedKBs`."""
+"""Two KBs of a store as evidence sees them: `kglink.plugins.PairedKBs`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from kglink.overlap.names import NameJoin
-from kglink.protocols import EntityVectors, Side
+from kglink.plugins import EntityVectors, Side
 from kglink.records import Entity, EntityId
 
 if TYPE_CHECKING:
     from kglink.overlap.scratch import ScratchPairs
-    from kglink.protocols import FloatArray
+    from kglink.plugins import FloatArray
     from kglink.store import Store
 
 RowKind = Literal["text", "alias"]

@@ -8,7 +8,7 @@ from itertools import islice
 from kglink.overlap.evidence import cosines
 from kglink.overlap.names import NamedPair
 from kglink.overlap.report import Tally
-from kglink.protocols import PairedKBs
+from kglink.plugins import PairedKBs
 from kglink.records import Entity, EntityId, Overlap
 from kglink.text.entity_text import entity_text
 

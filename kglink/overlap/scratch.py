@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 from kglink.errors import StoreError
-from kglink.protocols import Side
+from kglink.plugins import Side
 
 BATCH = 4096
 #: Memory that pairs take before they go to the disk.

@@ -13,11 +13,11 @@ from kglink.config import OverlapSection
 from kglink.overlap.model import OverlapModel
 from kglink.overlap.names import NameRules
 from kglink.overlap.paired import RowKind
-from kglink.protocols import EntityVectors, Evidence
+from kglink.plugins import EntityVectors, Evidence
 from kglink.records import OverlapRun
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray
+    from kglink.plugins import FloatArray
     from kglink.store import KBInfo, Store
 
 

@@ -16,7 +16,7 @@ from kglink.overlap.names import without_disambiguator
 from kglink.overlap.report import Tally
 from kglink.overlap.scratch import ScratchPair, ScratchPairs
 from kglink.overlap.steps import Steps
-from kglink.protocols import EntityPair, Evidence, PairedKBs
+from kglink.plugins import EntityPair, Evidence, PairedKBs
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.text.fold import fold
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kglink.protocols import NameRow
+from kglink.plugins import NameRow
 from kglink.space.space import Space
 
 

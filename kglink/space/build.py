@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
-from kglink.protocols import IndexBackend
+from kglink.plugins import IndexBackend
 from kglink.records import Entity
 from kglink.space.index_choice import IndexChoice, chosen_index
 from kglink.space.manifest import (

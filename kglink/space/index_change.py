@@ -38,7 +38,7 @@ from kglink.space.segment import Segment
 from kglink.space.space import INDEX_FILE, MANIFEST_FILE, BackendOf, SpaceFolder, not_built
 
 if TYPE_CHECKING:
-    from kglink.protocols import IndexBackend, VectorIndex
+    from kglink.plugins import IndexBackend, VectorIndex
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import SpaceBusyError, SpaceError
-from kglink.protocols import VectorIndex
+from kglink.plugins import VectorIndex
 from kglink.space.manifest import FileInfo, file_info, write_atomically
 from kglink.space.segment import Segment
 from kglink.space.space import CURRENT_FILE, INDEX_FILE, SpaceFolder

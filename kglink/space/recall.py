@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from kglink.protocols import RowRange, VectorIndex
+from kglink.plugins import RowRange, VectorIndex
 from kglink.space.manifest import RowKind
 from kglink.space.space import Space
 

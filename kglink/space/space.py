@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import DamagedSpaceError, SpaceError, UnknownNameError
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.space.manifest import (
     ModelInfo,
     RowKind,
@@ -23,7 +23,7 @@ from kglink.space.manifest import (
 from kglink.space.segment import INFO_FILE, Segment
 
 if TYPE_CHECKING:
-    from kglink.protocols import IndexBackend, VectorIndex
+    from kglink.plugins import IndexBackend, VectorIndex
 
 CURRENT_FILE = "CURRENT"
 MANIFEST_FILE = "manifest.json"

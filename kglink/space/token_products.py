@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kglink.models.hardware import BF16_FLAGS, cpu_flags
 from kglink.models.runtime import TokenMatrices, as_bf16
-from kglink.protocols import SumOfMaxRule
+from kglink.plugins import SumOfMaxRule
 from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
 
 #: Scores of mentions and entities that are held at once, and as many bounds.

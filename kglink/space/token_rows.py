@@ -20,7 +20,7 @@ import torch
 
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.models.runtime import TokenMatrices, as_bf16
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.space.manifest import write_atomically
 from kglink.space.strings import map_array
 

@@ -15,7 +15,7 @@ import torch
 
 from kglink.models.hardware import usable_cores
 from kglink.models.runtime import TokenMatrices, as_bf16, single_threaded_workers
-from kglink.protocols import Encoded, RowRange, Scorer, TokenScorer
+from kglink.plugins import Encoded, RowRange, Scorer, TokenScorer
 from kglink.space.token_products import Block, TokenProducts, exact_scores, may_be_best
 from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kglink.protocols import EntityVectors, Side
+from kglink.plugins import EntityVectors, Side
 from kglink.records import Entity
 from kglink.text.entity_text import entity_text
 from kglink.text.fold import fold
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray, IntArray
+    from kglink.plugins import FloatArray, IntArray
 
 DIM = 16
 
 
 class ListedKBs:
-    """Two lists of entities as `kglink.protocols.PairedKBs`.
+    """Two lists of entities as `kglink.plugins.PairedKBs`.
 
     Vectors are made of the words of a text: texts without a common word are at right angles or
     nearly so, equal ones have the cosine 1. Without ``space`` no vectors of rows are there.
@@ -104,7 +104,7 @@ class ListedKBs:
 
 
 class ListedVectors:
-    """A matrix as `kglink.protocols.EntityVectors`."""
+    """A matrix as `kglink.plugins.EntityVectors`."""
 
     def __init__(self, keys: Sequence[str], owners: IntArray, matrix: FloatArray) -> None:
         self.keys = keys

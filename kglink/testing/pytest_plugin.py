@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pytest
     from _pytest.terminal import TerminalReporter
 
-    from kglink.registry import Plugin
+    from kglink.plugins import Plugin
 
 CONTRACTS = "kglink.testing.contracts"
 OPTION = "--kglink-contracts"

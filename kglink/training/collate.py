@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.training.data import TrainingData
 from kglink.training.recipe import StageSection
 from kglink.training.tables import IntArray

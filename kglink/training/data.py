@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kglink.models.inputs import Inputs
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.records import Overlap
 from kglink.space.manifest import write_atomically
 from kglink.space.strings import map_array

@@ -12,7 +12,7 @@ from kglink.models.bi_encoder import BiEncoder, Output, Pair, ViewMode
 from kglink.models.grad_cache import Outputs, cached_backward
 from kglink.models.packing import join
 from kglink.models.tokenise import IdArray
-from kglink.protocols import Encoded
+from kglink.plugins import Encoded
 from kglink.training.team import Team
 
 

@@ -18,7 +18,7 @@ import torch
 from kglink.errors import TrainingError, UsageError
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.models.hardware import Hardware, Precision, choose_hardware, usable_cores
-from kglink.registry import Registry
+from kglink.plugins import Registry
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
 from kglink.training.curve import Curve

@@ -18,7 +18,7 @@ from kglink.models.hardware import Hardware
 from kglink.models.runtime import TokenEncoder, TokenMatrices
 from kglink.models.tokenise import IdArray
 from kglink.models.towers import snapshot
-from kglink.protocols import PairScores, RowRange, Scorer
+from kglink.plugins import PairScores, RowRange, Scorer
 from kglink.space.token_rows import texts_at
 from kglink.training.frozen_tokens import FrozenTokens
 from kglink.training.tables import IntArray, RowTable, as_ids

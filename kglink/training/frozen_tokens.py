@@ -14,7 +14,7 @@ import torch
 
 from kglink.models.hardware import usable_cores
 from kglink.models.runtime import TokenMatrices, single_threaded_workers
-from kglink.protocols import Scorer, SumOfMaxRule, TokenScorer
+from kglink.plugins import Scorer, SumOfMaxRule, TokenScorer
 from kglink.space.token_products import Block, TokenProducts
 from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter
 from kglink.space.token_search import scored_blocks

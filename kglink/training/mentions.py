@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kglink.models.inputs import Inputs, MentionText
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.records import Document
 from kglink.store import Store
 from kglink.training.names import write_names

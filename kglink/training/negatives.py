@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kglink.protocols import (
+from kglink.plugins import (
     Encoded,
     MixingSampler,
     RowRange,

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from kglink.errors import UsageError
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.store import Store
 from kglink.training.data import KBChoice, TrainingData
 from kglink.training.recipe import OverlapSection, Recipe, StageSection

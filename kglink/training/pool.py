@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 
 from kglink.models.inputs import Inputs
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.records import EntityId
 from kglink.space.strings import StringTable, StringWriter, map_array
 from kglink.store import Store

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from kglink.models.bi_encoder import Pair
-from kglink.protocols import Encoded, Objective, Scorer
+from kglink.plugins import Encoded, Objective, Scorer
 from kglink.training.collate import Columns, MentionBatch, columns_of, own_columns
 from kglink.training.negatives import Negatives
 from kglink.training.recipe import StageSection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kglink.protocols import Encoded, Scorer
+from kglink.plugins import Encoded, Scorer
 from kglink.training.collate import Columns
 
 #: Token matrices of candidates that are laid out for a scorer at once, in numbers.

@@ -13,8 +13,7 @@ from torch import Tensor
 from kglink.errors import ConfigError, TrainingError
 from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.models.transformation import Ascent
-from kglink.protocols import Encoded, Objective, Sampler, Scorer
-from kglink.registry import Registry
+from kglink.plugins import Encoded, Objective, Registry, Sampler, Scorer
 from kglink.training.collate import choose_golds, mention_batch, overlap_masks
 from kglink.training.data import TrainingData
 from kglink.training.encode import Encoding, Texts

@@ -19,7 +19,7 @@ from accelerate.utils import InitProcessGroupKwargs
 from torch import Tensor
 from torch.autograd import Function
 
-from kglink.protocols import Encoded
+from kglink.plugins import Encoded
 
 #: While one process looks for hard negatives the others wait; that may take hours.
 _PATIENCE = timedelta(hours=24)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.training.data import TrainingData
 from kglink.training.frozen import Advance, FloatArray, FrozenPool
 from kglink.training.recipe import SelectionSection

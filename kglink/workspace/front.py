@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
+from kglink.plugins import Registry, load_registry
 from kglink.records import Document, LinkedDocument, TextInput
-from kglink.registry import Registry, load_registry
 from kglink.sources import Source, SourceLimits
 from kglink.workspace.folder import expanded, find_workspace, init_workspace
 

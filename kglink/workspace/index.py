@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
-from kglink.protocols import IndexBackend, VectorIndex
+from kglink.plugins import IndexBackend, VectorIndex
 from kglink.space.index_change import (
     IndexChange,
     change_index,

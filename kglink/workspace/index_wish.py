@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from kglink.config import ResolvedSettings
 from kglink.errors import ConfigError, UnknownNameError, UsageError
-from kglink.protocols import IndexSettings
-from kglink.registry import Registry
+from kglink.plugins import IndexSettings, Registry
 from kglink.space.index_choice import DEFAULT_INDEX, IndexChoice, chosen_index
 from kglink.space.manifest import SpaceManifest
 

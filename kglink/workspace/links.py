@@ -20,8 +20,7 @@ from kglink.space.space import Space
 from kglink.workspace.encoder import LazyEncoder, towers_of
 
 if TYPE_CHECKING:
-    from kglink.protocols import Detector
-    from kglink.registry import Registry
+    from kglink.plugins import Detector, Registry
     from kglink.store import Store
 
 

@@ -17,8 +17,7 @@ from kglink.overlap.model import OverlapModel, default_model, read_model
 from kglink.overlap.steps import Progress, Steps, tell_nobody
 from kglink.overlap.tools import OverlapTools
 from kglink.overlap.vector_cache import VectorCache
-from kglink.protocols import Evidence, PluginSettings
-from kglink.registry import Registry
+from kglink.plugins import Evidence, PluginSettings, Registry
 from kglink.space.manifest import write_atomically
 from kglink.space.segment import Segment
 from kglink.workspace.encoder import LazyEncoder
@@ -59,7 +58,7 @@ class CachedTexts:
 
 
 class SegmentVectors:
-    """A segment's rows of one kind as `kglink.protocols.EntityVectors`."""
+    """A segment's rows of one kind as `kglink.plugins.EntityVectors`."""
 
     def __init__(self, segment: Segment, kind: RowKind) -> None:
         self._segment = segment

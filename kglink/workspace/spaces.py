@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from kglink.config import ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
+from kglink.plugins import Registry
 from kglink.records import Entity
-from kglink.registry import Registry
 from kglink.space.build import (
     BuildProgress,
     BuildReport,
@@ -29,7 +29,7 @@ from kglink.space.space import Space, SpaceFolder, build_command
 from kglink.workspace.encoder import AUTO, LazyEncoder, towers_of
 
 if TYPE_CHECKING:
-    from kglink.protocols import IndexBackend
+    from kglink.plugins import IndexBackend
     from kglink.space.rows import TextEncoder
     from kglink.store import KBInfo, Store
 

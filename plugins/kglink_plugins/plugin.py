@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from kglink.hookspecs import Register, hookimpl
-from kglink.protocols import Evidence, Factory, IndexBackend, PluginSettings
+from kglink.plugins import Evidence, Factory, IndexBackend, PluginSettings, Register, hookimpl
 from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
 from kglink_plugins.evidence.settings import FuzzySettings, NeighbourSettings
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings

@@ -28,7 +28,7 @@ from kglink.evaluation.rankings import (
 )
 from kglink.evaluation.report import Figures, RetrievalReport
 from kglink.linking.linker import BATCH_MENTIONS
-from kglink.protocols import RerankQuery
+from kglink.plugins import RerankQuery
 from kglink.records import Candidate, Document, Entity, EntityId
 
 

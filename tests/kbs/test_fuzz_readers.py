@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kglink.errors import UsageError
-from kglink.registry import load_registry
+from kglink.plugins import load_registry
 
 ROOT = Path(__file__).parents[2]
 

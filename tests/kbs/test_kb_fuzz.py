@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kglink.errors import KglinkError
-from kglink.protocols import KBAdapter
+from kglink.plugins import KBAdapter
 from kglink.records import Document, Entity, Record
 from kglink.sources import OnError, Problems, Source, SourceHead, SourceLimits
 from kglink_kbs.documents import DocumentsAdapter, DocumentsSettings

@@ -9,8 +9,8 @@ import pytest
 
 from disease_kbs import disease_entities, write_disease_jsonl
 from kglink.errors import RecordError, SourceError
+from kglink.plugins import load_registry
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
-from kglink.registry import load_registry
 from kglink.sources import Problems, Source, SourceHead, SourceLimits
 from kglink.testing import KBAdapterContract
 from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings, sniff

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from kglink.errors import RecordError, SourceError, UnknownNameError
+from kglink.plugins import load_registry
 from kglink.records import Alias, Entity
-from kglink.registry import load_registry
 from kglink.sources import Problems, Source, SourceHead, SourceLimits
 from kglink.testing import KBAdapterContract
 from kglink_kbs.dialect import guess_dialect

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from kglink.plugins import load_registry
 from kglink.records import Alias, Entity
-from kglink.registry import load_registry
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
 from kglink_kbs.wikia import WikiaSettings, make, sniff

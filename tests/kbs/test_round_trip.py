@@ -17,6 +17,7 @@ import test_kb_umls as umls
 import test_kb_zeshel as zeshel
 from conftest import Kglink
 
+from kglink.plugins import load_registry
 from kglink.records import (
     Alias,
     AliasKind,
@@ -27,7 +28,6 @@ from kglink.records import (
     Mention,
     Record,
 )
-from kglink.registry import load_registry
 from kglink.sources import Problems, Source
 from kglink.store import IngestSummary
 from kglink.testing import KBAdapterContract

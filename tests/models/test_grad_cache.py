@@ -17,7 +17,7 @@ from kglink.models.grad_cache import Outputs, cached_backward
 from kglink.models.packing import join
 from kglink.models.settings import BiEncoderSettings, InputSettings
 from kglink.models.tokenise import IdArray
-from kglink.protocols import Encoded
+from kglink.plugins import Encoded
 from tiny_models import write_model
 
 Part = tuple[list[IdArray], list[IdArray]]

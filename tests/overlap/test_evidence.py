@@ -13,9 +13,8 @@ import pytest
 
 from contract_cases import contract_for, failing_checks
 from kglink.overlap.model import default_model
-from kglink.protocols import EntityPair, Evidence, PairedKBs, PluginSettings, Side
+from kglink.plugins import EntityPair, Evidence, PairedKBs, PluginSettings, Side, load_registry
 from kglink.records import Alias, Entity
-from kglink.registry import load_registry
 from kglink.testing import EvidenceContract
 from kglink.testing.pairs import ListedKBs
 from kglink.text.fold import fold

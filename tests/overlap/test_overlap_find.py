@@ -19,13 +19,13 @@ from kglink.overlap.find import find_all_overlaps, find_overlaps
 from kglink.overlap.model import OverlapModel, Weight
 from kglink.overlap.tools import OverlapTools
 from kglink.overlap.train import train
-from kglink.protocols import EntityPair, EntityVectors, Evidence, PairedKBs, PluginSettings
+from kglink.plugins import EntityPair, EntityVectors, Evidence, PairedKBs, PluginSettings
 from kglink.records import Alias, Document, Entity, EntityId, Overlap
 from kglink.store import Store
 from store_support import job
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray
+    from kglink.plugins import FloatArray
 
 MODEL = OverlapModel(
     name="default",

@@ -14,16 +14,22 @@ import numpy as np
 import pytest
 
 from kglink.errors import ConfigError, ModelError, UnknownNameError, UsageError
-from kglink.hookspecs import Register, hookimpl
 from kglink.models import Hardware, Precision, choose_hardware
 from kglink.overlap import neighbours
 from kglink.overlap.steps import SearchStep
 from kglink.overlap.tools import OverlapTools
-from kglink.protocols import EntityPair, PairedKBs, PluginSettings
+from kglink.plugins import (
+    EntityPair,
+    PairedKBs,
+    PluginSettings,
+    Provider,
+    Register,
+    Registry,
+    find_modules,
+    hookimpl,
+    registry_of,
+)
 from kglink.records import EntityId
-from kglink.registry import Provider, Registry
-from kglink.registry.discovery import find_modules
-from kglink.registry.loading import registry_of
 from kglink.workspace import Workspace
 from kglink.workspace.overlaps import MODEL_FILE, overlap_tools
 from tiny_models import write_model

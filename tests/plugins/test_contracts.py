@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import pytest
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
-from kglink.protocols import RerankQuery
+from kglink.plugins import RerankQuery
 from kglink.records import (
     Candidate,
     LinkedDocument,

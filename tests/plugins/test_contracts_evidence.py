@@ -10,7 +10,7 @@ import pytest
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
 from kglink.overlap.evidence import DescriptionEvidence, NameEvidence
-from kglink.protocols import EntityPair, PairedKBs, PluginSettings
+from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.records import Alias, Entity
 from kglink.testing import EvidenceContract, PluginContract
 from kglink.testing.contracts.base import check_names

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.testing import IndexBackendContract, PluginContract
 from kglink.testing.contracts.base import check_names
 from kglink.testing.contracts.index import scan
 from reference_plugins import ReferenceBackend, ReferenceIndex
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray, IntArray
+    from kglink.plugins import FloatArray, IntArray
 
 
 def index(index: type[ReferenceIndex], **described: object) -> type[PluginContract]:

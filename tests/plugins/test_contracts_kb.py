@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
+from kglink.plugins import KINDS
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
-from kglink.registry import KINDS
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract, PluginContract
 from kglink.testing.contracts.base import check_names, contract_of

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
-from kglink.protocols import Encoded, SamplerBatch, SamplerPool, Scorer
+from kglink.plugins import Encoded, SamplerBatch, SamplerPool, Scorer
 from kglink.testing import ObjectiveContract, PluginContract, SamplerContract, ScorerContract
 from kglink.testing.contracts.base import check_names
 from reference_plugins import ReferenceObjective, ReferenceSampler, ReferenceScorer
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray, IntArray
+    from kglink.plugins import FloatArray, IntArray
 
 
 def mean_product(mention: torch.Tensor, entity: torch.Tensor) -> float:

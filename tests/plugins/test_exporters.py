@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.cells import cell_len
 
-from kglink.protocols import Exporter, Factory, PluginSettings
+from kglink.plugins import Exporter, Factory, PluginSettings
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
 from kglink.testing import ExporterContract
 from kglink_plugins.exporters.escape import json_text, one_line, plain, web_address

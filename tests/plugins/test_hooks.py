@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from fake_distributions import FakeEnvironment, fake_environment
-from kglink import hookspecs
-from kglink.registry import HOOK_OF_KIND, KINDS, Kind, load_registry
-from kglink.registry.hooks import hook_names
-from kglink.registry.plugin import WORD_OF_KIND
+from kglink.plugins import HOOK_OF_KIND, KINDS, WORD_OF_KIND, Kind, hook_names, load_registry
+from kglink.plugins import hooks as hookspecs
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from kglink.errors import ConfigError, SpaceError, UsageError
-from kglink.protocols import IndexBackend, RowRange, VectorIndex
+from kglink.plugins import IndexBackend, RowRange, VectorIndex
 from kglink_plugins.indexes.factory import FactoryBackend
 from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
@@ -357,7 +357,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from kglink_plugins.indexes.flat import FlatBackend
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 
 def own_memory():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kglink.protocols import IndexSettings, RowRange, VectorIndex
-from kglink.registry import load_registry
+from kglink.plugins import IndexSettings, RowRange, VectorIndex, load_registry
 from kglink.workspace.index_wish import presets
 from kglink_plugins.indexes.factory import FactoryBackend
 from kglink_plugins.indexes.faiss_library import faiss

@@ -10,8 +10,7 @@ import pytest
 
 from fake_distributions import FakeEnvironment, fake_environment
 from kglink.errors import ConfigError, PluginError, SourceError, UsageError
-from kglink.protocols import PluginSettings
-from kglink.registry import Guess, load_registry
+from kglink.plugins import Guess, PluginSettings, load_registry
 from kglink.sources import SourceHead
 
 

@@ -170,7 +170,7 @@ def test_the_new_plugin_is_listed_with_its_distribution(environment: Environment
 def test_the_new_plugin_is_guessed_from_its_format(environment: Environment) -> None:
     (environment.folder / "wines.txt").write_text("w1 = Barolo | Nebbiolo : Red.\nw2 = Soave\n")
     code = """
-from kglink.registry import load_registry
+from kglink.plugins import load_registry
 from kglink.sources import Source
 print(load_registry().guess_kb(Source.open_path("wines.txt").head).name)
 """

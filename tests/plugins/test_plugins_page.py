@@ -16,9 +16,7 @@ from typer.testing import CliRunner
 
 from contract_cases import failing_checks
 from kglink import testing
-from kglink.registry import HOOK_OF_KIND, KINDS, Kind, Provider, Registry
-from kglink.registry.hooks import hook_names
-from kglink.registry.loading import registry_of
+from kglink.plugins import HOOK_OF_KIND, KINDS, Kind, Provider, Registry, hook_names, registry_of
 from kglink.testing.contracts import base
 from kglink.testing.contracts.base import contract_of, undescribed
 

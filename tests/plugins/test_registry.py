@@ -14,8 +14,7 @@ import pytest
 
 from fake_distributions import ACME, FakeEnvironment, fake_environment
 from kglink.errors import PluginError, UnknownNameError, UsageError
-from kglink.protocols import PluginSettings
-from kglink.registry import Registry, load_registry
+from kglink.plugins import PluginSettings, Registry, load_registry
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,7 +114,7 @@ def test_hook_calls_are_traced_on_standard_error(
 
 
 def test_an_environment_without_our_own_plugins_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kglink.registry.discovery.entry_points", lambda group: [])
+    monkeypatch.setattr("kglink.plugins.registry.discovery.entry_points", lambda group: [])
     with pytest.raises(PluginError, match="not installed"):
         load_registry()
 
@@ -266,7 +265,7 @@ def test_listing_the_builtin_plugins_loads_nothing_heavy(tmp_path: Path) -> None
     roots = [tmp_path, ROOT, ROOT / "plugins", ROOT / "kbs", ROOT / "cli"]
     code = """
         import json, sys
-        from kglink.registry import load_registry
+        from kglink.plugins import load_registry
         registry = load_registry(only="builtin")
         names = [f"{p.kind} {p.name} {p.summary}" for p in registry.plugins()]
         heavy = ["torch", "faiss", "transformers", "scipy", "sqlalchemy", "numpy", "ray"]

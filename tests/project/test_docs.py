@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kglink.registry import HOOK_OF_KIND
+from kglink.plugins import HOOK_OF_KIND
 from snippets import PageRunner, blocks_of
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import pytest
 
 import kglink
 import kglink.testing
-from kglink import errors, hookspecs, protocols, records
+from kglink import errors, plugins, records
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,9 +42,9 @@ def test_every_record_is_public() -> None:
 
 
 def test_the_names_are_those_of_their_rooms() -> None:
-    assert kglink.hookimpl is hookspecs.hookimpl
+    assert kglink.hookimpl is plugins.hookimpl
     assert kglink.KglinkError is errors.KglinkError
-    assert kglink.PluginSettings is protocols.PluginSettings
+    assert kglink.PluginSettings is plugins.PluginSettings
 
 
 def test_workspace_comes_from_its_room() -> None:
@@ -91,7 +91,7 @@ def test_hookimpl_and_records_load_nothing_heavy() -> None:
 
 def test_the_pytest_plugin_loads_next_to_nothing() -> None:
     loaded = loaded_by("import kglink.testing.pytest_plugin")
-    assert {"torch", "numpy", "pydantic", "pytest", "kglink.registry"}.isdisjoint(loaded)
+    assert {"torch", "numpy", "pydantic", "pytest", "kglink.plugins.registry"}.isdisjoint(loaded)
 
 
 def test_the_contract_of_kb_adapters_loads_no_torch() -> None:

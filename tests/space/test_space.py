@@ -18,9 +18,8 @@ import pytest
 
 from kglink.config import SpaceSection
 from kglink.errors import SpaceError, UnknownNameError
-from kglink.protocols import IndexBackend
+from kglink.plugins import IndexBackend, load_registry
 from kglink.records import Alias, Entity
-from kglink.registry import load_registry
 from kglink.space import segment_build
 from kglink.space.alias_names import SpaceNames
 from kglink.space.build import BuildReport, SpaceSource, build_space, is_current

@@ -13,7 +13,7 @@ import pytest
 from test_space import HERON, MERCURY, backend_of, build, opened, source
 
 from kglink.errors import ConfigError, SpaceError
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink.records import Entity
 from kglink.space.index_change import change_index, has_whole_index, trial_index
 from kglink.space.index_choice import IndexChoice
@@ -29,7 +29,7 @@ from kglink.space.recall import (
 from kglink.space.space import Space, SpaceFolder
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray, IntArray, VectorIndex
+    from kglink.plugins import FloatArray, IntArray, VectorIndex
     from kglink.space.manifest import RowKind
     from kglink.space.segment import Segment
 
@@ -136,7 +136,7 @@ def test_a_damaged_index_is_no_whole_one(folder: SpaceFolder) -> None:
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from kglink.registry import load_registry
+from kglink.plugins import load_registry
 from kglink.space import index_change, publish
 from kglink.space.index_choice import IndexChoice
 from kglink.space.space import SpaceFolder

@@ -18,7 +18,7 @@ import torch
 
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.models.runtime import TokenMatrices
-from kglink.protocols import Encoded, RowRange, Scorer, TokenScorer
+from kglink.plugins import Encoded, RowRange, Scorer, TokenScorer
 from kglink.space import token_products, token_search
 from kglink.space.token_products import TokenProducts
 from kglink.space.token_rows import (

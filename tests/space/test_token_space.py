@@ -15,7 +15,7 @@ from conftest import Kglink
 from kglink.errors import DamagedSpaceError
 from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.models.settings import InputSettings
-from kglink.protocols import Encoded
+from kglink.plugins import Encoded
 from kglink.records import Entity, Span
 from kglink.space import token_build
 from kglink.space.token_rows import TokenRowsWriter

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-HEADER = "import kglink\nfrom kglink.hookspecs import hookimpl\n"
+HEADER = "import kglink\nfrom kglink.plugins import hookimpl\n"
 BUILTIN = """
-    from kglink.protocols import PluginSettings
+    from kglink.plugins import PluginSettings
 
     class Columns(PluginSettings):
         delimiter: str = ","

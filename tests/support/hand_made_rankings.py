@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kglink.linking.linker import Linker
 from kglink.linking.retrieve import Scored
-from kglink.protocols import Reranker
+from kglink.plugins import Reranker
 from kglink.records import Document, EntityId, Mention, Span
 
 KBS = ("a", "b", "c")

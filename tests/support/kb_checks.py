@@ -8,9 +8,8 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, settings
 
 from kglink.errors import KglinkError
-from kglink.protocols import KBAdapter, Sniff
+from kglink.plugins import KBAdapter, Sniff, load_registry
 from kglink.records import Entity, Record
-from kglink.registry import load_registry
 from kglink.sources import OnError, Problems, Source, SourceHead, SourceLimits
 from kglink.testing.contracts.kb import SURE, check_record
 

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kglink.protocols import KBAdapter
+from kglink.plugins import KBAdapter
 from kglink.records import Document, Entity, Record
 from kglink.sources import Problems, Source, SourceLimits
 from kglink_kbs.wikipedia import WikipediaSettings, make

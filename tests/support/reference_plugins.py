@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from kglink.errors import RecordError
-from kglink.protocols import (
+from kglink.plugins import (
     Encoded,
     EntityPair,
     Names,
@@ -27,7 +27,7 @@ from kglink.records import Candidate, Entity, LinkedDocument, Record, Span
 from kglink.sources import Problems, Source, SourceHead
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray, IntArray
+    from kglink.plugins import FloatArray, IntArray
 
 
 class ReferenceAdapter:

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from kglink.registry import load_registry
+from kglink.plugins import load_registry
 from kglink.store import Store
 from kglink.training import Recipe
 from kglink.training.front import Where, train

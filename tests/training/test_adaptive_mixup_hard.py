@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kglink.protocols import Encoded, MixingSampler, Scorer
+from kglink.plugins import Encoded, MixingSampler, Scorer
 from kglink_plugins.samplers.adaptive_mixup_hard import AdaptiveMixupHard
 from kglink_plugins.samplers.in_batch import InBatch
 from kglink_plugins.samplers.settings import MixupSettings

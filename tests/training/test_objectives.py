@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kglink.errors import UsageError
-from kglink.protocols import Objective
+from kglink.plugins import Objective
 from kglink.testing import ObjectiveContract
 from kglink_plugins.objectives.bce import Bce
 from kglink_plugins.objectives.distillation import Distillation

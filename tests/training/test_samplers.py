@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from kglink.errors import UsageError
-from kglink.protocols import Sampler, SamplerBatch, SamplerPool
-from kglink.registry import load_registry
+from kglink.plugins import Sampler, SamplerBatch, SamplerPool, load_registry
 from kglink.testing import SamplerContract
 from kglink_plugins.samplers import hardest as hardest_module
 from kglink_plugins.samplers.draw import Rows, draw
@@ -26,7 +25,7 @@ from kglink_plugins.samplers.random_in_domain import RandomInDomain
 from kglink_plugins.samplers.settings import KnnSettings, MixedSettings
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray, IntArray
+    from kglink.plugins import FloatArray, IntArray
 
 
 # ------------------------------------------------------------------------------- contracts

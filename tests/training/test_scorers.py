@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kglink.protocols import Encoded, PoolingScorer, Scorer
+from kglink.plugins import Encoded, PoolingScorer, Scorer
 from kglink.testing import ScorerContract
 from kglink_plugins.scorers import sum_of_max
 from kglink_plugins.scorers.dual import DualScorer

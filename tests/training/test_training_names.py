@@ -12,8 +12,8 @@ from kglink.errors import ConfigError
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.models.inputs import Inputs, MentionText
+from kglink.plugins import load_registry
 from kglink.records import Alias, Entity
-from kglink.registry import load_registry
 from kglink.store import Store
 from kglink.text.fold import fold
 from kglink.training import load_recipe

@@ -15,7 +15,7 @@ import torch
 from kglink.errors import ConfigError, UnknownNameError
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
-from kglink.registry import Registry, load_registry
+from kglink.plugins import Registry, load_registry
 from kglink.store import Store
 from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare

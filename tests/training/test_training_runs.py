@@ -19,8 +19,8 @@ from kglink.errors import KglinkError, ModelError, TrainingError, UnknownNameErr
 from kglink.models import load_encoder, resolve_model
 from kglink.models.model_folder import read_manifest
 from kglink.models.two_towers import TwoTowerEncoder
+from kglink.plugins import load_registry
 from kglink.records import Entity
-from kglink.registry import load_registry
 from kglink.store import Store
 from kglink.training import Recipe
 from kglink.training.curve import Curve

@@ -13,9 +13,8 @@ import torch
 from kglink.errors import ConfigError
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
-from kglink.protocols import Encoded, RowRange
+from kglink.plugins import Encoded, Registry, RowRange, load_registry
 from kglink.records import EntityId, Overlap
-from kglink.registry import Registry, load_registry
 from kglink.store import Store
 from kglink.training import Recipe
 from kglink.training.collate import (

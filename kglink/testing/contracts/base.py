@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from kglink.registry import Kind, Registry, load_registry
+from kglink.plugins import Kind, Registry, load_registry
 
 
 class PluginContract:

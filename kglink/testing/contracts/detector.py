@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from kglink.protocols import Detector, NameRow, Names
+from kglink.plugins import Detector, NameRow, Names
 from kglink.records import Span
 from kglink.testing.contracts.base import PluginContract
 from kglink.testing.contracts.texts import NASTY_TEXTS

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kglink.protocols import EntityPair, Evidence
+from kglink.plugins import EntityPair, Evidence
 from kglink.records import Alias, Entity
 from kglink.testing.contracts.base import PluginContract
 from kglink.testing.contracts.texts import NASTY_TEXTS

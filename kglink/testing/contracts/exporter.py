@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from kglink.protocols import Exporter
+from kglink.plugins import Exporter
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
 from kglink.testing.contracts.base import PluginContract
 from kglink.testing.contracts.texts import NASTY_TEXTS

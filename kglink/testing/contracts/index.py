@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kglink.protocols import IndexBackend, RowRange, VectorIndex
+from kglink.plugins import IndexBackend, RowRange, VectorIndex
 from kglink.testing.contracts.base import PluginContract
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray, IntArray
+    from kglink.plugins import FloatArray, IntArray
 
 DIM = 16
 RangeList = Sequence[RowRange] | None

@@ -13,7 +13,7 @@ from pathlib import Path
 import zstandard
 
 from kglink.errors import KglinkError, RecordError
-from kglink.protocols import KBAdapter, Sniff
+from kglink.plugins import KBAdapter, Sniff
 from kglink.records import CodeMapping, Document, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing.contracts.base import PluginContract, installed_plugins

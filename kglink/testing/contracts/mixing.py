@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kglink.protocols import Encoded, MixingSampler
+from kglink.plugins import Encoded, MixingSampler
 
 _DIM = 5
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from kglink.protocols import Objective
+from kglink.plugins import Objective
 from kglink.testing.contracts.base import PluginContract
 
 MASKED = -math.inf

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from types import MappingProxyType
 
-from kglink.protocols import Reranker, RerankQuery
+from kglink.plugins import Reranker, RerankQuery
 from kglink.records import Candidate, EntityId, Span
 from kglink.testing.contracts.base import PluginContract
 from kglink.testing.contracts.texts import NASTY_TEXTS

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kglink.protocols import MixingSampler, Sampler, SamplerBatch, SamplerPool
+from kglink.plugins import MixingSampler, Sampler, SamplerBatch, SamplerPool
 from kglink.testing.contracts.base import PluginContract
 
 if TYPE_CHECKING:
-    from kglink.protocols import FloatArray, IntArray
+    from kglink.plugins import FloatArray, IntArray
 
 DIM = 8
 

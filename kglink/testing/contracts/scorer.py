@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from kglink.protocols import Encoded, PoolingScorer, Scorer
+from kglink.plugins import Encoded, PoolingScorer, Scorer
 from kglink.testing.contracts.base import PluginContract
 
 DIM = 12

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kglink.protocols import Detector, Names
+from kglink.plugins import Detector, Names
 from kglink_plugins.detectors.lexicon.settings import DictionarySettings
 
 __all__ = ["DictionarySettings", "dictionary_detector"]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from rapidfuzz import fuzz, process
 
 from kglink.errors import PluginError
-from kglink.protocols import EntityPair, PairedKBs
+from kglink.plugins import EntityPair, PairedKBs
 from kglink.text.name_tokens import name_words, numbers_of
 from kglink_plugins.evidence.name_pairs import NamePairs
 from kglink_plugins.evidence.settings import FuzzySettings

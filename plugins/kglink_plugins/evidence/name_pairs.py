@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.overlap.names import without_disambiguator
-from kglink.protocols import EntityPair
+from kglink.plugins import EntityPair
 from kglink.records import Entity
 from kglink.text.fold import fold
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kglink.protocols import EntityPair, PairedKBs, PluginSettings
+from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.space.names import name_hash
 from kglink.text.fold import fold
 from kglink_plugins.evidence.name_pairs import folded_names

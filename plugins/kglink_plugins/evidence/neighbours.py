@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.overlap.neighbours import nearest_neighbours
-from kglink.protocols import EntityPair, EntityVectors, PairedKBs, Side
+from kglink.plugins import EntityPair, EntityVectors, PairedKBs, Side
 from kglink_plugins.evidence.name_pairs import MOST_NAMES
 from kglink_plugins.evidence.neighbour_quota import quotas
 from kglink_plugins.evidence.settings import NeighbourSettings

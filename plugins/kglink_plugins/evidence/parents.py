@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kglink.protocols import EntityPair, PairedKBs, PluginSettings, Side
+from kglink.plugins import EntityPair, PairedKBs, PluginSettings, Side
 from kglink.space.names import name_hash
 
 #: Parents and children of an entity that are compared.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kglink.protocols import EntityPair, PairedKBs, PluginSettings, Side
+from kglink.plugins import EntityPair, PairedKBs, PluginSettings, Side
 
 #: Log odds beyond which a pair counts as no surer.
 MOST_ODDS = 8.0

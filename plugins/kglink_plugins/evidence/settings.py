@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 
 
 class FuzzySettings(PluginSettings):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kglink.protocols import EntityPair, PairedKBs, PluginSettings
+from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.space.names import name_hash
 
 HashArray = npt.NDArray[np.uint64]

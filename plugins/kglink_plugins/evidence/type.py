@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kglink.overlap.evidence import cosines
-from kglink.protocols import EntityPair, PairedKBs, PluginSettings
+from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.text.fold import fold
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
-from kglink.protocols import PairedKBs, Side
+from kglink.plugins import PairedKBs, Side
 from kglink_plugins.evidence.neighbour_quota import quotas
 from kglink_plugins.evidence.word_space import WordSpace, read_names
 

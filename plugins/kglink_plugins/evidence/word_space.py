@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from kglink.protocols import PairedKBs, Side
+from kglink.plugins import PairedKBs, Side
 from kglink.space import ngrams
 from kglink.text.name_tokens import name_words
 from kglink_plugins.evidence.equivalents import Equivalents

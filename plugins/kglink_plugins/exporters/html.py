@@ -15,7 +15,7 @@ from typing import NamedTuple, TextIO
 
 from pydantic import Field
 
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
 from kglink_plugins.exporters.escape import (
     for_page,

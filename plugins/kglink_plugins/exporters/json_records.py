@@ -7,7 +7,7 @@ from typing import TextIO
 
 from pydantic import Field
 
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
 from kglink_plugins.exporters.escape import json_text, number, plain
 from kglink_plugins.exporters.summary import in_reading_order

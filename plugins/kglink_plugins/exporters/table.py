@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Candidate, Link, LinkedDocument
 from kglink_plugins.exporters.escape import encodable, one_line, terminal_lines
 from kglink_plugins.exporters.summary import (

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import ConfigError
-from kglink.protocols import RowRange, VectorIndex
+from kglink.plugins import RowRange, VectorIndex
 from kglink_plugins.indexes.faiss_library import (
     configure_faiss,
     faiss,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import SpaceError
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 from kglink_plugins.indexes.faiss_library import (
     configure_faiss,
     faiss,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from kglink.protocols import IndexPreset
+from kglink.plugins import IndexPreset
 
 #: What stands in a factory string for a number of lists that suits the rows.
 LISTS = "{lists}"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import SpaceError, UsageError
-from kglink.protocols import RowRange
+from kglink.plugins import RowRange
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

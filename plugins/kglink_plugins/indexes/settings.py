@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from kglink.protocols import IndexPreset, IndexSettings
+from kglink.plugins import IndexPreset, IndexSettings
 from kglink_plugins.indexes.presets import FACTORY_PRESETS, FLAT_PRESETS
 
 

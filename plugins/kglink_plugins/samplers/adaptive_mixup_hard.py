@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kglink.protocols import Encoded, PoolingScorer, SamplerBatch, SamplerPool, Scorer
+from kglink.plugins import Encoded, PoolingScorer, SamplerBatch, SamplerPool, Scorer
 from kglink.training.scoring import own_scores, take
 from kglink_plugins.samplers.draw import IntArray
 from kglink_plugins.samplers.hardest import hardest

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import UsageError
-from kglink.protocols import PairScores, SamplerBatch, SamplerPool
+from kglink.plugins import PairScores, SamplerBatch, SamplerPool
 from kglink_plugins.samplers.draw import IntArray, Rows
 from kglink_plugins.samplers.scope import Scope
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kglink.protocols import SamplerBatch, SamplerPool
+from kglink.plugins import SamplerBatch, SamplerPool
 from kglink_plugins.samplers.draw import IntArray
 from kglink_plugins.samplers.hardest import hardest
 from kglink_plugins.samplers.scope import own_domains, whole_pool

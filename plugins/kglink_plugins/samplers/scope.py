@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kglink.protocols import SamplerBatch, SamplerPool
+from kglink.plugins import SamplerBatch, SamplerPool
 from kglink_plugins.samplers.draw import IntArray, Rows
 
 

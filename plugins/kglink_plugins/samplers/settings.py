@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 
 
 class KnnSettings(PluginSettings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from kglink.protocols import Encoded
+from kglink.plugins import Encoded
 from kglink_plugins.scorers.settings import DualSettings
 from kglink_plugins.scorers.vectors import first_states, full_precision, mean_states, products
 

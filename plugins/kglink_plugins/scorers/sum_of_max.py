@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kglink.protocols import Encoded, SumOfMaxRule
+from kglink.plugins import Encoded, SumOfMaxRule
 from kglink_plugins.scorers.settings import SumOfMaxSettings
 from kglink_plugins.scorers.vectors import full_precision, measured, widened
 

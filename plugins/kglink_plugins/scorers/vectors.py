@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor
 
-from kglink.protocols import Encoded
+from kglink.plugins import Encoded
 from kglink_plugins.scorers.settings import Metric
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from kglink.errors import RecordError
-from kglink.protocols import PluginSettings
+from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kglink.hookspecs import RegisterKB, hookimpl
+from kglink.plugins import RegisterKB, hookimpl
 from kglink_keyline.adapter import LineAdapter, LineSettings, sniff
 
 

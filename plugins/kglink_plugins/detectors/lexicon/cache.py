@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from kglink.errors import StoreError
-from kglink.protocols import Names
+from kglink.plugins import Names
 from kglink_plugins.detectors.lexicon.compiled import Lexicon, compile_lexicon
 from kglink_plugins.detectors.lexicon.settings import DictionarySettings
 

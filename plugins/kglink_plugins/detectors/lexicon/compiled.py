@@ -14,7 +14,7 @@ import marisa_trie
 import numpy as np
 import numpy.typing as npt
 
-from kglink.protocols import NameRow
+from kglink.plugins import NameRow
 from kglink_plugins.detectors.lexicon.borders import Hashes, words_of
 from kglink_plugins.detectors.lexicon.guard import Guard, shape_of
 from kglink_plugins.detectors.lexicon.settings import DictionarySettings

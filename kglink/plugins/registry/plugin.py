@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from kglink.protocols import Factory, PluginSettings, Sniff
+from kglink.plugins.protocols import Factory, PluginSettings, Sniff
 
 Kind = Literal[
     "kb",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, overload
 
 from kglink.errors import PluginError, UnknownNameError, UsageError
-from kglink.protocols import (
+from kglink.plugins.protocols import (
     Detector,
     Evidence,
     Exporter,
@@ -18,11 +18,11 @@ from kglink.protocols import (
     Sampler,
     Scorer,
 )
-from kglink.registry.discovery import OWN_DISTRIBUTION
-from kglink.registry.guess import Guess, guess_kb
-from kglink.registry.hooks import Hooks
-from kglink.registry.plugin import KINDS, WORD_OF_KIND, Kind, Plugin, Provider
-from kglink.registry.settings import read_settings
+from kglink.plugins.registry.discovery import OWN_DISTRIBUTION
+from kglink.plugins.registry.guess import Guess, guess_kb
+from kglink.plugins.registry.hooks import Hooks
+from kglink.plugins.registry.plugin import KINDS, WORD_OF_KIND, Kind, Plugin, Provider
+from kglink.plugins.registry.settings import read_settings
 from kglink.sources import SourceHead
 
 RawSettings = Mapping[str, object] | PluginSettings | None

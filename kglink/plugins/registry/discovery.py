@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 
 from kglink.errors import PluginError, UnknownNameError
-from kglink.registry.plugin import Provider
+from kglink.plugins.registry.plugin import Provider
 
 GROUP = "kglink"
 OWN_DISTRIBUTION = "kglink"

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pluggy
 
-from kglink import hookspecs
 from kglink.errors import KglinkError, PluginError
-from kglink.registry.discovery import blame
-from kglink.registry.plugin import Provider
+from kglink.plugins import hooks as hookspecs
+from kglink.plugins.registry.discovery import blame
+from kglink.plugins.registry.plugin import Provider
 
 
 class Hooks:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
-from kglink.protocols.base import PluginSettings
+from kglink.plugins.protocols.base import PluginSettings
 
 if TYPE_CHECKING:
-    from kglink.protocols.arrays import FloatArray, IntArray
+    from kglink.plugins.protocols.arrays import FloatArray, IntArray
 
 
 class RowRange(NamedTuple):

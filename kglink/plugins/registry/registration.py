@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 from kglink.errors import PluginError
-from kglink.protocols import Factory, PluginSettings, Sniff
-from kglink.registry.discovery import blame
-from kglink.registry.plugin import HOOK_OF_KIND, Kind, Plugin, Provider
+from kglink.plugins.protocols import Factory, PluginSettings, Sniff
+from kglink.plugins.registry.discovery import blame
+from kglink.plugins.registry.plugin import HOOK_OF_KIND, Kind, Plugin, Provider
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*/[a-z0-9][a-z0-9_-]*")
 OWN_VENDOR = "kglink"

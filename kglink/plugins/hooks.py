@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pluggy
 
 if TYPE_CHECKING:
-    from kglink.protocols import Factory, PluginSettings, Sniff
+    from kglink.plugins.protocols import Factory, PluginSettings, Sniff
 
 PROJECT = "kglink"
 
@@ -64,47 +64,47 @@ class RegisterKB(Protocol):
 
 @hookspec
 def register_kbs(register: RegisterKB) -> None:
-    """Offer KB adapters: ``factory(settings)`` makes a `kglink.protocols.KBAdapter`."""
+    """Offer KB adapters: ``factory(settings)`` makes a `kglink.plugins.KBAdapter`."""
 
 
 @hookspec
 def register_detectors(register: Register) -> None:
-    """Offer detectors: ``factory(settings, names)`` makes a `kglink.protocols.Detector`."""
+    """Offer detectors: ``factory(settings, names)`` makes a `kglink.plugins.Detector`."""
 
 
 @hookspec
 def register_evidence(register: Register) -> None:
-    """Offer evidence of overlaps: ``factory(settings)`` makes a `kglink.protocols.Evidence`."""
+    """Offer evidence of overlaps: ``factory(settings)`` makes a `kglink.plugins.Evidence`."""
 
 
 @hookspec
 def register_scorers(register: Register) -> None:
-    """Offer scorers: ``factory(settings)`` makes a `kglink.protocols.Scorer`."""
+    """Offer scorers: ``factory(settings)`` makes a `kglink.plugins.Scorer`."""
 
 
 @hookspec
 def register_samplers(register: Register) -> None:
-    """Offer samplers of negatives: ``factory(settings)`` makes a `kglink.protocols.Sampler`."""
+    """Offer samplers of negatives: ``factory(settings)`` makes a `kglink.plugins.Sampler`."""
 
 
 @hookspec
 def register_objectives(register: Register) -> None:
-    """Offer training objectives: ``factory(settings)`` makes a `kglink.protocols.Objective`."""
+    """Offer training objectives: ``factory(settings)`` makes a `kglink.plugins.Objective`."""
 
 
 @hookspec
 def register_index_backends(register: Register) -> None:
-    """Offer index back ends: ``factory(settings)`` makes a `kglink.protocols.IndexBackend`."""
+    """Offer index back ends: ``factory(settings)`` makes a `kglink.plugins.IndexBackend`."""
 
 
 @hookspec
 def register_rerankers(register: Register) -> None:
-    """Offer rerankers: ``factory(settings)`` makes a `kglink.protocols.Reranker`."""
+    """Offer rerankers: ``factory(settings)`` makes a `kglink.plugins.Reranker`."""
 
 
 @hookspec
 def register_exporters(register: Register) -> None:
-    """Offer output formats: ``factory(settings)`` makes a `kglink.protocols.Exporter`."""
+    """Offer output formats: ``factory(settings)`` makes a `kglink.plugins.Exporter`."""
 
 
 @hookspec

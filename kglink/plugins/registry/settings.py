@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from kglink.errors import ConfigError
-from kglink.protocols import PluginSettings
-from kglink.registry.plugin import Plugin
+from kglink.plugins.protocols import PluginSettings
+from kglink.plugins.registry.plugin import Plugin
 
 _LISTS = frozenset({"list_type", "tuple_type", "set_type", "frozen_set_type"})
 _TABLES = frozenset({"dict_type", "mapping_type", "model_type"})

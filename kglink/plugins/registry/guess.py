@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kglink.errors import KglinkError, PluginError, SourceError
-from kglink.protocols import Sniff
-from kglink.registry.discovery import blame
-from kglink.registry.plugin import Plugin
+from kglink.plugins.protocols import Sniff
+from kglink.plugins.registry.discovery import blame
+from kglink.plugins.registry.plugin import Plugin
 from kglink.sources import SourceHead, check_text
 
 

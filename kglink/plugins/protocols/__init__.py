@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kglink.protocols.base import Factory, PluginSettings
-from kglink.protocols.detection import Detector, NameRow, Names
-from kglink.protocols.ingest import KBAdapter, Sniff
-from kglink.protocols.linking import Exporter, Reranker, RerankQuery
-from kglink.protocols.overlaps import EntityPair, EntityVectors, Evidence, PairedKBs, Side
-from kglink.protocols.search import (
+from kglink.plugins.protocols.base import Factory, PluginSettings
+from kglink.plugins.protocols.detection import Detector, NameRow, Names
+from kglink.plugins.protocols.ingest import KBAdapter, Sniff
+from kglink.plugins.protocols.linking import Exporter, Reranker, RerankQuery
+from kglink.plugins.protocols.overlaps import EntityPair, EntityVectors, Evidence, PairedKBs, Side
+from kglink.plugins.protocols.search import (
     IndexBackend,
     IndexPreset,
     IndexSettings,
     RowRange,
     VectorIndex,
 )
-from kglink.protocols.training import (
+from kglink.plugins.protocols.training import (
     Encoded,
     MixingSampler,
     Objective,
@@ -38,9 +38,9 @@ from kglink.protocols.training import (
 )
 
 if TYPE_CHECKING:
-    from kglink.protocols.arrays import FloatArray as FloatArray
-    from kglink.protocols.arrays import IntArray as IntArray
-    from kglink.protocols.arrays import KeptVectors as KeptVectors
+    from kglink.plugins.protocols.arrays import FloatArray as FloatArray
+    from kglink.plugins.protocols.arrays import IntArray as IntArray
+    from kglink.plugins.protocols.arrays import KeptVectors as KeptVectors
 
 __all__ = [
     "Detector",

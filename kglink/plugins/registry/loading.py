@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from kglink.registry.discovery import ONLY_VARIABLE, find_modules
-from kglink.registry.hooks import Hooks
-from kglink.registry.plugin import HOOK_OF_KIND, Provider
-from kglink.registry.registration import Registration, Shelf
-from kglink.registry.registry import Registry
+from kglink.plugins.registry.discovery import ONLY_VARIABLE, find_modules
+from kglink.plugins.registry.hooks import Hooks
+from kglink.plugins.registry.plugin import HOOK_OF_KIND, Provider
+from kglink.plugins.registry.registration import Registration, Shelf
+from kglink.plugins.registry.registry import Registry
 
 TRACE_VARIABLE = "KGLINK_TRACE_HOOKS"
 

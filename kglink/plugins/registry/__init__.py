@@ -1,0 +1,1 @@
+"""How plugins are found, named, refused and made."""
