@@ -242,7 +242,7 @@ def plugins_page() -> Iterator[str]:
 def plural_of(kind: Kind) -> str:
     """The heading of a kind."""
     word = WORD_OF_KIND[kind]
-    plural = word if kind == "evidence" else word + "s"
+    plural = word if kind == "overlap-evidence" else word + "s"
     return plural[0].upper() + plural[1:]
 
 

@@ -13,7 +13,7 @@ from kglink.config import OverlapSection
 from kglink.overlap.model import OverlapModel
 from kglink.overlap.names import NameRules
 from kglink.overlap.paired import RowKind
-from kglink.plugins import EntityVectors, Evidence
+from kglink.plugins import EntityVectors, PairEvidence
 from kglink.records import OverlapRun
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class OverlapTools:
     settings: OverlapSection
     texts: TextVectors
     space: SpaceVectors
-    evidence: Mapping[str, Callable[[], Evidence]]
+    evidence: Mapping[str, Callable[[], PairEvidence]]
     """Makes the evidence that `full` weighs, by name."""
     model: OverlapModel
     """What `full` adds it up with."""

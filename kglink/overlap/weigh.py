@@ -16,7 +16,7 @@ from kglink.overlap.names import without_disambiguator
 from kglink.overlap.report import Tally
 from kglink.overlap.scratch import ScratchPair, ScratchPairs
 from kglink.overlap.steps import Steps
-from kglink.plugins import EntityPair, Evidence, PairedKBs
+from kglink.plugins import EntityPair, PairedKBs, PairEvidence
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.text.fold import fold
 
@@ -38,7 +38,7 @@ class Weighing:
     """The evidence for two KBs, by name, and the model that adds it up."""
 
     kbs: PairedKBs
-    evidence: Mapping[str, Evidence]
+    evidence: Mapping[str, PairEvidence]
     model: OverlapModel
     scratch: ScratchPairs
     tally: Tally
@@ -109,7 +109,7 @@ class Weighing:
 
     def _values(
         self,
-        evidence: Mapping[str, Evidence],
+        evidence: Mapping[str, PairEvidence],
         pairs: Sequence[EntityPair],
         lacking: Sequence[bool],
     ) -> list[dict[str, float]]:

@@ -73,8 +73,8 @@ def register_detectors(register: Register) -> None:
 
 
 @hookspec
-def register_evidence(register: Register) -> None:
-    """Offer evidence of overlaps: ``factory(settings)`` makes a `kglink.plugins.Evidence`."""
+def register_overlap_evidence(register: Register) -> None:
+    """Offer evidence of overlaps: ``factory(settings)`` makes a `kglink.plugins.PairEvidence`."""
 
 
 @hookspec

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kglink.testing.contracts.base import PluginContract
     from kglink.testing.contracts.detector import DetectorContract
-    from kglink.testing.contracts.evidence import EvidenceContract
     from kglink.testing.contracts.exporter import ExporterContract
     from kglink.testing.contracts.index import IndexBackendContract
     from kglink.testing.contracts.kb import KBAdapterContract
     from kglink.testing.contracts.objective import ObjectiveContract
+    from kglink.testing.contracts.pair_evidence import PairEvidenceContract
     from kglink.testing.contracts.reranker import RerankerContract
     from kglink.testing.contracts.sampler import SamplerContract
     from kglink.testing.contracts.scorer import ScorerContract
 
 __all__ = [
     "DetectorContract",
-    "EvidenceContract",
     "ExporterContract",
     "IndexBackendContract",
     "KBAdapterContract",
     "ObjectiveContract",
+    "PairEvidenceContract",
     "PluginContract",
     "RerankerContract",
     "SamplerContract",
@@ -35,7 +35,7 @@ __all__ = [
 
 _MODULE_OF_NAME = {
     "DetectorContract": "detector",
-    "EvidenceContract": "evidence",
+    "PairEvidenceContract": "pair_evidence",
     "ExporterContract": "exporter",
     "IndexBackendContract": "index",
     "KBAdapterContract": "kb",

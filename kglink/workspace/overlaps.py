@@ -17,7 +17,7 @@ from kglink.overlap.model import OverlapModel, default_model, read_model
 from kglink.overlap.steps import Progress, Steps, tell_nobody
 from kglink.overlap.tools import OverlapTools
 from kglink.overlap.vector_cache import VectorCache
-from kglink.plugins import Evidence, PluginSettings, Registry
+from kglink.plugins import PairEvidence, PluginSettings, Registry
 from kglink.space.manifest import write_atomically
 from kglink.space.segment import Segment
 from kglink.workspace.encoder import LazyEncoder
@@ -166,25 +166,27 @@ def overlap_tools(
 
 def evidence_makers(
     registry: Registry, names: Sequence[str], settings: OverlapSection
-) -> dict[str, Callable[[], Evidence]]:
+) -> dict[str, Callable[[], PairEvidence]]:
     """Makes each kind of evidence anew, by full name; all names and settings are checked now."""
-    plugins = {registry.get("evidence", name).name: name for name in names}
+    plugins = {registry.get("overlap-evidence", name).name: name for name in names}
     own: dict[str, dict[str, object]] = {name: {} for name in plugins}
     for setting, value in settings.evidence_settings.items():
         name, dot, key = setting.rpartition(".")
-        full = registry.get("evidence", name).name if dot else ""
+        full = registry.get("overlap-evidence", name).name if dot else ""
         if full not in own:
             raise ConfigError(
                 f"overlap.evidence_settings: {setting!r} is no setting of the evidence in use",
                 hint=f"Write NAME.setting, with one of: {', '.join(own)}.",
             )
         own[full][key] = value
-    checked = {name: registry.settings_for("evidence", name, raw) for name, raw in own.items()}
+    checked = {
+        name: registry.settings_for("overlap-evidence", name, raw) for name, raw in own.items()
+    }
     return {name: partial(_make, registry, name, value) for name, value in checked.items()}
 
 
-def _make(registry: Registry, name: str, settings: PluginSettings) -> Evidence:
-    return registry.create("evidence", name, settings)
+def _make(registry: Registry, name: str, settings: PluginSettings) -> PairEvidence:
+    return registry.create("overlap-evidence", name, settings)
 
 
 def trained_model(root: Path, evidence: tuple[str, ...]) -> OverlapModel | None:

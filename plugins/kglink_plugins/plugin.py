@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from kglink.plugins import Evidence, Factory, IndexBackend, PluginSettings, Register, hookimpl
+from kglink.plugins import Factory, IndexBackend, PairEvidence, PluginSettings, Register, hookimpl
 from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
-from kglink_plugins.evidence.settings import FuzzySettings, NeighbourSettings
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.table import TableExporter, TableSettings
@@ -17,6 +16,7 @@ from kglink_plugins.objectives.settings import (
     NceSettings,
     ObjectiveSettings,
 )
+from kglink_plugins.overlap_evidence.settings import FuzzySettings, NeighbourSettings
 from kglink_plugins.samplers.settings import KnnSettings, MixedSettings, MixupSettings
 from kglink_plugins.scorers.settings import DualSettings, ScorerSettings, SumOfMaxSettings
 
@@ -33,7 +33,7 @@ def register_detectors(register: Register) -> None:
 
 
 @hookimpl
-def register_evidence(register: Register) -> None:
+def register_overlap_evidence(register: Register) -> None:
     """Register the evidence of overlaps."""
     register("kglink/names", _name_evidence, summary="names in common, and who else bears them")
     register(
@@ -230,56 +230,56 @@ def _later(module: str, name: str) -> Factory:
     return make
 
 
-def _name_evidence(settings: PluginSettings) -> Evidence:
-    from kglink_plugins.evidence.names import NameEvidence
+def _name_evidence(settings: PluginSettings) -> PairEvidence:
+    from kglink_plugins.overlap_evidence.names import NameEvidence
 
     return NameEvidence(settings)
 
 
-def _description_evidence(settings: PluginSettings) -> Evidence:
-    from kglink_plugins.evidence.description import DescriptionEvidence
+def _description_evidence(settings: PluginSettings) -> PairEvidence:
+    from kglink_plugins.overlap_evidence.description import DescriptionEvidence
 
     return DescriptionEvidence(settings)
 
 
-def _fuzzy_evidence(settings: FuzzySettings) -> Evidence:
-    from kglink_plugins.evidence.fuzzy import FuzzyEvidence
+def _fuzzy_evidence(settings: FuzzySettings) -> PairEvidence:
+    from kglink_plugins.overlap_evidence.fuzzy import FuzzyEvidence
 
     return FuzzyEvidence(settings)
 
 
-def _neighbour_evidence(settings: NeighbourSettings) -> Evidence:
-    from kglink_plugins.evidence.neighbours import NeighbourEvidence
+def _neighbour_evidence(settings: NeighbourSettings) -> PairEvidence:
+    from kglink_plugins.overlap_evidence.neighbours import NeighbourEvidence
 
     return NeighbourEvidence(settings)
 
 
-def _type_evidence(settings: PluginSettings) -> Evidence:
-    from kglink_plugins.evidence.type import TypeEvidence
+def _type_evidence(settings: PluginSettings) -> PairEvidence:
+    from kglink_plugins.overlap_evidence.type import TypeEvidence
 
     return TypeEvidence(settings)
 
 
-def _parent_evidence(settings: PluginSettings) -> Evidence:
-    from kglink_plugins.evidence.parents import ParentEvidence
+def _parent_evidence(settings: PluginSettings) -> PairEvidence:
+    from kglink_plugins.overlap_evidence.parents import ParentEvidence
 
     return ParentEvidence(settings)
 
 
-def _rival_evidence(settings: PluginSettings) -> Evidence:
-    from kglink_plugins.evidence.rivals import RivalEvidence
+def _rival_evidence(settings: PluginSettings) -> PairEvidence:
+    from kglink_plugins.overlap_evidence.rivals import RivalEvidence
 
     return RivalEvidence(settings)
 
 
-def _through_evidence(settings: PluginSettings) -> Evidence:
-    from kglink_plugins.evidence.through import ThroughEvidence
+def _through_evidence(settings: PluginSettings) -> PairEvidence:
+    from kglink_plugins.overlap_evidence.through import ThroughEvidence
 
     return ThroughEvidence(settings)
 
 
-def _xref_evidence(settings: PluginSettings) -> Evidence:
-    from kglink_plugins.evidence.xrefs import XrefEvidence
+def _xref_evidence(settings: PluginSettings) -> PairEvidence:
+    from kglink_plugins.overlap_evidence.xrefs import XrefEvidence
 
     return XrefEvidence(settings)
 

@@ -19,7 +19,7 @@ from kglink.overlap.find import find_all_overlaps, find_overlaps
 from kglink.overlap.model import OverlapModel, Weight
 from kglink.overlap.tools import OverlapTools
 from kglink.overlap.train import train
-from kglink.plugins import EntityPair, EntityVectors, Evidence, PairedKBs, PluginSettings
+from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PairEvidence, PluginSettings
 from kglink.records import Alias, Document, Entity, EntityId, Overlap
 from kglink.store import Store
 from store_support import job
@@ -69,7 +69,7 @@ class NoSpace:
         return None
 
 
-def no_settings(make: Callable[[PluginSettings], Evidence]) -> Callable[[], Evidence]:
+def no_settings(make: Callable[[PluginSettings], PairEvidence]) -> Callable[[], PairEvidence]:
     return lambda: make(PluginSettings())
 
 
@@ -99,7 +99,7 @@ def add(store: Store, kb: str, records: Sequence[Entity | Document], fingerprint
 
 def tools(
     store: Store,
-    evidence: Mapping[str, Callable[[], Evidence]] = EVIDENCE,
+    evidence: Mapping[str, Callable[[], PairEvidence]] = EVIDENCE,
     model: OverlapModel = MODEL,
     **settings: object,
 ) -> OverlapTools:
@@ -514,7 +514,7 @@ class Twice(Neighbour):
     ],
 )
 def test_wrong_evidence_is_blamed_and_changes_nothing(
-    store: Store, wrong: Callable[[], Evidence], message: str
+    store: Store, wrong: Callable[[], PairEvidence], message: str
 ) -> None:
     find_overlaps(tools(store), "wiki", "world")
     before = kept(store)

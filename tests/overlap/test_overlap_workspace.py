@@ -202,7 +202,7 @@ class Letter:
 
 
 @hookimpl
-def register_evidence(register: Register) -> None:
+def register_overlap_evidence(register: Register) -> None:
     register("acme/letter", Letter, settings=LetterSettings, summary="The first letter")
 
 
@@ -210,7 +210,7 @@ def register_evidence(register: Register) -> None:
 def registry() -> Registry:
     """What is installed, and a third party's evidence."""
     acme = ModuleType("acme")
-    vars(acme)["register_evidence"] = register_evidence
+    vars(acme)["register_overlap_evidence"] = register_overlap_evidence
     third_party = (Provider("acme", "1", "acme", builtin=False), acme)
     return registry_of([*find_modules("builtin"), third_party])
 
@@ -232,7 +232,7 @@ def test_evidence_of_a_third_party_is_weighed_with_its_settings(
 def test_unknown_evidence(folder: Path, model: Path) -> None:
     with (
         opened(folder, model, evidence=("nmaes",)) as workspace,
-        pytest.raises(UnknownNameError, match="unknown evidence 'nmaes'") as caught,
+        pytest.raises(UnknownNameError, match="unknown overlap evidence 'nmaes'") as caught,
     ):
         workspace.find_overlaps()
     assert "kglink/names" in caught.value.hint

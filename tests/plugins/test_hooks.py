@@ -50,8 +50,8 @@ def test_register_detectors(env: FakeEnvironment) -> None:
     registered_by(env, "detector")
 
 
-def test_register_evidence(env: FakeEnvironment) -> None:
-    registered_by(env, "evidence")
+def test_register_overlap_evidence(env: FakeEnvironment) -> None:
+    registered_by(env, "overlap-evidence")
 
 
 def test_register_scorers(env: FakeEnvironment) -> None:

@@ -63,7 +63,7 @@ class ReferenceDetector:
         return [Span(word.start(), word.end()) for word in words if word[0] in self.surfaces]
 
 
-class ReferenceEvidence:
+class ReferencePairEvidence:
     """Proposes entities with the same title and weighs the words that titles share."""
 
     second_pass = False

@@ -14,7 +14,13 @@ from kglink.plugins.protocols.base import Factory, PluginSettings
 from kglink.plugins.protocols.detection import Detector, NameRow, Names
 from kglink.plugins.protocols.ingest import KBAdapter, Sniff
 from kglink.plugins.protocols.linking import Exporter, Reranker, RerankQuery
-from kglink.plugins.protocols.overlaps import EntityPair, EntityVectors, Evidence, PairedKBs, Side
+from kglink.plugins.protocols.overlaps import (
+    EntityPair,
+    EntityVectors,
+    PairedKBs,
+    PairEvidence,
+    Side,
+)
 from kglink.plugins.protocols.search import (
     IndexBackend,
     IndexPreset,
@@ -47,7 +53,6 @@ __all__ = [
     "Encoded",
     "EntityPair",
     "EntityVectors",
-    "Evidence",
     "Exporter",
     "Factory",
     "IndexBackend",
@@ -58,6 +63,7 @@ __all__ = [
     "NameRow",
     "Names",
     "Objective",
+    "PairEvidence",
     "PairScores",
     "PairedKBs",
     "PluginSettings",

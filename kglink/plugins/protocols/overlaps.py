@@ -90,7 +90,7 @@ class PairedKBs(Protocol):
         ...
 
 
-class Evidence(Protocol):
+class PairEvidence(Protocol):
     """One reason to take two entities for the same thing, or not to.
 
     A new one is made for each two KBs. What ``propose`` learns it may keep for ``weigh``.

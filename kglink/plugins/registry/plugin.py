@@ -12,7 +12,7 @@ from kglink.plugins.protocols import Factory, PluginSettings, Sniff
 Kind = Literal[
     "kb",
     "detector",
-    "evidence",
+    "overlap-evidence",
     "scorer",
     "sampler",
     "objective",
@@ -26,7 +26,7 @@ HOOK_OF_KIND: Mapping[Kind, str] = MappingProxyType(
     {
         "kb": "register_kbs",
         "detector": "register_detectors",
-        "evidence": "register_evidence",
+        "overlap-evidence": "register_overlap_evidence",
         "scorer": "register_scorers",
         "sampler": "register_samplers",
         "objective": "register_objectives",
@@ -42,7 +42,7 @@ WORD_OF_KIND: Mapping[Kind, str] = MappingProxyType(
     {
         "kb": "KB adapter",
         "detector": "detector",
-        "evidence": "evidence",
+        "overlap-evidence": "overlap evidence",
         "scorer": "scorer",
         "sampler": "sampler",
         "objective": "objective",

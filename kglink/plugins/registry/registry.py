@@ -8,11 +8,11 @@ from typing import Any, Literal, overload
 from kglink.errors import PluginError, UnknownNameError, UsageError
 from kglink.plugins.protocols import (
     Detector,
-    Evidence,
     Exporter,
     IndexBackend,
     KBAdapter,
     Objective,
+    PairEvidence,
     PluginSettings,
     Reranker,
     Sampler,
@@ -88,8 +88,8 @@ class Registry:
     ) -> Detector: ...
     @overload
     def create(
-        self, kind: Literal["evidence"], name: str, raw: RawSettings = None, *args: object
-    ) -> Evidence: ...
+        self, kind: Literal["overlap-evidence"], name: str, raw: RawSettings = None, *args: object
+    ) -> PairEvidence: ...
     @overload
     def create(
         self, kind: Literal["scorer"], name: str, raw: RawSettings = None, *args: object

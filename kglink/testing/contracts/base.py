@@ -60,7 +60,7 @@ def contract_of(kind: Kind) -> type[PluginContract]:
     contracts: dict[Kind, str] = {
         "kb": "KBAdapterContract",
         "detector": "DetectorContract",
-        "evidence": "EvidenceContract",
+        "overlap-evidence": "PairEvidenceContract",
         "scorer": "ScorerContract",
         "sampler": "SamplerContract",
         "objective": "ObjectiveContract",

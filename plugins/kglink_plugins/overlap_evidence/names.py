@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.space.names import name_hash
 from kglink.text.fold import fold
-from kglink_plugins.evidence.name_pairs import folded_names
+from kglink_plugins.overlap_evidence.name_pairs import folded_names
 
 #: Names in common, and other bearers of one, beyond which more say nothing more.
 MOST_SHARED = 5

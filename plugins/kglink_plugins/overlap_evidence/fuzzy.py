@@ -11,10 +11,10 @@ from rapidfuzz import fuzz, process
 from kglink.errors import PluginError
 from kglink.plugins import EntityPair, PairedKBs
 from kglink.text.name_tokens import name_words, numbers_of
-from kglink_plugins.evidence.name_pairs import NamePairs
-from kglink_plugins.evidence.settings import FuzzySettings
-from kglink_plugins.evidence.word_blocks import similar_names
-from kglink_plugins.evidence.word_space import WordSpace, row_products
+from kglink_plugins.overlap_evidence.name_pairs import NamePairs
+from kglink_plugins.overlap_evidence.settings import FuzzySettings
+from kglink_plugins.overlap_evidence.word_blocks import similar_names
+from kglink_plugins.overlap_evidence.word_space import WordSpace, row_products
 
 
 class FuzzyEvidence:

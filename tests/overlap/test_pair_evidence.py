@@ -13,27 +13,27 @@ import pytest
 
 from contract_cases import contract_for, failing_checks
 from kglink.overlap.model import default_model
-from kglink.plugins import EntityPair, Evidence, PairedKBs, PluginSettings, Side, load_registry
+from kglink.plugins import EntityPair, PairedKBs, PairEvidence, PluginSettings, Side, load_registry
 from kglink.records import Alias, Entity
-from kglink.testing import EvidenceContract
+from kglink.testing import PairEvidenceContract
 from kglink.testing.pairs import ListedKBs
 from kglink.text.fold import fold
 from kglink.text.name_tokens import name_words, numbers_of
-from kglink_plugins.evidence.equivalents import Equivalents
-from kglink_plugins.evidence.name_pairs import NamePairs, folded_names
-from kglink_plugins.evidence.neighbour_quota import quotas
-from kglink_plugins.evidence.parents import ParentEvidence
-from kglink_plugins.evidence.rivals import RivalEvidence, log_odds
-from kglink_plugins.evidence.through import ThroughEvidence
-from kglink_plugins.evidence.word_blocks import LEAST_ALIKE, similar_names
-from kglink_plugins.evidence.word_space import WordSpace
+from kglink_plugins.overlap_evidence.equivalents import Equivalents
+from kglink_plugins.overlap_evidence.name_pairs import NamePairs, folded_names
+from kglink_plugins.overlap_evidence.neighbour_quota import quotas
+from kglink_plugins.overlap_evidence.parents import ParentEvidence
+from kglink_plugins.overlap_evidence.rivals import RivalEvidence, log_odds
+from kglink_plugins.overlap_evidence.through import ThroughEvidence
+from kglink_plugins.overlap_evidence.word_blocks import LEAST_ALIKE, similar_names
+from kglink_plugins.overlap_evidence.word_space import WordSpace
 
 DEFAULT = ("names", "fuzzy", "neighbours", "description", "type", "parents", "rivals")
 ALL = (*DEFAULT, "through", "xrefs")
 
 
-def make(name: str) -> Evidence:
-    evidence: Evidence = load_registry().create("evidence", name)
+def make(name: str) -> PairEvidence:
+    evidence: PairEvidence = load_registry().create("overlap-evidence", name)
     return evidence
 
 
@@ -49,7 +49,7 @@ def weighed(name: str, kbs: PairedKBs, left: Entity, right: Entity) -> Mapping[s
 
 @pytest.mark.parametrize("name", ALL)
 def test_all_evidence_keeps_the_contract(name: str, tmp_path: Path) -> None:
-    contract = contract_for(EvidenceContract, lambda: make(name))
+    contract = contract_for(PairEvidenceContract, lambda: make(name))
     assert failing_checks(contract, tmp_path) == {}
 
 

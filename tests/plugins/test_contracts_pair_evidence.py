@@ -12,18 +12,18 @@ from contract_cases import contract_for, failing_checks, failure_of, mutant_id
 from kglink.overlap.evidence import DescriptionEvidence, NameEvidence
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.records import Alias, Entity
-from kglink.testing import EvidenceContract, PluginContract
+from kglink.testing import PairEvidenceContract, PluginContract
 from kglink.testing.contracts.base import check_names
-from reference_plugins import ReferenceEvidence
+from reference_plugins import ReferencePairEvidence
 
 Values = list[Mapping[str, float]]
 ADA, LOVELACE = Entity("a", "Ada Lovelace"), Entity("l", "Augusta Lovelace")
 SAME = Entity("s", "Ada Lovelace")
 
 
-def evidence(evidence: type[ReferenceEvidence]) -> type[PluginContract]:
+def evidence(evidence: type[ReferencePairEvidence]) -> type[PluginContract]:
     return contract_for(
-        EvidenceContract,
+        PairEvidenceContract,
         evidence,
         proposes=((ADA, SAME, True), (ADA, LOVELACE, False)),
         weighs=((ADA, SAME, {"words": 1.0}), (ADA, LOVELACE, {"words": 1 / 3})),
@@ -31,7 +31,7 @@ def evidence(evidence: type[ReferenceEvidence]) -> type[PluginContract]:
 
 
 def test_a_correct_plugin_passes(tmp_path: Path) -> None:
-    assert failing_checks(evidence(ReferenceEvidence), tmp_path) == {}
+    assert failing_checks(evidence(ReferencePairEvidence), tmp_path) == {}
 
 
 class Described(DescriptionEvidence):
@@ -48,7 +48,7 @@ def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
     also = Entity("l", "Augusta", "Wrote a program.", aliases=(Alias("ADA lovelace"),))
     told = Entity("t", "Ada Lovelace", "Wrote a program.")
     names = contract_for(
-        EvidenceContract,
+        PairEvidenceContract,
         Named,
         proposes=((ADA, also, True), (ADA, LOVELACE, False)),
         weighs=(
@@ -58,7 +58,7 @@ def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
         ),
     )
     descriptions = contract_for(
-        EvidenceContract,
+        PairEvidenceContract,
         Described,
         proposes=((told, also, False),),
         weighs=((told, also, {"description": 1}), (ADA, also, {})),
@@ -67,60 +67,60 @@ def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
     assert failing_checks(descriptions, tmp_path / "descriptions") == {}
 
 
-class NoPass(ReferenceEvidence):
+class NoPass(ReferencePairEvidence):
     second_pass = 2  # type: ignore[assignment]  # wrong on purpose
 
 
-class ProposesTitles(ReferenceEvidence):
+class ProposesTitles(ReferencePairEvidence):
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         for entity in kbs.entities("left"):
             yield entity.key, entity.title
 
 
-class ProposesBackwards(ReferenceEvidence):
+class ProposesBackwards(ReferencePairEvidence):
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         return ((right, left) for left, right in super().propose(kbs))
 
 
-class ProposesNothing(ReferenceEvidence):
+class ProposesNothing(ReferencePairEvidence):
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         return iter(())
 
 
-class LeavesPairsOut(ReferenceEvidence):
+class LeavesPairsOut(ReferencePairEvidence):
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
         return [values for values in super().weigh(kbs, pairs) if values["words"]]
 
 
-class Percent(ReferenceEvidence):
+class Percent(ReferencePairEvidence):
     def shared(self, pair: EntityPair) -> float:
         return 100 * super().shared(pair)
 
 
-class NotANumber(ReferenceEvidence):
+class NotANumber(ReferencePairEvidence):
     def shared(self, pair: EntityPair) -> float:
         return super().shared(pair) or float("nan")
 
 
-class Nameless(ReferenceEvidence):
+class Nameless(ReferencePairEvidence):
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
         return [{"": values["words"]} for values in super().weigh(kbs, pairs)]
 
 
-class CountsLetters(ReferenceEvidence):
+class CountsLetters(ReferencePairEvidence):
     def shared(self, pair: EntityPair) -> float:
         letters = [set(entity.title) for entity in pair]
         return len(letters[0] & letters[1]) / len(letters[0] | letters[1])
 
 
-class ComparesWithTheBatch(ReferenceEvidence):
+class ComparesWithTheBatch(ReferencePairEvidence):
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
         weighed = super().weigh(kbs, pairs)
         best = max((values["words"] for values in weighed), default=0.0) or 1.0
         return [{"words": values["words"] / best} for values in weighed]
 
 
-class Forgetful(ReferenceEvidence):
+class Forgetful(ReferencePairEvidence):
     calls = 0
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
@@ -128,7 +128,7 @@ class Forgetful(ReferenceEvidence):
         return [{"words": values["words"] / self.calls} for values in super().weigh(kbs, pairs)]
 
 
-class OwnChance(ReferenceEvidence):
+class OwnChance(ReferencePairEvidence):
     numbers = itertools.count()
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
@@ -136,7 +136,7 @@ class OwnChance(ReferenceEvidence):
         return itertools.islice(super().propose(kbs), skipped, None)
 
 
-class SortsThePairs(ReferenceEvidence):
+class SortsThePairs(ReferencePairEvidence):
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
         weighed = super().weigh(kbs, pairs)
         assert isinstance(pairs, list)
@@ -144,13 +144,13 @@ class SortsThePairs(ReferenceEvidence):
         return weighed
 
 
-class NeedsAPair(ReferenceEvidence):
+class NeedsAPair(ReferencePairEvidence):
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Values:
         first = self.shared(pairs[0])
         return [{"words": first}, *super().weigh(kbs, pairs)[1:]]
 
 
-class NeedsAnEntity(ReferenceEvidence):
+class NeedsAnEntity(ReferencePairEvidence):
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         next(kbs.entities("left")), next(kbs.entities("right"))
         return super().propose(kbs)
@@ -182,4 +182,4 @@ def test_a_wrong_plugin_fails(case: tuple[type[PluginContract], str], tmp_path: 
 
 
 def test_every_check_fails_for_some_wrong_plugin() -> None:
-    assert set(check_names(EvidenceContract)) == {check for _, check in MUTANTS}
+    assert set(check_names(PairEvidenceContract)) == {check for _, check in MUTANTS}

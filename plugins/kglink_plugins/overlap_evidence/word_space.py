@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from kglink.plugins import PairedKBs, Side
 from kglink.space import ngrams
 from kglink.text.name_tokens import name_words
-from kglink_plugins.evidence.equivalents import Equivalents
-from kglink_plugins.evidence.name_pairs import folded_names
+from kglink_plugins.overlap_evidence.equivalents import Equivalents
+from kglink_plugins.overlap_evidence.name_pairs import folded_names
 
 BUCKETS = 1 << 20
 #: Entities whose names are made vectors together, and rows that are multiplied together.

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
 from kglink.plugins import PairedKBs, Side
-from kglink_plugins.evidence.neighbour_quota import quotas
-from kglink_plugins.evidence.word_space import WordSpace, read_names
+from kglink_plugins.overlap_evidence.neighbour_quota import quotas
+from kglink_plugins.overlap_evidence.word_space import WordSpace, read_names
 
 #: Names of the smaller KB that are looked up for a name of the larger one.
 MOST_HITS = 32

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kglink.plugins import EntityPair, Evidence
+from kglink.plugins import EntityPair, PairEvidence
 from kglink.records import Alias, Entity
 from kglink.testing.contracts.base import PluginContract
 from kglink.testing.contracts.texts import NASTY_TEXTS
@@ -18,10 +18,10 @@ from kglink.testing.pairs import ListedKBs
 Values = Sequence[Mapping[str, float]]
 
 
-class EvidenceContract(PluginContract):
+class PairEvidenceContract(PluginContract):
     """Proposes pairs that exist, and says the same of a pair whatever is asked besides."""
 
-    kind = "evidence"
+    kind = "overlap-evidence"
     tolerance: float = 1e-5
     """How far the values of one pair, asked alone and among others, may lie apart."""
     proposes: tuple[tuple[Entity, Entity, bool], ...] = ()
@@ -29,9 +29,9 @@ class EvidenceContract(PluginContract):
     weighs: tuple[tuple[Entity, Entity, Mapping[str, float]], ...] = ()
     """The same, and all values of the pair."""
 
-    def make(self) -> Evidence:
+    def make(self) -> PairEvidence:
         """The evidence under test."""
-        evidence: Evidence = self.create()
+        evidence: PairEvidence = self.create()
         return evidence
 
     def test_says_in_which_pass_it_weighs(self) -> None:
