@@ -35,7 +35,7 @@ from kglink.training import load_recipe
 from kglink.training.front import train
 from kglink.training.run import read_report
 from kglink.workspace import Workspace
-from kglink_cli.kb_records import record_line
+from kglink.workspace.export import record_line
 
 TARGET = "hp"
 TRAIN = ("ncbi_train", "bc5cdr_train")

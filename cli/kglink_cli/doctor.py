@@ -11,7 +11,7 @@ from kglink_cli.console import print_json, print_table
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
-    from kglink_cli.checkup import Check
+    from kglink.workspace.doctor import Check
 
 _SIGNS = {"ok": "ok", "note": "note", "bad": "BAD"}
 
@@ -25,7 +25,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check versions, device, model, store and spaces, and say how to mend what is not well."""
-    from kglink_cli.checkup import licences, machine_checks, workspace_checks
+    from kglink.workspace.doctor import licences, machine_checks, workspace_checks
 
     session = session_of(context)
     if show_licences:

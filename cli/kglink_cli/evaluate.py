@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.errors import UsageError
+from kglink.workspace.outputs import whole_file
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, progress
 from kglink_cli.evaluation_records import comparison_record, retrieval_record
@@ -24,7 +25,6 @@ from kglink_cli.evaluation_tables import (
     print_seen,
 )
 from kglink_cli.session import session_of, split_names
-from kglink_cli.whole_file import whole_file
 
 if TYPE_CHECKING:
     from kglink.evaluation.kept import Comparison

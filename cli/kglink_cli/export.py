@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from kglink.errors import UsageError
+from kglink.workspace.export import record_line
+from kglink.workspace.outputs import whole_file
 from kglink_cli.console import note, progress
-from kglink_cli.kb_records import record_line
 from kglink_cli.session import session_of
-from kglink_cli.whole_file import whole_file
 
 if TYPE_CHECKING:
     from kglink.records import Record

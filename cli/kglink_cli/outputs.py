@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.records import LinkedDocument, TextInput
+from kglink.workspace.outputs import PACKED, cannot_write, whole_file
 from kglink_cli.console import note
-from kglink_cli.whole_file import PACKED, cannot_write, whole_file
 
 if TYPE_CHECKING:
     from kglink.plugins import Exporter

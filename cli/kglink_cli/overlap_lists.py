@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
+from kglink.workspace.outputs import whole_file
 from kglink_cli.console import counted, note, print_json
 from kglink_cli.overlap_records import short, two_kbs
 from kglink_cli.session import split_names
-from kglink_cli.whole_file import whole_file
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.compare import ListFigures

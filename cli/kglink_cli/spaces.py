@@ -16,7 +16,7 @@ from kglink_cli.session import session_of, split_names
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
     from kglink.workspace.space_compare import Difference, RecallComparison
-    from kglink.workspace.space_list import SpaceSummary
+    from kglink.workspace.spaces import SpaceSummary
 
 COLUMNS = ("", "name", "KBs", "entities", "rows", "model", "index", "size", "made", "current")
 RANKS = (1, 10, 64)
@@ -58,7 +58,7 @@ def spaces(
 
 
 def _list(workspace: Workspace, *, as_json: bool) -> None:
-    from kglink.workspace.space_list import list_spaces
+    from kglink.workspace.spaces import list_spaces
 
     found = list_spaces(workspace)
     if as_json:
@@ -93,7 +93,7 @@ def _index(space: SpaceSummary) -> str:
 
 
 def _show(workspace: Workspace, name: str, *, as_json: bool) -> None:
-    from kglink.workspace.space_list import read_space
+    from kglink.workspace.spaces import read_space
 
     space = read_space(workspace, name)
     if as_json:
@@ -227,7 +227,7 @@ def _beside(recalls: RecallComparison, pool: str, figure: str) -> list[str]:
 
 
 def _delete(workspace: Workspace, name: str, *, yes: bool, as_json: bool) -> None:
-    from kglink.workspace.space_list import delete_space, read_space
+    from kglink.workspace.spaces import delete_space, read_space
 
     space = read_space(workspace, name)
     held = f"{space.entities:,} entities of {len(space.kbs)} KBs, {decimal(space.bytes)}"

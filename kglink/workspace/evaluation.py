@@ -13,7 +13,7 @@ from kglink.evaluation.retrieval import Question, check_documents, evaluate_retr
 from kglink.evaluation.seen import run_of_model
 
 if TYPE_CHECKING:
-    from kglink.workspace.front import Workspace
+    from kglink.workspace.workspace import Workspace
 
 
 def evaluate(

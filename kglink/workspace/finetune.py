@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
     from kglink.overlap.steps import SearchStep
     from kglink.space.build import BuildProgress, BuildReport
-    from kglink.workspace.front import Workspace
+    from kglink.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

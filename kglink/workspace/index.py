@@ -30,12 +30,12 @@ from kglink.workspace.index_wish import (
     wished_index,
     words,
 )
+from kglink.workspace.joint_space import SPACES_FOLDER
 from kglink.workspace.links import queries_of
-from kglink.workspace.spaces import SPACES_FOLDER
 
 if TYPE_CHECKING:
     from kglink.space.space import Space
-    from kglink.workspace.front import Workspace
+    from kglink.workspace.workspace import Workspace
 
 #: Queries of a measurement where nobody says how many.
 QUERIES = 256

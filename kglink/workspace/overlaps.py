@@ -21,7 +21,7 @@ from kglink.plugins import PairEvidence, PluginSettings, Registry
 from kglink.space.manifest import write_atomically
 from kglink.space.segment import Segment
 from kglink.workspace.encoder import LazyEncoder
-from kglink.workspace.spaces import WorkspaceSpace
+from kglink.workspace.joint_space import WorkspaceSpace
 
 if TYPE_CHECKING:
     from kglink.overlap.paired import RowKind

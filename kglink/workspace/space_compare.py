@@ -14,10 +14,10 @@ from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.retrieval import Question
 from kglink.evaluation.significance import RandomizationTest
 from kglink.workspace.evaluation import evaluate, evaluated
-from kglink.workspace.space_list import SpaceSummary, read_space
+from kglink.workspace.spaces import SpaceSummary, read_space
 
 if TYPE_CHECKING:
-    from kglink.workspace.front import Workspace
+    from kglink.workspace.workspace import Workspace
 
 
 class Difference(NamedTuple):

@@ -10,7 +10,7 @@ from kglink.errors import UsageError
 from kglink.models import DEFAULT_MODEL
 from kglink.space.space import SpaceFolder
 from kglink.workspace.encoder import AUTO, LazyEncoder
-from kglink.workspace.spaces import WorkspaceSpace
+from kglink.workspace.joint_space import WorkspaceSpace
 
 
 def space_encoder(root: Path, folder: SpaceFolder, settings: Settings) -> LazyEncoder:

@@ -1,214 +1,184 @@
-"""The joint space of a workspace: what it should hold, building it, opening it."""
+"""The spaces of a workspace: what each is, and deleting one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kglink.config import ResolvedSettings, SpaceSection
-from kglink.errors import DamagedSpaceError, SpaceError
-from kglink.plugins import Registry
-from kglink.records import Entity
-from kglink.space.build import (
-    BuildProgress,
-    BuildReport,
-    SpaceSource,
-    build_space,
-    drop_segments,
-    has_segment,
-    is_current,
-    make_segment,
-    row_kinds,
-    wanted_folder,
-)
-from kglink.space.segment import Segment
-from kglink.space.space import Space, SpaceFolder, build_command
-from kglink.workspace.encoder import AUTO, LazyEncoder, towers_of
+from kglink.errors import KglinkError, SpaceError, UnknownNameError
+from kglink.space.index_change import published_manifest
+from kglink.space.manifest import SegmentInfo, SpaceManifest, read_part
+from kglink.space.publish import build_lock, told_of_full_disks
+from kglink.space.segment import INFO_FILE
+from kglink.space.space import SpaceFolder, space_names
+from kglink.workspace.joint_space import SPACES_FOLDER, WorkspaceSpace
+from kglink.workspace.space_model import space_encoder
 
 if TYPE_CHECKING:
-    from kglink.plugins import IndexBackend
-    from kglink.space.rows import TextEncoder
-    from kglink.store import KBInfo, Store
+    from kglink.workspace.workspace import Workspace
 
-SPACES_FOLDER = "spaces"
+#: Below the spaces, so that what lies in it is none: a deleted space until it is gone.
+_TRASH = ".trash"
+_RUN_MODEL = re.compile(r"runs/([^/]+)/model")
 
 
 @dataclass(frozen=True, slots=True)
-class WorkspaceSpace:
-    """A space over all KBs of the store: the one that the settings name.
+class KBShare:
+    """What a space has of one KB."""
 
-    ``own_name`` is that of a space which is never published and serves with its segments alone.
+    kb: str
+    revision: int
+    entities: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceSummary:
+    """What a published space is; where it is ``damaged``, what can be said all the same."""
+
+    name: str
+    used: bool
+    """Whether the settings name it."""
+    bytes: int
+    """Everything in its folder."""
+    kbs: tuple[KBShare, ...] = ()
+    rows: int = 0
+    kinds: tuple[str, ...] = ()
+    model: str = ""
+    fingerprint: str = ""
+    dim: int = 0
+    run: str = ""
+    """The run that made its model; empty for an untrained one."""
+    index: str = ""
+    index_settings: Mapping[str, str | int | float | bool] | None = None
+    index_bytes: int = 0
+    created: str = ""
+    version: str = ""
+    current: bool | None = None
+    """Whether a build would leave it as it is; None where nobody can say."""
+    problem: str = ""
+    """Why it cannot be read, or why nobody can say whether it is current."""
+
+    @property
+    def entities(self) -> int:
+        """Of all KBs together."""
+        return sum(share.entities for share in self.kbs)
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary for machine-readable output."""
+        return {**asdict(self), "entities": self.entities}
+
+
+def list_spaces(workspace: Workspace) -> list[SpaceSummary]:
+    """All published spaces by name."""
+    return [_summary(workspace, name) for name in space_names(workspace.folder / SPACES_FOLDER)]
+
+
+def read_space(workspace: Workspace, name: str) -> SpaceSummary:
+    """One published space."""
+    _folder_of(workspace, name)
+    return _summary(workspace, name)
+
+
+def delete_space(workspace: Workspace, name: str) -> None:
+    """Remove a space at once and whole; whoever has it open goes on with it.
+
+    While it is built, or its index is changed, it cannot be removed.
     """
+    folder = _folder_of(workspace, name)
+    trash = workspace.folder / SPACES_FOLDER / _TRASH
+    with told_of_full_disks(folder), build_lock(folder):
+        trash.mkdir(exist_ok=True)
+        gone = trash / f"{name}-{os.getpid()}"
+        folder.path.rename(gone)
+    # What an earlier deletion did not come to remove goes as well.
+    shutil.rmtree(trash)
 
-    root: Path
-    store: Store
-    encoder: LazyEncoder
-    registry: Registry
-    resolved: ResolvedSettings
-    own_name: str = ""
 
-    @property
-    def folder(self) -> SpaceFolder:
-        """Where it lies."""
-        return SpaceFolder(self.root / SPACES_FOLDER, self.own_name or self._settings.name)
+def space_named(workspace: Workspace, name: str) -> WorkspaceSpace:
+    """A space of the workspace, whichever the settings name."""
+    if name == workspace.settings.space.name:
+        return workspace.joint_space
+    section = workspace.settings.space.model_copy(update={"name": name})
+    values = workspace.settings.model_copy(update={"space": section})
+    folder = SpaceFolder(workspace.folder / SPACES_FOLDER, name)
+    return WorkspaceSpace(
+        workspace.folder,
+        workspace.store,
+        space_encoder(workspace.folder, folder, values),
+        workspace.registry,
+        replace(workspace.resolved, values=values),
+    )
 
-    def is_current(self) -> bool:
-        """Whether the published space holds just what the store holds now."""
-        return is_current(self.folder, list(self._sources()), self.encoder.info, self._section)
 
-    def is_published(self) -> bool:
-        """Whether there is a version, of whatever age, of the encoder's model."""
-        manifest = self.folder.usable_manifest()
-        return manifest is not None and manifest.model.fingerprint == self.encoder.info.fingerprint
+def _folder_of(workspace: Workspace, name: str) -> SpaceFolder:
+    root = workspace.folder / SPACES_FOLDER
+    if name not in (known := space_names(root)):
+        raise UnknownNameError("space", name, known, hint="`kglink spaces` lists all of them.")
+    return SpaceFolder(root, name)
 
-    def expected_rows(self) -> int | None:
-        """About how many vectors a build will go through; None where nothing is left to do."""
-        manifest = self.folder.usable_manifest()
-        ready = set(manifest.segments.values()) if manifest else set()
-        infos = {info.name: info for info in self.store.kbs()}
-        rows = 0
-        for source in self._sources():
-            if wanted_folder(source, self.encoder.info, self._section) not in ready:
-                rows += self._rows_of(infos[source.kb])
-        return rows or None
 
-    def missing_rows(self, kb: str) -> int | None:
-        """How many vectors a KB's segment still needs; None where it cannot be made now."""
-        source = self._source(kb)
-        if source is None:
-            return None
-        if has_segment(self.folder, source, self.encoder.info, self._section):
-            return 0
-        return self._rows_of(self.store.kb(kb))
+def _summary(workspace: Workspace, name: str) -> SpaceSummary:
+    folder = SpaceFolder(workspace.folder / SPACES_FOLDER, name)
+    summary = SpaceSummary(name, name == workspace.settings.space.name, _bytes(folder.path))
+    try:
+        manifest, version = published_manifest(folder), folder.current
+        shares = tuple(_share(folder, manifest, kb) for kb in manifest.kbs)
+    except SpaceError as error:
+        return replace(summary, problem=error.message)
+    run = _RUN_MODEL.fullmatch(manifest.model.path)
+    current, problem = _currency(workspace, name)
+    return replace(
+        summary,
+        kbs=shares,
+        rows=manifest.spans[-1].stop,
+        kinds=tuple(dict.fromkeys(span.kind for span in manifest.spans)),
+        model=manifest.model.name,
+        fingerprint=manifest.model.fingerprint,
+        dim=manifest.model.dim,
+        run=run.group(1) if run else "",
+        index=_index_name(workspace, manifest.index),
+        index_settings=manifest.index_settings,
+        index_bytes=manifest.index_file.bytes,
+        created=manifest.created,
+        version=version.name if version else "",
+        current=current,
+        problem=problem,
+    )
 
-    def _rows_of(self, info: KBInfo) -> int:
-        """About how many texts are encoded for a KB of which nothing is there."""
-        trained, kinds = self.encoder.trained, row_kinds(self._section)
-        each = 2 if trained is not None and trained.compares_tokens else 1
-        return each * info.entities * ("text" in kinds) + info.aliases * ("alias" in kinds)
 
-    def segment(
-        self, kb: str, *, progress: BuildProgress = lambda kb, rows: None
-    ) -> Segment | None:
-        """A KB's names and vectors, made where they are missing; the next build reuses them."""
-        source = self._source(kb)
-        if source is None:
-            return None
-        parts = (source, self.encoder.info, self._row_encoder, self._section)
-        segment = make_segment(self.folder, *parts, progress=progress)
-        if self.own_name:  # No build will ever do it.
-            self._drop_stale_segments()
-        return segment
+def _share(folder: SpaceFolder, manifest: SpaceManifest, kb: str) -> KBShare:
+    info = read_part(SegmentInfo, folder.segments / manifest.segments[kb] / INFO_FILE)
+    rows = sum(span.stop - span.start for span in manifest.spans if span.kb == kb)
+    return KBShare(kb, manifest.revisions[kb], info.entities, rows)
 
-    def _drop_stale_segments(self) -> None:
-        """Keep what the KBs need now, and what a KB has that is half-way through an update."""
-        sources = {source.kb: source for source in self._sources()}
-        unfinished = set(self.unfinished())
-        wanted = {wanted_folder(one, self.encoder.info, self._section) for one in sources.values()}
-        drop_segments(
-            self.folder, lambda name: name in wanted or name.rpartition("-")[0] in unfinished
-        )
 
-    def _source(self, kb: str) -> SpaceSource | None:
-        return next((source for source in self._sources() if source.kb == kb), None)
+def _currency(workspace: Workspace, name: str) -> tuple[bool | None, str]:
+    """Whether a space is current, and why nobody can say."""
+    try:
+        return space_named(workspace, name).is_current(), ""
+    except KglinkError as error:  # its model may be gone, and the list must show it all the same
+        return None, error.message
 
-    def unfinished(self) -> list[str]:
-        """The KBs that are half-way through an update; the space keeps what it has of them."""
-        return [info.name for info in self.store.kbs() if not info.complete]
 
-    def build(
-        self, *, fresh: bool = False, progress: BuildProgress = lambda kb, rows: None
-    ) -> BuildReport:
-        """Build and publish it; only what changed is encoded, unless ``fresh``."""
-        return build_space(
-            self.folder,
-            list(self._sources()),
-            self.encoder.info,
-            self._row_encoder,
-            self._index_backend,
-            self._section,
-            recorded_settings=self.resolved.as_dict(),
-            fresh=fresh,
-            progress=progress,
-        )
+def _index_name(workspace: Workspace, name: str) -> str:
+    """The full name of an index; of one whose plugin is gone, what the space calls it."""
+    known = workspace.registry.plugins("index")
+    found = [one.name for one in known if name in (one.name, one.short_name)]
+    return found[0] if len(found) == 1 else name
 
-    def open(self) -> Space:
-        """The published version; vectors of another model than the encoder's are refused."""
-        space = self._opened()
-        if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
-            raise self._of_another_model(space)
-        return space
 
-    def _of_another_model(self, space: Space) -> SpaceError:
-        name, made_by = space.folder.name, space.manifest.model.name
-        if self.resolved.values.encoder.model == AUTO:
-            return SpaceError(
-                f"space {name!r} was made by another model: {made_by} is not what it was",
-                hint=f"Rebuild the space with `{build_command(name)}`.",
-            )
-        return SpaceError(
-            f"space {name!r} was made by another model ({made_by}) than the settings name "
-            f"({self.encoder.info.name})",
-            hint=f"Set encoder.model back, or rebuild the space with `{build_command(name)}`.",
-        )
-
-    def _opened(self) -> Space:
-        while True:
-            before = self.folder.pointer
+def _bytes(folder: Path) -> int:
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for name in files:
             try:
-                return Space(self.folder, self._index_backend)
-            except DamagedSpaceError:
-                # Another process may have published between our reading CURRENT and its files.
-                if self.folder.pointer == before:
-                    raise
-
-    @property
-    def _row_encoder(self) -> TextEncoder:
-        """The encoder as it makes rows: a trained one reads entities as such."""
-        return towers_of(self.encoder) or self.encoder
-
-    @property
-    def _settings(self) -> SpaceSection:
-        return self.resolved.values.space
-
-    @property
-    def _section(self) -> SpaceSection:
-        """The settings; where they name no rows a trained model has those of texts."""
-        if self._settings.rows or not self.encoder.trained:
-            return self._settings
-        return self._settings.model_copy(update={"rows": ("text",)})
-
-    def _index_backend(
-        self, name: str, settings: Mapping[str, str | int | float | bool]
-    ) -> IndexBackend:
-        return self.registry.create("index", name, settings)
-
-    def _sources(self) -> Iterator[SpaceSource]:
-        manifest = self.folder.usable_manifest()
-        published = manifest.segments if manifest else {}
-        same_model = manifest and manifest.model.fingerprint == self.encoder.info.fingerprint
-        for info in self.store.kbs():
-            keep = "" if info.complete or not same_model else published.get(info.name, "")
-            if keep or (info.complete and info.entities):
-                yield SpaceSource(
-                    kb=info.name,
-                    revision=info.revision,
-                    content=_content(info),
-                    licence=info.licence,
-                    entities=partial(self._entities, info.name),
-                    unchanged=partial(self._is_still, info),
-                    published=keep,
-                )
-
-    def _entities(self, kb: str) -> Iterator[Entity]:
-        return (row.entity for row in self.store.entities(kb))
-
-    def _is_still(self, before: KBInfo) -> bool:
-        return _content(self.store.kb(before.name)) == _content(before)
-
-
-def _content(info: KBInfo) -> str:
-    return f"{info.revision} {info.updated_at} {info.complete}"
+                total += (Path(parent) / name).stat().st_size
+            except FileNotFoundError:  # a build has just published, and removed what was before
+                continue
+    return total

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
-from kglink_cli.checkup import _ago
+from kglink.workspace.doctor import _ago
 from mediawiki_dumps import export, page
 
 

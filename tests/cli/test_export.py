@@ -30,7 +30,7 @@ from kglink.records import (
 from kglink.sources import Problems, Source
 from kglink.store import IngestJob, Store
 from kglink.workspace import Workspace
-from kglink_cli.kb_records import record_line
+from kglink.workspace.export import record_line
 from kglink_kbs.documents import DocumentsAdapter, DocumentsSettings
 from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings
 

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from kglink.training.loop import Pace
     from kglink.training.progress import Tell
     from kglink.training.recipe import Recipe
+    from kglink.workspace.add_kb import AddedKB
     from kglink.workspace.encoder import LazyEncoder
     from kglink.workspace.finetune import Finetuned
-    from kglink.workspace.ingest import AddedKB
+    from kglink.workspace.joint_space import WorkspaceSpace
     from kglink.workspace.runs import Runs
-    from kglink.workspace.spaces import WorkspaceSpace
 
 
 class Workspace:
@@ -120,8 +120,8 @@ class Workspace:
     def encoder(self) -> LazyEncoder:
         """The encoder of the space that the settings name, loaded when it is first used."""
         from kglink.space.space import SpaceFolder
+        from kglink.workspace.joint_space import SPACES_FOLDER
         from kglink.workspace.space_model import space_encoder
-        from kglink.workspace.spaces import SPACES_FOLDER
 
         folder = SpaceFolder(self.folder / SPACES_FOLDER, self.settings.space.name)
         return space_encoder(self.folder, folder, self.settings)
@@ -152,7 +152,7 @@ class Workspace:
         as codes that are looked up through cross-references, or by ``title``, redirects included.
         Where it is not told, the adapter's own way counts.
         """
-        from kglink.workspace.ingest import Told, add_kb
+        from kglink.workspace.add_kb import Told, add_kb
 
         told = Told(name, adapter, options or {}, tuple(links_to), split, resolve, licence)
         opened = source if isinstance(source, Source) else self.open_source(source)
@@ -214,7 +214,7 @@ class Workspace:
     @cached_property
     def joint_space(self) -> WorkspaceSpace:
         """The space that the settings name, built or not."""
-        from kglink.workspace.spaces import WorkspaceSpace
+        from kglink.workspace.joint_space import WorkspaceSpace
 
         return WorkspaceSpace(self.folder, self.store, self.encoder, self.registry, self.resolved)
 

@@ -14,7 +14,7 @@ from kglink.sources import Problems, Source
 
 if TYPE_CHECKING:
     from kglink.store import IngestSummary, Resolve
-    from kglink.workspace.front import Workspace
+    from kglink.workspace.workspace import Workspace
 
 #: Where adapters keep what must outlive an interruption; a folder for each unfinished job.
 SCRATCH_FOLDER = ".scratch"

@@ -23,11 +23,10 @@ from kglink.models.models import MINILM_NAMES
 from kglink.plugins import load_registry
 from kglink.space.space import SpaceFolder, space_names
 from kglink.workspace import Workspace, find_workspace
+from kglink.workspace.add_kb import SCRATCH_FOLDER
 from kglink.workspace.encoder import LazyEncoder
-from kglink.workspace.ingest import SCRATCH_FOLDER
+from kglink.workspace.joint_space import SPACES_FOLDER
 from kglink.workspace.space_model import own_encoder
-from kglink.workspace.spaces import SPACES_FOLDER
-from kglink_cli.console import counted
 
 _LIBRARIES = (
     "kglink", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy", "scipy", "sqlalchemy",
@@ -205,7 +204,8 @@ def _ago(seconds: float) -> str:
     """A time span in its largest unit."""
     for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
-            return counted(int(seconds // length), unit)
+            count = int(seconds // length)
+            return f"{count} {unit}{'s' * (count != 1)}"
     return "less than a minute"
 
 

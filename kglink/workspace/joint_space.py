@@ -1,0 +1,214 @@
+"""The joint space of a workspace: what it should hold, building it, opening it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kglink.config import ResolvedSettings, SpaceSection
+from kglink.errors import DamagedSpaceError, SpaceError
+from kglink.plugins import Registry
+from kglink.records import Entity
+from kglink.space.build import (
+    BuildProgress,
+    BuildReport,
+    SpaceSource,
+    build_space,
+    drop_segments,
+    has_segment,
+    is_current,
+    make_segment,
+    row_kinds,
+    wanted_folder,
+)
+from kglink.space.segment import Segment
+from kglink.space.space import Space, SpaceFolder, build_command
+from kglink.workspace.encoder import AUTO, LazyEncoder, towers_of
+
+if TYPE_CHECKING:
+    from kglink.plugins import IndexBackend
+    from kglink.space.rows import TextEncoder
+    from kglink.store import KBInfo, Store
+
+SPACES_FOLDER = "spaces"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSpace:
+    """A space over all KBs of the store: the one that the settings name.
+
+    ``own_name`` is that of a space which is never published and serves with its segments alone.
+    """
+
+    root: Path
+    store: Store
+    encoder: LazyEncoder
+    registry: Registry
+    resolved: ResolvedSettings
+    own_name: str = ""
+
+    @property
+    def folder(self) -> SpaceFolder:
+        """Where it lies."""
+        return SpaceFolder(self.root / SPACES_FOLDER, self.own_name or self._settings.name)
+
+    def is_current(self) -> bool:
+        """Whether the published space holds just what the store holds now."""
+        return is_current(self.folder, list(self._sources()), self.encoder.info, self._section)
+
+    def is_published(self) -> bool:
+        """Whether there is a version, of whatever age, of the encoder's model."""
+        manifest = self.folder.usable_manifest()
+        return manifest is not None and manifest.model.fingerprint == self.encoder.info.fingerprint
+
+    def expected_rows(self) -> int | None:
+        """About how many vectors a build will go through; None where nothing is left to do."""
+        manifest = self.folder.usable_manifest()
+        ready = set(manifest.segments.values()) if manifest else set()
+        infos = {info.name: info for info in self.store.kbs()}
+        rows = 0
+        for source in self._sources():
+            if wanted_folder(source, self.encoder.info, self._section) not in ready:
+                rows += self._rows_of(infos[source.kb])
+        return rows or None
+
+    def missing_rows(self, kb: str) -> int | None:
+        """How many vectors a KB's segment still needs; None where it cannot be made now."""
+        source = self._source(kb)
+        if source is None:
+            return None
+        if has_segment(self.folder, source, self.encoder.info, self._section):
+            return 0
+        return self._rows_of(self.store.kb(kb))
+
+    def _rows_of(self, info: KBInfo) -> int:
+        """About how many texts are encoded for a KB of which nothing is there."""
+        trained, kinds = self.encoder.trained, row_kinds(self._section)
+        each = 2 if trained is not None and trained.compares_tokens else 1
+        return each * info.entities * ("text" in kinds) + info.aliases * ("alias" in kinds)
+
+    def segment(
+        self, kb: str, *, progress: BuildProgress = lambda kb, rows: None
+    ) -> Segment | None:
+        """A KB's names and vectors, made where they are missing; the next build reuses them."""
+        source = self._source(kb)
+        if source is None:
+            return None
+        parts = (source, self.encoder.info, self._row_encoder, self._section)
+        segment = make_segment(self.folder, *parts, progress=progress)
+        if self.own_name:  # No build will ever do it.
+            self._drop_stale_segments()
+        return segment
+
+    def _drop_stale_segments(self) -> None:
+        """Keep what the KBs need now, and what a KB has that is half-way through an update."""
+        sources = {source.kb: source for source in self._sources()}
+        unfinished = set(self.unfinished())
+        wanted = {wanted_folder(one, self.encoder.info, self._section) for one in sources.values()}
+        drop_segments(
+            self.folder, lambda name: name in wanted or name.rpartition("-")[0] in unfinished
+        )
+
+    def _source(self, kb: str) -> SpaceSource | None:
+        return next((source for source in self._sources() if source.kb == kb), None)
+
+    def unfinished(self) -> list[str]:
+        """The KBs that are half-way through an update; the space keeps what it has of them."""
+        return [info.name for info in self.store.kbs() if not info.complete]
+
+    def build(
+        self, *, fresh: bool = False, progress: BuildProgress = lambda kb, rows: None
+    ) -> BuildReport:
+        """Build and publish it; only what changed is encoded, unless ``fresh``."""
+        return build_space(
+            self.folder,
+            list(self._sources()),
+            self.encoder.info,
+            self._row_encoder,
+            self._index_backend,
+            self._section,
+            recorded_settings=self.resolved.as_dict(),
+            fresh=fresh,
+            progress=progress,
+        )
+
+    def open(self) -> Space:
+        """The published version; vectors of another model than the encoder's are refused."""
+        space = self._opened()
+        if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
+            raise self._of_another_model(space)
+        return space
+
+    def _of_another_model(self, space: Space) -> SpaceError:
+        name, made_by = space.folder.name, space.manifest.model.name
+        if self.resolved.values.encoder.model == AUTO:
+            return SpaceError(
+                f"space {name!r} was made by another model: {made_by} is not what it was",
+                hint=f"Rebuild the space with `{build_command(name)}`.",
+            )
+        return SpaceError(
+            f"space {name!r} was made by another model ({made_by}) than the settings name "
+            f"({self.encoder.info.name})",
+            hint=f"Set encoder.model back, or rebuild the space with `{build_command(name)}`.",
+        )
+
+    def _opened(self) -> Space:
+        while True:
+            before = self.folder.pointer
+            try:
+                return Space(self.folder, self._index_backend)
+            except DamagedSpaceError:
+                # Another process may have published between our reading CURRENT and its files.
+                if self.folder.pointer == before:
+                    raise
+
+    @property
+    def _row_encoder(self) -> TextEncoder:
+        """The encoder as it makes rows: a trained one reads entities as such."""
+        return towers_of(self.encoder) or self.encoder
+
+    @property
+    def _settings(self) -> SpaceSection:
+        return self.resolved.values.space
+
+    @property
+    def _section(self) -> SpaceSection:
+        """The settings; where they name no rows a trained model has those of texts."""
+        if self._settings.rows or not self.encoder.trained:
+            return self._settings
+        return self._settings.model_copy(update={"rows": ("text",)})
+
+    def _index_backend(
+        self, name: str, settings: Mapping[str, str | int | float | bool]
+    ) -> IndexBackend:
+        return self.registry.create("index", name, settings)
+
+    def _sources(self) -> Iterator[SpaceSource]:
+        manifest = self.folder.usable_manifest()
+        published = manifest.segments if manifest else {}
+        same_model = manifest and manifest.model.fingerprint == self.encoder.info.fingerprint
+        for info in self.store.kbs():
+            keep = "" if info.complete or not same_model else published.get(info.name, "")
+            if keep or (info.complete and info.entities):
+                yield SpaceSource(
+                    kb=info.name,
+                    revision=info.revision,
+                    content=_content(info),
+                    licence=info.licence,
+                    entities=partial(self._entities, info.name),
+                    unchanged=partial(self._is_still, info),
+                    published=keep,
+                )
+
+    def _entities(self, kb: str) -> Iterator[Entity]:
+        return (row.entity for row in self.store.entities(kb))
+
+    def _is_still(self, before: KBInfo) -> bool:
+        return _content(self.store.kb(before.name)) == _content(before)
+
+
+def _content(info: KBInfo) -> str:
+    return f"{info.revision} {info.updated_at} {info.complete}"
