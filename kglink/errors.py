@@ -8,6 +8,8 @@ KglinkError                 what went wrong, where, and how to mend it (exit cod
 ├── SourceError             a file or stream that cannot be read as what it should be
 │   └── RecordError         one bad record in it (``--on-error skip`` passes over it)
 ├── StoreError              the entity store: locked, newer schema, full disk
+├── DamagedFileError        a file of kglink's own that is not as it was written
+├── NewerFileError          a file that a newer kglink wrote
 ├── ModelError              weights that are missing, altered or of another kind
 ├── TrainingError           fine-tuning that cannot go on: a loss that is no number, memory
 └── SpaceError              a space that is missing, of another model, or cannot be written
@@ -81,6 +83,17 @@ class RecordError(SourceError):
 
 class StoreError(KglinkError):
     """The entity store cannot do this: locked, of a newer schema, out of space."""
+
+
+class DamagedFileError(KglinkError):
+    """A file of kglink's own that is missing or not as it was written."""
+
+
+class NewerFileError(KglinkError):
+    """A file that a newer kglink wrote."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="Upgrade kglink, or make it anew with this one.")
 
 
 class ModelError(KglinkError):

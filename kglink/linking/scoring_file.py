@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from kglink.errors import SpaceError
+from kglink.files.atomic import write_atomically
 from kglink.linking.scoring import Scoring
-from kglink.space.manifest import write_atomically
 
 SCORING_FILE = "scoring.json"
 _FORMAT = 1

@@ -9,7 +9,6 @@ that the smaller KB has.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from collections import defaultdict
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.digest import text_hash
 from kglink.text.fold import fold
 from kglink.text.plain import MOST_SHOWN, plain
 
@@ -145,7 +145,7 @@ class NameJoin:
             for name in wanted:
                 others = found.get(name, 0) + len(stripped.get(name, ()))
                 if others and name not in refused:
-                    pairs = others * int(counts[np.searchsorted(known, _hash(name))])
+                    pairs = others * int(counts[np.searchsorted(known, text_hash(name))])
                     refused[name] = pairs > self._rules.max_pairs
                     if refused[name]:
                         self.passed_over.add(name, pairs)
@@ -199,7 +199,7 @@ class NameJoin:
         """Hashes of the smaller KB's names, sorted, and how many entities bear each."""
         hashes = np.fromiter(
             chain.from_iterable(
-                {_hash(form.folded) for form in forms} for _, forms in self._entities()
+                {text_hash(form.folded) for form in forms} for _, forms in self._entities()
             ),
             dtype=np.uint64,
         )
@@ -213,13 +213,8 @@ class NameJoin:
             return found
         for key, title in self._store.bracketed_titles(self._large):
             for form in self._stripped(title):
-                wanted = np.uint64(_hash(form.folded))
+                wanted = np.uint64(text_hash(form.folded))
                 at = int(np.searchsorted(known, wanted))
                 if at < len(known) and known[at] == wanted:
                     found[form.folded].append((key, form.form))
         return found
-
-
-def _hash(name: str) -> int:
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from kglink.files.digest import text_hash
 
 FloatArray = npt.NDArray[np.float32]
 HalfArray = npt.NDArray[np.float16]
@@ -120,12 +121,6 @@ class VectorCache:
                 for part in chosen:
                     _remove_part(self._folder, part.name)
         self._parts = None
-
-
-def text_hash(text: str) -> int:
-    """64 bits that stand for a text, the same on every machine."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
 
 
 def _lookup(

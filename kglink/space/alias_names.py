@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kglink.files.digest import digest_of
 from kglink.plugins import NameRow
 from kglink.space.space import Space
 
@@ -15,8 +15,7 @@ class SpaceNames:
 
     def __init__(self, space: Space, kbs: Sequence[str]) -> None:
         self._segments = [space.segments[kb] for kb in kbs]
-        content = "\n".join(segment.folder.name for segment in self._segments)
-        self.fingerprint = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+        self.fingerprint = digest_of([segment.folder.name for segment in self._segments])
         self.cache_dir: Path | None = space.folder.path / "cache"
 
     def __len__(self) -> int:

@@ -20,6 +20,8 @@ import numpy.typing as npt
 
 from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
+from kglink.files.atomic import write_atomically
+from kglink.files.manifest import library_versions
 from kglink.plugins import IndexBackend
 from kglink.records import Entity
 from kglink.space.index_choice import IndexChoice, chosen_index
@@ -30,8 +32,6 @@ from kglink.space.manifest import (
     RowSpan,
     SegmentInfo,
     SpaceManifest,
-    library_versions,
-    write_atomically,
 )
 from kglink.space.publish import (
     build_lock,

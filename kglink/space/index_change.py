@@ -7,7 +7,6 @@ next change or build.
 from __future__ import annotations
 
 import datetime
-import os
 import shutil
 import tempfile
 import time
@@ -17,15 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kglink.files.atomic import sync_file, write_atomically
+from kglink.files.manifest import FileInfo, damaged_files, file_info, library_versions
 from kglink.space.index_choice import IndexChoice
-from kglink.space.manifest import (
-    FileInfo,
-    SpaceManifest,
-    damaged_files,
-    file_info,
-    library_versions,
-    write_atomically,
-)
+from kglink.space.manifest import SpaceManifest
 from kglink.space.publish import (
     build_lock,
     next_version,
@@ -135,6 +129,5 @@ def _build(backend: IndexBackend, folder: SpaceFolder, manifest: SpaceManifest) 
 
 def _copied_index(old: Path, version: Path) -> FileInfo:
     shutil.copyfile(old / INDEX_FILE, version / INDEX_FILE)
-    with (version / INDEX_FILE).open("rb") as stream:
-        os.fsync(stream.fileno())
+    sync_file(version / INDEX_FILE)
     return file_info(version / INDEX_FILE)

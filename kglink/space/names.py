@@ -8,7 +8,6 @@ building nor searching ever holds more than one shard's matrix in memory.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,8 +17,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
+from kglink.files.digest import text_hash
+from kglink.files.tables import StringTable, map_array
 from kglink.space.ngrams import BUCKETS, gram_counts, inverse_frequency, weighted
-from kglink.space.strings import StringTable, map_array
 
 SHARD_ROWS = 500_000
 
@@ -27,16 +27,10 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 
-def name_hash(folded: str) -> int:
-    """64 bits that stand for a folded name, the same on every machine."""
-    digest = hashlib.blake2b(folded.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
 def build_name_index(folder: Path) -> None:
     """Index the names in ``folder/folded`` (written before, one for each alias row)."""
     names = StringTable(folder / "folded")
-    hashes = np.fromiter((name_hash(name) for name in names), dtype=np.uint64, count=len(names))
+    hashes = np.fromiter((text_hash(name) for name in names), dtype=np.uint64, count=len(names))
     order = np.argsort(hashes, kind="stable")
     np.save(folder / "name_hashes.npy", hashes[order])
     np.save(folder / "name_rows.npy", order.astype(np.uint32))
@@ -67,7 +61,7 @@ class NameIndex:
 
     def exact(self, folded: str) -> IntArray:
         """The alias rows whose folded name is this one."""
-        wanted = np.uint64(name_hash(folded))
+        wanted = np.uint64(text_hash(folded))
         start = np.searchsorted(self._hashes, wanted, side="left")
         stop = np.searchsorted(self._hashes, wanted, side="right")
         rows = np.sort(self._rows[start:stop].astype(np.int64))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import SpaceBusyError, SpaceError
+from kglink.files.atomic import sync_file, write_atomically
+from kglink.files.lock import file_lock
+from kglink.files.manifest import FileInfo, file_info
 from kglink.plugins import VectorIndex
-from kglink.space.manifest import FileInfo, file_info, write_atomically
 from kglink.space.segment import Segment
 from kglink.space.space import CURRENT_FILE, INDEX_FILE, SpaceFolder
 
@@ -41,14 +41,11 @@ def build_lock(folder: SpaceFolder) -> Iterator[None]:
     """One writer of a space at a time; the system frees the lock of a process that dies."""
     folder.segments.mkdir(parents=True, exist_ok=True)
     folder.versions.mkdir(parents=True, exist_ok=True)
-    with (folder.path / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SpaceBusyError(
-                f"space {folder.name!r} is being built by another process",
-                hint="Wait until it is done, or use another space: `--space NAME`, or space.name.",
-            ) from error
+    busy = SpaceBusyError(
+        f"space {folder.name!r} is being built by another process",
+        hint="Wait until it is done, or use another space: `--space NAME`, or space.name.",
+    )
+    with file_lock(folder.path / "lock", busy):
         yield
 
 
@@ -69,8 +66,7 @@ def next_version(folder: SpaceFolder) -> Path:
 def save_index(index: VectorIndex, version: Path) -> FileInfo:
     """Write a version's index, down to the disk."""
     index.save(version / INDEX_FILE)
-    with (version / INDEX_FILE).open("rb") as stream:
-        os.fsync(stream.fileno())
+    sync_file(version / INDEX_FILE)
     return file_info(version / INDEX_FILE)
 
 

@@ -6,7 +6,6 @@ given the entity itself; a name is then an entity of which nothing else is known
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.digest import text_hash
 from kglink.records import Entity
 from kglink.text.entity_text import entity_text
 
@@ -70,7 +70,7 @@ class Rows(Generic[Item]):
 
     def hashes(self, items: Sequence[Item]) -> npt.NDArray[np.uint64]:
         """What stands for each row's vector."""
-        return np.fromiter((_hash(self.read(item)) for item in items), np.uint64, len(items))
+        return np.fromiter((text_hash(self.read(item)) for item in items), np.uint64, len(items))
 
 
 def name_rows(names: Iterable[str], encoder: TextEncoder) -> Rows[str]:
@@ -86,8 +86,3 @@ def entity_rows(
         return Rows(iter(entities), encoder.entity_text, encoder.encode_entities)
     texts = (entity_text(entity, description_chars=description_chars) for entity in entities)
     return Rows(texts, str, encoder.encode)
-
-
-def _hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import DamagedSpaceError
-from kglink.space.manifest import RowKind, SegmentInfo, damaged_files, read_part
+from kglink.files.manifest import damaged_files
+from kglink.files.tables import StringTable, map_array
+from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
 from kglink.space.names import NameIndex
-from kglink.space.strings import StringTable, map_array
 
 if TYPE_CHECKING:
     from kglink.space.token_rows import TokenRows
@@ -38,14 +39,15 @@ class Segment:
         if damaged := damaged_files(folder, self.info.files, thorough=False):
             raise DamagedSpaceError(f"{damaged[0]}: missing or of the wrong size")
         self.kb = self.info.kb
-        self.keys = StringTable(folder / "keys")
-        self.titles = StringTable(folder / "titles")
-        self.surfaces = StringTable(folder / "surfaces")
-        self.names = NameIndex(folder)
-        self.popularity: FloatArray = map_array(folder / "popularity.npy")
-        self.alias_counts: FloatArray = map_array(folder / "alias_counts.npy")
-        self.alias_starts: IntArray = map_array(folder / "alias_starts.npy")
-        self._vectors = {kind: _load_vectors(folder, kind) for kind in self.info.rows}
+        with space_errors():
+            self.keys = StringTable(folder / "keys")
+            self.titles = StringTable(folder / "titles")
+            self.surfaces = StringTable(folder / "surfaces")
+            self.names = NameIndex(folder)
+            self.popularity: FloatArray = map_array(folder / "popularity.npy")
+            self.alias_counts: FloatArray = map_array(folder / "alias_counts.npy")
+            self.alias_starts: IntArray = map_array(folder / "alias_starts.npy")
+            self._vectors = {kind: map_array(folder / f"{kind}.npy") for kind in self.info.rows}
 
     @cached_property
     def tokens(self) -> TokenRows | None:
@@ -70,13 +72,9 @@ class Segment:
 
     def vectors(self, kind: RowKind, rows: IntArray | slice) -> FloatArray:
         """Some vectors of one kind."""
-        return self._vectors[kind][rows].astype(np.float32)
+        found: FloatArray = self._vectors[kind][rows].astype(np.float32)
+        return found
 
     def row_count(self, kind: RowKind) -> int:
         """How many vectors of a kind there are."""
         return len(self._vectors[kind])
-
-
-def _load_vectors(folder: Path, kind: RowKind) -> npt.NDArray[np.float16]:
-    loaded: npt.NDArray[np.float16] = map_array(folder / f"{kind}.npy")
-    return loaded

@@ -6,7 +6,6 @@ written and goes on from there.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,19 +21,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import SpaceError
+from kglink.files.atomic import replace_folder, write_atomically
+from kglink.files.digest import digest_of
+from kglink.files.manifest import file_info
+from kglink.files.tables import StringTable, StringWriter
 from kglink.records import Entity
-from kglink.space.manifest import (
-    ModelInfo,
-    RowKind,
-    SegmentInfo,
-    file_info,
-    write_atomically,
-)
+from kglink.space.manifest import ModelInfo, RowKind, SegmentInfo
 from kglink.space.names import build_name_index
 from kglink.space.rows import EntityEncoder, Item, Rows, TextEncoder, entity_rows, name_rows
 from kglink.space.segment import INFO_FILE, Segment
-from kglink.space.strings import StringTable, StringWriter
-from kglink.space.swap import exchange
 from kglink.text.fold import fold
 
 if TYPE_CHECKING:
@@ -43,7 +38,6 @@ if TYPE_CHECKING:
 #: Rows encoded and written between two notes of progress.
 CHUNK_ROWS = 8192
 _DRAFT = ".draft-"
-_OLD = ".old-"
 
 FloatArray = npt.NDArray[np.float32]
 Progress = Callable[[int], None]
@@ -66,8 +60,7 @@ class SegmentPlan:
         """The KB's name and a hash of the plan."""
         parts = [self.kb, self.content, list(self.rows), self.model.fingerprint]
         parts.append(str(self.description_chars))
-        digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=6).hexdigest()
-        return f"{self.kb}-{digest}"
+        return f"{self.kb}-{digest_of(parts, size=6)}"
 
 
 def build_segment(
@@ -123,14 +116,7 @@ def build_segment(
         },
     )
     write_atomically(draft / INFO_FILE, info.model_dump_json(indent=1))
-    if final.exists():  # Damaged, or built anew on demand; readers keep what they have mapped.
-        old = root / (_OLD + plan.folder_name)
-        shutil.rmtree(old, ignore_errors=True)  # of a build that was killed at this point
-        draft.rename(old)
-        exchange(old, final)
-        shutil.rmtree(old)
-    else:
-        draft.rename(final)
+    replace_folder(draft, final)  # Readers keep what they have mapped.
     return final
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import DamagedSpaceError, SpaceError, UnknownNameError
+from kglink.files.manifest import damaged_files
 from kglink.plugins import RowRange
 from kglink.space.manifest import (
     ModelInfo,
     RowKind,
     SegmentInfo,
     SpaceManifest,
-    damaged_files,
     read_part,
 )
 from kglink.space.segment import INFO_FILE, Segment
@@ -95,14 +95,16 @@ class SpaceFolder:
             return [error.message]
         if folder is None or manifest is None:
             return []
-        bad = damaged_files(folder, {INDEX_FILE: manifest.index_file}, thorough=True)
+        index_file = {INDEX_FILE: manifest.index_file}
+        bad = [*map(str, damaged_files(folder, index_file, thorough=True))]
         for name in manifest.segments.values():
             try:
                 segment = Segment(self.segments / name)
             except SpaceError as error:
                 bad.append(error.message)
             else:
-                bad += damaged_files(segment.folder, segment.info.files, thorough=True)
+                files = segment.info.files
+                bad += map(str, damaged_files(segment.folder, files, thorough=True))
         return bad
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import DamagedSpaceError
+from kglink.files.tables import map_array
 from kglink.models.runtime import TokenMatrices
 from kglink.records import Entity
 from kglink.space.rows import EntityEncoder
-from kglink.space.strings import map_array
 from kglink.space.token_rows import NORMS_FILE, TokenRows, TokenRowsWriter, filled_up
 
 #: Entities encoded and written between two notes of progress: about 50 MB of 64 tokens each.

@@ -19,10 +19,11 @@ import numpy.typing as npt
 import torch
 
 from kglink.errors import DamagedSpaceError, SpaceError
+from kglink.files.atomic import write_atomically
+from kglink.files.tables import map_array
 from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.plugins import RowRange
-from kglink.space.manifest import write_atomically
-from kglink.space.strings import map_array
+from kglink.space.manifest import space_errors
 
 BITS_FILE = "tokens.bf16"
 STARTS_FILE = "token_starts.npy"
@@ -228,7 +229,5 @@ def _norms(bits: BitArray) -> FloatArray:
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
-    try:
+    with space_errors():
         return map_array(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise DamagedSpaceError(f"{path}: not readable ({error})") from error

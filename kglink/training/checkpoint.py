@@ -25,9 +25,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from kglink.errors import TrainingError
+from kglink.files.atomic import write_atomically
 from kglink.models.bi_encoder import BiEncoder
 from kglink.models.transformation import Ascent
-from kglink.space.manifest import write_atomically
 
 FORMAT = 1
 _CURRENT = "CURRENT"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.training.data import TrainingData
 from kglink.training.recipe import StageSection
-from kglink.training.tables import IntArray
 
 BoolArray = npt.NDArray[np.bool_]
 

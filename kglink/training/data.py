@@ -12,16 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kglink.files.atomic import write_atomically
+from kglink.files.tables import IntArray, RowTable, map_array, write_rows
 from kglink.models.inputs import Inputs
 from kglink.plugins import RowRange
 from kglink.records import Overlap
-from kglink.space.manifest import write_atomically
-from kglink.space.strings import map_array
 from kglink.store import Store
 from kglink.training.mentions import TRAIN, VALID, MentionCounts, MentionTable, write_mentions
 from kglink.training.pool import Counted, EntityPool, PooledKB, write_pool
 from kglink.training.recipe import Recipe
-from kglink.training.tables import IntArray, RowTable, write_rows
 
 #: What the data are: KBs with their revisions, counts, digests.
 DATA_FACTS = "data.json"

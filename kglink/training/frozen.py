@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from kglink.files.tables import IntArray, RowTable
 from kglink.models.bi_encoder import BiEncoder
 from kglink.models.hardware import Hardware
 from kglink.models.runtime import TokenEncoder, TokenMatrices
@@ -21,7 +22,7 @@ from kglink.models.towers import snapshot
 from kglink.plugins import PairScores, RowRange, Scorer
 from kglink.space.token_rows import texts_at
 from kglink.training.frozen_tokens import FrozenTokens
-from kglink.training.tables import IntArray, RowTable, as_ids
+from kglink.training.tables import as_ids
 
 FloatArray = npt.NDArray[np.float32]
 

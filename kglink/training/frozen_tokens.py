@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from kglink.files.tables import IntArray
 from kglink.models.hardware import usable_cores
 from kglink.models.runtime import TokenMatrices, single_threaded_workers
 from kglink.plugins import Scorer, SumOfMaxRule, TokenScorer
 from kglink.space.token_products import Block, TokenProducts
 from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter
 from kglink.space.token_search import scored_blocks
-from kglink.training.tables import IntArray
 
 
 class FrozenTokens:

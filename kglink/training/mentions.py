@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kglink.files.tables import IntArray, RowTable, RowWriter
 from kglink.models.inputs import Inputs, MentionText
 from kglink.plugins import RowRange
 from kglink.records import Document
@@ -18,7 +19,7 @@ from kglink.training.names import write_names
 from kglink.training.pool import Counted, EntityPool, chunks
 from kglink.training.recipe import SelectionSection
 from kglink.training.splits import Splits, sources_of_documents, splits_of
-from kglink.training.tables import IntArray, RowTable, RowWriter, token_table, token_writer
+from kglink.training.tables import token_table, token_writer
 
 _DOCUMENTS = 256
 TRAIN, VALID = "train", "valid"

@@ -6,7 +6,6 @@ name that several entities bear has all of them as golds, so none of them is a n
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.digest import text_hash
+from kglink.files.tables import IntArray, RowWriter, StringTable, StringWriter
 from kglink.models.inputs import Inputs, MentionText
 from kglink.records import Entity
-from kglink.space.strings import StringTable, StringWriter
 from kglink.store import Store
 from kglink.text.fold import fold
 from kglink.training.pool import Counted, EntityPool, chunks
-from kglink.training.tables import IntArray, RowWriter
 
 _CHUNK = 4096
 
@@ -81,6 +80,4 @@ def _bearers(hashes: npt.NDArray[np.uint64], rows: IntArray) -> Iterator[tuple[i
 
 
 def _name_hash(surface: str) -> int:
-    text = fold(surface) or surface
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+    return text_hash(fold(surface) or surface)

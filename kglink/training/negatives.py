@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kglink.files.tables import IntArray, map_array
 from kglink.plugins import (
     Encoded,
     MixingSampler,
@@ -23,13 +24,12 @@ from kglink.plugins import (
     SamplerPool,
     Scorer,
 )
-from kglink.space.strings import map_array
 from kglink.training.collate import MentionBatch, choose_golds, known_rows
 from kglink.training.data import TrainingData
 from kglink.training.frozen import Advance, FloatArray, FrozenPool
 from kglink.training.plan import Group
 from kglink.training.recipe import StageSection
-from kglink.training.tables import IntArray, as_ids
+from kglink.training.tables import as_ids
 
 #: Mentions and entities of a batch.
 SidePair = tuple[Encoded, Encoded]

@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from kglink.errors import UsageError
+from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.store import Store
 from kglink.training.data import KBChoice, TrainingData
 from kglink.training.recipe import OverlapSection, Recipe, StageSection
-from kglink.training.tables import IntArray
 
 #: What ``--sources`` may be.
 SOURCES = ("S", "T", "O", "TS", "TO", "SO", "TOS")

@@ -14,12 +14,12 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from kglink.files.tables import IntArray, StringTable, StringWriter, map_array
 from kglink.models.inputs import Inputs
 from kglink.plugins import RowRange
 from kglink.records import EntityId
-from kglink.space.strings import StringTable, StringWriter, map_array
 from kglink.store import Store
-from kglink.training.tables import IntArray, token_table, token_writer
+from kglink.training.tables import token_table, token_writer
 
 Item = TypeVar("Item")
 

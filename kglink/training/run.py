@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from kglink.errors import TrainingError, UsageError
-from kglink.space.manifest import library_versions, write_atomically
+from kglink.files.atomic import write_atomically
+from kglink.files.manifest import library_versions
 from kglink.training.curve import Curve
 from kglink.training.lock import is_busy
 from kglink.training.recipe import Recipe, read_recipe

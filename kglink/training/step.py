@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kglink.errors import ConfigError, TrainingError
+from kglink.files.tables import IntArray
 from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.models.transformation import Ascent
 from kglink.plugins import Encoded, Objective, Registry, Sampler, Scorer
@@ -23,7 +24,7 @@ from kglink.training.plan import Batch, Stage
 from kglink.training.recipe import LossMode, OverlapSection, StageSection
 from kglink.training.rows import ScoreRows
 from kglink.training.schedule import rate_at
-from kglink.training.tables import IntArray, as_ids
+from kglink.training.tables import as_ids
 from kglink.training.team import Team
 
 _VIEWS: Mapping[LossMode, ViewMode] = {

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.training.data import TrainingData
 from kglink.training.frozen import Advance, FloatArray, FrozenPool
 from kglink.training.recipe import SelectionSection
-from kglink.training.tables import IntArray, as_ids
+from kglink.training.tables import as_ids
 
 #: Recall is reported at these k, and at the one that is chosen by.
 KS = (1, 8, 64)

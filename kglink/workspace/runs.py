@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kglink.errors import TrainingError, UnknownNameError, UsageError
-from kglink.space.manifest import write_atomically
+from kglink.files.atomic import write_atomically
 from kglink.space.space import SpaceFolder, build_command, space_names
 from kglink.training.curve import Curve
 from kglink.training.lock import alone, is_busy

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kglink.files.tables import StringTable, StringWriter
 from kglink.space import names as names_module
 from kglink.space.names import NameIndex, build_name_index
 from kglink.space.ngrams import BUCKETS, gram_counts, inverse_frequency, weighted
-from kglink.space.strings import StringTable, StringWriter
 
 WORDS = ["lung", "heart", "cancer", "of", "the", "acute", "kidney", "type", "ii", "x", "y", "zo"]
 
@@ -95,7 +95,7 @@ def test_exact_names_give_all_rows_and_nothing_else(tmp_path: Path) -> None:
 def test_a_hash_that_collides_is_not_a_match(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names_module, "name_hash", len)
+    monkeypatch.setattr(names_module, "text_hash", len)
     index = index_of(tmp_path, ["abc", "xyz", "no"])
     assert index.exact("xyz").tolist() == [1]
     assert index.exact("zzz").tolist() == []

@@ -18,6 +18,7 @@ import pytest
 
 from kglink.config import SpaceSection
 from kglink.errors import SpaceError, UnknownNameError
+from kglink.files import atomic
 from kglink.plugins import IndexBackend, load_registry
 from kglink.records import Alias, Entity
 from kglink.space import segment_build
@@ -26,7 +27,6 @@ from kglink.space.build import BuildReport, SpaceSource, build_space, is_current
 from kglink.space.manifest import ModelInfo
 from kglink.space.segment import Segment
 from kglink.space.space import Space, SpaceFolder, space_names
-from kglink.space.swap import exchange
 from kglink.text.entity_text import entity_text
 from kglink.workspace import Workspace
 
@@ -328,14 +328,16 @@ def test_a_kill_while_a_segment_is_replaced_leaves_a_whole_one(
             recorded_settings={}, fresh=True,
         )  # fmt: skip
 
+    exchanged = atomic.exchanged
+
     def kill(left: Path, right: Path) -> None:
         if killed == "after":
-            exchange(left, right)
+            exchanged(left, right)
         raise KeyboardInterrupt
 
     build(folder, source("kb", MERCURY))
     with monkeypatch.context() as patched:
-        patched.setattr(segment_build, "exchange", kill)
+        patched.setattr(atomic, "exchanged", kill)
         with pytest.raises(KeyboardInterrupt):
             build_fresh()
     assert list(opened(folder).segments["kb"].titles) == ["Mercury"]
@@ -343,22 +345,6 @@ def test_a_kill_while_a_segment_is_replaced_leaves_a_whole_one(
     build_fresh()
     assert folder.damage() == []
     assert len(list(folder.segments.iterdir())) == 1
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-def test_folders_are_swapped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
-) -> None:
-    if not at_once:
-        monkeypatch.setattr("kglink.space.swap._at_once", lambda *_: False)
-    for name in ("left", "right"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / name).touch()
-    exchange(tmp_path / "left", tmp_path / "right")
-    assert {path.name: next(path.iterdir()).name for path in tmp_path.iterdir()} == {
-        "left": "right",
-        "right": "left",
-    }
 
 
 def test_a_disk_that_fills_up_leaves_the_old_version(demo_copy: Path) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.digest import text_hash
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
-from kglink.space.names import name_hash
 from kglink.text.fold import fold
 from kglink_plugins.overlap_evidence.name_pairs import folded_names
 
@@ -71,7 +71,7 @@ class _Bearers:
 
     def add(self, left: str, right: str, name: str) -> None:
         """Two bearers of a name."""
-        self._rows.extend((name_hash(name), name_hash(left), name_hash(right)))
+        self._rows.extend((text_hash(name), text_hash(left), text_hash(right)))
 
     def close(self) -> None:
         """Count."""
@@ -82,7 +82,7 @@ class _Bearers:
 
     def others(self, name: str) -> int:
         """How many bear it besides one entity of each side."""
-        hashed = np.uint64(name_hash(name))
+        hashed = np.uint64(text_hash(name))
         at = int(np.searchsorted(self._names, hashed))
         known = at < len(self._names) and self._names[at] == hashed
         # A name that too many bear is passed over by the store, and so not known here.

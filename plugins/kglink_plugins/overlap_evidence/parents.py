@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.digest import text_hash
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings, Side
-from kglink.space.names import name_hash
 
 #: Parents and children of an entity that are compared.
 MOST_PARENTS = 8
@@ -91,7 +91,7 @@ class Children:
             if not entity.parents:
                 continue
             for parent in entity.parents[:MOST_PARENTS]:
-                parents.append(name_hash(parent))
+                parents.append(text_hash(parent))
                 children.append(len(starts) - 1)
             keys += entity.key.encode("utf-8", "surrogatepass")
             starts.append(len(keys))
@@ -106,7 +106,7 @@ class Children:
         """The keys of an entity's children."""
         if not len(self._parents):
             return []
-        wanted = np.uint64(name_hash(key))
+        wanted = np.uint64(text_hash(key))
         start = int(np.searchsorted(self._parents, wanted))
         stop = int(np.searchsorted(self._parents, wanted, side="right"))
         return [self._key(number) for number in self._children[start:stop][:MOST_CHILDREN].tolist()]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.digest import text_hash
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
-from kglink.space.names import name_hash
 
 HashArray = npt.NDArray[np.uint64]
 FloatArray = npt.NDArray[np.float32]
@@ -27,8 +27,8 @@ class ThroughEvidence:
         """Pairs whose entities both overlap with one entity of a third KB."""
         lefts, rights, known = array("Q"), array("Q"), array("f")
         for left, right, _, probability in kbs.overlaps_through():
-            lefts.append(name_hash(left))
-            rights.append(name_hash(right))
+            lefts.append(text_hash(left))
+            rights.append(text_hash(right))
             known.append(probability)
             yield left, right
         if known:
@@ -55,7 +55,7 @@ class _Paths:
 
     def weighed(self, left: str, right: str) -> dict[str, float]:
         """The values of a pair."""
-        one, other = np.uint64(name_hash(left)), np.uint64(name_hash(right))
+        one, other = np.uint64(text_hash(left)), np.uint64(text_hash(right))
         here, elsewhere = self._by_left.best(one, other)
         _, elsewhere_too = self._by_right.best(other, one)
         rival = max(elsewhere, elsewhere_too)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.digest import text_hash
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.records import Entity
-from kglink.space.names import name_hash
 from kglink.text.codes import code_of
 
 #: A code that more entities of one KB name says nothing of any two of them.
@@ -53,7 +53,7 @@ class XrefEvidence:
 
     def _common(self, kbs: PairedKBs) -> npt.NDArray[np.uint64]:
         """Hashes of the codes of the left KB."""
-        codes = (name_hash(code) for one in kbs.entities("left") for code in codes_of(one))
+        codes = (text_hash(code) for one in kbs.entities("left") for code in codes_of(one))
         return np.unique(np.fromiter(codes, np.uint64))
 
 
@@ -63,6 +63,6 @@ def codes_of(entity: Entity) -> set[str]:
 
 
 def _holds(hashes: npt.NDArray[np.uint64], code: str) -> bool:
-    wanted = np.uint64(name_hash(code))
+    wanted = np.uint64(text_hash(code))
     at = int(np.searchsorted(hashes, wanted))
     return at < len(hashes) and bool(hashes[at] == wanted)

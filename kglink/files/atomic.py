@@ -1,0 +1,212 @@
+"""Files and folders that appear whole or not at all, whatever is killed when.
+
+What is written goes into a draft of a private name in the same folder. It is synced to the disk,
+takes its final name by a rename, and then the folder is synced. A draft is locked while it is
+written, so that `sweep_drafts` finds those that a dead process left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+_DRAFT = re.compile(r"\..*\.kglink-[0-9a-f]{8}", re.DOTALL)
+_LONGEST_NAME = 200
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file: a reader sees the old or the new content and never a part of it."""
+    with atomic_file(path) as out:
+        out.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Give a stream; what was written to it becomes ``path`` when the block ends without error."""
+    with atomic_path(path) as draft, draft.open("wb") as out:
+        yield out
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Give an empty file beside ``path`` that becomes ``path`` when the block ends without error.
+
+    The mode of an existing file is kept. A link at ``path`` is replaced and not followed; anything
+    but a regular file or a link is refused.
+    """
+    mode = _mode_to_keep(path)
+    with _locked_draft(path, is_folder=False) as (draft, descriptor):
+        if mode is not None:
+            os.fchmod(descriptor, mode)
+        yield draft
+        sync_file(draft)
+        draft.replace(path)
+        sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder that takes the place of ``path`` when the block ends without error."""
+    with _locked_draft(path, is_folder=True) as (draft, _):
+        yield draft
+        replace_folder(draft, path)
+
+
+def replace_folder(draft: Path, path: Path) -> None:
+    """Sync a folder and put it in the place of ``path``, of the same file system.
+
+    On Linux nobody ever finds ``path`` missing. Where the system or the file system cannot swap
+    folders, `recover_folder` restores what an interrupted replacement left.
+    """
+    sync_tree(draft)
+    recover_folder(path)
+    spare, kept = _draft_name(path), _kept(path)
+    draft.rename(spare)  # the draft's own name must never stand for the old folder
+    while spare.exists():
+        if path.exists():
+            if exchanged(spare, path):
+                break
+            path.rename(kept)
+        try:
+            spare.rename(path)
+        except OSError:
+            # A reader has called `recover_folder` between the two renames: once more.
+            if not path.exists():
+                raise
+    sync_folder(path.parent)
+    for old in (spare, kept):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def recover_folder(path: Path) -> None:
+    """Put the old folder back where replacing it was interrupted between two renames."""
+    kept = _kept(path)
+    if kept.is_dir():
+        if path.exists():
+            shutil.rmtree(kept, ignore_errors=True)
+        else:
+            kept.rename(path)
+
+
+def sweep_drafts(folder: Path) -> list[Path]:
+    """Remove the drafts that dead processes left in a folder, and name them."""
+    swept = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if not _DRAFT.fullmatch(path.name) or path.is_symlink():
+            continue
+        with contextlib.suppress(OSError):  # gone, finished, or not ours to remove
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path)
+                swept.append(path)
+            finally:
+                os.close(descriptor)
+    return swept
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file's content is on the disk."""
+    _sync(path, os.O_RDONLY)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_tree(path: Path) -> None:
+    """Sync all files and folders below a folder, and last the folder itself."""
+    for folder, _, names in os.walk(path, topdown=False):
+        for name in names:
+            sync_file(Path(folder, name))
+        sync_folder(Path(folder))
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _mode_to_keep(path: Path) -> int | None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(mode):
+        return None
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    return mode & 0o777
+
+
+@contextlib.contextmanager
+def _locked_draft(path: Path, *, is_folder: bool) -> Iterator[tuple[Path, int]]:
+    """A new draft of ``path`` that no other process takes for abandoned."""
+    draft, descriptor = _new_draft(path, is_folder=is_folder)
+    try:
+        yield draft, descriptor
+    finally:
+        with contextlib.suppress(FileNotFoundError):  # it has got its final name
+            _remove(draft)
+        os.close(descriptor)
+
+
+def _new_draft(path: Path, *, is_folder: bool) -> tuple[Path, int]:
+    while True:
+        draft = _draft_name(path)
+        try:
+            if is_folder:
+                draft.mkdir()
+                descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            else:
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                descriptor = os.open(draft, flags, 0o666)
+        except FileExistsError:
+            continue
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if draft.exists():
+                return draft, descriptor
+        os.close(descriptor)  # swept before it was locked
+
+
+def _draft_name(path: Path) -> Path:
+    name = os.fsencode(path.name)[:_LONGEST_NAME].decode(errors="ignore")
+    return path.with_name(f".{name}.kglink-{secrets.token_hex(4)}")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _kept(path: Path) -> Path:
+    """Where the old folder stands between the two renames that replace it."""
+    return path.with_name(f".{path.name}.kept")
+
+
+def exchanged(left: Path, right: Path) -> bool:
+    """Give each of two folders the other's name at once, where the system can do that."""
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
+    if renameat2 is None:
+        return False
+    names = os.fsencode(left), os.fsencode(right)
+    done: int = renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
+    return done == 0

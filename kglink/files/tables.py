@@ -1,0 +1,174 @@
+"""Tables on disk: strings, and rows of numbers of different lengths, memory-mapped when read.
+
+A table is a blob of all its rows and an array of the offsets at which they begin. Offsets are
+checked when a table is opened, so that a damaged file cannot lead outside of the blob.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import DamagedFileError
+
+IntArray = npt.NDArray[np.int64]
+
+#: What NumPy raises for files that are no arrays.
+_NO_ARRAY = (
+    EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError,
+    ValueError,
+)  # fmt: skip
+_BUFFER = 1 << 20
+_CHECKED_TOGETHER = 1 << 20
+_STRINGS_TOGETHER = 1 << 16
+
+
+def map_array(path: Path) -> npt.NDArray[Any]:
+    """A saved array, memory-mapped; as a plain array, which is read much faster than a memmap."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
+    except OSError as error:
+        raise DamagedFileError(f"{path}: {error.strerror}") from error
+    except _NO_ARRAY as error:
+        raise DamagedFileError(f"{path}: not an array ({error})") from error
+
+
+def map_offsets(path: Path, total: int) -> IntArray:
+    """Offsets into ``total`` things, checked: they begin with 0, never fall and end with total."""
+    offsets = map_array(path)
+    if offsets.dtype != np.int64 or offsets.ndim != 1 or not len(offsets):
+        raise DamagedFileError(f"{path}: not a list of offsets")
+    rising = all(
+        (np.diff(offsets[first : first + _CHECKED_TOGETHER + 1]) >= 0).all()
+        for first in range(0, len(offsets), _CHECKED_TOGETHER)
+    )
+    if offsets[0] != 0 or offsets[-1] != total or not rising:
+        raise DamagedFileError(f"{path}: its offsets do not fit what they point into")
+    return offsets
+
+
+class StringTable(Sequence[str]):
+    """Strings by number; only the pages that are read come into memory."""
+
+    def __init__(self, stem: Path) -> None:
+        self._blob = _map_values(stem.with_suffix(".utf8"), np.uint8)
+        self._offsets = map_offsets(stem.with_suffix(".offsets.npy"), len(self._blob))
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, at: int) -> str:  # type: ignore[override]  # no slices: one string each
+        start, stop = self._offsets[at], self._offsets[at + 1]
+        return self._blob[start:stop].tobytes().decode("utf-8")
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), _STRINGS_TOGETHER):
+            bounds = np.asarray(self._offsets[first : first + _STRINGS_TOGETHER + 1])
+            raw = self._blob[bounds[0] : bounds[-1]].tobytes()
+            local = (bounds - bounds[0]).tolist()
+            for start, stop in pairwise(local):
+                yield raw[start:stop].decode("utf-8")
+
+
+class StringWriter:
+    """Writes a table of strings, one after the other."""
+
+    def __init__(self, stem: Path) -> None:
+        self._stem = stem
+        self._blob = stem.with_suffix(".utf8").open("wb", buffering=_BUFFER)
+        self._offsets = array("q", [0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._blob.close()
+        np.save(self._stem.with_suffix(".offsets.npy"), np.frombuffer(self._offsets, np.int64))
+
+    def add(self, text: str) -> None:
+        """Append one string."""
+        self._offsets.append(self._offsets[-1] + self._blob.write(text.encode("utf-8")))
+
+
+class RowTable(Sequence[npt.NDArray[Any]]):
+    """Rows of numbers of different lengths; only the pages that are read come into memory."""
+
+    def __init__(self, stem: Path, kind: npt.DTypeLike) -> None:
+        self._values = _map_values(stem.with_suffix(".bin"), kind)
+        self._offsets = map_offsets(stem.with_suffix(".offsets.npy"), len(self._values))
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, row: int) -> npt.NDArray[Any]:  # type: ignore[override]  # no slices: one row each
+        return self._values[self._offsets[row] : self._offsets[row + 1]]
+
+    def take(self, rows: Iterable[int]) -> list[npt.NDArray[Any]]:
+        """Some rows, copied into memory."""
+        return [np.array(self[row]) for row in rows]
+
+    def with_any(self, start: int, stop: int) -> IntArray:
+        """The rows that hold a number from ``start`` to below ``stop``."""
+        inside = (self._values >= start) & (self._values < stop)
+        before = np.concatenate([[0], np.cumsum(inside)])[self._offsets]
+        return np.flatnonzero(before[1:] > before[:-1])
+
+
+class RowWriter:
+    """Writes a table row by row; ``digest`` names the content."""
+
+    def __init__(self, stem: Path, kind: npt.DTypeLike) -> None:
+        self._stem = stem
+        self._kind = np.dtype(kind)
+        self._file = stem.with_suffix(".bin").open("wb", buffering=_BUFFER)
+        self._offsets = array("q", [0])
+        self._sha = hashlib.sha256()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        np.save(self._stem.with_suffix(".offsets.npy"), np.frombuffer(self._offsets, np.int64))
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def add(self, row: npt.ArrayLike) -> None:
+        """Append one row."""
+        values = np.ascontiguousarray(row, dtype=self._kind)
+        self._file.write(values.data)
+        self._sha.update(len(values).to_bytes(8, "little"))
+        self._sha.update(values.data)
+        self._offsets.append(self._offsets[-1] + len(values))
+
+    @property
+    def digest(self) -> str:
+        """A name for what was written so far."""
+        return self._sha.hexdigest()[:16]
+
+
+def write_rows(stem: Path, values: npt.NDArray[Any], offsets: IntArray) -> None:
+    """Write a table that is in memory already."""
+    stem.with_suffix(".bin").write_bytes(np.ascontiguousarray(values).tobytes())
+    np.save(stem.with_suffix(".offsets.npy"), offsets)
+
+
+def _map_values(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    try:
+        size = path.stat().st_size
+        if size % np.dtype(kind).itemsize:
+            raise DamagedFileError(f"{path}: cut off")
+        if not size:
+            return np.empty(0, kind)
+        return np.memmap(path, dtype=kind, mode="r").view(np.ndarray)
+    except OSError as error:
+        raise DamagedFileError(f"{path}: {error.strerror}") from error
