@@ -164,7 +164,7 @@ def test_kill_9_loses_nothing_that_was_added(tmp_path: Path) -> None:
         child = subprocess.Popen(
             [sys.executable, "-c", _CHILD, tmp_path],
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
         )
         assert child.stdout is not None
         with child, child.stdout:
