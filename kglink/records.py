@@ -120,6 +120,11 @@ class Overlap:
     stale: bool = False
     source: str = ""
 
+    @property
+    def was_found(self) -> bool:
+        """Whether a search found it; what people or mappings only said has no other evidence."""
+        return bool(self.evidence.keys() - {"mapping"})
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

@@ -20,7 +20,7 @@ from kglink_cli.overlap_show import show, train
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
-    from kglink.overlap.report import OverlapReport
+    from kglink.overlap.search import OverlapReport
     from kglink.records import Overlap
     from kglink.workspace import Workspace
 

@@ -18,8 +18,7 @@ from kglink_cli.overlap_records import short, two_kbs
 from kglink_cli.session import split_names
 
 if TYPE_CHECKING:
-    from kglink.overlap.exchange.compare import ListFigures
-    from kglink.overlap.exchange.matching import MatchedList
+    from kglink.overlap.exchange.matching import ListFigures, MatchedList
     from kglink.records import Overlap
     from kglink.workspace import Workspace
 
@@ -46,7 +45,7 @@ def export_overlaps(
     workspace: Workspace, named: Named, path: Path, options: ExportOptions, *, as_json: bool
 ) -> None:
     """Write the overlaps of two KBs, or of all, in the format that the file's name says."""
-    from kglink.overlap.exchange.writing import NO_LICENCE, SetInfo, write_paper, write_sssom
+    from kglink.overlap.exchange.write import NO_LICENCE, SetInfo, write_paper, write_sssom
 
     is_sssom = _is_sssom(path)
     chosen = _verdicts(options.verdicts, is_sssom)
@@ -70,9 +69,9 @@ def export_overlaps(
     )
     with whole_file(path) as out:
         if is_sssom:
-            written = write_sssom(wanted, store, out, about)
+            written = write_sssom(wanted, store.get_entities, out, about)
         else:
-            written = write_paper(wanted, store, out)
+            written = write_paper(wanted, store.get_entities, out)
     if as_json:
         print_json({"path": str(path), "pairs": written})
     note("exported", f"{counted(written, 'pair')} to {path}")
@@ -109,7 +108,7 @@ def import_list(
     workspace: Workspace, named: Named, path: Path, confidence: float | None, *, as_json: bool
 ) -> None:
     """Compare a list with ours, then take it in as verdicts."""
-    from kglink.overlap.exchange.importing import import_verdicts
+    from kglink.overlap.exchange.matching import import_verdicts
 
     listed = _read(workspace, named, path, confidence)
     figures = _figures(workspace, listed, 0.0)
@@ -156,7 +155,7 @@ def _read(workspace: Workspace, named: Named, path: Path, least: float | None) -
     left, right = two_kbs(workspace, *named)
     confidence = LEAST_CONFIDENCE if least is None else least
     with workspace.open_source(path) as source:
-        listed = match_list(PairList(source, confidence), workspace.store, left, right)
+        listed = match_list(PairList(source, confidence), workspace.store.get_entities, left, right)
     if not listed.verdicts:
         raise _nothing_in(listed, path)
     return listed
@@ -179,13 +178,12 @@ def _nothing_in(listed: MatchedList, path: Path) -> UsageError:
 
 def _figures(workspace: Workspace, listed: MatchedList, least: float) -> ListFigures | None:
     """How ours agree with a list; None where nobody has looked for overlaps yet."""
-    from kglink.overlap.exchange.compare import compare_overlaps
-    from kglink.overlap.ours import was_found
+    from kglink.overlap.exchange.matching import compare_overlaps
 
     store, kbs = workspace.store, (listed.left, listed.right)
     searched = any({run.left, run.right} == {*kbs} for run in store.overlap_runs())
     ours: Iterator[Overlap] = store.overlaps(*kbs, min_probability=least)
-    if not searched and not any(map(was_found, store.overlaps(*kbs))):
+    if not searched and not any(one.was_found for one in store.overlaps(*kbs)):
         return None
     return compare_overlaps(ours, listed)
 

@@ -8,8 +8,8 @@ from kglink.errors import UsageError
 from kglink_cli.console import counted
 
 if TYPE_CHECKING:
-    from kglink.overlap.report import OverlapReport
-    from kglink.overlap.review.table import Share
+    from kglink.overlap.review.sample import Share
+    from kglink.overlap.search import OverlapReport
     from kglink.records import Overlap
     from kglink.workspace import Workspace
 

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kglink.overlap.review.journal import Answer
-    from kglink.overlap.review.sample import Order, ReviewPlan
+    from kglink.overlap.review.sample import Order, ReviewPlan, ReviewTable
     from kglink.overlap.review.session import Review
-    from kglink.overlap.review.table import ReviewTable
     from kglink.workspace import Workspace
 
 #: Where the journals lie in the workspace.

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.files.digest import text_hash
+from kglink.records import Entity
 from kglink.text.fold import fold
 from kglink.text.plain import MOST_SHOWN, plain
 
@@ -111,6 +112,19 @@ def without_disambiguator(title: str) -> str:
     """``Clara Oswald`` of ``Clara Oswald (Immortals)``; empty for a title that has none."""
     found = _DISAMBIGUATOR.fullmatch(title.replace("_", " "))
     return found[1] if found else ""
+
+
+def folded_names(entity: Entity, most: int | None = None) -> list[str]:
+    """The distinct folded names of an entity, the most frequent first.
+
+    The title comes before the aliases, with and without what it has in brackets.
+    """
+    aliases = sorted(entity.aliases, key=lambda alias: -alias.count)
+    surfaces = [entity.title, without_disambiguator(entity.title)]
+    surfaces += [alias.surface for alias in aliases]
+    names = dict.fromkeys(fold(surface) for surface in surfaces)
+    names.pop("", None)
+    return list(names)[:most]
 
 
 class NameJoin:

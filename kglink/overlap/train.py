@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kglink.errors import UsageError
-from kglink.overlap.find import Search
 from kglink.overlap.model import OverlapModel, Values, fit
+from kglink.overlap.search import OverlapTools, Search
 from kglink.overlap.steps import Progress, tell_nobody
-from kglink.overlap.tools import OverlapTools
 from kglink.overlap.weigh import Verdicts, Weighing
 
 #: Verdicts of each kind, at least, without which nothing can be learnt.

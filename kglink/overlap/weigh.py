@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import NamedTuple
 
 from kglink.errors import PluginError
 from kglink.overlap.assign import assign_one_to_one
-from kglink.overlap.evidence import folded_names
 from kglink.overlap.model import OverlapModel
-from kglink.overlap.names import without_disambiguator
-from kglink.overlap.report import Tally
+from kglink.overlap.names import folded_names
 from kglink.overlap.scratch import ScratchPair, ScratchPairs
 from kglink.overlap.steps import Steps
 from kglink.plugins import EntityPair, PairedKBs, PairEvidence
-from kglink.records import Entity, EntityId, Overlap, Verdict
-from kglink.text.fold import fold
+from kglink.records import EntityId, Overlap, Verdict
 
 #: Stands for those whose pairs were judged before: they are weighed even if nothing proposes them.
 JUDGED = 62
@@ -26,6 +24,29 @@ JUDGED = 62
 DIGITS = 4
 
 Verdicts = Mapping[tuple[str, str], Verdict]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a search counts as it goes."""
+
+    candidates: int = 0
+    by_name: int = 0
+    by_meaning_only: int = 0
+    undescribed: int = 0
+    """Pairs of which one or both lack a description."""
+    left_for_them: dict[str, None] = field(default_factory=dict)
+    """The evidence that knew something of such pairs."""
+    missing: int = 0
+    unweighed: set[str] = field(default_factory=set)
+    proposed_by: Counter[str] = field(default_factory=Counter)
+
+    def keep(self, *, shares_name: bool) -> None:
+        """Count a kept pair."""
+        if shares_name:
+            self.by_name += 1
+        else:
+            self.by_meaning_only += 1
 
 
 class _Weighed(NamedTuple):
@@ -134,8 +155,8 @@ class Weighing:
             if not second_pass:
                 # Pairs come in the order of their left keys: one entity, many pairs.
                 if pair.left not in names:
-                    names = {pair.left: _names(entities.left)}
-                shares_name = not names[pair.left].isdisjoint(_names(entities.right))
+                    names = {pair.left: set(folded_names(entities.left))}
+                shares_name = not names[pair.left].isdisjoint(folded_names(entities.right))
             yield pair._replace(shares_name=shares_name, probability=probability, evidence=evidence)
 
     def _entities(self, batch: Sequence[ScratchPair]) -> list[_Weighed]:
@@ -152,12 +173,6 @@ class Weighing:
         for number, name in enumerate(self.evidence):
             if pair.proposers >> number & 1:
                 self.tally.proposed_by[name] += 1
-
-
-def _names(entity: Entity) -> set[str]:
-    """The folded names of an entity, its title without a disambiguator among them."""
-    short = fold(without_disambiguator(entity.title))
-    return folded_names(entity) | ({short} if short else set())
 
 
 def _add_values(

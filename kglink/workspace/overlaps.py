@@ -15,9 +15,9 @@ from kglink.config import OverlapSection
 from kglink.errors import ConfigError
 from kglink.files.atomic import write_atomically
 from kglink.overlap.model import OverlapModel, default_model, read_model
+from kglink.overlap.search import OverlapTools
 from kglink.overlap.steps import Progress, Steps, tell_nobody
-from kglink.overlap.tools import OverlapTools
-from kglink.overlap.vector_cache import VectorCache
+from kglink.overlap.vectors import VectorCache
 from kglink.plugins import PairEvidence, PluginSettings, Registry
 from kglink.space.segment import Segment
 from kglink.workspace.encoder import LazyEncoder

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from kglink.linking.linker import Linker
     from kglink.linking.retrieve import Scored
     from kglink.linking.scoring import Scoring
-    from kglink.overlap.report import OverlapReport
+    from kglink.overlap.search import OverlapReport, OverlapTools
     from kglink.overlap.steps import SearchStep
-    from kglink.overlap.tools import OverlapTools
     from kglink.overlap.train import Training
     from kglink.space.build import BuildProgress, BuildReport
     from kglink.space.space import Space
@@ -173,7 +172,7 @@ class Workspace:
         search, unless ``fresh``; their reports say so (``current``). ``progress`` is told of what
         the search is at, how far it is in that, and how much that is in all (0: nobody knows).
         """
-        from kglink.overlap.find import find_all_overlaps, find_overlaps
+        from kglink.overlap.search import find_all_overlaps, find_overlaps
 
         if (left is None) != (right is None):
             raise UsageError("overlap needs two KBs or none", hint="None: all pairs.")

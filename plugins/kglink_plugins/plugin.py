@@ -237,7 +237,7 @@ def _name_evidence(settings: PluginSettings) -> PairEvidence:
 
 
 def _description_evidence(settings: PluginSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.description import DescriptionEvidence
+    from kglink_plugins.overlap_evidence.meaning import DescriptionEvidence
 
     return DescriptionEvidence(settings)
 
@@ -255,7 +255,7 @@ def _neighbour_evidence(settings: NeighbourSettings) -> PairEvidence:
 
 
 def _type_evidence(settings: PluginSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.type import TypeEvidence
+    from kglink_plugins.overlap_evidence.meaning import TypeEvidence
 
     return TypeEvidence(settings)
 

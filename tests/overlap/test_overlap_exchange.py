@@ -15,13 +15,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kglink.errors import KglinkError, RecordError, SourceError, UsageError
-from kglink.overlap.exchange.compare import ListFigures, compare_overlaps
 from kglink.overlap.exchange.curies import CurieMaker, kb_of, keys_of, source_of
-from kglink.overlap.exchange.evidence import DOUBTS, REASONS, justification_of
-from kglink.overlap.exchange.importing import import_verdicts
 from kglink.overlap.exchange.lists import ListedPair, PairList
-from kglink.overlap.exchange.matching import MatchedList, match_list
-from kglink.overlap.exchange.writing import COLUMNS, SetInfo, write_paper, write_sssom
+from kglink.overlap.exchange.matching import (
+    ListFigures,
+    MatchedList,
+    compare_overlaps,
+    import_verdicts,
+    match_list,
+)
+from kglink.overlap.exchange.write import (
+    COLUMNS,
+    DOUBTS,
+    REASONS,
+    SetInfo,
+    justification_of,
+    write_paper,
+    write_sssom,
+)
 from kglink.overlap.model import default_model
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.sources import Source
@@ -172,7 +183,7 @@ def test_an_id_of_a_list_may_be_written_in_many_ways() -> None:
 # ---------------------------------------------------------------------------------- writing
 def written(overlaps: list[Overlap], store: Entities, about: SetInfo = ABOUT) -> str:
     out = io.StringIO()
-    assert write_sssom(overlaps, store, out, about) == len(overlaps)
+    assert write_sssom(overlaps, store.get_entities, out, about) == len(overlaps)
     return out.getvalue()
 
 
@@ -328,7 +339,7 @@ def test_the_paper_s_table() -> None:
         pair("a:2", "b:gone"),
         pair("a:3", "b:x y"),
     ]
-    assert write_paper(overlaps, known("a:1", "a:2", "a:3", "b:x y"), out) == 3
+    assert write_paper(overlaps, known("a:1", "a:2", "a:3", "b:x y").get_entities, out) == 3
     assert out.getvalue().splitlines() == [
         "kg1_id\tkg2_id\ttitle1\ttitle2\tcosine",
         "a:1\tb:x y\tTitle of a:1\tTitle of b:x y\t0.5124",
@@ -336,7 +347,7 @@ def test_the_paper_s_table() -> None:
         "a:3\tb:x y\tTitle of a:3\tTitle of b:x y\t",
     ]
     with pytest.raises(UsageError, match="cannot stand in a plain table"):
-        write_paper([pair("a:1", "b:x\ty")], known("a:1", "b:x\ty"), io.StringIO())
+        write_paper([pair("a:1", "b:x\ty")], known("a:1", "b:x\ty").get_entities, io.StringIO())
 
 
 # ---------------------------------------------------------------------------------- reading
@@ -464,7 +475,7 @@ def test_ids_are_looked_up_in_both_kbs_and_both_directions() -> None:
             "DOID:9\tD000009\n"
             "DOID:9\tx:y\n"
         ),
-        store,
+        store.get_entities,
         "doid",
         "mesh",
     )
@@ -481,13 +492,13 @@ def test_a_list_in_many_batches(tmp_path: Path) -> None:
     numbers = range(1300)
     store = known(*(f"a:{number}" for number in numbers), *(f"b:{number}" for number in numbers))
     text = "".join(f"b:{number}\ta:{number}\n" for number in numbers)
-    found = match_list(listed(text), store, "a", "b")
+    found = match_list(listed(text), store.get_entities, "a", "b")
     assert set(found.verdicts) == {(name(f"a:{n}"), name(f"b:{n}")) for n in numbers}
 
 
 def test_an_overlap_with_itself() -> None:
     with pytest.raises(UsageError, match="no overlap with itself"):
-        match_list(listed("a\tb\n"), known(), "a", "a")
+        match_list(listed("a\tb\n"), known().get_entities, "a", "a")
 
 
 # ---------------------------------------------------------------------------------- figures
@@ -594,11 +605,11 @@ def test_verdicts_go_from_one_workspace_to_another(store: Store, tmp_path: Path)
         ]
     )
     out = io.StringIO()
-    write_sssom(store.overlaps(), store, out, ABOUT)
+    write_sssom(store.overlaps(), store.get_entities, out, ABOUT)
     with Store.open(f"sqlite:///{tmp_path / 'other.db'}") as other:
         for kb in ("x", "y"):  # the same KBs under other names
             other.ingest(job(kb), [entity(str(number)) for number in range(1, 8)])
-        found = match_list(listed(out.getvalue()), other, "x", "y")
+        found = match_list(listed(out.getvalue()), other.get_entities, "x", "y")
         import_verdicts(found, other)
         verdicts = {(one.left.key, one.right.key): one.verdict for one in other.overlaps("x", "y")}
     assert verdicts == {("1", "1"): "correct", ("2", "2"): "wrong", ("6", "7"): "correct"}

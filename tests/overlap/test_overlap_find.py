@@ -14,14 +14,14 @@ import pytest
 from kglink.config import OverlapSection
 from kglink.errors import PluginError, UnknownNameError, UsageError
 from kglink.overlap import scratch
-from kglink.overlap.evidence import DescriptionEvidence, NameEvidence
-from kglink.overlap.find import find_all_overlaps, find_overlaps
 from kglink.overlap.model import OverlapModel, Weight
-from kglink.overlap.tools import OverlapTools
+from kglink.overlap.search import OverlapTools, find_all_overlaps, find_overlaps
 from kglink.overlap.train import train
 from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PairEvidence, PluginSettings
 from kglink.records import Alias, Document, Entity, EntityId, Overlap
 from kglink.store import Store
+from kglink_plugins.overlap_evidence.meaning import DescriptionEvidence
+from kglink_plugins.overlap_evidence.names import NameEvidence
 from store_support import job
 
 if TYPE_CHECKING:
@@ -73,7 +73,15 @@ def no_settings(make: Callable[[PluginSettings], PairEvidence]) -> Callable[[], 
     return lambda: make(PluginSettings())
 
 
-EVIDENCE = {"names": no_settings(NameEvidence), "description": no_settings(DescriptionEvidence)}
+class TitleAndName(NameEvidence):
+    """The two values that `MODEL` has weights for."""
+
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
+        found = super().weigh(kbs, pairs)
+        return [{name: values[name] for name in ("title", "name")} for values in found]
+
+
+EVIDENCE = {"names": no_settings(TitleAndName), "description": no_settings(DescriptionEvidence)}
 
 
 @pytest.fixture(scope="module")
@@ -227,8 +235,8 @@ def test_all_evidence_becomes_one_probability(
     assert found["W5", "4"].evidence == {"title": 0, "name": 0, "description": 1, "near": 1}
     assert found["W5", "4"].probability == probability(-3 + 4 + 2)
     assert found["W4", "4"].probability == probability(-3 + 1 + 3 + 0.5)
-    # The folded join takes a title without its bracket for a name, which the evidence weighs.
-    assert found["W2", "2"].evidence["name"] == 0
+    # A title without its bracket is a name to the folded join and to the evidence.
+    assert (found["W2", "2"].evidence["title"], found["W2", "2"].evidence["name"]) == (0, 1)
     assert (report.by_name, report.by_meaning_only) == (6, 1)
     assert report.proposed_by == {"names": 6, "near": 2}
     assert report.model == "default"
@@ -331,7 +339,7 @@ def test_a_one_to_one_assignment_heeds_verdicts(store: Store) -> None:
     judge(store, "W1", "6", "correct")
     find_overlaps(tools(store, one_to_one=True), "wiki", "world")
     fresh = {pair for pair, one in kept(store).items() if one.verdict is None}
-    assert fresh == {("W3", "3"), ("W4", "4")}
+    assert fresh == {("W2", "2"), ("W3", "3"), ("W4", "4")}
 
 
 def test_a_pair_that_is_only_judged_is_not_found(store: Store) -> None:
@@ -435,7 +443,7 @@ def test_a_kb_that_is_replaced_while_it_is_searched_is_searched_again(store: Sto
     """Its revision is 1 again, as if nothing had changed."""
     find_overlaps(tools(store), "wiki", "world")
 
-    class Replacing(NameEvidence):
+    class Replacing(TitleAndName):
         def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
             yield from super().propose(kbs)
             store.remove_kb("world")

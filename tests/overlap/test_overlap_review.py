@@ -12,9 +12,15 @@ from scipy.stats import binomtest
 
 from kglink.errors import KglinkError, UsageError
 from kglink.overlap.review.journal import Entry, Journal, journals
-from kglink.overlap.review.sample import Drawn, Order, ReviewPlan, draw
+from kglink.overlap.review.sample import (
+    Drawn,
+    Order,
+    ReviewPlan,
+    ReviewTable,
+    draw,
+    wilson_interval,
+)
 from kglink.overlap.review.session import Review, last_review, open_review
-from kglink.overlap.review.table import ReviewTable, wilson_interval
 from kglink.records import EntityId, Judgement
 from kglink.store import Store
 from review_support import LEFT, PLAN, RIGHT, kb_entities, pair, verdicts

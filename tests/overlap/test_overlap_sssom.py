@@ -14,7 +14,7 @@ import pytest
 
 from kglink.overlap.exchange.lists import PairList
 from kglink.overlap.exchange.matching import match_list
-from kglink.overlap.exchange.writing import SetInfo, write_sssom
+from kglink.overlap.exchange.write import SetInfo, write_sssom
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.sources import Source
 
@@ -87,7 +87,7 @@ def test_the_public_validator_accepts_what_we_write(
     table = tmp_path / "ours.sssom.tsv"
     about = SetInfo(("doid", "hp"), "2026-11-21", "0.1.0", author="orcid:0000-0002-7356-1779")
     with table.open("w", encoding="utf-8") as out:
-        write_sssom(overlaps, Entities(odd), out, about)
+        write_sssom(overlaps, Entities(odd).get_entities, out, about)
     checked = toolkit("validate", table)
     assert checked.returncode == 0, checked.stderr[-2000:]
     # What the toolkit makes of it still holds the same ids.
@@ -95,7 +95,7 @@ def test_the_public_validator_accepts_what_we_write(
     parsed = toolkit("parse", table, "--output", again)
     assert parsed.returncode == 0, parsed.stderr[-2000:]
     with Source.open_path(again) as source:
-        found = match_list(PairList(source), Entities(odd), "doid", "hp")
+        found = match_list(PairList(source), Entities(odd).get_entities, "doid", "hp")
     judged = {
         (one.left, one.right): one.verdict
         for one in overlaps

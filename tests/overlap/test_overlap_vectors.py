@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kglink.overlap import vector_cache
-from kglink.overlap.vector_cache import VectorCache
+from kglink.overlap import vectors as vector_cache
+from kglink.overlap.vectors import VectorCache
 
 DIM = 8
 
@@ -131,8 +131,8 @@ CHILD = """
     import os, signal, sys
     from pathlib import Path
     import numpy as np
-    from kglink.overlap import vector_cache
-    from kglink.overlap.vector_cache import VectorCache
+    from kglink.overlap import vectors as vector_cache
+    from kglink.overlap.vectors import VectorCache
 
     vector_cache.PART_ROWS, vector_cache.MOST_PARTS = 10, 3
     folder, start, kill_at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -16,8 +16,8 @@ import pytest
 from kglink.errors import ConfigError, ModelError, UnknownNameError, UsageError
 from kglink.models import Hardware, Precision, choose_hardware
 from kglink.overlap import neighbours
+from kglink.overlap.search import OverlapTools
 from kglink.overlap.steps import SearchStep
-from kglink.overlap.tools import OverlapTools
 from kglink.plugins import (
     EntityPair,
     PairedKBs,

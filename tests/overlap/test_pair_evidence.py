@@ -13,20 +13,19 @@ import pytest
 
 from contract_cases import contract_for, failing_checks
 from kglink.overlap.model import default_model
+from kglink.overlap.names import folded_names
 from kglink.plugins import EntityPair, PairedKBs, PairEvidence, PluginSettings, Side, load_registry
 from kglink.records import Alias, Entity
 from kglink.testing import PairEvidenceContract
 from kglink.testing.pairs import ListedKBs
 from kglink.text.fold import fold
 from kglink.text.name_tokens import name_words, numbers_of
-from kglink_plugins.overlap_evidence.equivalents import Equivalents
-from kglink_plugins.overlap_evidence.name_pairs import NamePairs, folded_names
-from kglink_plugins.overlap_evidence.neighbour_quota import quotas
+from kglink_plugins.overlap_evidence.fuzzy import NamePairs
 from kglink_plugins.overlap_evidence.parents import ParentEvidence
 from kglink_plugins.overlap_evidence.rivals import RivalEvidence, log_odds
 from kglink_plugins.overlap_evidence.through import ThroughEvidence
-from kglink_plugins.overlap_evidence.word_blocks import LEAST_ALIKE, similar_names
-from kglink_plugins.overlap_evidence.word_space import WordSpace
+from kglink_plugins.overlap_evidence.word_blocks import LEAST_ALIKE, quotas, similar_names
+from kglink_plugins.overlap_evidence.word_space import Equivalents, WordSpace
 
 DEFAULT = ("names", "fuzzy", "neighbours", "description", "type", "parents", "rivals")
 ALL = (*DEFAULT, "through", "xrefs")

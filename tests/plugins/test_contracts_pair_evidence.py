@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
-from kglink.overlap.evidence import DescriptionEvidence, NameEvidence
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.records import Alias, Entity
 from kglink.testing import PairEvidenceContract, PluginContract
 from kglink.testing.contracts.base import check_names
+from kglink_plugins.overlap_evidence.meaning import DescriptionEvidence
+from kglink_plugins.overlap_evidence.names import NameEvidence
 from reference_plugins import ReferencePairEvidence
 
 Values = list[Mapping[str, float]]
@@ -52,9 +53,9 @@ def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
         Named,
         proposes=((ADA, also, True), (ADA, LOVELACE, False)),
         weighs=(
-            (ADA, SAME, {"title": 1, "name": 1}),
-            (ADA, also, {"title": 0, "name": 1}),
-            (ADA, LOVELACE, {"title": 0, "name": 0}),
+            (ADA, SAME, {"title": 1, "name": 1, "more_names": 0, "name_bearers": 0}),
+            (ADA, also, {"title": 0, "name": 1, "more_names": 0, "name_bearers": 0}),
+            (ADA, LOVELACE, {"title": 0, "name": 0, "more_names": 0, "name_bearers": 0}),
         ),
     )
     descriptions = contract_for(

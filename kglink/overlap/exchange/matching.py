@@ -1,31 +1,34 @@
-"""Finding the entities that a list's ids mean, in two KBs."""
+"""What a list of pairs says of two KBs: which entities its ids mean, what it is taken in for.
+
+A matched list can become verdicts (`import_verdicts`) or be compared with our own overlaps
+(`compare_overlaps`).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.overlap.exchange.curies import keys_of
 from kglink.overlap.exchange.lists import ListedPair, PairList
-from kglink.records import Entity, EntityId, Verdict
+from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.text.plain import MOST_SHOWN, plain
 
+if TYPE_CHECKING:
+    from kglink.store import Store
+
+GetEntities = Callable[[Iterable[EntityId]], Mapping[EntityId, Entity]]
+"""Looks entities up; those that do not exist are left out."""
 BATCH = 500
 EXAMPLES = 3
+#: How the store names where imported verdicts come from.
+SOURCE = "import"
 
 Pair = tuple[EntityId, EntityId]
-
-
-class EntityReader(Protocol):
-    """What matching needs of the store."""
-
-    def get_entities(self, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
-        """The entities that are there."""
-        ...
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ class MatchedList:
         return {pair for pair, said in self.verdicts.items() if said == verdict}
 
 
-def match_list(listed: PairList, store: EntityReader, left: str, right: str) -> MatchedList:
+def match_list(listed: PairList, get_entities: GetEntities, left: str, right: str) -> MatchedList:
     """Read a list to its end; its columns may stand in either order of the KBs."""
     if left == right:
         raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
@@ -69,7 +72,7 @@ def match_list(listed: PairList, store: EntityReader, left: str, right: str) -> 
     seen: set[str] = set()
     remaining = iter(listed)
     while batch := list(islice(remaining, BATCH)):
-        matcher = _Matcher(batch, store, (left, right), listed.prefixes)
+        matcher = _Matcher(batch, get_entities, (left, right), listed.prefixes)
         for row in batch:
             found.rows += 1
             pair = matcher.pair(row)
@@ -93,7 +96,7 @@ class _Matcher:
     def __init__(
         self,
         rows: Sequence[ListedPair],
-        store: EntityReader,
+        get_entities: GetEntities,
         kbs: tuple[str, str],
         prefixes: Mapping[str, str],
     ) -> None:
@@ -106,7 +109,7 @@ class _Matcher:
             for kb in kbs
             for one in self._meanings(text, named, kb)
         }
-        self._known = store.get_entities(wanted).keys()
+        self._known = get_entities(wanted).keys()
 
     def pair(self, row: ListedPair) -> Pair | None:
         """The two entities of a row, the one of the first KB on the left."""
@@ -136,3 +139,103 @@ class _Matcher:
             return
         for key in keys_of(text, kb, self._prefixes, named):
             yield EntityId(kb, key)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What was taken in; ``conflicts`` are pairs that were judged otherwise in a review here."""
+
+    set: int
+    agreed: int
+    conflicts: int
+    examples: tuple[str, ...]
+
+
+def import_verdicts(listed: MatchedList, store: Store) -> ImportReport:
+    """Set the verdicts of a list, except on pairs that were judged otherwise in a review here.
+
+    A verdict that an earlier list or a KB's mappings brought is replaced.
+    """
+    standing = {
+        (one.left, one.right): one
+        for one in store.overlaps(listed.left, listed.right, judged=True)
+        if (one.left, one.right) in listed.verdicts
+    }
+    new, agreed, conflicts = [], 0, []
+    for pair, verdict in listed.verdicts.items():
+        before = standing.get(pair)
+        if before and before.verdict == verdict:
+            agreed += 1
+        elif before and before.source != SOURCE and not before.source.startswith("kb:"):
+            conflicts.append(f"{pair[0]} {pair[1]}: {before.verdict} here, {verdict} there")
+        else:
+            new.append((*pair, verdict))
+    store.set_verdicts(new, SOURCE)
+    return ImportReport(len(new), agreed, len(conflicts), tuple(conflicts[:EXAMPLES]))
+
+
+@dataclass(frozen=True, slots=True)
+class ListFigures:
+    """Our pairs against those of a list, whatever verdicts ours have.
+
+    ``ours_known`` are those of ours that touch an entity which the list pairs with something. A
+    list that leaves many entities out says nothing of pairs of others, so precision is given over
+    all of ours and over these. ``denied`` are pairs that the list calls wrong.
+    """
+
+    listed: int
+    ours: int
+    both: int
+    ours_known: int
+    denied: int
+    denied_found: int
+
+    @property
+    def precision(self) -> float | None:
+        """The share of ours that the list has too."""
+        return _ratio(self.both, self.ours)
+
+    @property
+    def precision_known(self) -> float | None:
+        """The same, of those that touch an entity of the list."""
+        return _ratio(self.both, self.ours_known)
+
+    @property
+    def recall(self) -> float | None:
+        """The share of the list that we found."""
+        return _ratio(self.both, self.listed)
+
+    @property
+    def f1(self) -> float | None:
+        """The harmonic mean of precision and recall."""
+        return _ratio(2 * self.both, self.ours + self.listed)
+
+    @property
+    def f1_known(self) -> float | None:
+        """The harmonic mean of `precision_known` and recall."""
+        return _ratio(2 * self.both, self.ours_known + self.listed)
+
+    def as_json(self) -> dict[str, float | int | None]:
+        """Counts and figures by name."""
+        figures = ("precision", "recall", "f1", "precision_known", "f1_known")
+        return asdict(self) | {name: getattr(self, name) for name in figures}
+
+
+def compare_overlaps(ours: Iterable[Overlap], listed: MatchedList) -> ListFigures:
+    """Compare the overlaps of two KBs, those of the list's left KB on the left."""
+    wanted, denied = listed.said("correct"), listed.said("wrong")
+    known = {entity for pair in wanted for entity in pair}
+    total = both = touching = denied_found = 0
+    for overlap in ours:
+        if not overlap.was_found:
+            continue
+        pair = overlap.left, overlap.right
+        total += 1
+        both += pair in wanted
+        touching += overlap.left in known or overlap.right in known
+        denied_found += pair in denied
+    return ListFigures(len(wanted), total, both, touching, len(denied), denied_found)
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.overlap.review.journal import (
@@ -17,35 +17,11 @@ from kglink.overlap.review.journal import (
     lock_path,
     next_journal,
 )
-from kglink.overlap.review.sample import Keys, ReviewPlan, draw, keys_of
-from kglink.overlap.review.table import ReviewTable
-from kglink.records import EntityId, Judgement, Overlap, Verdict
+from kglink.overlap.review.sample import Keys, ReviewPlan, ReviewTable, draw, keys_of
+from kglink.records import EntityId, Overlap
 
-
-class ReviewStore(Protocol):
-    """What a review needs of the store."""
-
-    def overlaps(self, left: str | None = None, right: str | None = None) -> Iterator[Overlap]:
-        """The overlaps of two KBs."""
-        ...
-
-    def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
-        """One of them; None where it is not there."""
-        ...
-
-    def set_verdict(
-        self, left: EntityId, right: EntityId, verdict: Verdict | None, source: str = "review"
-    ) -> None:
-        """Set or clear a verdict."""
-        ...
-
-    def judgement(self, left: EntityId, right: EntityId) -> Judgement | None:
-        """What stands as said of a pair, with what it was judged by."""
-        ...
-
-    def put_back(self, left: EntityId, right: EntityId, before: Judgement | None) -> None:
-        """Let stand again what stood before."""
-        ...
+if TYPE_CHECKING:
+    from kglink.store import Store
 
 
 class Review:
@@ -55,7 +31,7 @@ class Review:
     its last answer set when the review is opened again, unless the pair was judged meanwhile.
     """
 
-    def __init__(self, journal: Journal, store: ReviewStore, *, is_read: bool = False) -> None:
+    def __init__(self, journal: Journal, store: Store, *, is_read: bool = False) -> None:
         self.journal = journal
         self.plan = journal.plan
         self.resumed = bool(journal.entries)
@@ -173,7 +149,7 @@ class Review:
 
 @contextmanager
 def open_review(
-    folder: Path, store: ReviewStore, plan: ReviewPlan, *, undo: bool = False
+    folder: Path, store: Store, plan: ReviewPlan, *, undo: bool = False
 ) -> Iterator[Review]:
     """Go on with the review of this plan in ``folder``, or begin one; nobody else may meanwhile.
 
@@ -197,7 +173,7 @@ def open_review(
         lock.release()
 
 
-def last_review(folder: Path, store: ReviewStore, plan: ReviewPlan) -> Review | None:
+def last_review(folder: Path, store: Store, plan: ReviewPlan) -> Review | None:
     """The newest review of a plan, to be looked at."""
     for path in journals(folder, plan.left, plan.right):
         journal = Journal.open(path)
@@ -206,7 +182,7 @@ def last_review(folder: Path, store: ReviewStore, plan: ReviewPlan) -> Review | 
     return None
 
 
-def _opened(folder: Path, store: ReviewStore, plan: ReviewPlan, undo: bool) -> Review:
+def _opened(folder: Path, store: Store, plan: ReviewPlan, undo: bool) -> Review:
     last = None
     for path in journals(folder, plan.left, plan.right):
         journal = Journal.open(path, mend=True)

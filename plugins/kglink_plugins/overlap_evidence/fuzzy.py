@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from rapidfuzz import fuzz, process
 
 from kglink.errors import PluginError
+from kglink.overlap.names import folded_names
 from kglink.plugins import EntityPair, PairedKBs
+from kglink.records import Entity
 from kglink.text.name_tokens import name_words, numbers_of
-from kglink_plugins.overlap_evidence.name_pairs import NamePairs
 from kglink_plugins.overlap_evidence.settings import FuzzySettings
 from kglink_plugins.overlap_evidence.word_blocks import similar_names
-from kglink_plugins.overlap_evidence.word_space import WordSpace, row_products
+from kglink_plugins.overlap_evidence.word_space import MOST_NAMES, WordSpace, row_products
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
 
 
 class FuzzyEvidence:
@@ -80,8 +85,8 @@ class FuzzyEvidence:
 def _equal(
     left: Sequence[frozenset[str]],
     right: Sequence[frozenset[str]],
-    left_rows: npt.NDArray[np.int64],
-    right_rows: npt.NDArray[np.int64],
+    left_rows: IntArray,
+    right_rows: IntArray,
 ) -> npt.NDArray[np.bool_]:
     """Whether two sets of words are the same and not empty."""
     numbers: dict[frozenset[str], int] = {}
@@ -96,9 +101,9 @@ def _equal(
 def _spelling(
     left: Sequence[list[str]],
     right: Sequence[list[str]],
-    left_rows: npt.NDArray[np.int64],
-    right_rows: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float32]:
+    left_rows: IntArray,
+    right_rows: IntArray,
+) -> FloatArray:
     lefts = [" ".join(sorted(words)) for words in left]
     rights = [" ".join(sorted(words)) for words in right]
     found = process.cpdist(
@@ -108,3 +113,56 @@ def _spelling(
         dtype=np.float32,
     )
     return (np.asarray(found) / 100).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class NamePairs:
+    """The names of both sides, each entity's once, and the rows of all pairs of names.
+
+    The pairs of names of pair i are those from ``starts[i]`` on. An entity without a name has
+    one row that is empty.
+    """
+
+    lefts: list[str]
+    rights: list[str]
+    left_rows: IntArray
+    right_rows: IntArray
+    starts: IntArray
+
+    @classmethod
+    def of(cls, pairs: Sequence[EntityPair]) -> NamePairs:
+        """The names of some pairs of entities."""
+        lefts, left_first, left_count = _listed([pair.left for pair in pairs])
+        rights, right_first, right_count = _listed([pair.right for pair in pairs])
+        products = left_count * right_count
+        starts = np.cumsum(products) - products
+        pair_of = np.repeat(np.arange(len(pairs)), products)
+        within = np.arange(len(pair_of)) - starts[pair_of]
+        width = right_count[pair_of]
+        return cls(
+            lefts,
+            rights,
+            left_first[pair_of] + within // width,
+            right_first[pair_of] + within % width,
+            starts,
+        )
+
+    def best(self, values: npt.ArrayLike) -> FloatArray:
+        """The largest of the values of each pair's pairs of names."""
+        if not len(self.starts):
+            return np.empty(0, np.float32)
+        found: FloatArray = np.maximum.reduceat(np.asarray(values, np.float32), self.starts)
+        return found
+
+
+def _listed(entities: Sequence[Entity]) -> tuple[list[str], IntArray, IntArray]:
+    """All names, and for each entity where its names begin and how many they are."""
+    names: list[str] = []
+    places: dict[str, tuple[int, int]] = {}
+    for entity in entities:
+        if entity.key not in places:
+            own = folded_names(entity, MOST_NAMES) or [""]
+            places[entity.key] = (len(names), len(own))
+            names += own
+    found = np.array([places[entity.key] for entity in entities], np.int64).reshape(-1, 2)
+    return names, found[:, 0], found[:, 1]

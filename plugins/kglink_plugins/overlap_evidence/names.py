@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.files.digest import text_hash
+from kglink.overlap.names import folded_names
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.text.fold import fold
-from kglink_plugins.overlap_evidence.name_pairs import folded_names
 
 #: Names in common, and other bearers of one, beyond which more say nothing more.
 MOST_SHARED = 5
@@ -48,9 +48,7 @@ class NameEvidence:
     def _weighed(self, pair: EntityPair) -> Mapping[str, float]:
         title = fold(pair.left.title)
         same_title = bool(title) and title == fold(pair.right.title)
-        others = set(folded_names(pair.right, most=len(pair.right.aliases) + 2))
-        names = folded_names(pair.left, most=len(pair.left.aliases) + 2)
-        shared = [name for name in names if name in others]
+        shared = set(folded_names(pair.left)) & set(folded_names(pair.right))
         more = max(min(len(shared), MOST_SHARED) - 1, 0)
         bearers = min((self._bearers.others(name) for name in shared), default=0)
         return {

@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
 from kglink.plugins import PairedKBs, Side
-from kglink_plugins.overlap_evidence.neighbour_quota import quotas
 from kglink_plugins.overlap_evidence.word_space import WordSpace, read_names
 
 #: Names of the smaller KB that are looked up for a name of the larger one.
@@ -59,6 +58,15 @@ def similar_names(
         kbs.report(done, counts[large])
     for one, key in best.pairs():
         yield _pair(small, small_keys[one], key)
+
+
+def quotas(k: int, small: int, large: int) -> tuple[int, int]:
+    """How many an entity of the smaller KB proposes, and one of the larger KB.
+
+    Both KBs together propose at most ``2 * k`` pairs for each entity of the smaller one: of a
+    large KB most entities have no counterpart in a small one.
+    """
+    return k, k * small // large if large else 0
 
 
 class _Hits:

@@ -6,8 +6,10 @@ A word also counts as the words that these KBs use for it (`Equivalents`).
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
@@ -15,16 +17,27 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from kglink.overlap.names import folded_names
 from kglink.plugins import PairedKBs, Side
 from kglink.space import ngrams
 from kglink.text.name_tokens import name_words
-from kglink_plugins.overlap_evidence.equivalents import Equivalents
-from kglink_plugins.overlap_evidence.name_pairs import folded_names
 
 BUCKETS = 1 << 20
+#: Names of an entity that are compared: its title and those seen most often.
+MOST_NAMES = 24
 #: Entities whose names are made vectors together, and rows that are multiplied together.
 CHUNK_ENTITIES = 16_384
 CHUNK_ROWS = 200_000
+
+#: Names of an entity that words are learnt from.
+MOST_LEARNT_NAMES = 12
+#: Names that differ in more words than this are different names, not different words.
+MOST_OTHER_WORDS = 3
+#: Pairs of words that are kept while counting; beyond it the rare ones are forgotten.
+MOST_WORD_PAIRS = 2_000_000
+#: How often words must have stood for each other, and what the count is weighed against.
+LEAST_COUNT = 1.0
+DOUBT = 2.0
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -99,7 +112,7 @@ def read_names(kbs: PairedKBs, side: Side) -> Iterator[NamesChunk]:
     names: list[str] = []
     owners: list[int] = []
     for entity in kbs.entities(side):
-        own = folded_names(entity)
+        own = folded_names(entity, MOST_NAMES)
         owners += [len(keys)] * len(own)
         names += own
         keys.append(entity.key)
@@ -131,3 +144,62 @@ def _of_length_one(matrix: sp.csr_matrix) -> sp.csr_matrix:
     lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
     scaled = sp.diags(1 / np.where(lengths > 0, lengths, 1)) @ matrix
     return scaled.tocsr().astype(np.float32)
+
+
+class Equivalents:
+    """Counts how often one word of a name stands for another.
+
+    Where two names of one entity differ in a few words (``renal cancer``, ``kidney cancer``), these
+    words may stand for each other. How often they do, of all the times that one of them is kept,
+    replaced or left out, is how far they count as one.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._seen: defaultdict[str, float] = defaultdict(float)
+
+    def learn(self, names: Iterable[str]) -> None:
+        """Take in the folded names of one entity; together they count as one lesson."""
+        forms = dict.fromkeys(frozenset(name_words(name)) for name in names)
+        distinct = list(itertools.islice(forms, MOST_LEARNT_NAMES))
+        for one, other in itertools.combinations(distinct, 2):
+            self._compare(one, other, 1 / (len(distinct) - 1))
+        if len(self._pairs) > MOST_WORD_PAIRS:
+            self._forget()
+
+    def matrix(self, buckets: dict[str, int], size: int) -> sp.csr_matrix:
+        """What each word (row) adds of other words (columns), from 0 to 1."""
+        rows, columns, values = [], [], []
+        for (one, other), count in self._pairs.items():
+            if count >= LEAST_COUNT and one in buckets and other in buckets:
+                for word, stand_in in ((one, other), (other, one)):
+                    rows.append(buckets[word])
+                    columns.append(buckets[stand_in])
+                    values.append((count / (self._seen[word] + DOUBT)) ** 0.5)
+        return sp.csr_matrix((np.array(values, np.float32), (rows, columns)), shape=(size, size))
+
+    def words(self) -> set[str]:
+        """The words that stand for another one."""
+        kept = (pair for pair, count in self._pairs.items() if count >= LEAST_COUNT)
+        return set(itertools.chain.from_iterable(kept))
+
+    def _compare(self, one: frozenset[str], other: frozenset[str], weight: float) -> None:
+        common, mine, theirs = one & other, one - other, other - one
+        if not common or len(mine) > MOST_OTHER_WORDS or len(theirs) > MOST_OTHER_WORDS:
+            return
+        for word in common:
+            self._seen[word] += weight
+        if not mine or not theirs:
+            for word in mine | theirs:
+                self._seen[word] += weight
+            return
+        share = weight / max(len(mine), len(theirs))
+        for word, stand_in in itertools.product(mine, theirs):
+            self._seen[word] += share
+            self._seen[stand_in] += share
+            self._pairs[min(word, stand_in), max(word, stand_in)] += share
+
+    def _forget(self) -> None:
+        least = sorted(self._pairs.values())[len(self._pairs) // 2]
+        kept = {pair: n for pair, n in self._pairs.items() if n > least}
+        self._pairs = defaultdict(float, kept)

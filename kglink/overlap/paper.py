@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from kglink.overlap.evidence import cosines
+import numpy as np
+
 from kglink.overlap.names import NamedPair
-from kglink.overlap.report import Tally
+from kglink.overlap.weigh import Tally
 from kglink.plugins import PairedKBs
 from kglink.records import Entity, EntityId, Overlap
 from kglink.text.entity_text import entity_text
@@ -43,6 +44,15 @@ def alike_descriptions(
 def probability_of(cosine: float, threshold: float) -> float:
     """From .5 at the threshold to 1 at cosine 1, in a straight line; not calibrated."""
     return round(min(1.0, 0.5 + 0.5 * (cosine - threshold) / max(1 - threshold, 1e-6)), 4)
+
+
+def cosines(kbs: PairedKBs, texts: Sequence[str]) -> list[float]:
+    """The cosine of each two texts that follow each other."""
+    if not texts:
+        return []
+    vectors = kbs.encode(texts)
+    products = np.einsum("nd,nd->n", vectors[0::2], vectors[1::2])
+    return [float(value) for value in np.clip(products, -1, 1)]
 
 
 def _batches(names: Iterable[NamedPair], tally: Tally) -> Iterator[list[NamedPair]]:

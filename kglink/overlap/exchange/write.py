@@ -13,9 +13,8 @@ from typing import TextIO
 
 from kglink.errors import UsageError
 from kglink.overlap.exchange.curies import STANDARD, CurieMaker, source_of
-from kglink.overlap.exchange.evidence import cosine_of, justification_of, told_by
-from kglink.overlap.exchange.lists import HEADERS, TOOL
-from kglink.overlap.exchange.matching import EntityReader
+from kglink.overlap.exchange.lists import HEADERS, MANUAL, TOOL
+from kglink.overlap.exchange.matching import GetEntities
 from kglink.records import Entity, Overlap
 
 BATCH = 500
@@ -46,7 +45,7 @@ class SetInfo:
 
 
 def write_sssom(
-    overlaps: Iterable[Overlap], store: EntityReader, out: TextIO, about: SetInfo
+    overlaps: Iterable[Overlap], get_entities: GetEntities, out: TextIO, about: SetInfo
 ) -> int:
     """Write overlaps as an SSSOM table; says how many there were.
 
@@ -56,7 +55,7 @@ def write_sssom(
     maker = CurieMaker()
     written = 0
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as rows:
-        for overlap, left, right in _with_entities(overlaps, store):
+        for overlap, left, right in _with_entities(overlaps, get_entities):
             cells = _sssom_row(overlap, left, right, maker, about)
             rows.write("\t".join(_cell(cells.get(name, "")) for name in COLUMNS) + "\n")
             written += 1
@@ -67,11 +66,11 @@ def write_sssom(
     return written
 
 
-def write_paper(overlaps: Iterable[Overlap], store: EntityReader, out: TextIO) -> int:
+def write_paper(overlaps: Iterable[Overlap], get_entities: GetEntities, out: TextIO) -> int:
     """Write overlaps as the paper's table; the cosine is empty where no texts were compared."""
     out.write("\t".join(PAPER_COLUMNS) + "\n")
     written = 0
-    for overlap, left, right in _with_entities(overlaps, store):
+    for overlap, left, right in _with_entities(overlaps, get_entities):
         cosine = cosine_of(overlap)
         ids = [_plain_id(str(one)) for one in (overlap.left, overlap.right)]
         cells = [*ids, left.title, right.title, "" if cosine is None else f"{cosine:.4f}"]
@@ -81,12 +80,12 @@ def write_paper(overlaps: Iterable[Overlap], store: EntityReader, out: TextIO) -
 
 
 def _with_entities(
-    overlaps: Iterable[Overlap], store: EntityReader
+    overlaps: Iterable[Overlap], get_entities: GetEntities
 ) -> Iterator[tuple[Overlap, Entity, Entity]]:
     """Overlaps with their entities; one that is removed meanwhile is passed over."""
     remaining = iter(overlaps)
     while batch := list(islice(remaining, BATCH)):
-        known = store.get_entities({one for pair in batch for one in (pair.left, pair.right)})
+        known = get_entities({one for pair in batch for one in (pair.left, pair.right)})
         for overlap in batch:
             if overlap.left in known and overlap.right in known:
                 yield overlap, known[overlap.left], known[overlap.right]
@@ -174,3 +173,57 @@ def _cell(text: str) -> str:
         doubled = plain.replace('"', '""')
         return f'"{doubled}"'
     return plain
+
+
+LEXICAL = "semapv:LexicalMatching"
+SIMILAR = "semapv:LexicalSimilarityThresholdMatching"
+SEMANTIC = "semapv:SemanticSimilarityThresholdMatching"
+STRUCTURAL = "semapv:StructuralMatching"
+CHAINED = "semapv:MappingChaining"
+TOLD = "semapv:BackgroundKnowledgeBasedMatching"
+COMPOSITE = "semapv:CompositeMatching"
+UNSPECIFIED = "semapv:UnspecifiedMatching"
+
+_VALUES = {
+    LEXICAL: ("title", "name", "more_names", "shared_names", "same_words"),
+    SIMILAR: ("words", "letters", "spelling"),
+    SEMANTIC: ("description", "text", "texts", "near_names", "all_names", "name_in_text"),
+    STRUCTURAL: ("type", "parents", "children", "children_share"),
+    CHAINED: ("through",),
+    TOLD: ("xref",),
+}
+#: What kind of reason each value of our evidence is.
+REASONS = {value: reason for reason, values in _VALUES.items() for value in values}
+#: Values that speak against a pair, or compare it with others: no reasons by themselves.
+DOUBTS = frozenset(
+    {"name_bearers", "other_numbers", "level", "worse_lead", "better_lead", "conflict"}
+)
+#: Evidence that is the cosine of two texts, the surest first.
+_COSINES = ("description", "text", "texts")
+
+
+def justification_of(overlap: Overlap) -> str:
+    """Why a mapping stands in a table, as a term of the Semantic Mapping Vocabulary."""
+    if overlap.verdict in ("correct", "wrong"):
+        return UNSPECIFIED if told_by(overlap) else MANUAL
+    if not overlap.was_found:
+        return UNSPECIFIED
+    spoken = {name for name, value in overlap.evidence.items() if value > 0} - DOUBTS
+    reasons = {REASONS.get(name, UNSPECIFIED) for name in spoken}
+    if LEXICAL in reasons:  # Names that are the same are alike as well.
+        reasons.discard(SIMILAR)
+    if len(reasons) > 1:
+        return COMPOSITE
+    return reasons.pop() if reasons else UNSPECIFIED
+
+
+def told_by(overlap: Overlap) -> str:
+    """Where a verdict comes from, unless a person gave it here."""
+    if overlap.source == "import":
+        return "an imported list"
+    return f"the mappings of {overlap.source[3:]}" if overlap.source.startswith("kb:") else ""
+
+
+def cosine_of(overlap: Overlap) -> float | None:
+    """The cosine of the two descriptions, or of the two texts."""
+    return next((overlap.evidence[name] for name in _COSINES if name in overlap.evidence), None)
