@@ -6,7 +6,7 @@ Adapters make `Entity` and `Document` records; the store keeps them; the linker 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -235,3 +235,15 @@ class LinkedDocument:
     text: str
     links: tuple[Link, ...]
     meta: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a step of long work is: ``done`` so far of ``total``, which is 0 where unknown."""
+
+    step: str
+    done: int = 0
+    total: int = 0
+
+
+OnProgress = Callable[[Progress], None]

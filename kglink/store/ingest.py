@@ -1,11 +1,11 @@
-"""Reads a source into a KB: batch by batch, each with its progress in one transaction."""
+"""Reads a source into a KB: batch by batch, each with its state in one transaction."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +13,14 @@ from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from kglink.errors import SourceError, StoreError, UsageError
-from kglink.records import Record
-from kglink.store import progress as state
+from kglink.records import OnProgress, Progress, Record
+from kglink.store import ingest_state as state
 from kglink.store.batches import Batch, Plan, batches, plan_batch
 from kglink.store.content import PreparedDocument, PreparedEntity, PreparedMapping
 from kglink.store.database import Database
 from kglink.store.golds import count_unresolved, resolve_golds
 from kglink.store.mapping_verdicts import apply_verdicts
-from kglink.store.progress import Progress
+from kglink.store.ingest_state import IngestState
 from kglink.store.removal import remove_kb, stale_ids
 from kglink.store.schema import documents, entities, kbs, mappings
 from kglink.store.values import IngestJob, IngestSummary, Tally
@@ -49,11 +49,11 @@ class Ingest:
     """One job at work; the caller holds the KB against other processes."""
 
     def __init__(
-        self, db: Database, job: IngestJob, notify: Callable[[int], None] | None = None
+        self, db: Database, job: IngestJob, progress: OnProgress = lambda _: None
     ) -> None:
         self._db = db
         self._job = job
-        self._notify = notify or (lambda _: None)
+        self._progress = progress
         self._finish_removal()
         with db.write() as connection:
             self._at = state.start(connection, job)
@@ -90,7 +90,7 @@ class Ingest:
     def _read(self, records: Iterable[Record]) -> None:
         for batch in batches(records, self._job, self._at.read):
             self._write(batch)
-            self._notify(self._at.read)
+            self._progress(Progress("reading", self._at.read))
         after = replace(self._at, complete=True)
         with self._db.write() as connection:
             state.save(connection, after)
@@ -121,7 +121,7 @@ class Ingest:
 
     def _after(
         self, read: int, of_entities: Tally, of_documents: Tally, of_mappings: Tally
-    ) -> Progress:
+    ) -> IngestState:
         altered = of_entities.altered + of_documents.altered + of_mappings.altered
         return replace(
             self._at,

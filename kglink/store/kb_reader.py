@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection, RowMapping
 
 from kglink.errors import UnknownNameError
 from kglink.store.database import Database
-from kglink.store.progress import count
+from kglink.store.ingest_state import count
 from kglink.store.schema import ingests, kbs
 from kglink.store.values import KBInfo, Totals
 

@@ -87,7 +87,7 @@ class Store:
         job: IngestJob,
         records: Iterable[Record],
         *,
-        progress: Callable[[int], None] | None = None,
+        progress: OnProgress = lambda _: None,
     ) -> IngestSummary:
         """Read a source into a KB: make it, update it, or go on with an interrupted ingest.
 

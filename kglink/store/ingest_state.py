@@ -28,7 +28,7 @@ from kglink.store.values import IngestJob, Tally, Totals
 
 
 @dataclass(frozen=True)
-class Progress:
+class IngestState:
     """How far an ingest has come. ``run`` marks the rows that it has seen."""
 
     kb_id: int
@@ -52,7 +52,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def start(connection: Connection, job: IngestJob) -> Progress:
+def start(connection: Connection, job: IngestJob) -> IngestState:
     """Go on with an interrupted run of the same job, or start a new one."""
     row = connection.execute(select(kbs).where(kbs.c.name == job.kb)).mappings().one_or_none()
     if row is None:
@@ -69,46 +69,46 @@ def start(connection: Connection, job: IngestJob) -> Progress:
         mine = {"holder": holder()}
         connection.execute(update(ingests).where(ingests.c.kb_id == kb_id).values(**mine))
         complete = bool(old["complete"])
-        return Progress(kb_id, run, old["read"], complete, dirty, is_new, **tallies)
-    progress = Progress(kb_id, run + 1, dirty=dirty, is_new=is_new)
+        return IngestState(kb_id, run, old["read"], complete, dirty, is_new, **tallies)
+    state = IngestState(kb_id, run + 1, dirty=dirty, is_new=is_new)
     connection.execute(delete(ingests).where(ingests.c.kb_id == kb_id))
-    connection.execute(insert(ingests).values(**_new_ingest(job, progress)))
-    connection.execute(update(kbs).where(kbs.c.id == kb_id).values(run=progress.run))
-    return progress
+    connection.execute(insert(ingests).values(**_new_ingest(job, state)))
+    connection.execute(update(kbs).where(kbs.c.id == kb_id).values(run=state.run))
+    return state
 
 
-def save(connection: Connection, progress: Progress) -> None:
+def save(connection: Connection, state: IngestState) -> None:
     """Write down how far the ingest has come, in the transaction that brought it there."""
     values = {
-        "read": progress.read,
-        "complete": int(progress.complete),
-        "counts": _counts(progress),
+        "read": state.read,
+        "complete": int(state.complete),
+        "counts": _counts(state),
     }
-    connection.execute(update(ingests).where(ingests.c.kb_id == progress.kb_id).values(**values))
-    if progress.dirty:
-        connection.execute(update(kbs).where(kbs.c.id == progress.kb_id).values(dirty=1))
+    connection.execute(update(ingests).where(ingests.c.kb_id == state.kb_id).values(**values))
+    if state.dirty:
+        connection.execute(update(kbs).where(kbs.c.id == state.kb_id).values(dirty=1))
 
 
-def forget(connection: Connection, progress: Progress) -> None:
+def forget(connection: Connection, state: IngestState) -> None:
     """Take back the start of an ingest that has changed nothing."""
-    connection.execute(delete(ingests).where(ingests.c.kb_id == progress.kb_id))
-    mine = kbs.c.id == progress.kb_id
-    if progress.is_new:
+    connection.execute(delete(ingests).where(ingests.c.kb_id == state.kb_id))
+    mine = kbs.c.id == state.kb_id
+    if state.is_new:
         connection.execute(delete(kbs).where(mine))
     else:
-        connection.execute(update(kbs).where(mine).values(run=progress.run - 1))
+        connection.execute(update(kbs).where(mine).values(run=state.run - 1))
 
 
-def finish(connection: Connection, progress: Progress, job: IngestJob) -> tuple[int, Totals]:
+def finish(connection: Connection, state: IngestState, job: IngestJob) -> tuple[int, Totals]:
     """Publish the KB as complete; its revision rises if anything in it is other than before."""
-    totals = count(connection, progress.kb_id)
-    mine = kbs.c.id == progress.kb_id
+    totals = count(connection, state.kb_id)
+    mine = kbs.c.id == state.kb_id
     row = connection.execute(select(kbs.c.revision, kbs.c.licence).where(mine)).one()
-    revision = row.revision + int(progress.dirty or row.revision == 0)
+    revision = row.revision + int(state.dirty or row.revision == 0)
     values = _described(job) | dataclasses.asdict(totals)
     values |= {"licence": job.licence or row.licence, "revision": revision, "dirty": 0}
     connection.execute(update(kbs).where(mine).values(**values, updated_at=now()))
-    connection.execute(delete(ingests).where(ingests.c.kb_id == progress.kb_id))
+    connection.execute(delete(ingests).where(ingests.c.kb_id == state.kb_id))
     return revision, totals
 
 
@@ -146,9 +146,9 @@ def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _counts(progress: Progress) -> str:
+def _counts(state: IngestState) -> str:
     names = ("entities", "documents", "mappings")
-    return _json({name: dataclasses.asdict(getattr(progress, name)) for name in names})
+    return _json({name: dataclasses.asdict(getattr(state, name)) for name in names})
 
 
 def _described(job: IngestJob) -> dict[str, object]:
@@ -172,13 +172,13 @@ def _new_kb(job: IngestJob) -> dict[str, object]:
     }
 
 
-def _new_ingest(job: IngestJob, progress: Progress) -> dict[str, object]:
+def _new_ingest(job: IngestJob, state: IngestState) -> dict[str, object]:
     return {
-        "kb_id": progress.kb_id,
+        "kb_id": state.kb_id,
         "fingerprint": fingerprint(job),
         "read": 0,
         "complete": 0,
-        "counts": _counts(progress),
+        "counts": _counts(state),
         "holder": holder(),
         "started_at": now(),
     }
