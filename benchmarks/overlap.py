@@ -25,7 +25,7 @@ from overlap_gold import Gold, Pair, read_gold
 
 from kglink.overlap.assign import assign_one_to_one
 from kglink.overlap.model import calibration, calibration_error, read_model
-from kglink.overlap.steps import SearchStep
+from kglink.records import Progress
 from kglink.workspace import Workspace
 from kglink.workspace.overlaps import MODEL_FILE, keep_model
 
@@ -224,10 +224,10 @@ class _Told:
     def __init__(self) -> None:
         self._name = ""
 
-    def __call__(self, step: SearchStep) -> None:
-        if step.name != self._name:
-            self._name = step.name
-            print(f"    {time.strftime('%X')} {step.name}", flush=True)
+    def __call__(self, progress: Progress) -> None:
+        if progress.step != self._name:
+            self._name = progress.step
+            print(f"    {time.strftime('%X')} {progress.step}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.plugins import Guess
+from kglink.records import Progress
 from kglink.sources import Problems, Source
 from kglink_cli.console import Reached, counted, note, print_json, watching
 from kglink_cli.session import parse_options, session_of, split_names
@@ -93,8 +94,8 @@ class _Written:
         self._source = source
         self._records = 0
 
-    def take(self, records: int) -> None:
-        self._records = records
+    def take(self, written: Progress) -> None:
+        self._records = written.done
 
     def reached(self) -> Reached:
         step = self._source.progress

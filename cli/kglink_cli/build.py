@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -64,14 +63,8 @@ def build_with_progress(
 ) -> BuildReport:
     """Build with a progress bar and a summary on standard error."""
     began = time.monotonic()
-    done: Counter[str] = Counter()
-    with progress("encoding", workspace.space_of(model).expected_rows()) as report:
-
-        def advance(kb: str, rows: int) -> None:
-            done[kb] += rows
-            report(done.total(), done.total())
-
-        made = workspace.build(model=model, fresh=fresh, progress=advance)
+    with progress() as tell:
+        made = workspace.build(model=model, fresh=fresh, progress=tell)
     manifest = made.manifest
     entities = sum(info.entities for info in workspace.store.kbs())
     size = f"{made.index_bytes / 2**20:,.0f} MB"

@@ -11,12 +11,14 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import IO, Literal, NamedTuple
 
+from rich import progress as rich_progress
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
+
+from kglink.records import OnProgress, Progress
 
 #: Seconds between two lines of progress where there is no terminal.
 LINE_EVERY = 10.0
@@ -25,8 +27,6 @@ LOOK_EVERY = 0.5
 
 #: What the work is measured by: its items, the bytes of a source, or steps that say nothing.
 Unit = Literal["bytes", "items", "parts"]
-#: ``report(done, items)``: how far the work is in all, and how many items that makes.
-Report = Callable[[float, int], None]
 
 
 class Reached(NamedTuple):
@@ -92,56 +92,75 @@ def print_table(
 
 
 @contextmanager
-def progress(
-    label: str, total: float | None, unit: Unit = "items", *, visible: bool = True
-) -> Iterator[Report]:
-    """Report progress: a bar on a terminal, a line every ten seconds elsewhere."""
+def progress(*, visible: bool = True) -> Iterator[OnProgress]:
+    """Show all progress that is told: a bar on a terminal, a line every ten seconds elsewhere."""
     if not visible:
-        yield lambda done, items: None
+        yield lambda _: None
         return
-    with _display() as show:
-        yield lambda done, items: show(Reached(label, done, total, items, unit))
+    with display() as show:
+        yield lambda told: show(reached(told))
+
+
+def reached(told: Progress) -> Reached:
+    """Progress as it is shown."""
+    return Reached(told.step, told.done, told.total or None, told.done)
 
 
 @contextmanager
 def watching(reached: Callable[[], Reached]) -> Iterator[None]:
     """Show what ``reached`` says now and again: for work that is long silent."""
-    ended = threading.Event()
-    with _display() as show:
+    with display(reached):
+        yield
 
-        def look() -> None:
-            with suppress(BrokenPipeError):  # nobody reads on; the work itself goes on
-                while not ended.wait(LOOK_EVERY):
-                    show(reached())
 
-        watcher = threading.Thread(target=look, daemon=True)
+@contextmanager
+def display(look: Callable[[], Reached] | None = None) -> Iterator[Show]:
+    """Show what is told: at once, and again while nothing new comes; or else what ``look`` says."""
+    ended, lock, last = threading.Event(), threading.Lock(), None
+    with _bar_or_lines() as draw:
+
+        def show(reached: Reached) -> None:
+            nonlocal last
+            with lock:
+                last = reached
+                draw(reached)
+
+        def watch() -> None:
+            while not ended.wait(LOOK_EVERY):
+                if look is not None:
+                    draw(look())
+                elif last is not None:
+                    with lock:
+                        draw(last)
+
+        watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
-            yield
+            yield show
         finally:
             ended.set()
             watcher.join()
 
 
 @contextmanager
-def _display() -> Iterator[Show]:
+def _bar_or_lines() -> Iterator[Show]:
     if not sys.stderr.isatty():
         yield _Lines(sys.stderr).show
         return
     columns = (
-        TextColumn("  {task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[amount]}"),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TextColumn("{task.fields[left]}"),
+        rich_progress.TextColumn("  {task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.TextColumn("{task.fields[amount]}"),
+        rich_progress.TaskProgressColumn(),
+        rich_progress.TextColumn("{task.fields[rate]}"),
+        rich_progress.TextColumn("{task.fields[left]}"),
     )
-    with Progress(*columns, console=_stderr(), transient=True) as bar:
+    with rich_progress.Progress(*columns, console=_stderr(), transient=True) as bar:
         yield _Bar(bar).show
 
 
 class _Bar:
-    def __init__(self, bar: Progress) -> None:
+    def __init__(self, bar: rich_progress.Progress) -> None:
         self._bar = bar
         self._task = bar.add_task("", total=None, amount="", rate="", left="")
         self._pace = _Pace()
@@ -179,8 +198,9 @@ class _Lines:
         parts = (amount, reached.pace or self._pace.rate(), self._left(reached))
         line = f"  {', '.join(filter(None, parts))}\n"
         if line != self._shown:
-            self._out.write(line)
-            self._out.flush()
+            with suppress(BrokenPipeError):  # nobody reads on; the work itself goes on
+                self._out.write(line)
+                self._out.flush()
         self._shown = line
 
     def _left(self, reached: Reached) -> str:

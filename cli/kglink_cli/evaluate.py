@@ -170,22 +170,15 @@ class Sinks:
 def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> RetrievalReport:
     from kglink.workspace.evaluation import evaluate as evaluate_question
 
-    total = sum(workspace.store.kb(name).documents for name in question.docs)
-    done = 0
     with ExitStack() as stack:
         told = sinks.open(workspace, question, stack)
-        report = stack.enter_context(progress("documents", total))
-
-        def advance(documents: int) -> None:
-            nonlocal done
-            done += documents
-            report(done, done)
+        show = stack.enter_context(progress())
 
         def each(mention: RankedMention) -> None:
             for tell in told:
                 tell(mention)
 
-        found = evaluate_question(workspace, question, progress=advance, each=each)
+        found = evaluate_question(workspace, question, progress=show, each=each)
         if sinks.comparison is not None:
             sinks.comparison.finish()
     if question.seen_in and not found.seen_in:
@@ -194,15 +187,8 @@ def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> Retrie
 
 
 def _overlaps(workspace: Workspace, kbs: Sequence[str]) -> list[OverlapFigures]:
-    done = 0
-    with progress("overlaps", None) as report:
-
-        def advance(overlaps: int) -> None:
-            nonlocal done
-            done += overlaps
-            report(done, done)
-
-        return workspace.evaluate_overlaps(kbs, progress=advance)
+    with progress() as tell:
+        return workspace.evaluate_overlaps(kbs, progress=tell)
 
 
 def _retrieval_parts(found: RetrievalReport) -> Iterator[Callable[[], None]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from kglink.errors import UsageError
+from kglink.records import Progress
 from kglink.workspace.export import record_line
 from kglink.workspace.outputs import whole_file
 from kglink_cli.console import note, progress
@@ -99,10 +100,10 @@ def _records(workspace: Workspace, kb: str, parts: tuple[str, ...], split: str) 
 def _write(records: Iterator[Record], info: KBInfo, out: TextIO, *, visible: bool) -> int:
     total = info.entities + info.documents + info.mappings
     written = 0
-    with progress("exporting", total, visible=visible) as report:
+    with progress(visible=visible) as tell:
         for record in records:
             out.write(record_line(record))
             written += 1
             if written % 1000 == 0:
-                report(written, written)
+                tell(Progress("exporting", written, total))
     return written

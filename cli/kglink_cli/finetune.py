@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kglink.errors import UsageError
-from kglink_cli.console import counted, note, print_json, print_table, watching
+from kglink_cli.console import counted, display, note, print_json, print_table
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
@@ -105,30 +105,12 @@ def finetune(
 
 def finetune_with_progress(workspace: Workspace, told: Mapping[str, Any]) -> Finetuned:
     """Fine-tune with a progress bar, and a line for each epoch, on standard error."""
-    from kglink_cli.finetune_progress import FinetuneProgress
+    from kglink_cli.finetune_progress import FinetuneNews
 
-    seen = FinetuneProgress(_expected_rows(workspace, told))
-    with watching(seen.reached):
-        done = workspace.finetune(
-            **told,
-            progress=seen.training,
-            overlap_progress=seen.searching,
-            build_progress=seen.building,
-            fit_progress=seen.fitting,
-        )
+    with display() as show:
+        done = workspace.finetune(**told, progress=FinetuneNews(show).take)
     _tell(done)
     return done
-
-
-def _expected_rows(workspace: Workspace, told: Mapping[str, Any]) -> int:
-    """About how many rows the space will have: of texts, of their tokens, of names if wanted."""
-    from kglink.training.recipe import DEFAULT_RECIPE, chosen_recipe
-
-    recipe = chosen_recipe(told.get("recipe") or DEFAULT_RECIPE, told.get("changes"))
-    texts = 1 + recipe.model.settings.compares_tokens
-    names = "alias" in workspace.settings.space.rows
-    kbs = workspace.store.kbs()
-    return sum(texts * info.entities + names * info.aliases for info in kbs)
 
 
 def print_finetuned(done: Finetuned) -> None:

@@ -6,70 +6,42 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from kglink.records import Progress
 from kglink.training.progress import (
     BeforeNews,
     EpochNews,
     News,
     Note,
     Planned,
-    Reading,
     StepNews,
 )
-from kglink_cli.console import Reached, counted, note
+from kglink_cli.console import Reached, Show, counted, note, reached
 
 if TYPE_CHECKING:
-    from kglink.overlap.steps import SearchStep
     from kglink.training.validation import Recalls
 
 _OF_STAGES = {"S": "S (source KBs)", "T": "T (target KBs)", "O": "O (overlaps)"}
 #: Seconds from which something was done at all.
 _SEEN = 1e-3
-_READING = {
-    "texts": "reading texts",
-    "vectors": "encoding the pool",
-    "mining": "looking for hard negatives of mentions",
-    "validation": "judging by mentions",
-}
 
 
-class FinetuneProgress:
-    """Takes the news of a run; `reached` says what to show now."""
+class FinetuneNews:
+    """Shows what a run tells: a bar that moves, and a line for what is done."""
 
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._now = Reached("beginning", 0)
+    def __init__(self, show: Show) -> None:
+        self._show = show
         self._handlers: Mapping[type, Callable[[Any], None]] = {
+            Progress: lambda told: show(reached(told)),
             Note: lambda news: note("note", news.text),
-            Reading: self._reading,
             Planned: self._planned,
             BeforeNews: self._before,
             StepNews: self._step,
             EpochNews: self._epoch,
         }
 
-    def reached(self) -> Reached:
-        """What the work is at."""
-        return self._now
-
-    def training(self, news: News) -> None:
-        """Take news of the training."""
+    def take(self, news: News) -> None:
+        """Take news of the run."""
         self._handlers[type(news)](news)
-
-    def searching(self, step: SearchStep) -> None:
-        """Take what a search for overlaps is at."""
-        label = f"overlaps: {step.name}"
-        self._now = Reached(label, step.done, step.total or None, step.done)
-
-    def building(self, kb: str, rows: int) -> None:
-        """Take rows of the space that are encoded."""
-        self._add("building the space", rows, self._rows)
-
-    def fitting(self, documents: int) -> None:
-        """Take documents that the scoring is fitted on."""
-        self._add("fitting the scoring", documents)
-
-    def _reading(self, news: Reading) -> None:
-        self._add(_READING[news.what], news.items, news.total or None)
 
     def _planned(self, news: Planned) -> None:
         for letter, pairs in news.groups:
@@ -89,7 +61,7 @@ class FinetuneProgress:
             f"{_time(news.seconds_left)} left"
         )
         label = f"stage {news.stage}, epoch {news.epoch}/{news.epochs}"
-        self._now = Reached(label, news.step, news.steps, news.step, pace=pace)
+        self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
 
     def _epoch(self, news: EpochNews) -> None:
         parts = [f"{news.epoch}/{news.epochs}", f"loss {news.loss:.3f}"]
@@ -101,12 +73,6 @@ class FinetuneProgress:
         if news.is_best:
             parts.append("best so far")
         note(f"stage {news.stage}", "   ".join(parts))
-
-    def _add(self, label: str, count: int, total: int | None = None) -> None:
-        if label != self._now.label:
-            self._now = Reached(label, 0, total)
-        done = self._now.done + count
-        self._now = Reached(label, done, self._now.total, int(done))
 
 
 def recalls_text(recalls: Recalls) -> str:

@@ -70,7 +70,6 @@ def index(
 def _run(
     workspace: Workspace, wish: IndexWish, *, measure_only: bool, queries: int
 ) -> tuple[dict[str, object], IndexFigures | None]:
-    from kglink.space.index_change import published_manifest
     from kglink.workspace.index import change_space_index, is_never_asked, measure_space_index
 
     record: dict[str, object] = {"space": workspace.settings.space.name}
@@ -92,17 +91,9 @@ def _run(
         trial = None
     if not queries:
         return record, None
-    parts = 1 + len(published_manifest(workspace.joint_space.folder).spans)
-    with progress("measuring", parts, "parts") as report:
-        done = 0
-
-        def advance(parts: int) -> None:
-            nonlocal done
-            done += parts
-            report(done, 0)
-
+    with progress() as tell:
         figures = measure_space_index(
-            workspace, trial, queries=queries, stage=_stage, progress=advance
+            workspace, trial, queries=queries, stage=_stage, progress=tell
         )
     return {**record, "measured": figures.as_json()}, figures
 

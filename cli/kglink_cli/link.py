@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from kglink.errors import UsageError
-from kglink.records import LinkedDocument
+from kglink.records import LinkedDocument, Progress
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, progress
 from kglink_cli.inputs import DOCUMENTS, InputProblems, read_inputs, state_of
@@ -97,10 +97,10 @@ def link(
                 inputs = read_inputs(opened, documents, marked=marked, problems=problems)
                 # A bar would run through a table that is printed to the same terminal.
                 visible = output is not None or not sys.stdout.isatty()
-                with progress("mentions", None, visible=visible) as report:
+                with progress(visible=visible) as tell:
                     for document in linker.link(after(inputs, written)):
                         mentions += len(document.links)
-                        report(mentions, mentions)
+                        tell(Progress("mentions", mentions))
                         yield document
 
             # Overlaps are shown, and weigh in the decision. What a bad text does changes no line

@@ -11,9 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from kglink.errors import UsageError
-from kglink_cli.console import counted, note, print_json_list
+from kglink_cli.console import counted, note, print_json_list, progress
 from kglink_cli.overlap_lists import ExportOptions, compare_list, export_overlaps, import_list
-from kglink_cli.overlap_progress import watched_search
 from kglink_cli.overlap_records import found_text, overlap_record, pair_name
 from kglink_cli.overlap_review import review
 from kglink_cli.overlap_show import show, train
@@ -193,7 +192,8 @@ def _check_together(
 def _find(
     workspace: Workspace, kbs: tuple[str | None, str | None], *, fresh: bool, as_json: bool
 ) -> None:
-    reports = watched_search(lambda **told: workspace.find_overlaps(*kbs, fresh=fresh, **told))
+    with progress() as tell:
+        reports = workspace.find_overlaps(*kbs, fresh=fresh, progress=tell)
     if not reports:
         note("overlap", "there are no two KBs with entities yet: kglink add-kb NAME SOURCE")
     _tell_how(workspace, reports)

@@ -11,9 +11,8 @@ import typer
 
 from kglink.errors import UsageError
 from kglink.text.plain import plain
-from kglink_cli.console import note, print_json, print_json_list, print_table
+from kglink_cli.console import note, print_json, print_json_list, print_table, progress
 from kglink_cli.overlap_lists import VERDICTS
-from kglink_cli.overlap_progress import watched_search
 from kglink_cli.overlap_records import evidence_text, overlap_record, two_kbs
 from kglink_cli.session import session_of
 
@@ -70,8 +69,8 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Learn from all verdicts how evidence is weighed; searches from now on use what was learnt."""
-    with session_of(context).open() as workspace:
-        trained = watched_search(workspace.train_overlap_model)
+    with session_of(context).open() as workspace, progress() as tell:
+        trained = workspace.train_overlap_model(progress=tell)
     pairs = [f"{left}-{right}" for left, right in trained.kbs]
     if as_json:
         model = trained.model

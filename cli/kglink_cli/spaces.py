@@ -152,16 +152,9 @@ def _recalls(
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.space_compare import compare_recalls
 
-    done = 0
-    with progress("documents", None) as report:
-
-        def advance(documents: int) -> None:
-            nonlocal done
-            done += documents
-            report(done, done)
-
+    with progress() as tell:
         question = Question(docs, split, (), RANKS, seen_in="")
-        return compare_recalls(workspace, *pair, question, progress=advance)
+        return compare_recalls(workspace, *pair, question, progress=tell)
 
 
 def _recall_record(

@@ -9,7 +9,7 @@ it stands first, so that no MRR is above 1/2; the figure without it is given bes
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import SpaceError
+from kglink.records import OnProgress, Progress
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.store import Store
@@ -69,7 +70,7 @@ def evaluate_overlaps(
     kbs: Sequence[str],
     *,
     least: float = LEAST_PROBABILITY,
-    progress: Callable[[int], None] = lambda overlaps: None,
+    progress: OnProgress = lambda _: None,
 ) -> list[OverlapFigures]:
     """MRR and ACS of each two KBs that have accepted overlaps, asked from both sides.
 
@@ -123,16 +124,17 @@ def _figures(
     segments: Mapping[str, Segment],
     queries: Side,
     answers: Side,
-    progress: Callable[[int], None],
+    progress: OnProgress,
 ) -> OverlapFigures:
     with_self = without = cosine = 0.0
+    done, count = 0, len(queries.rows)
     for ranks, cosines in ranks_of_counterparts(segments, queries, answers):
         # Nothing is nearer to the query than itself, and of equals it is first.
         with_self += float((1 / (ranks + 1)).sum())
         without += float((1 / ranks).sum())
         cosine += float(cosines.sum(dtype=np.float64))
-        progress(len(ranks))
-    count = len(queries.rows)
+        done += len(ranks)
+        progress(Progress(f"overlaps of {queries.kb} and {answers.kb}", done, count))
     return OverlapFigures(
         queries.kb, answers.kb, count, with_self / count, without / count, cosine / count
     )

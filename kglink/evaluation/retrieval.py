@@ -14,7 +14,7 @@ from kglink.evaluation.rankings import Judging, RankedMention, rank_mentions
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.seen import AUTO, check_annotated, find_learnt, folded, seen_surfaces
 from kglink.linking.linker import Linker
-from kglink.records import Document, Split
+from kglink.records import Document, OnProgress, Progress, Split
 from kglink.store import Store
 
 
@@ -55,7 +55,7 @@ def evaluate_retrieval(
     question: Question,
     *,
     run: Path | None = None,
-    progress: Callable[[int], None] = lambda documents: None,
+    progress: OnProgress = lambda _: None,
     each: Callable[[RankedMention], None] = lambda mention: None,
 ) -> RetrievalReport:
     """Rank the candidates of every mention with a known answer, its span given.
@@ -84,7 +84,7 @@ def evaluate_retrieval(
 
 
 def _ranked(
-    store: Store, linker: Linker, question: Question, progress: Callable[[int], None]
+    store: Store, linker: Linker, question: Question, progress: OnProgress
 ) -> Iterator[RankedMention]:
     judging = Judging(
         counterparts=store.counterparts if question.counterparts else None,
@@ -92,10 +92,15 @@ def _ranked(
         reranker=linker.reranker,
     )
 
+    done = 0
+    total = sum(store.count_documents(name, question.split or None) for name in question.docs)
+
     def counted(name: str) -> Iterator[Document]:
+        nonlocal done
         for document in store.documents(name, question.split or None):
             yield document
-            progress(1)
+            done += 1
+            progress(Progress("documents", done, total))
 
     for name in question.docs:
         documents = counted(name)

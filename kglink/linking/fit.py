@@ -8,7 +8,7 @@ the best answer is then fitted to the scores that it gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from kglink.errors import UsageError
 from kglink.linking.queries import MentionQuery
 from kglink.linking.retrieve import Retriever, Scored
 from kglink.linking.scoring import Calibration, Evidence, FusionWeights, Scoring
-from kglink.records import Document, EntityId
+from kglink.records import Document, EntityId, OnProgress, Progress
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -67,11 +67,11 @@ def fit_scoring(
     documents: Iterable[Document],
     kbs: Sequence[str],
     *,
-    progress: Callable[[int], None] = lambda documents: None,
+    progress: OnProgress = lambda _: None,
 ) -> Scoring:
     """Fit the weight of names and the calibration, beginning with those of the retriever."""
-    judged = _spread(list(_judged(documents, kbs, progress)))
-    rankings = _rankings(retriever, judged, kbs)
+    judged = _spread(list(_judged(documents, kbs)))
+    rankings = _rankings(retriever, judged, kbs, progress)
     start = retriever.scoring
     weights, before, after = fit_names(rankings, start.weights)
     fitted = replace(start, weights=weights, mentions=len(judged), recall=(before, after))
@@ -125,7 +125,7 @@ def _decisions(rankings: Rankings, scoring: Scoring) -> tuple[FloatArray, FloatA
 
 
 def _judged(
-    documents: Iterable[Document], kbs: Sequence[str], progress: Callable[[int], None]
+    documents: Iterable[Document], kbs: Sequence[str]
 ) -> Iterator[tuple[MentionQuery, frozenset[EntityId]]]:
     """The mentions with an answer in one of the KBs."""
     for document in documents:
@@ -133,7 +133,6 @@ def _judged(
             gold = frozenset(one for one in mention.gold or () if one.kb in kbs)
             if gold:
                 yield MentionQuery(document.text, mention.start, mention.end), gold
-        progress(1)
 
 
 def _spread(
@@ -153,6 +152,7 @@ def _rankings(
     retriever: Retriever,
     judged: Sequence[tuple[MentionQuery, frozenset[EntityId]]],
     kbs: Sequence[str],
+    progress: OnProgress,
 ) -> Rankings:
     """All candidates of the mentions, in the KBs that hold an answer."""
     found: list[_Ranking] = []
@@ -162,6 +162,8 @@ def _rankings(
         for (_, gold), by_kb in zip(batch, answers, strict=True):
             wanted = {one.kb for one in gold}
             found += [_ranking(by_kb[kb], gold) for kb in kbs if kb in wanted and by_kb[kb]]
+        done = first + len(batch)
+        progress(Progress("fitting the scoring on mentions", done, len(judged)))
     counts = np.array([len(one.right) for one in found], dtype=np.int64)
     return Rankings(
         np.concatenate([one.evidence for one in found]),

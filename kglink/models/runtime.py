@@ -22,13 +22,10 @@ from kglink.models.model_folder import is_model_folder
 from kglink.models.models import DEFAULT_MODEL, ModelSource, Pooling, read_json, resolve_model
 from kglink.models.padded import load_padded
 from kglink.models.tokenise import IdArray, TextTokenizer, Tokens
+from kglink.records import OnProgress, Progress
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-#: Called with the number of texts that were finished since the last call.
-Progress = Callable[[int], None]
-#: Called with the rows that were finished since the last call.
-RowProgress = Callable[[IntArray], None]
 
 #: Texts that are sorted by length together; bounds the memory of a stream.
 CHUNK = 8192
@@ -97,18 +94,18 @@ class TokenEncoder:
         self._device = torch.device(hardware.device)
         self._workers: ThreadPoolExecutor | None = None
 
-    def vectors(self, ids: Sequence[IdArray], progress: RowProgress | None = None) -> FloatArray:
+    def vectors(self, ids: Sequence[IdArray]) -> FloatArray:
         """One pooled vector for each text, an (n, dim) matrix."""
         vectors = np.empty((len(ids), self.dim), np.float32)
-        for rows, part in self._run(ids, self._pool):
-            vectors[rows] = part.numpy()
-            if progress:
-                progress(rows)
+        for rows, part in self.batches(ids):
+            vectors[rows] = part
         return vectors
 
-    def matrices(
-        self, ids: Sequence[IdArray], progress: RowProgress | None = None
-    ) -> TokenMatrices:
+    def batches(self, ids: Sequence[IdArray]) -> Iterator[tuple[IntArray, FloatArray]]:
+        """The same batch by batch: the numbers of some texts, and their vectors."""
+        return ((rows, part.numpy()) for rows, part in self._run(ids, self._pool))
+
+    def matrices(self, ids: Sequence[IdArray]) -> TokenMatrices:
         """The vectors of all tokens of each text."""
         lengths = _lengths(ids)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -118,8 +115,6 @@ class TokenEncoder:
             stops = np.cumsum(lengths[rows])
             for row, stop in zip(rows.tolist(), stops.tolist(), strict=True):
                 bits[offsets[row] : offsets[row + 1]] = values[stop - lengths[row] : stop]
-            if progress:
-                progress(rows)
         return TokenMatrices(bits, offsets)
 
     def _pool(self, states: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -192,24 +187,32 @@ class Encoder:
             source.name, model, hardware, pooling or source.pooling, cosine=cosine
         )
 
-    def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> FloatArray:
+    def encode(self, texts: Sequence[str], *, progress: OnProgress = lambda _: None) -> FloatArray:
         """The vectors of all texts, an (n, dim) matrix; of length one but for a dot product."""
         if isinstance(texts, str):
             raise UsageError("encode takes a list of texts, not one text", hint="Use [text].")
-        chunks = list(self.encode_stream(texts, progress=progress))
+        done, chunks = 0, []
+        for first in range(0, len(texts), CHUNK):
+            chunk = _unique(texts[first : first + CHUNK])
+            vectors = np.empty((len(chunk.unique), self.dim), np.float32)
+            for rows, part in self._encode_chunk(chunk):
+                vectors[rows] = part
+                done += int(chunk.copies[rows].sum())
+                progress(Progress("encoding", done, len(texts)))
+            chunks.append(vectors[chunk.inverse])
         return np.concatenate(chunks) if chunks else np.empty((0, self.dim), np.float32)
 
     def encode_stream(
-        self, texts: Iterable[str], *, chunk_size: int = CHUNK, progress: Progress | None = None
+        self, texts: Iterable[str], *, chunk_size: int = CHUNK
     ) -> Iterator[FloatArray]:
         """The vectors of any number of texts, one matrix for each chunk, in order."""
         waiting = iter(texts)
         while chunk := list(islice(waiting, chunk_size)):
-            yield self._encode_chunk(_unique(chunk), progress or (lambda _: None))
+            yield self.encode(chunk)
 
-    def encode_ids(self, ids: Sequence[IdArray], *, progress: Progress | None = None) -> FloatArray:
+    def encode_ids(self, ids: Sequence[IdArray]) -> FloatArray:
         """The vectors of texts that are token ids already, [CLS] and [SEP] included."""
-        return self._encoder.vectors(ids, counting(progress))
+        return self._encoder.vectors(ids)
 
     def count_truncated(self, texts: Sequence[str]) -> int:
         """How many texts are longer than the model reads."""
@@ -219,13 +222,10 @@ class Encoder:
         """How many tokens of each text the model sees."""
         return self._tokenizer(texts).lengths
 
-    def _encode_chunk(self, chunk: _Chunk, progress: Progress) -> FloatArray:
+    def _encode_chunk(self, chunk: _Chunk) -> Iterator[tuple[IntArray, FloatArray]]:
         tokens = self._tokenizer(chunk.unique)
         self.truncated += int(chunk.copies[tokens.truncated].sum())
-        vectors = self._encoder.vectors(
-            tokens.ids, lambda rows: progress(int(chunk.copies[rows].sum()))
-        )
-        return vectors[chunk.inverse]
+        return self._encoder.batches(tokens.ids)
 
 
 def load_encoder(
@@ -266,11 +266,6 @@ def read_weights(source: ModelSource) -> dict[str, Tensor]:
         return {name: value for path in source.weights for name, value in load_file(path).items()}
     except SafetensorError as error:
         raise ModelError(f"{source.path}: the weights cannot be read: {error}") from error
-
-
-def counting(progress: Progress | None) -> RowProgress | None:
-    """Progress in rows from progress in numbers."""
-    return (lambda rows: progress(len(rows))) if progress else None
 
 
 def _lengths(ids: Sequence[IdArray]) -> IntArray:

@@ -15,11 +15,9 @@ from kglink.models.runtime import (
     CHUNK,
     Encoder,
     FloatArray,
-    Progress,
     StateModel,
     TokenEncoder,
     TokenMatrices,
-    counting,
     load_states,
 )
 from kglink.models.settings import BiEncoderSettings
@@ -54,42 +52,29 @@ class TwoTowerEncoder(Encoder):
         if towers[0] is towers[-1]:
             self._mentions = self._encoder
 
-    def encode_mentions(
-        self, mentions: Sequence[MentionText], *, progress: Progress | None = None
-    ) -> FloatArray:
+    def encode_mentions(self, mentions: Sequence[MentionText]) -> FloatArray:
         """One vector for each mention, an (n, dim) matrix."""
-        ids = self.inputs.mentions(mentions)
-        return self._mentions.vectors(ids, counting(progress))
+        return self._mentions.vectors(self.inputs.mentions(mentions))
 
     def encode_entities(
-        self,
-        entities: Iterable[Entity],
-        *,
-        chunk_size: int = CHUNK,
-        progress: Progress | None = None,
+        self, entities: Iterable[Entity], *, chunk_size: int = CHUNK
     ) -> Iterator[FloatArray]:
         """One vector for each of any number of entities, a matrix for each chunk, in order."""
         for chunk in _chunks(entities, chunk_size):
-            yield self._encoder.vectors(self._read(chunk), counting(progress))
+            yield self._encoder.vectors(self._read(chunk))
 
-    def mention_matrices(
-        self, mentions: Sequence[MentionText], *, progress: Progress | None = None
-    ) -> TokenMatrices:
+    def mention_matrices(self, mentions: Sequence[MentionText]) -> TokenMatrices:
         """The vectors of all tokens of each mention's window, for ``sum_of_max``."""
         self._check_tokens()
-        return self._mentions.matrices(self.inputs.mentions(mentions), counting(progress))
+        return self._mentions.matrices(self.inputs.mentions(mentions))
 
     def entity_matrices(
-        self,
-        entities: Iterable[Entity],
-        *,
-        chunk_size: int = CHUNK,
-        progress: Progress | None = None,
+        self, entities: Iterable[Entity], *, chunk_size: int = CHUNK
     ) -> Iterator[TokenMatrices]:
         """The vectors of all tokens of each entity's text, for ``sum_of_max``."""
         self._check_tokens()
         for chunk in _chunks(entities, chunk_size):
-            yield self._encoder.matrices(self._read(chunk), counting(progress))
+            yield self._encoder.matrices(self._read(chunk))
 
     def _read(self, entities: Sequence[Entity]) -> list[IdArray]:
         tokens = self.inputs.tokens(entities)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.files.digest import text_hash
-from kglink.records import Entity
+from kglink.records import Entity, OnProgress, Progress
 from kglink.text.fold import fold
 from kglink.text.plain import MOST_SHOWN, plain
 
@@ -136,11 +136,11 @@ class NameJoin:
         left: str,
         right: str,
         rules: NameRules,
-        report: Callable[[int, int], None] = lambda done, total: None,
+        progress: OnProgress = lambda _: None,
     ) -> None:
         self._store = store
         self._rules = rules
-        self._report = report
+        self._progress = progress
         self._turned = store.kb(right).aliases < store.kb(left).aliases
         self._small, self._large = (right, left) if self._turned else (left, right)
         self.passed_over = PassedOver()
@@ -165,7 +165,7 @@ class NameJoin:
                         self.passed_over.add(name, pairs)
             yield from self._joined(page, [n for n in wanted if refused.get(n) is False], stripped)
             done += len(page)
-            self._report(done, total)
+            self._progress(Progress("comparing names", done, total))
 
     def _joined(
         self,

@@ -8,7 +8,7 @@ et al. 2018) takes from twice the cosine the mean cosine of each of the two to i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import torch
 
 from kglink.models import Precision, choose_hardware
 from kglink.plugins import EntityVectors
+from kglink.records import OnProgress, Progress
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -106,14 +107,14 @@ def nearest_neighbours(
     k: int = 10,
     device: str = "auto",
     precision: Precision = "auto",
-    progress: Callable[[int, int], None] = lambda rows, total: None,
+    progress: OnProgress = lambda _: None,
 ) -> Neighbours:
     """The ``k`` nearest of each entity of both sides, with hubness taken out.
 
     Memory is that of a few blocks, of the smaller side's rows (up to 2 GiB), and of ``k`` pairs
     for each entity. In half precision, which ``auto`` takes where the hardware gains from it,
-    twice as many are found first and compared again in full. ``progress`` is told how many rows of
-    the larger side are done, and of how many.
+    twice as many are found first and compared again in full. ``progress`` counts the rows of the
+    larger side.
     """
     hardware = choose_hardware(device, precision)
     device, dtype = hardware.device, _DTYPES[hardware.precision]
@@ -131,7 +132,7 @@ def nearest_neighbours(
             of_large.offer(block.entities, other.entities, scores)
             of_small.offer(other.entities, block.entities, turned_scores)
         done += len(block.matrix)
-        progress(done, len(large.owners))
+        progress(Progress("comparing vectors", done, len(large.owners)))
     found = of_large.pairs(), of_small.pairs()[::-1]
     entities, others = (np.concatenate(side) for side in zip(*found, strict=True))
     pairs = (others, entities) if turned else (entities, others)

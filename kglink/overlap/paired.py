@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kglink.overlap.names import NameJoin
 from kglink.plugins import EntityVectors, Side
-from kglink.records import Entity, EntityId
+from kglink.records import Entity, EntityId, OnProgress, Progress
 
 if TYPE_CHECKING:
     from kglink.overlap.scratch import ScratchPairs
@@ -33,7 +33,7 @@ class StoreKBs:
         vectors_of: VectorsOf,
         scratch: ScratchPairs,
         device: str = "auto",
-        report: Callable[[int, int], None] = lambda done, total: None,
+        progress: OnProgress = lambda _: None,
     ) -> None:
         self.left, self.right = left, right
         self.device = device
@@ -42,7 +42,7 @@ class StoreKBs:
         self._encode = encode
         self._vectors_of = vectors_of
         self._scratch = scratch
-        self._report = report
+        self._progress = progress
 
     def entities(self, side: Side) -> Iterator[Entity]:
         """All entities of one side in the order of their keys."""
@@ -94,9 +94,9 @@ class StoreKBs:
         """The other sides of all pairs of an entity."""
         return self._scratch.partners(side, key)
 
-    def report(self, done: int, total: int = 0) -> None:
+    def report(self, progress: Progress) -> None:
         """How far evidence has come in a long search."""
-        self._report(done, total)
+        self._progress(progress)
 
     def _kb(self, side: Side) -> str:
         return self.left if side == "left" else self.right

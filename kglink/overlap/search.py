@@ -24,10 +24,10 @@ from kglink.overlap.names import NameJoin, NameRules
 from kglink.overlap.paired import RowKind, StoreKBs
 from kglink.overlap.paper import alike_descriptions, same_names
 from kglink.overlap.scratch import ScratchPairs
-from kglink.overlap.steps import Progress, Steps, tell_nobody
+from kglink.overlap.steps import Steps
 from kglink.overlap.weigh import Tally, Verdicts, Weighing
 from kglink.plugins import EntityVectors, PairEvidence
-from kglink.records import Overlap, OverlapRun
+from kglink.records import OnProgress, Overlap, OverlapRun
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray
@@ -152,7 +152,7 @@ class OverlapTools:
 
 
 def find_all_overlaps(
-    tools: OverlapTools, *, fresh: bool = False, progress: Progress = tell_nobody
+    tools: OverlapTools, *, fresh: bool = False, progress: OnProgress = lambda _: None
 ) -> Iterator[OverlapReport]:
     """The overlaps of all KBs, two by two; where nothing changed since the last run, its counts."""
     names = [info.name for info in tools.store.kbs() if info.entities]
@@ -162,7 +162,7 @@ def find_all_overlaps(
 
 
 def find_overlaps(
-    tools: OverlapTools, left: str, right: str, *, progress: Progress = tell_nobody
+    tools: OverlapTools, left: str, right: str, *, progress: OnProgress = lambda _: None
 ) -> OverlapReport:
     """Find and store the overlaps of two KBs; verdicts that people gave stay."""
     started = time.monotonic()
@@ -210,7 +210,7 @@ class Search:
     """One search of two KBs: the one that comes first in the alphabet is on the left."""
 
     def __init__(
-        self, tools: OverlapTools, left: str, right: str, progress: Progress = tell_nobody
+        self, tools: OverlapTools, left: str, right: str, progress: OnProgress = lambda _: None
     ) -> None:
         self.infos = _checked_kbs(tools.store, left, right)
         self.tally = Tally()
@@ -229,7 +229,7 @@ class Search:
             vectors_of=tools.space.get,
             scratch=self._scratch,
             device=tools.device,
-            report=self._steps.reach,
+            progress=self._steps.reach,
         )
 
     def __enter__(self) -> Search:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from kglink.errors import UsageError
 from kglink.overlap.model import OverlapModel, Values, fit
 from kglink.overlap.search import OverlapTools, Search
-from kglink.overlap.steps import Progress, tell_nobody
 from kglink.overlap.weigh import Verdicts, Weighing
+from kglink.records import OnProgress
 
 #: Verdicts of each kind, at least, without which nothing can be learnt.
 LEAST_VERDICTS = 5
@@ -44,7 +44,7 @@ def train(
     tools: OverlapTools,
     *,
     prior: OverlapModel,
-    progress: Progress = tell_nobody,
+    progress: OnProgress = lambda _: None,
 ) -> Training:
     """Fit a model to all verdicts of the store; an unclear one teaches nothing.
 

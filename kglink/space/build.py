@@ -23,7 +23,7 @@ from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.atomic import write_atomically
 from kglink.files.manifest import library_versions
 from kglink.plugins import IndexBackend
-from kglink.records import Entity
+from kglink.records import Entity, OnProgress, Progress
 from kglink.space.index_choice import IndexChoice, chosen_index
 from kglink.space.manifest import (
     ROW_KINDS,
@@ -75,10 +75,6 @@ class BuildReport:
     index_bytes: int
 
 
-#: Called with a KB's name and how many of its rows were done since the last call.
-BuildProgress = Callable[[str, int], None]
-
-
 def build_space(
     folder: SpaceFolder,
     sources: Sequence[SpaceSource],
@@ -89,7 +85,7 @@ def build_space(
     *,
     recorded_settings: Mapping[str, Any],
     fresh: bool = False,
-    progress: BuildProgress = lambda kb, rows: None,
+    progress: OnProgress = lambda _: None,
 ) -> BuildReport:
     """Build and publish the space of these KBs, reusing whatever is still right.
 
@@ -105,6 +101,7 @@ def build_space(
         made = [maker.segment(source) for source in sources]
         segments = {segment.kb: segment for segment, _ in made}
         version = next_version(folder)
+        progress(Progress("building the index"))
         manifest = _write_version(
             version, folder.name, segments, model, backend, index, recorded_settings
         )
@@ -129,7 +126,7 @@ def make_segment(
     encoder: TextEncoder,
     settings: SpaceSection,
     *,
-    progress: BuildProgress = lambda kb, rows: None,
+    progress: OnProgress = lambda _: None,
 ) -> Segment:
     """One KB's segment, made where it is missing: the next build finds it ready."""
     with told_of_full_disks(folder), build_lock(folder):
@@ -191,7 +188,7 @@ class _SegmentMaker:
     encoder: TextEncoder
     settings: SpaceSection
     fresh: bool
-    progress: BuildProgress
+    progress: OnProgress
 
     def segment(self, source: SpaceSource) -> tuple[Segment, bool]:
         """The segment of a KB, and whether it had to be made."""
@@ -209,7 +206,7 @@ class _SegmentMaker:
             self.folder.segments,
             previous=None if self.fresh else self._previous(source.kb),
             fresh=self.fresh,
-            progress=lambda rows: self.progress(source.kb, rows),
+            progress=self.progress,
         )
         if not source.unchanged():
             shutil.rmtree(path)

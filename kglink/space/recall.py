@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.plugins import RowRange, VectorIndex
+from kglink.records import OnProgress, Progress
 from kglink.space.manifest import RowKind
 from kglink.space.space import Space
 
@@ -104,14 +105,14 @@ def measure_index(
     exact: VectorIndex,
     queries: IndexQueries,
     *,
-    progress: Callable[[int], None] = lambda parts: None,
+    progress: OnProgress = lambda _: None,
 ) -> list[PartFigures]:
     """Compare an index of a space's rows with an exact one, part by part."""
-    found = []
-    for part in parts_of(space):
+    found, parts = [], parts_of(space)
+    for done, part in enumerate(parts, 1):
         if part.rows.stop > part.rows.start:
             found.append(_measure(space, index, exact, queries, part))
-        progress(1)
+        progress(Progress("measuring", done, len(parts)))
     return found
 
 

@@ -25,7 +25,7 @@ from kglink.files.atomic import replace_folder, write_atomically
 from kglink.files.digest import digest_of
 from kglink.files.manifest import file_info
 from kglink.files.tables import StringTable, StringWriter
-from kglink.records import Entity
+from kglink.records import Entity, OnProgress, Progress
 from kglink.space.manifest import ModelInfo, RowKind, SegmentInfo
 from kglink.space.names import build_name_index
 from kglink.space.rows import EntityEncoder, Item, Rows, TextEncoder, entity_rows, name_rows
@@ -40,7 +40,6 @@ CHUNK_ROWS = 8192
 _DRAFT = ".draft-"
 
 FloatArray = npt.NDArray[np.float32]
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def build_segment(
     *,
     previous: Segment | None = None,
     fresh: bool = False,
-    progress: Progress = lambda rows: None,
+    progress: OnProgress = lambda _: None,
 ) -> Path:
     """Make the segment of ``plan`` under ``root``; returns its folder."""
     final = root / plan.folder_name
@@ -85,19 +84,25 @@ def build_segment(
         write_atomically(draft / "names.done", json.dumps(counted))
     counted = json.loads((draft / "names.done").read_text(encoding="utf-8"))
     as_counted = partial(_no_more_than, counted["entities"], plan.kb, entities)
-    reused = truncated = 0
+    by_tokens = isinstance(encoder, EntityEncoder) and encoder.has_tokens
+    counts = {"text": counted["entities"], "alias": counted["alias_rows"]}
+    total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
+    reused = truncated = before = 0
     for kind in plan.rows:
         rows = _rows(kind, draft, as_counted, encoder, plan.description_chars)
-        total = counted["entities" if kind == "text" else "alias_rows"]
         known = _KnownVectors(previous, kind, plan.model) if previous else None
-        filler = _Filler(draft, kind, total, plan.model.dim, encoder, known)
-        filler.fill(rows, progress)
+        filler = _Filler(draft, kind, counts[kind], plan.model.dim, encoder, known)
+        for done in filler.fill(rows):
+            progress(Progress(f"encoding {plan.kb}", before + done, total))
+        before += counts[kind]
         reused += filler.reused
         truncated += filler.truncated
         if kind == "text" and isinstance(encoder, EntityEncoder) and encoder.has_tokens:
             from kglink.space.token_build import write_tokens
 
-            write_tokens(draft, as_counted(), encoder, plan.model.dim, known, progress)
+            for done in write_tokens(draft, as_counted(), encoder, plan.model.dim, known):
+                progress(Progress(f"encoding {plan.kb}", before + done, total))
+            before += counts[kind]
     info = SegmentInfo(
         kb=plan.kb,
         revision=plan.revision,
@@ -206,9 +211,9 @@ class _Filler:
         self._vectors = _reserved(draft / f"{kind}.npy", mode, np.float16, (total, dim))
         self._hashes = _reserved(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
 
-    def fill(self, rows: Rows[Item], progress: Progress) -> None:
-        """Encode or copy every row that is not there yet."""
-        progress(self._done)
+    def fill(self, rows: Rows[Item]) -> Iterator[int]:
+        """Encode or copy every row that is not there yet; yields how many are."""
+        yield self._done
         for _ in islice(rows.items, self._done):
             pass
         while chunk := list(islice(rows.items, CHUNK_ROWS)):
@@ -221,7 +226,7 @@ class _Filler:
             self._done = stop
             state = json.dumps([self._done, self.reused, self.truncated])
             write_atomically(self._state_file, state)
-            progress(len(chunk))
+            yield self._done
 
     def _block(
         self, rows: Rows[Item], chunk: list[Item], hashes: npt.NDArray[np.uint64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -42,25 +42,25 @@ def write_tokens(
     encoder: EntityEncoder,
     dim: int,
     known: KnownTokens | None,
-    progress: Callable[[int], None],
-) -> None:
+) -> Iterator[int]:
     """Write the token matrices of all entities, going on where an earlier build stopped.
 
-    The text rows are there already, and with them the hashes of what is read of each entity.
+    It yields how many are written. The text rows are there already, and with them the hashes of
+    what is read of each entity.
     """
     hashes = map_array(draft / "text_hashes.npy")
     if _is_whole(draft, dim, len(hashes)):
-        progress(len(hashes))
+        yield len(hashes)
         return
     waiting = iter(entities)
     with TokenRowsWriter(draft, dim) as writer:
-        progress(writer.done)
+        yield writer.done
         for _ in islice(waiting, writer.done):
             pass
         while chunk := list(islice(waiting, CHUNK_ENTITIES)):
             own = hashes[writer.done : writer.done + len(chunk)]
             writer.add(_matrices(chunk, own, encoder, known))
-            progress(len(chunk))
+            yield writer.done
         writer.finish()
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import Document, EntityId, Mention
@@ -41,6 +41,15 @@ def read_documents(
             with db.read() as connection:
                 found = _documents(connection, query, _kept_golds if unresolved else _golds)
             yield from found
+
+
+def count_documents(db: Database, kb: str, split: str | None = None) -> int:
+    """How many documents a KB has, in one split or in all."""
+    d = documents.c
+    chosen = [] if split is None else [d.split == split]
+    query = select(func.count()).where(d.kb_id == kb_id(db, kb), *chosen)
+    with db.read() as connection:
+        return connection.execute(query).scalar_one()
 
 
 def _documents(

@@ -19,8 +19,8 @@ from kglink.store.batches import Batch, Plan, batches, plan_batch
 from kglink.store.content import PreparedDocument, PreparedEntity, PreparedMapping
 from kglink.store.database import Database
 from kglink.store.golds import count_unresolved, resolve_golds
-from kglink.store.mapping_verdicts import apply_verdicts
 from kglink.store.ingest_state import IngestState
+from kglink.store.mapping_verdicts import apply_verdicts
 from kglink.store.removal import remove_kb, stale_ids
 from kglink.store.schema import documents, entities, kbs, mappings
 from kglink.store.values import IngestJob, IngestSummary, Tally
@@ -48,9 +48,7 @@ def suggested_name(name: str) -> str:
 class Ingest:
     """One job at work; the caller holds the KB against other processes."""
 
-    def __init__(
-        self, db: Database, job: IngestJob, progress: OnProgress = lambda _: None
-    ) -> None:
+    def __init__(self, db: Database, job: IngestJob, progress: OnProgress = lambda _: None) -> None:
         self._db = db
         self._job = job
         self._progress = progress

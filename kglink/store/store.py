@@ -16,6 +16,7 @@ from kglink.records import (
     Entity,
     EntityId,
     Judgement,
+    OnProgress,
     Overlap,
     OverlapRun,
     Record,
@@ -157,6 +158,10 @@ class Store:
         ``unresolved`` it is kept, in its source's words where nothing was ever found for it.
         """
         return document_reader.read_documents(self._db, kb, split, unresolved=unresolved)
+
+    def count_documents(self, kb: str, split: str | None = None) -> int:
+        """How many documents a KB has, in one split or in all."""
+        return document_reader.count_documents(self._db, kb, split)
 
     def mappings(self, kb: str) -> Iterator[CodeMapping]:
         """All mappings between codes that a KB brought, in the order of their codes."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from kglink.plugins import EntityVectors, Side
-from kglink.records import Entity
+from kglink.records import Entity, Progress
 from kglink.text.entity_text import entity_text
 from kglink.text.fold import fold
 
@@ -40,7 +40,7 @@ class ListedKBs:
     ) -> None:
         self.left, self.right = names
         self.device = "cpu"
-        self.reports: list[tuple[int, int]] = []
+        self.reports: list[Progress] = []
         self._sides: dict[Side, dict[str, Entity]] = {
             "left": {entity.key: entity for entity in sorted(left, key=lambda one: one.key)},
             "right": {entity.key: entity for entity in sorted(right, key=lambda one: one.key)},
@@ -98,9 +98,9 @@ class ListedKBs:
         mine, other = (0, 1) if side == "left" else (1, 0)
         return {pair[other]: p for pair, p in self._first_pass.items() if pair[mine] == key}
 
-    def report(self, done: int, total: int = 0) -> None:
+    def report(self, progress: Progress) -> None:
         """Note how far a search has come."""
-        self.reports.append((done, total))
+        self.reports.append(progress)
 
 
 class ListedVectors:

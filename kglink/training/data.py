@@ -16,10 +16,10 @@ from kglink.files.atomic import write_atomically
 from kglink.files.tables import IntArray, RowTable, map_array, write_rows
 from kglink.models.inputs import Inputs
 from kglink.plugins import RowRange
-from kglink.records import Overlap
+from kglink.records import OnProgress, Overlap
 from kglink.store import Store
 from kglink.training.mentions import TRAIN, VALID, MentionCounts, MentionTable, write_mentions
-from kglink.training.pool import Counted, EntityPool, PooledKB, write_pool
+from kglink.training.pool import EntityPool, PooledKB, write_pool
 from kglink.training.recipe import Recipe
 
 #: What the data are: KBs with their revisions, counts, digests.
@@ -71,7 +71,7 @@ def prepare(
     inputs: Inputs,
     *,
     docs: Sequence[str] = (),
-    progress: Counted = lambda items: None,
+    progress: OnProgress = lambda _: None,
 ) -> TrainingData:
     """Read all that takes part from the store; what an earlier run prepared there is replaced."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -33,7 +33,7 @@ from kglink.training.plan import (
     read_sources,
     warnings_of,
 )
-from kglink.training.progress import News, Note, Planned, Reading, Tell
+from kglink.training.progress import News, Note, Planned, Tell
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
 from kglink.training.run import (
     CHECKPOINTS,
@@ -205,7 +205,7 @@ class _Run:
                 KBChoice(told.source_kbs, told.target_kbs),
                 model.inputs,
                 docs=told.docs,
-                progress=lambda count: self._tell(Reading("texts", count)),
+                progress=self._tell,
             )
         self._team.wait()
         return TrainingData(folder)

@@ -6,7 +6,7 @@ with ``tokens`` they are the matrices that ``sum_of_max`` reads (`kglink.trainin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +16,16 @@ import torch
 from kglink.files.tables import IntArray, RowTable
 from kglink.models.bi_encoder import BiEncoder
 from kglink.models.hardware import Hardware
-from kglink.models.runtime import TokenEncoder, TokenMatrices
+from kglink.models.runtime import TokenEncoder
 from kglink.models.tokenise import IdArray
 from kglink.models.towers import snapshot
 from kglink.plugins import PairScores, RowRange, Scorer
+from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import texts_at
 from kglink.training.frozen_tokens import FrozenTokens
 from kglink.training.tables import as_ids
 
 FloatArray = npt.NDArray[np.float32]
-
-#: So many more of so many are done.
-Advance = Callable[[int, int], None]
 
 _CHUNK = 4096
 #: Scores that are held in memory at once.
@@ -55,13 +53,10 @@ class FrozenPool:
             for tower in (towers[0], towers[-1])
         )
 
-    def encode(self, texts: RowTable, progress: Advance = lambda entities, of: None) -> None:
+    def encode(self, texts: RowTable, progress: OnProgress = lambda _: None) -> None:
         """Encode all entities of the pool."""
-        progress(0, len(texts))
-        rows = range(len(texts))
-        chunks = (rows[at : at + _CHUNK] for at in rows[::_CHUNK])
         if self._by_tokens:
-            found = self._matrix_chunks(texts, chunks, progress)
+            found = (self._entity.matrices(ids) for ids in _chunks(texts, progress))
             self._tokens = FrozenTokens(
                 self._folder / "tokens", found, self._entity.dim, self._scorer, self._device
             )
@@ -70,10 +65,8 @@ class FrozenPool:
         # Written, not mapped: on a full disk a write to mapped memory would kill the process.
         path.unlink(missing_ok=True)
         with path.open("wb") as out:
-            for chunk in chunks:
-                part = self._entity.vectors(as_ids(texts.take(chunk)))
-                out.write(part.data)
-                progress(len(part), len(texts))
+            for ids in _chunks(texts, progress):
+                out.write(self._entity.vectors(ids).data)
         shape = (len(texts), self._entity.dim)
         self._vectors = np.memmap(path, np.float32, "r", shape=shape).view(np.ndarray)
 
@@ -125,9 +118,10 @@ class FrozenPool:
         assert self._tokens is not None, "encode() comes first"  # noqa: S101 - a programmer's error
         return self._tokens
 
-    def _matrix_chunks(
-        self, texts: RowTable, chunks: Iterator[range], progress: Advance
-    ) -> Iterator[TokenMatrices]:
-        for chunk in chunks:
-            yield self._entity.matrices(as_ids(texts.take(chunk)))
-            progress(len(chunk), len(texts))
+
+def _chunks(texts: RowTable, progress: OnProgress) -> Iterator[list[IdArray]]:
+    """The texts piece by piece; a piece is encoded when the next one is asked for."""
+    for first in range(0, len(texts), _CHUNK):
+        progress(Progress("encoding the pool", first, len(texts)))
+        yield as_ids(texts.take(range(first, min(first + _CHUNK, len(texts)))))
+    progress(Progress("encoding the pool", len(texts), len(texts)))

@@ -20,7 +20,7 @@ from kglink.training.curve import Curve
 from kglink.training.frozen import FrozenPool
 from kglink.training.memory import advice_for_searches, advice_for_steps, advising
 from kglink.training.plan import Batch, Stage, batches_of
-from kglink.training.progress import BeforeNews, EpochNews, Note, Reading, StepNews, Tell
+from kglink.training.progress import BeforeNews, EpochNews, Note, StepNews, Tell
 from kglink.training.recipe import SelectionSection, StageSection
 from kglink.training.step import Done, Tools, Trainer
 from kglink.training.validation import Recalls, validate
@@ -134,10 +134,7 @@ class Loop:
             for old in (self._folder / "data").glob("negatives-*.npy"):
                 old.unlink()
             with advising(advice_for_searches("the search for hard negatives")):
-                trainer.mine(
-                    *(self._pool(), files, self.position.epoch),
-                    lambda count, of: self._tell(Reading("mining", count, of)),
-                )
+                trainer.mine(self._pool(), files, self.position.epoch, self._tell)
         self._tools.team.wait()
         trainer.open_mined(files)
 
@@ -219,20 +216,14 @@ class Loop:
 
     def _validate(self) -> Recalls:
         with advising(advice_for_searches("judging the model")):
-            return validate(
-                *(self._tools.data, self._pool(), self._selection),
-                lambda count, of: self._tell(Reading("validation", count, of)),
-            )
+            return validate(self._tools.data, self._pool(), self._selection, self._tell)
 
     def _pool(self) -> FrozenPool:
         """The pool encoded with the model as it is; once for validation and mining."""
         if self._frozen is None:
             tools = self._tools
             frozen = FrozenPool(tools.model, tools.scorer, self._hardware, self._folder / "data")
-            frozen.encode(
-                tools.data.pool.tokens,
-                lambda count, of: self._tell(Reading("vectors", count, of)),
-            )
+            frozen.encode(tools.data.pool.tokens, self._tell)
             self._frozen = frozen
         return self._frozen
 

@@ -13,10 +13,10 @@ import numpy as np
 from kglink.files.tables import IntArray, RowTable, RowWriter
 from kglink.models.inputs import Inputs, MentionText
 from kglink.plugins import RowRange
-from kglink.records import Document
+from kglink.records import Document, OnProgress, Progress
 from kglink.store import Store
 from kglink.training.names import write_names
-from kglink.training.pool import Counted, EntityPool, chunks
+from kglink.training.pool import EntityPool, chunks
 from kglink.training.recipe import SelectionSection
 from kglink.training.splits import Splits, sources_of_documents, splits_of
 from kglink.training.tables import token_table, token_writer
@@ -70,7 +70,7 @@ def write_mentions(
     *,
     docs: Sequence[str] = (),
     with_names: bool = False,
-    progress: Counted = lambda documents: None,
+    progress: OnProgress = lambda _: None,
 ) -> tuple[list[MentionCounts], int, str]:
     """Read the mentions of annotated documents; returns their counts, that of names, a digest.
 
@@ -87,9 +87,17 @@ def write_mentions(
             )
             for part in (TRAIN, VALID)
         }
-        reader = _Reader(store, pool, inputs, writers, progress)
-        sources = sources_of_documents(store, docs)
-        counts = [reader.read(one, splits_of(store, one, selection, seed)) for one in sources]
+        splits = {
+            name: splits_of(store, name, selection, seed)
+            for name in sources_of_documents(store, docs)
+        }
+        total = sum(
+            store.count_documents(name, split)
+            for name, one in splits.items()
+            for split in (one.train, *(["dev"] if one.dev else []))
+        )
+        reader = _Reader(store, pool, inputs, writers, total, progress)
+        counts = [reader.read(name, one) for name, one in splits.items()]
         learnt = writers[TRAIN]
         named = write_names(folder, store, pool, inputs, *learnt, progress) if with_names else 0
         digests = [writer.digest for parts in writers.values() for writer in parts]
@@ -103,12 +111,15 @@ class _Reader:
         pool: EntityPool,
         inputs: Inputs,
         writers: dict[str, _Parts],
-        progress: Counted,
+        documents: int,
+        progress: OnProgress,
     ) -> None:
         self._store = store
         self._pool = pool
         self._inputs = inputs
         self._writers = writers
+        self._documents = documents
+        self._done = 0
         self._progress = progress
 
     def read(self, name: str, splits: Splits) -> MentionCounts:
@@ -121,13 +132,17 @@ class _Reader:
                     one for one, back in zip(chunk, kept_back, strict=True) if back is wanted
                 ]
                 outside += self._keep(part, documents)
-            self._progress(len(chunk))
+            self._tell(len(chunk))
         if splits.dev:
             for chunk in chunks(self._store.documents(name, "dev"), _DOCUMENTS):
                 self._keep(VALID, chunk)
-                self._progress(len(chunk))
+                self._tell(len(chunk))
         added = {part: len(parts.tokens) - before[part] for part, parts in self._writers.items()}
         return MentionCounts(name, splits.train, added[TRAIN], added[VALID], outside)
+
+    def _tell(self, documents: int) -> None:
+        self._done += documents
+        self._progress(Progress("reading documents", self._done, self._documents))
 
     def _keep(self, part: str, documents: Sequence[Document]) -> int:
         """Write the mentions with golds in the pool; says how many have theirs elsewhere."""

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from kglink.files.digest import text_hash
 from kglink.files.tables import IntArray, RowWriter, StringTable, StringWriter
 from kglink.models.inputs import Inputs, MentionText
-from kglink.records import Entity
+from kglink.records import Entity, OnProgress, Progress
 from kglink.store import Store
 from kglink.text.fold import fold
-from kglink.training.pool import Counted, EntityPool, chunks
+from kglink.training.pool import EntityPool, chunks
 
 _CHUNK = 4096
 
@@ -31,7 +31,7 @@ def write_names(
     inputs: Inputs,
     tokens: RowWriter,
     golds: RowWriter,
-    progress: Counted = lambda names: None,
+    progress: OnProgress = lambda _: None,
 ) -> int:
     """Append each name once, in the order in which names first stand; returns how many."""
     hashes, rows = array("Q"), array("q")
@@ -50,7 +50,7 @@ def write_names(
             tokens.add(ids)
             golds.add(entities)
         written += len(chunk)
-        progress(len(chunk))
+        progress(Progress("reading names", written))
     return written
 
 

@@ -24,9 +24,10 @@ from kglink.plugins import (
     SamplerPool,
     Scorer,
 )
+from kglink.records import OnProgress, Progress
 from kglink.training.collate import MentionBatch, choose_golds, known_rows
 from kglink.training.data import TrainingData
-from kglink.training.frozen import Advance, FloatArray, FrozenPool
+from kglink.training.frozen import FloatArray, FrozenPool
 from kglink.training.plan import Group
 from kglink.training.recipe import StageSection
 from kglink.training.tables import as_ids
@@ -108,7 +109,7 @@ class Negatives:
         pool: FrozenPool,
         path: Path,
         rng: np.random.Generator,
-        progress: Advance = lambda mentions, of: None,
+        progress: OnProgress = lambda _: None,
     ) -> None:
         """Look for the negatives of all mentions, and keep them in a file."""
         golds, excluded = choose_golds(self._data, self._group.rows, self._group.items)
@@ -117,7 +118,8 @@ class Negatives:
         for part in self._parts(known):
             batch = self._seen(pool, part, self._batch(golds[part], excluded[part]))
             found[part] = self._ask(known, batch, rng)
-            progress(len(golds[part]), len(golds))
+            done = min(part.stop, len(golds))
+            progress(Progress(f"mining negatives of {self._group.letter}", done, len(golds)))
         draft = path.with_name(f".{path.name}.draft")
         with draft.open("wb") as out:
             np.save(out, found)

@@ -7,7 +7,7 @@ keys. The number of an entity in the pool is its row.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
@@ -17,15 +17,13 @@ import numpy as np
 from kglink.files.tables import IntArray, StringTable, StringWriter, map_array
 from kglink.models.inputs import Inputs
 from kglink.plugins import RowRange
-from kglink.records import EntityId
+from kglink.records import EntityId, OnProgress, Progress
 from kglink.store import Store
 from kglink.training.tables import token_table, token_writer
 
 Item = TypeVar("Item")
 
 _CHUNK = 2048
-#: Told how many entities, or documents, were read since the last call.
-Counted = Callable[[int], None]
 
 
 class PooledKB(NamedTuple):
@@ -90,12 +88,13 @@ def write_pool(
     names: Sequence[str],
     inputs: Inputs,
     domain: Literal["kb", "type"],
-    progress: Counted = lambda entities: None,
+    progress: OnProgress = lambda _: None,
 ) -> list[PooledKB]:
     """Read the entities of these KBs once, and keep what training needs of them."""
     kbs: list[PooledKB] = []
     numbers: dict[tuple[str, str], int] = {}
     domains: list[IntArray] = []
+    total = sum(store.kb(name).entities for name in names)
     with StringWriter(folder / "pool-keys") as keys, token_writer(folder / "pool-texts") as tokens:
         for name in names:
             start, described, revision = len(tokens), 0, store.kb(name).revision
@@ -108,7 +107,7 @@ def write_pool(
                 own = [numbers.setdefault(place, len(numbers)) for place in places]
                 domains.append(np.array(own, np.int64))
                 described += sum(bool(entity.description.strip()) for entity in entities)
-                progress(len(entities))
+                progress(Progress("reading entities", len(tokens), total))
             stop = len(tokens)
             kbs.append(PooledKB(name, start, stop, described, revision, tokens.digest))
     whole = np.concatenate(domains) if domains else np.empty(0, np.int64)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from kglink.records import Progress
 from kglink.training.validation import Recalls
 
 
@@ -12,15 +13,6 @@ class Note(NamedTuple):
     """Something that a person should read."""
 
     text: str
-
-
-class Reading(NamedTuple):
-    """So many texts of the pool, vectors or mentions more were gone through."""
-
-    what: Literal["texts", "vectors", "mining", "validation"]
-    items: int
-    total: int = 0
-    """How many there are; 0: nobody has counted."""
 
 
 class Planned(NamedTuple):
@@ -77,5 +69,5 @@ class EpochNews(NamedTuple):
     is_best: bool
 
 
-News = Note | Reading | Planned | BeforeNews | StepNews | EpochNews
+News = Note | Progress | Planned | BeforeNews | StepNews | EpochNews
 Tell = Callable[[News], None]

@@ -15,10 +15,11 @@ from kglink.files.tables import IntArray
 from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.models.transformation import Ascent
 from kglink.plugins import Encoded, Objective, Registry, Sampler, Scorer
+from kglink.records import OnProgress
 from kglink.training.collate import choose_golds, mention_batch, overlap_masks
 from kglink.training.data import TrainingData
 from kglink.training.encode import Encoding, Texts
-from kglink.training.frozen import Advance, FrozenPool
+from kglink.training.frozen import FrozenPool
 from kglink.training.negatives import Negatives
 from kglink.training.plan import Batch, Stage
 from kglink.training.recipe import LossMode, OverlapSection, StageSection
@@ -104,7 +105,7 @@ class Trainer:
         pool: FrozenPool,
         files: Mapping[str, Path],
         epoch: int,
-        progress: Advance = lambda mentions, of: None,
+        progress: OnProgress = lambda _: None,
     ) -> None:
         """Look for negatives with the model as it is."""
         for letter, path in files.items():

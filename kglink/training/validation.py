@@ -14,8 +14,9 @@ import numpy as np
 
 from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
+from kglink.records import OnProgress, Progress
 from kglink.training.data import TrainingData
-from kglink.training.frozen import Advance, FloatArray, FrozenPool
+from kglink.training.frozen import FloatArray, FrozenPool
 from kglink.training.recipe import SelectionSection
 from kglink.training.tables import as_ids
 
@@ -62,7 +63,7 @@ def validate(
     data: TrainingData,
     pool: FrozenPool,
     selection: SelectionSection,
-    progress: Advance = lambda mentions, of: None,
+    progress: OnProgress = lambda _: None,
 ) -> Recalls:
     """Search the pool for the mentions that are held back."""
     chosen = _sample(len(data.valid), selection.most_mentions)
@@ -74,7 +75,7 @@ def validate(
     for part, scores in pool.scores(texts, whole, ks[-1]):
         for name, found in _ranks(scores, golds[part], data).items():
             ranks[name] += found
-        progress(len(scores), len(chosen))
+        progress(Progress("judging by mentions", part.stop, len(chosen)))
     return _recalls(ranks, ks)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from kglink.errors import UsageError
-from kglink.records import Split
+from kglink.records import OnProgress, Split
 from kglink.sources import Problems, Source
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def add_kb(
     source: Source,
     told: Told,
     *,
-    progress: Callable[[int], None] | None,
+    progress: OnProgress,
 ) -> AddedKB:
     """Read a source into a KB, going on where an interrupted run of the same job stopped."""
     from kglink.store import IngestJob

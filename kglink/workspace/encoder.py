@@ -14,11 +14,12 @@ from kglink.errors import ModelError, UsageError
 from kglink.models import ModelSource, load_encoder, resolve_model
 from kglink.models.model_folder import is_model_folder, read_manifest
 from kglink.models.written import write_entity
+from kglink.records import OnProgress
 from kglink.space.manifest import ModelInfo
 from kglink.space.space import build_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kglink.models.inputs import MentionText
     from kglink.models.runtime import Encoder, TokenMatrices
@@ -100,9 +101,7 @@ class LazyEncoder:
         """How many of some texts are longer than that."""
         return self.loaded.count_truncated(texts)
 
-    def encode(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> FloatArray:
+    def encode(self, texts: Sequence[str], *, progress: OnProgress = lambda _: None) -> FloatArray:
         """One vector for each text, of length one but where a model was trained otherwise."""
         return self.loaded.encode(texts, progress=progress)
 

@@ -11,6 +11,7 @@ from kglink.evaluation.rankings import RankedMention
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
 from kglink.evaluation.seen import run_of_model
+from kglink.records import OnProgress
 
 if TYPE_CHECKING:
     from kglink.workspace.workspace import Workspace
@@ -20,7 +21,7 @@ def evaluate(
     workspace: Workspace,
     question: Question,
     *,
-    progress: Callable[[int], None],
+    progress: OnProgress,
     each: Callable[[RankedMention], None],
 ) -> RetrievalReport:
     """Rank the mentions of annotated documents by the search that links texts."""

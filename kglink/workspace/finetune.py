@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, product
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.config import CONFIG_FILE, load_settings
 from kglink.errors import KglinkError, UsageError
+from kglink.records import OnProgress
 from kglink.training.front import Where, train
 from kglink.training.lock import alone, is_busy
 from kglink.training.loop import Pace
@@ -26,8 +27,7 @@ from kglink.workspace.runs import Destination, Runs, stem_of
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
-    from kglink.overlap.steps import SearchStep
-    from kglink.space.build import BuildProgress, BuildReport
+    from kglink.space.build import BuildReport
     from kglink.workspace.workspace import Workspace
 
 
@@ -70,16 +70,6 @@ class Learning:
         return "O" in read_sources(sources or default_sources(self.source_kbs, self.target_kbs))
 
 
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """Who is told what of a fine-tuning."""
-
-    training: Tell = lambda news: None
-    building: BuildProgress = lambda kb, rows: None
-    searching: Callable[[SearchStep], None] = lambda step: None
-    fitting: Callable[[int], None] = lambda documents: None
-
-
 def finetune(
     workspace: Workspace,
     learning: Learning,
@@ -89,7 +79,7 @@ def finetune(
     space: str = "",
     publish: bool = True,
     pace: Pace = Pace(),  # noqa: B008 - frozen
-    watching: Watching = Watching(),
+    progress: Tell = lambda _: None,
 ) -> Finetuned:
     """Train in ``runs/RUN``, and publish a space with the model that came of it.
 
@@ -106,7 +96,7 @@ def finetune(
         name = _name(runs, learning, run, team, resume=resume)
         if team.is_first and not resume:
             planned = (space or workspace.settings.space.name) if publish else ""
-            _begin(workspace, runs, name, learning, watching, planned)
+            _begin(workspace, runs, name, learning, progress, planned)
         team.wait()
         with _nothing_left_of_a_refusal(runs.path(name)) if team.is_first else nullcontext():
             report = train(
@@ -118,14 +108,14 @@ def finetune(
                 resume=resume,
                 where=where,
                 pace=pace,
-                progress=watching.training,
+                progress=progress,
             )
         if not team.is_first or not publish:
             return Finetuned(report)
     finally:
         leave()
     with alone(report.folder):
-        return _published(workspace, runs, report, space, watching)
+        return _published(workspace, runs, report, space, progress)
 
 
 def in_space(workspace: Workspace, space: str) -> Workspace:
@@ -179,14 +169,14 @@ def _begin(
     runs: Runs,
     name: str,
     learning: Learning,
-    watching: Watching,
+    progress: Tell,
     space: str,
 ) -> None:
     """Find the overlaps that are to be learnt from, and note where the model will go."""
     if (runs.path(name) / SETTINGS).is_file():
         return  # `train` says that there is a run already
     if learning.needs_overlaps:
-        _find_missing_overlaps(workspace, learning, watching.searching)
+        _find_missing_overlaps(workspace, learning, progress)
     runs.set_destination(name, Destination(space))
 
 
@@ -201,9 +191,7 @@ def _nothing_left_of_a_refusal(folder: Path) -> Iterator[None]:
         raise
 
 
-def _find_missing_overlaps(
-    workspace: Workspace, learning: Learning, searching: Callable[[SearchStep], None]
-) -> None:
+def _find_missing_overlaps(workspace: Workspace, learning: Learning, progress: OnProgress) -> None:
     """Compare the KBs that nobody has compared yet."""
     store = workspace.store
     for kb in chain(learning.source_kbs, learning.target_kbs):
@@ -212,24 +200,24 @@ def _find_missing_overlaps(
     for left, right in product(learning.source_kbs, learning.target_kbs):
         known = left == right or frozenset((left, right)) in searched
         if not known and next(store.overlaps(left, right), None) is None:
-            workspace.find_overlaps(left, right, progress=searching)
+            workspace.find_overlaps(left, right, progress=progress)
 
 
 def _published(
-    workspace: Workspace, runs: Runs, report: TrainingReport, space: str, watching: Watching
+    workspace: Workspace, runs: Runs, report: TrainingReport, space: str, progress: Tell
 ) -> Finetuned:
     """Build the space that the run is for with its model, and fit its scoring."""
     name = report.folder.name
     space = space or runs.destination(name).space or workspace.settings.space.name
     target = workspace if space == workspace.settings.space.name else in_space(workspace, space)
     try:
-        built = target.build(model=str(report.model), progress=watching.building)
+        built = target.build(model=str(report.model), progress=progress)
         scoring = None
         if report.recalls is not None:  # else nothing was held back to learn it from
             told = read_settings(report.folder)
             selection, seed = told.recipe.selection, told.recipe.seed
             documents = held_back_documents(target.store, told.docs, selection, seed)
-            scoring = target.fit_scoring(documents, progress=watching.fitting)
+            scoring = target.fit_scoring(documents, progress=progress)
         runs.set_destination(name, Destination(space, published=True))
         return Finetuned(report, built, scoring)
     finally:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.plugins import IndexBackend, VectorIndex
+from kglink.records import OnProgress
 from kglink.space.index_change import (
     IndexChange,
     change_index,
@@ -105,7 +106,7 @@ def measure_space_index(
     *,
     queries: int = QUERIES,
     stage: Stage = lambda text: None,
-    progress: Callable[[int], None] = lambda parts: None,
+    progress: OnProgress = lambda _: None,
 ) -> IndexFigures:
     """Compare the space's index, or one that is wished for and not published, with exact search."""
     if queries < 1:

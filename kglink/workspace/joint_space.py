@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from kglink.config import ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.plugins import Registry
-from kglink.records import Entity
+from kglink.records import Entity, OnProgress
 from kglink.space.build import (
-    BuildProgress,
     BuildReport,
     SpaceSource,
     build_space,
@@ -64,17 +63,6 @@ class WorkspaceSpace:
         manifest = self.folder.usable_manifest()
         return manifest is not None and manifest.model.fingerprint == self.encoder.info.fingerprint
 
-    def expected_rows(self) -> int | None:
-        """About how many vectors a build will go through; None where nothing is left to do."""
-        manifest = self.folder.usable_manifest()
-        ready = set(manifest.segments.values()) if manifest else set()
-        infos = {info.name: info for info in self.store.kbs()}
-        rows = 0
-        for source in self._sources():
-            if wanted_folder(source, self.encoder.info, self._section) not in ready:
-                rows += self._rows_of(infos[source.kb])
-        return rows or None
-
     def missing_rows(self, kb: str) -> int | None:
         """How many vectors a KB's segment still needs; None where it cannot be made now."""
         source = self._source(kb)
@@ -90,9 +78,7 @@ class WorkspaceSpace:
         each = 2 if trained is not None and trained.compares_tokens else 1
         return each * info.entities * ("text" in kinds) + info.aliases * ("alias" in kinds)
 
-    def segment(
-        self, kb: str, *, progress: BuildProgress = lambda kb, rows: None
-    ) -> Segment | None:
+    def segment(self, kb: str, *, progress: OnProgress = lambda _: None) -> Segment | None:
         """A KB's names and vectors, made where they are missing; the next build reuses them."""
         source = self._source(kb)
         if source is None:
@@ -119,9 +105,7 @@ class WorkspaceSpace:
         """The KBs that are half-way through an update; the space keeps what it has of them."""
         return [info.name for info in self.store.kbs() if not info.complete]
 
-    def build(
-        self, *, fresh: bool = False, progress: BuildProgress = lambda kb, rows: None
-    ) -> BuildReport:
+    def build(self, *, fresh: bool = False, progress: OnProgress = lambda _: None) -> BuildReport:
         """Build and publish it; only what changed is encoded, unless ``fresh``."""
         return build_space(
             self.folder,

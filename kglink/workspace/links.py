@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from kglink.linking.queries import MentionQuery, PlainQueries, Queries, TrainedQ
 from kglink.linking.retrieve import Retriever, Scored
 from kglink.linking.scoring import SEARCH_SCORING, Scoring
 from kglink.linking.scoring_file import read_scoring, write_scoring
-from kglink.records import Document
+from kglink.records import Document, OnProgress
 from kglink.space.alias_names import SpaceNames
 from kglink.space.space import Space
 from kglink.workspace.encoder import LazyEncoder, towers_of
@@ -113,7 +113,7 @@ def fit_space(
     settings: LinkSection,
     registry: Registry,
     documents: Iterable[Document],
-    progress: Callable[[int], None],
+    progress: OnProgress,
 ) -> Scoring:
     """Fit the scoring of a trained model's space, and keep it."""
     from kglink.linking.fit import fit_scoring

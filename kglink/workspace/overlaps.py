@@ -16,9 +16,9 @@ from kglink.errors import ConfigError
 from kglink.files.atomic import write_atomically
 from kglink.overlap.model import OverlapModel, default_model, read_model
 from kglink.overlap.search import OverlapTools
-from kglink.overlap.steps import Progress, Steps, tell_nobody
 from kglink.overlap.vectors import VectorCache
 from kglink.plugins import PairEvidence, PluginSettings, Registry
+from kglink.records import OnProgress
 from kglink.space.segment import Segment
 from kglink.workspace.encoder import LazyEncoder
 from kglink.workspace.joint_space import WorkspaceSpace
@@ -95,10 +95,10 @@ class SegmentVectors:
 class WorkspaceVectors:
     """The joint space's vectors; a KB that lacks them is encoded where it is small enough."""
 
-    def __init__(self, space: WorkspaceSpace, most_rows: int, progress: Progress) -> None:
+    def __init__(self, space: WorkspaceSpace, most_rows: int, progress: OnProgress) -> None:
         self._space = space
         self._most_rows = most_rows
-        self._steps = Steps(progress)
+        self._progress = progress
         self._segments: dict[str, Segment] = {}
 
     def ready(self, kb: str) -> bool:
@@ -113,9 +113,7 @@ class WorkspaceVectors:
             missing = self._space.missing_rows(kb)
             if missing is None or missing > self._most_rows:
                 return None
-            if missing:
-                self._steps.begin(f"encoding {kb}", missing)
-            segment = self._space.segment(kb, progress=lambda _, rows: self._steps.add(rows))
+            segment = self._space.segment(kb, progress=self._progress)
             if segment is None:
                 return None
             self._segments[kb] = segment
@@ -148,7 +146,7 @@ def overlap_tools(
     space: WorkspaceSpace,
     registry: Registry,
     *,
-    progress: Progress = tell_nobody,
+    progress: OnProgress = lambda _: None,
 ) -> OverlapTools:
     """All that a search of this workspace works with."""
     default = default_model()

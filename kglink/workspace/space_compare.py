@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +13,7 @@ from kglink.evaluation.kept import Comparison, KeptWriter
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.retrieval import Question
 from kglink.evaluation.significance import RandomizationTest
+from kglink.records import OnProgress
 from kglink.workspace.evaluation import evaluate, evaluated
 from kglink.workspace.spaces import SpaceSummary, read_space
 
@@ -60,7 +61,7 @@ def compare_recalls(
     right: str,
     question: Question,
     *,
-    progress: Callable[[int], None] = lambda documents: None,
+    progress: OnProgress = lambda _: None,
 ) -> RecallComparison:
     """Evaluate both spaces on the same documents and KBs, and test the differences."""
     theirs = {share.kb for share in read_space(workspace, right).kbs}

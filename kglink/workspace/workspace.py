@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
 from kglink.plugins import Registry, load_registry
-from kglink.records import Document, LinkedDocument, TextInput
+from kglink.records import Document, LinkedDocument, OnProgress, TextInput
 from kglink.sources import Source, SourceLimits
 from kglink.workspace.folder import expanded, find_workspace, init_workspace
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from kglink.linking.retrieve import Scored
     from kglink.linking.scoring import Scoring
     from kglink.overlap.search import OverlapReport, OverlapTools
-    from kglink.overlap.steps import SearchStep
     from kglink.overlap.train import Training
-    from kglink.space.build import BuildProgress, BuildReport
+    from kglink.space.build import BuildReport
     from kglink.space.space import Space
     from kglink.store import Store
     from kglink.training.loop import Pace
@@ -143,7 +142,7 @@ class Workspace:
         split: str = "",
         resolve: str = "",
         licence: str = "",
-        progress: Callable[[int], None] | None = None,
+        progress: OnProgress = lambda _: None,
     ) -> AddedKB:
         """Read a source into KB ``name``; a KB that exists is updated to what the source holds.
 
@@ -164,7 +163,7 @@ class Workspace:
         right: str | None = None,
         *,
         fresh: bool = False,
-        progress: Callable[[SearchStep], None] = lambda step: None,
+        progress: OnProgress = lambda _: None,
     ) -> list[OverlapReport]:
         """Find the overlaps of one pair of KBs, or of all pairs.
 
@@ -181,9 +180,7 @@ class Workspace:
             return [find_overlaps(tools, left, right, progress=progress)]
         return list(find_all_overlaps(tools, fresh=fresh, progress=progress))
 
-    def train_overlap_model(
-        self, *, progress: Callable[[SearchStep], None] = lambda step: None
-    ) -> Training:
+    def train_overlap_model(self, *, progress: OnProgress = lambda _: None) -> Training:
         """Fit the overlap model to the verdicts of the store; later searches use it."""
         from kglink.overlap.model import default_model
         from kglink.overlap.train import train
@@ -195,7 +192,7 @@ class Workspace:
         keep_model(self.folder, trained.model)
         return trained
 
-    def _overlap_tools(self, progress: Callable[[SearchStep], None]) -> OverlapTools:
+    def _overlap_tools(self, progress: OnProgress) -> OverlapTools:
         from kglink.workspace.overlaps import overlap_space, overlap_tools
 
         space = overlap_space(self.joint_space)
@@ -231,7 +228,7 @@ class Workspace:
         *,
         model: str = "",
         fresh: bool = False,
-        progress: BuildProgress = lambda kb, rows: None,
+        progress: OnProgress = lambda _: None,
     ) -> BuildReport:
         """Build and publish the joint space of all KBs; only what changed is encoded.
 
@@ -265,19 +262,17 @@ class Workspace:
         space: str = "",
         publish: bool = True,
         pace: Pace | None = None,
-        progress: Tell = lambda news: None,
-        overlap_progress: Callable[[SearchStep], None] = lambda step: None,
-        build_progress: BuildProgress = lambda kb, rows: None,
-        fit_progress: Callable[[int], None] = lambda documents: None,
+        progress: Tell = lambda _: None,
     ) -> Finetuned:
         """Learn from mentions of the source KBs (S), the target KBs (T), their overlaps (O).
 
         The run ``run`` (of none, one is named after the recipe) leaves a model, and ``space`` is
         built with it and published. ``resume`` goes on with the run, or with the last that did not
         come to its end. ``changes`` are values of the recipe that differ, nested as in its file.
+        ``progress`` is told of every step, and what the training reports of itself.
         """
         from kglink.training.loop import Pace
-        from kglink.workspace.finetune import Learning, Watching, finetune
+        from kglink.workspace.finetune import Learning, finetune
 
         return finetune(
             self,
@@ -287,7 +282,7 @@ class Workspace:
             space=space,
             publish=publish,
             pace=pace or Pace(),
-            watching=Watching(progress, build_progress, overlap_progress, fit_progress),
+            progress=progress,
         )
 
     def space(self) -> Space:
@@ -342,7 +337,7 @@ class Workspace:
         self,
         documents: Iterable[Document],
         *,
-        progress: Callable[[int], None] = lambda documents: None,
+        progress: OnProgress = lambda _: None,
     ) -> Scoring:
         """Fit how the space of a trained model weighs evidence, on mentions with known answers.
 
@@ -366,7 +361,7 @@ class Workspace:
         counterparts: bool = False,
         domains: bool = False,
         seen_in: str = "auto",
-        progress: Callable[[int], None] = lambda documents: None,
+        progress: OnProgress = lambda _: None,
         each: Callable[[RankedMention], None] = lambda mention: None,
     ) -> RetrievalReport:
         """Retrieval on the annotated documents of one or more KBs, their mentions' places given.
@@ -388,7 +383,7 @@ class Workspace:
         self,
         kbs: Sequence[str] = (),
         *,
-        progress: Callable[[int], None] = lambda overlaps: None,
+        progress: OnProgress = lambda _: None,
     ) -> list[OverlapFigures]:
         """How near to each other the accepted overlaps of these KBs, or of all, are."""
         from kglink.evaluation.overlaps import evaluate_overlaps

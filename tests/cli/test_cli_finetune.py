@@ -6,11 +6,13 @@ import errno
 import json
 import os
 import pkgutil
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from kglink.training.lock import alone
 from kglink.training.recipe import read_recipe
 from kglink.training.run import read_settings
 from kglink.workspace import Workspace, init_workspace
+from kglink_cli import console
 from kglink_cli.finetune import read_changes
 from kglink_cli.recipes import toml_lines
 from kglink_cli.runs import sparkline
@@ -174,6 +177,48 @@ def test_names_of_runs(finetune: Finetune, kglink: Kglink, here: Path) -> None:
     assert read_settings(here / "runs" / "default-1").seed == 7
     again = finetune("--no-publish", "--sources", "O", "--run", "default-1", code=2)
     assert "there is a run already" in again.err
+
+
+def test_no_progress_of_the_demos_fine_tuning_passes_its_total(
+    kglink: Kglink, master: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every line that is printed while the demo's KBs are compared, learnt and built."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KGLINK_OVERLAP_MODEL", str(master / "tiny"))
+    monkeypatch.setattr(console, "LINE_EVERY", 0.0)
+    kbs = ("encyclopedia", "lanternfall")
+    with as_file(files("kglink_cli") / "demo_data") as data:
+        for kb in kbs:
+            kglink("add-kb", kb, data / f"{kb}.jsonl")
+        kglink("add-kb", "docs", data / "documents.jsonl", "--links-to", ",".join(kbs))
+    words = ("--recipe", "small", "--source-kb", kbs[0], "--target-kb", kbs[1], "--sources", "TOS")
+    epochs = {"train.epochs": 1, "overlap.epochs": 1, "train.names": 0.0}
+    inputs = {"model.inputs.mention_tokens": 16, "model.inputs.entity_tokens": 16}
+    changes = {"model.base": master / "tiny", **epochs, **inputs}
+    pairs = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
+    ran = kglink("finetune", *words, *pairs)
+    told = re.findall(r"^  (.+?) ([\d,]+) of ([\d,]+) \((\d+)%\)", ran.err, re.MULTILINE)
+    ends = {}
+    for step, *numbers, percent in told:
+        done, total = (int(number.replace(",", "")) for number in numbers)
+        assert done <= total
+        assert int(percent) <= 100
+        ends[step] = (done, total)
+    assert all(done == total for step, (done, total) in ends.items() if "stage " not in step)
+    with Workspace.open(tmp_path) as workspace:
+        infos = {info.name: info for info in workspace.store.kbs()}
+        segments = workspace.space().segments
+    facts = json.loads((tmp_path / "runs" / "small-1" / "data" / "data.json").read_text())
+    entities = sum(infos[kb].entities for kb in kbs)
+    assert ends["reading entities"][1] == ends["encoding the pool"][1] == entities
+    assert ends["judging by mentions"][1] == sum(one["valid"] for one in facts["documents"])
+    mined = {letter: ends[f"mining negatives of {letter}"][1] for letter in "ST"}
+    learnt = dict(re.findall(r"([ST]) \(\w+ KBs\): (\d+) pairs", ran.err))
+    assert mined == {letter: int(pairs) for letter, pairs in learnt.items()}
+    for kb in kbs:
+        info = segments[kb].info
+        rows = {"text": info.entities, "alias": info.alias_rows}
+        assert ends[f"encoding {kb}"][1] == sum(rows[kind] for kind in info.rows)
 
 
 def test_one_seed_gives_one_curve(finetune: Finetune, here: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
+from kglink.records import Progress
 from kglink.sources import Problems, Source, Step
 from kglink_cli import add_kb as add_kb_module
 from kglink_cli import console
@@ -128,8 +129,8 @@ def test_a_bar_without_an_end_shows_no_share(monkeypatch: pytest.MonkeyPatch) ->
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with progress("mentions", None) as report:
-        report(1234, 1234)
+    with progress() as tell:
+        tell(Progress("mentions", 1234))
     assert "1,234" in terminal.getvalue()
 
 

@@ -16,7 +16,7 @@ from kglink.linking.retrieve import Scored
 from kglink.linking.scoring import NAME_WEIGHTS, TRAINED_SCORING, Evidence
 from kglink.linking.scoring_file import SCORING_FILE, read_scoring
 from kglink.models.inputs import MentionText
-from kglink.records import Document, Span
+from kglink.records import Document, Progress, Span
 from kglink.workspace import Workspace
 from trained_spaces import (
     FloatArray,
@@ -239,9 +239,9 @@ def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folde
     with opened(fitted_folder) as workspace:
         documents = documents_of(workspace)
         assert workspace.linker().scoring == TRAINED_SCORING
-        told: list[int] = []
+        told: list[Progress] = []
         scoring = workspace.fit_scoring(documents, progress=told.append)
-        assert sum(told) == len(documents)
+        assert (told[-1].done, told[-1].total) == (len(judged(documents)),) * 2
         assert scoring.mentions == len(judged(documents))
         before, after = scoring.recall
         assert 0 < before <= after <= 1

@@ -17,6 +17,7 @@ from kglink.models import choose_hardware, load_encoder, resolve_model
 from kglink.models.bert import Group, group_lengths
 from kglink.models.padded import load_padded
 from kglink.models.runtime import Encoder, single_threaded_workers
+from kglink.records import Progress
 from tiny_models import WORDS, bert_weights, write_model, write_modules
 
 FloatArray = npt.NDArray[np.float32]
@@ -192,9 +193,10 @@ def test_a_stream_reads_no_further_than_its_chunk(tiny: Encoder) -> None:
 
 
 def test_progress_adds_up_to_all_texts(tiny: Encoder) -> None:
-    steps: list[int] = []
+    steps: list[Progress] = []
     tiny.encode([*texts_of(300), *["heron"] * 50], progress=steps.append)
-    assert sum(steps) == 350
+    assert steps[-1] == Progress("encoding", 350, 350)
+    assert [step.done for step in steps] == sorted({step.done for step in steps})
     assert len(steps) > 1
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from kglink.overlap import neighbours
 from kglink.overlap.neighbours import Neighbours, cosines, nearest_neighbours
+from kglink.records import Progress
 from kglink.testing.pairs import ListedVectors
 
 DIM = 12
@@ -134,6 +135,6 @@ def test_cosines_take_the_best_rows_of_both() -> None:
 
 
 def test_progress_tells_the_rows_of_the_larger_side() -> None:
-    told: list[tuple[int, ...]] = []
-    nearest_neighbours(vectors(9, 1), vectors(8, 2), k=2, progress=lambda *at: told.append(at))
-    assert told == [(9, 9)]
+    told: list[Progress] = []
+    nearest_neighbours(vectors(9, 1), vectors(8, 2), k=2, progress=told.append)
+    assert told == [Progress("comparing vectors", 9, 9)]

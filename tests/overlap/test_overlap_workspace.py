@@ -17,7 +17,6 @@ from kglink.errors import ConfigError, ModelError, UnknownNameError, UsageError
 from kglink.models import Hardware, Precision, choose_hardware
 from kglink.overlap import neighbours
 from kglink.overlap.search import OverlapTools
-from kglink.overlap.steps import SearchStep
 from kglink.plugins import (
     EntityPair,
     PairedKBs,
@@ -29,7 +28,7 @@ from kglink.plugins import (
     hookimpl,
     registry_of,
 )
-from kglink.records import EntityId
+from kglink.records import EntityId, Progress
 from kglink.workspace import Workspace
 from kglink.workspace.overlaps import MODEL_FILE, overlap_tools
 from tiny_models import write_model
@@ -306,11 +305,11 @@ def test_training_without_verdicts(folder: Path, model: Path) -> None:
 
 # ------------------------------------------------------------------------------------- progress
 def test_a_search_says_what_it_is_at_and_how_much_is_left(folder: Path, model: Path) -> None:
-    steps: list[SearchStep] = []
+    steps: list[Progress] = []
     with opened(folder, model) as workspace:
         (report,) = workspace.find_overlaps(progress=steps.append)
         aliases = {info.name: info.aliases for info in workspace.store.kbs()}
-    ends = {step.name: (step.done, step.total) for step in steps}
+    ends = {step.step: (step.done, step.total) for step in steps}
     # A text for each entity and every name of each: both are encoded.
     assert ends["encoding left"] == (len(LEFT) + aliases["left"],) * 2
     assert ends["encoding right"] == (len(RIGHT) + aliases["right"],) * 2
@@ -321,16 +320,16 @@ def test_a_search_says_what_it_is_at_and_how_much_is_left(folder: Path, model: P
     assert ends["left-right: weighing"] == (report.candidates, report.candidates)
     assert ends["left-right: weighing again"] == (report.candidates, report.candidates)
     for before, after in pairwise(steps):
-        assert after.done >= before.done or after.name != before.name
+        assert after.done >= before.done or after.step != before.step
 
 
 def test_the_methods_of_names_count_the_entities_of_the_smaller_kb(
     folder: Path, model: Path
 ) -> None:
-    steps: list[SearchStep] = []
+    steps: list[Progress] = []
     with opened(folder, model, method="paper") as workspace:
         workspace.find_overlaps(progress=steps.append)
-    assert steps[-1] == SearchStep(
+    assert steps[-1] == Progress(
         "left-right: comparing entities that share a name", len(RIGHT), len(RIGHT)
     )
 

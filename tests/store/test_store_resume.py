@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.engine import Connection
 
 from kglink.errors import RecordError
-from kglink.records import Document, EntityId, Mention, Record
+from kglink.records import Document, EntityId, Mention, Progress, Record
 from kglink.store import IngestJob, Store, removal
 from kglink.store.database import Database
 from store_support import Stopped, broken_off, dump, entity, job, keys
@@ -43,11 +43,11 @@ def test_the_same_job_goes_on_from_its_last_batch(
     again, all_records = job(batch_size=10), records(30)
     with pytest.raises(Stopped):
         store.ingest(again, broken_off(all_records, after))
-    seen: list[int] = []
+    seen: list[Progress] = []
     summary = store.ingest(again, all_records, progress=seen.append)
     committed = after // 10 * 10
     assert summary.resumed_from == committed
-    assert seen == list(range(committed + 10, 41, 10))
+    assert seen == [Progress("reading", done) for done in range(committed + 10, 41, 10)]
     assert str(summary) == "+30 ~0 -0 =0, documents +10 ~0 -0 =0"
     assert dump(url) == undisturbed(tmp_path, (again, all_records))
 

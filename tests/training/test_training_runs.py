@@ -20,13 +20,13 @@ from kglink.models import load_encoder, resolve_model
 from kglink.models.model_folder import read_manifest
 from kglink.models.two_towers import TwoTowerEncoder
 from kglink.plugins import load_registry
-from kglink.records import Entity
+from kglink.records import Entity, Progress
 from kglink.store import Store
 from kglink.training import Recipe
 from kglink.training.curve import Curve
 from kglink.training.front import Where, train
 from kglink.training.loop import Pace
-from kglink.training.progress import EpochNews, News, Note, Reading, StepNews
+from kglink.training.progress import EpochNews, News, Note, StepNews
 from kglink.training.run import (
     TrainingReport,
     list_runs,
@@ -102,15 +102,15 @@ def weights(report: TrainingReport) -> dict[str, str]:
 
 
 def gone_through(run: Run, folder: Path, recipe: Recipe) -> dict[str, list[tuple[int, int]]]:
-    """What a run of stage T counted: of each phase how much in all, and of how many."""
+    """What a run of stage T counted: of each step how much in all, and of how many."""
     counted: dict[str, list[tuple[int, int]]] = {}
 
     def keep(news: News) -> None:
-        if isinstance(news, Reading):
-            counts = counted.setdefault(news.what, [])
-            if not counts or counts[-1][0] == news.total:
-                counts.append((0, news.total))
-            counts[-1] = (counts[-1][0] + news.items, news.total)
+        if isinstance(news, Progress):
+            counts = counted.setdefault(news.step, [])
+            if not counts or news.done <= counts[-1][0]:  # it begins anew
+                counts.append((news.done, news.total))
+            counts[-1] = (news.done, news.total)
 
     run(folder, recipe, sources="T", progress=keep)
     return counted
@@ -264,7 +264,7 @@ def test_a_kill_as_the_second_training_begins_is_gone_on_from(
     first = [line["stage"] for line in curve(undisturbed.folder) if "loss" in line].count("T")
 
     def stop(news: News) -> None:
-        if isinstance(news, Reading) and news.what == "mining":
+        if isinstance(news, Progress) and news.step.startswith("mining"):
             raise _StopError
 
     with pytest.raises(_StopError):
@@ -448,10 +448,10 @@ def test_long_work_says_how_far_it_is(run: Run, base: Path, tmp_path: Path, pool
     entities = sum(kb["stop"] - kb["start"] for kb in facts["kbs"])
     # Encoded before the first epoch and after both; two epochs are mined for, the second one
     # with what the first one was judged by.
-    assert counted["vectors"] == [(entities, entities)] * 3
-    assert len(counted["mining"]) == 2
-    assert len(counted["validation"]) == 3
-    assert all(done == of > 0 for done, of in counted["mining"] + counted["validation"])
+    assert counted["encoding the pool"] == [(entities, entities)] * 3
+    assert len(counted["mining negatives of T"]) == 2
+    assert len(counted["judging by mentions"]) == 3
+    assert all(done == of > 0 for counts in counted.values() for done, of in counts)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "tokens"])

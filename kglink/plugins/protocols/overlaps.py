@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from kglink.records import Entity
+from kglink.records import Entity, Progress
 
 if TYPE_CHECKING:
     from kglink.plugins.protocols.arrays import FloatArray, IntArray
@@ -85,8 +85,8 @@ class PairedKBs(Protocol):
         """The other sides of all pairs of an entity, with what the first pass found of them."""
         ...
 
-    def report(self, done: int, total: int = 0) -> None:
-        """Say how far a long ``propose`` has come, of how much: who waits sees the time left."""
+    def report(self, progress: Progress) -> None:
+        """Say how far a long ``propose`` has come: who waits sees the time left."""
         ...
 
 

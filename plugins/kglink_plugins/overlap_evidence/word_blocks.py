@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
 from kglink.plugins import PairedKBs, Side
+from kglink.records import Progress
 from kglink_plugins.overlap_evidence.word_space import WordSpace, read_names
 
 #: Names of the smaller KB that are looked up for a name of the larger one.
@@ -55,7 +56,7 @@ def similar_names(
             yield _pair(small, small_keys[one], chunk.keys[other])
         best.offer(hits, chunk.keys)
         done += len(chunk.keys)
-        kbs.report(done, counts[large])
+        kbs.report(Progress("comparing words", done, counts[large]))
     for one, key in best.pairs():
         yield _pair(small, small_keys[one], key)
 
