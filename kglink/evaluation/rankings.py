@@ -18,8 +18,17 @@ from typing import NamedTuple
 from kglink.evaluation.metrics import RERANKED, Rank
 from kglink.linking.linker import BATCH_MENTIONS, Linker, joint_ranking
 from kglink.linking.retrieve import Scored
-from kglink.plugins import Reranker, RerankQuery
-from kglink.records import Candidate, Document, Entity, EntityId, Mention, Span
+from kglink.plugins import Reranker
+from kglink.records import (
+    Candidate,
+    Document,
+    Entity,
+    EntityId,
+    Mention,
+    MentionInText,
+    Ranking,
+    Span,
+)
 
 #: Pools over all KBs; the bracket keeps them apart from a KB of that name.
 JOINT = "[joint]"
@@ -175,23 +184,26 @@ class _Reranking:
         self, reranker: Reranker, batch: Sequence[_Place], rankings: Sequence[Sequence[_Pool]]
     ) -> None:
         self._rankings = rankings
-        queries: dict[tuple[int, tuple[EntityId, ...]], RerankQuery] = {}
+        asked: dict[tuple[int, tuple[EntityId, ...]], Ranking] = {}
         for at, (place, pools) in enumerate(zip(batch, rankings, strict=True)):
             for pool in pools:
                 # The joint pools often have the same candidates: they are read once.
-                queries.setdefault(
+                asked.setdefault(
                     (at, _head(pool)),
-                    RerankQuery(place.document.text, place.span, _candidates(pool)),
+                    Ranking(
+                        MentionInText(place.document.text, place.mention.start, place.mention.end),
+                        _candidates(pool),
+                    ),
                 )
-        answers = reranker.rerank(list(queries.values()))
-        self._orders = dict(zip(queries, answers, strict=True))
+        answers = reranker.rank(list(asked.values()))
+        self._orders = dict(zip(asked, answers, strict=True))
 
     def ranks(self, at: int, retrieved: Mapping[str, Rank]) -> dict[str, Rank]:
         """The ranks of a mention; what the reranker was not given keeps its place."""
         found = {}
         for pool in self._rankings[at]:
             order = self._orders[at, _head(pool)]
-            first = _first((one.id for one in order), pool.right)
+            first = _first((one.id for one in order.candidates), pool.right)
             found[pool.name] = retrieved[pool.name] if first is None else first
         return found
 

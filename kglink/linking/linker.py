@@ -13,8 +13,18 @@ from kglink.errors import UsageError
 from kglink.linking.queries import MentionQuery
 from kglink.linking.retrieve import Retriever, Scored
 from kglink.linking.scoring import Scoring
-from kglink.plugins import Detector, Reranker, RerankQuery
-from kglink.records import Candidate, Entity, EntityId, Link, LinkedDocument, Span, TextInput
+from kglink.plugins import Detector, Reranker
+from kglink.records import (
+    Candidate,
+    Entity,
+    EntityId,
+    Link,
+    LinkedDocument,
+    MentionInText,
+    Ranking,
+    Span,
+    TextInput,
+)
 
 #: Mentions are encoded and searched together, across documents, up to about this many.
 BATCH_MENTIONS = 256
@@ -164,13 +174,17 @@ class Linker:
         """The links with their candidates in the reranker's order; NIL was decided before."""
         if self._reranker is None:
             return list(links)
-        queries = [
-            RerankQuery(text, span, link.candidates)
+        rankings = [
+            Ranking(MentionInText(text, span.start, span.end), link.candidates)
             for (text, span), link in zip(places, links, strict=True)
         ]
         return [
-            replace(link, candidates=order, chosen=order[0] if link.chosen else None)
-            for link, order in zip(links, self._reranker.rerank(queries), strict=True)
+            replace(
+                link,
+                candidates=ranked.candidates,
+                chosen=ranked.candidates[0] if link.chosen else None,
+            )
+            for link, ranked in zip(links, self._reranker.rank(rankings), strict=True)
         ]
 
     def _with_facts(self, links: Sequence[Link]) -> Iterator[Link]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kglink.plugins.hooks import PROJECT, Register, RegisterKB, hookimpl
     from kglink.plugins.protocols import (
+        Clusterer,
         Detector,
         Encoded,
         EntityPair,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         PluginSettings,
         PoolingScorer,
         Reranker,
-        RerankQuery,
         RowRange,
         Sampler,
         SamplerBatch,
@@ -67,6 +67,7 @@ __all__ = [
     "KINDS",
     "PROJECT",
     "WORD_OF_KIND",
+    "Clusterer",
     "Detector",
     "Encoded",
     "EntityPair",
@@ -93,7 +94,6 @@ __all__ = [
     "Register",
     "RegisterKB",
     "Registry",
-    "RerankQuery",
     "Reranker",
     "RowRange",
     "Sampler",

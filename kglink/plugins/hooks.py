@@ -103,6 +103,11 @@ def register_rerankers(register: Register) -> None:
 
 
 @hookspec
+def register_clusterers(register: Register) -> None:
+    """Offer clusterers: ``factory(settings)`` makes a `kglink.plugins.Clusterer`."""
+
+
+@hookspec
 def register_exporters(register: Register) -> None:
     """Offer output formats: ``factory(settings)`` makes a `kglink.plugins.Exporter`."""
 

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from kglink.testing.contracts.kb import KBAdapterContract
     from kglink.testing.contracts.objective import ObjectiveContract
     from kglink.testing.contracts.pair_evidence import PairEvidenceContract
-    from kglink.testing.contracts.reranker import RerankerContract
+    from kglink.testing.contracts.ranking import ClustererContract, RerankerContract
     from kglink.testing.contracts.sampler import SamplerContract
     from kglink.testing.contracts.scorer import ScorerContract
 
 __all__ = [
+    "ClustererContract",
     "DetectorContract",
     "ExporterContract",
     "IndexBackendContract",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _MODULE_OF_NAME = {
+    "ClustererContract": "ranking",
     "DetectorContract": "detector",
     "PairEvidenceContract": "pair_evidence",
     "ExporterContract": "exporter",
@@ -41,7 +43,7 @@ _MODULE_OF_NAME = {
     "KBAdapterContract": "kb",
     "ObjectiveContract": "objective",
     "PluginContract": "base",
-    "RerankerContract": "reranker",
+    "RerankerContract": "ranking",
     "SamplerContract": "sampler",
     "ScorerContract": "scorer",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -28,8 +29,7 @@ from kglink.evaluation.rankings import (
 )
 from kglink.evaluation.report import Figures, RetrievalReport
 from kglink.linking.linker import BATCH_MENTIONS
-from kglink.plugins import RerankQuery
-from kglink.records import Candidate, Document, Entity, EntityId
+from kglink.records import Document, Entity, EntityId, Ranking
 
 
 def ranks(
@@ -152,11 +152,11 @@ class Backwards:
     """Turns the candidates round."""
 
     def __init__(self) -> None:
-        self.queries: list[RerankQuery] = []
+        self.asked: list[Ranking] = []
 
-    def rerank(self, queries: Sequence[RerankQuery]) -> list[tuple[Candidate, ...]]:
-        self.queries += queries
-        return [query.candidates[::-1] for query in queries]
+    def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        self.asked += rankings
+        return [replace(one, candidates=one.candidates[::-1]) for one in rankings]
 
 
 def test_a_reranker_orders_the_first_ten_of_each_pool() -> None:
@@ -176,9 +176,9 @@ def test_a_reranker_orders_the_first_ten_of_each_pool() -> None:
         (1, 10), (10, 1), (11, 11), (13, 13), (None, None),
     ]  # fmt: skip
     assert found["b:1"].reranked == {"b": 1, JOINT: 13, JUDGED_JOINT: 1}
-    assert {len(query.candidates) for query in backwards.queries} == {10, 1}
+    assert {len(one.candidates) for one in backwards.asked} == {10, 1}
     # Where pools have the same first candidates they are read once: all of a, joint and judged.
-    assert len(backwards.queries) == 4 + 2
+    assert len(backwards.asked) == 4 + 2
 
 
 def test_retrieval_is_measured_before_and_precision_after_reranking() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -12,13 +13,15 @@ from typing import Any, TextIO
 import pytest
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
-from kglink.plugins import RerankQuery
 from kglink.records import (
     Candidate,
+    EntityId,
     LinkedDocument,
+    Ranking,
     Span,
 )
 from kglink.testing import (
+    ClustererContract,
     DetectorContract,
     ExporterContract,
     PluginContract,
@@ -26,10 +29,13 @@ from kglink.testing import (
 )
 from kglink.testing.contracts.base import check_names
 from reference_plugins import (
+    ReferenceClusterer,
     ReferenceDetector,
     ReferenceExporter,
     ReferenceReranker,
 )
+
+Candidates = tuple[Candidate, ...]
 
 
 def detector(detector: type[ReferenceDetector]) -> type[PluginContract]:
@@ -41,6 +47,10 @@ def reranker(reranker: type[ReferenceReranker]) -> type[PluginContract]:
     return contract_for(RerankerContract, reranker)
 
 
+def clusterer(clusterer: type[ReferenceClusterer]) -> type[PluginContract]:
+    return contract_for(ClustererContract, clusterer)
+
+
 def exporter(exporter: type[ReferenceExporter]) -> type[PluginContract]:
     return contract_for(ExporterContract, exporter, output="jsonl")
 
@@ -48,6 +58,7 @@ def exporter(exporter: type[ReferenceExporter]) -> type[PluginContract]:
 REFERENCES = {
     "detector": detector(ReferenceDetector),
     "reranker": reranker(ReferenceReranker),
+    "clusterer": clusterer(ReferenceClusterer),
     "exporter": exporter(ReferenceExporter),
 }
 
@@ -134,24 +145,25 @@ DETECTOR_MUTANTS = [
 
 # ------------------------------------------------------------------------------- rerankers
 class WorstFirst(ReferenceReranker):
-    def ranked(self, query: RerankQuery) -> tuple[Candidate, ...]:
-        return super().ranked(query)[::-1]
+    def ranked(self, candidates: Candidates) -> Candidates:
+        return super().ranked(candidates)[::-1]
 
 
 class DropsOne(ReferenceReranker):
-    def ranked(self, query: RerankQuery) -> tuple[Candidate, ...]:
-        return super().ranked(query)[:2]
+    def ranked(self, candidates: Candidates) -> Candidates:
+        return super().ranked(candidates)[:2]
 
 
 class TakesOneTwice(ReferenceReranker):
-    def ranked(self, query: RerankQuery) -> tuple[Candidate, ...]:
-        ranked = super().ranked(query)
+    def ranked(self, candidates: Candidates) -> Candidates:
+        ranked = super().ranked(candidates)
         return (ranked[:1] * len(ranked)) if ranked else ()
 
 
 class ChangesTitles(ReferenceReranker):
-    def ranked(self, query: RerankQuery) -> tuple[Candidate, ...]:
-        return tuple(replace(made, title=made.title.lower()) for made in super().ranked(query))
+    def ranked(self, candidates: Candidates) -> Candidates:
+        made = super().ranked(candidates)
+        return tuple(replace(one, title=one.title.lower()) for one in made)
 
 
 class Infinite(ReferenceReranker):
@@ -162,9 +174,9 @@ class Infinite(ReferenceReranker):
 class LearnsFromTheBatch(ReferenceReranker):
     asked = 0
 
-    def rerank(self, queries: Any) -> list[tuple[Candidate, ...]]:
-        self.asked = len(queries)
-        return super().rerank(queries)
+    def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        self.asked = len(rankings)
+        return super().rank(rankings)
 
     def score(self, candidate: Candidate) -> float:
         return super().score(candidate) * self.asked
@@ -185,20 +197,64 @@ class WritesIntoEvidence(ReferenceReranker):
 
 
 class NeedsACandidate(ReferenceReranker):
-    def ranked(self, query: RerankQuery) -> tuple[Candidate, ...]:
-        return (max(query.candidates, key=self.score), *super().ranked(query)[1:])
+    def ranked(self, candidates: Candidates) -> Candidates:
+        return (max(candidates, key=self.score), *super().ranked(candidates)[1:])
 
 
 RERANKER_MUTANTS = [
     (reranker(WorstFirst), "test_puts_the_best_first_with_finite_scores"),
     (reranker(Infinite), "test_puts_the_best_first_with_finite_scores"),
-    (reranker(DropsOne), "test_answers_every_query_in_order"),
-    (reranker(TakesOneTwice), "test_answers_every_query_in_order"),
-    (reranker(ChangesTitles), "test_answers_every_query_in_order"),
-    (reranker(LearnsFromTheBatch), "test_a_query_is_answered_as_if_alone"),
+    (reranker(DropsOne), "test_answers_every_ranking_in_order"),
+    (reranker(TakesOneTwice), "test_answers_every_ranking_in_order"),
+    (reranker(ChangesTitles), "test_answers_every_ranking_in_order"),
+    (reranker(LearnsFromTheBatch), "test_a_ranking_is_answered_as_if_alone"),
     (reranker(Forgetful), "test_is_repeatable_and_leaves_its_arguments_alone"),
     (reranker(WritesIntoEvidence), "test_is_repeatable_and_leaves_its_arguments_alone"),
-    (reranker(NeedsACandidate), "test_no_query_and_no_candidate"),
+    (reranker(NeedsACandidate), "test_no_ranking_and_no_candidate"),
+]
+
+
+# ------------------------------------------------------------------------------ clusterers
+class AnswersInAnotherOrder(ReferenceClusterer):
+    def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        return super().rank(rankings)[::-1]
+
+
+class LeavesScoresUnsorted(ReferenceClusterer):
+    def ranked(self, candidates: Candidates, wanted: Mapping[EntityId, int]) -> Candidates:
+        return super().ranked(candidates, wanted)[::-1]
+
+
+class Remembers(ReferenceClusterer):
+    def __init__(self) -> None:
+        self.seen = Counter[EntityId]()
+
+    def count(self, rankings: Sequence[Ranking]) -> Counter[EntityId]:
+        self.seen += super().count(rankings)
+        return self.seen
+
+
+class FailsWithoutMentions(ReferenceClusterer):
+    def count(self, rankings: Sequence[Ranking]) -> Counter[EntityId]:
+        counted = super().count(rankings)
+        return counted if max(counted.values()) else Counter()
+
+
+class ReadsFromFirstToLast(ReferenceClusterer):
+    """Each mention sees only those before it."""
+
+    def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        return [
+            one for end in range(1, len(rankings) + 1) for one in super().rank(rankings[:end])[-1:]
+        ]
+
+
+CLUSTERER_MUTANTS = [
+    (clusterer(AnswersInAnotherOrder), "test_answers_every_ranking_in_order"),
+    (clusterer(LeavesScoresUnsorted), "test_puts_the_best_first_with_finite_scores"),
+    (clusterer(Remembers), "test_is_repeatable_and_leaves_its_arguments_alone"),
+    (clusterer(FailsWithoutMentions), "test_no_ranking_and_no_candidate"),
+    (clusterer(ReadsFromFirstToLast), "test_the_order_of_the_mentions_changes_nothing"),
 ]
 
 
@@ -280,7 +336,7 @@ EXPORTER_MUTANTS = [
     (exporter(SaysNothing), "test_documents_differ_in_the_output"),
 ]
 
-MUTANTS = [*DETECTOR_MUTANTS, *RERANKER_MUTANTS, *EXPORTER_MUTANTS]
+MUTANTS = [*DETECTOR_MUTANTS, *RERANKER_MUTANTS, *CLUSTERER_MUTANTS, *EXPORTER_MUTANTS]
 
 
 @pytest.mark.parametrize("case", MUTANTS, ids=mutant_id)

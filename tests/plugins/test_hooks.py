@@ -74,6 +74,10 @@ def test_register_rerankers(env: FakeEnvironment) -> None:
     registered_by(env, "reranker")
 
 
+def test_register_clusterers(env: FakeEnvironment) -> None:
+    registered_by(env, "clusterer")
+
+
 def test_register_exporters(env: FakeEnvironment) -> None:
     registered_by(env, "exporter")
 

@@ -18,7 +18,7 @@ from contract_cases import failing_checks
 from kglink import testing
 from kglink.plugins import HOOK_OF_KIND, KINDS, Kind, Provider, Registry, hook_names, registry_of
 from kglink.testing.contracts import base
-from kglink.testing.contracts.base import contract_of, undescribed
+from kglink.testing.contracts.base import PluginContract, contract_of, undescribed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 
@@ -77,7 +77,9 @@ def test_every_contract_is_on_the_page_with_all_that_can_be_described(kind: Kind
     row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{contract.__name__}`"))
     described = {
         name
-        for name in {*vars(contract), *vars(contract).get("__annotations__", {})}
+        for one in contract.__mro__
+        if issubclass(one, PluginContract) and one is not PluginContract
+        for name in {*vars(one), *vars(one).get("__annotations__", {})}
         if not name.startswith(("_", "test_")) and name not in ("kind", "make", "sniff", "read")
     }
     assert set(re.findall(r"`(\w+)(?:\(\))?`", row)) - {contract.__name__} == described

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,11 @@ from kglink.plugins import (
     EntityPair,
     Names,
     PairedKBs,
-    RerankQuery,
     RowRange,
     SamplerBatch,
     SamplerPool,
 )
-from kglink.records import Candidate, Entity, LinkedDocument, Record, Span
+from kglink.records import Candidate, Entity, EntityId, LinkedDocument, Ranking, Record, Span
 from kglink.sources import Problems, Source, SourceHead
 
 if TYPE_CHECKING:
@@ -176,18 +176,38 @@ class ReferenceBackend:
 class ReferenceReranker:
     """Prefers short titles."""
 
-    def rerank(self, queries: Sequence[RerankQuery]) -> list[tuple[Candidate, ...]]:
-        return [self.ranked(query) for query in queries]
+    def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        return [replace(one, candidates=self.ranked(one.candidates)) for one in rankings]
 
-    def ranked(self, query: RerankQuery) -> tuple[Candidate, ...]:
+    def ranked(self, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
         scored = [
             replace(candidate, score=self.score(candidate), evidence={"length": 1.0})
-            for candidate in query.candidates
+            for candidate in candidates
         ]
         return tuple(sorted(scored, key=lambda candidate: -candidate.score))
 
     def score(self, candidate: Candidate) -> float:
         return 1 / (1 + len(candidate.title))
+
+
+class ReferenceClusterer:
+    """Prefers the entities that many mentions of the run have among their candidates."""
+
+    def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        wanted = self.count(rankings)
+        return [replace(one, candidates=self.ranked(one.candidates, wanted)) for one in rankings]
+
+    def count(self, rankings: Sequence[Ranking]) -> Counter[EntityId]:
+        return Counter(candidate.id for one in rankings for candidate in one.candidates)
+
+    def ranked(
+        self, candidates: tuple[Candidate, ...], wanted: Mapping[EntityId, int]
+    ) -> tuple[Candidate, ...]:
+        scored = [replace(one, score=self.score(one, wanted)) for one in candidates]
+        return tuple(sorted(scored, key=lambda one: -one.score))
+
+    def score(self, candidate: Candidate, wanted: Mapping[EntityId, int]) -> float:
+        return wanted[candidate.id] + candidate.score / 100
 
 
 class ReferenceExporter:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kglink.plugins.protocols.base import Factory, PluginSettings
 from kglink.plugins.protocols.detection import Detector, NameRow, Names
 from kglink.plugins.protocols.ingest import KBAdapter, Sniff
-from kglink.plugins.protocols.linking import Exporter, Reranker, RerankQuery
+from kglink.plugins.protocols.linking import Clusterer, Exporter, Reranker
 from kglink.plugins.protocols.overlaps import (
     EntityPair,
     EntityVectors,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kglink.plugins.protocols.arrays import KeptVectors as KeptVectors
 
 __all__ = [
+    "Clusterer",
     "Detector",
     "Encoded",
     "EntityPair",
@@ -68,7 +69,6 @@ __all__ = [
     "PairedKBs",
     "PluginSettings",
     "PoolingScorer",
-    "RerankQuery",
     "Reranker",
     "RowRange",
     "Sampler",

@@ -1,29 +1,40 @@
-"""Ordering candidates anew, and writing links: rerankers and exporters."""
+"""Ordering candidates anew, and writing links: rerankers, clusterers and exporters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol, TextIO
+from typing import Protocol, TextIO
 
-from kglink.records import Candidate, LinkedDocument, Span
-
-
-class RerankQuery(NamedTuple):
-    """One mention, its text, and its candidates as retrieved."""
-
-    text: str
-    span: Span
-    candidates: tuple[Candidate, ...]
+from kglink.records import LinkedDocument, Ranking
 
 
 class Reranker(Protocol):
-    """Orders candidates anew."""
+    """Orders the candidates of mentions anew, each mention by itself.
 
-    def rerank(self, queries: Sequence[RerankQuery]) -> list[tuple[Candidate, ...]]:
-        """For each query the same candidates with new scores, best first.
+    It is asked for one batch of mentions after another. The candidates come described: title,
+    description, type, url, aliases, parents, counterparts in other KBs, and evidence by name.
+    """
 
-        Only ``score`` and ``evidence`` may change. A query's answer does not depend on the
-        others; a query without candidates has an empty answer.
+    def rank(self, rankings: Sequence[Ranking]) -> Sequence[Ranking]:
+        """The same rankings in the same order, each with new scores, best first.
+
+        A ranking has the same candidates as before; only their ``score`` and ``evidence`` may
+        change. Each answer depends on its own ranking alone.
+        """
+        ...
+
+
+class Clusterer(Protocol):
+    """Orders candidates anew by what the other mentions of a run say.
+
+    It is asked once, with all mentions of all texts of a run, after the reranker.
+    """
+
+    def rank(self, rankings: Sequence[Ranking]) -> Sequence[Ranking]:
+        """The same rankings in the same order, each with new scores, best first.
+
+        A ranking has the same candidates as before; only their ``score`` and ``evidence`` may
+        change. The order in which the mentions come changes no answer.
         """
         ...
 

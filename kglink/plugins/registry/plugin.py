@@ -18,6 +18,7 @@ Kind = Literal[
     "objective",
     "index",
     "reranker",
+    "clusterer",
     "exporter",
 ]
 
@@ -32,6 +33,7 @@ HOOK_OF_KIND: Mapping[Kind, str] = MappingProxyType(
         "objective": "register_objectives",
         "index": "register_index_backends",
         "reranker": "register_rerankers",
+        "clusterer": "register_clusterers",
         "exporter": "register_exporters",
     }
 )
@@ -48,6 +50,7 @@ WORD_OF_KIND: Mapping[Kind, str] = MappingProxyType(
         "objective": "objective",
         "index": "index back end",
         "reranker": "reranker",
+        "clusterer": "clusterer",
         "exporter": "exporter",
     }
 )

@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 from kglink.errors import PluginError, UnknownNameError, UsageError
 from kglink.plugins.protocols import (
+    Clusterer,
     Detector,
     Exporter,
     IndexBackend,
@@ -110,6 +111,10 @@ class Registry:
     def create(
         self, kind: Literal["reranker"], name: str, raw: RawSettings = None, *args: object
     ) -> Reranker: ...
+    @overload
+    def create(
+        self, kind: Literal["clusterer"], name: str, raw: RawSettings = None, *args: object
+    ) -> Clusterer: ...
     @overload
     def create(
         self, kind: Literal["exporter"], name: str, raw: RawSettings = None, *args: object

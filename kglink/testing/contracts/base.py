@@ -66,6 +66,7 @@ def contract_of(kind: Kind) -> type[PluginContract]:
         "objective": "ObjectiveContract",
         "index": "IndexBackendContract",
         "reranker": "RerankerContract",
+        "clusterer": "ClustererContract",
         "exporter": "ExporterContract",
     }
     contract: type[PluginContract] = getattr(testing, contracts[kind])
