@@ -142,10 +142,10 @@ def drawn(kb: str, source: Path, meant: Set[str], others: int) -> Iterator[Entit
         Workspace.open(Path(made), create=True, flags=FLAGS) as whole,
     ):
         whole.add_kb(kb, source)
-        rest = [one.entity.key for one in whole.store.entities(kb) if one.entity.key not in meant]
+        rest = [one.key for one in whole.store.entities(kb) if one.key not in meant]
         lots = sorted(rest, key=lambda key: hashlib.sha256(key.encode()).digest())
         kept = meant | set(lots[:others])
-        yield from (one.entity for one in whole.store.entities(kb) if one.entity.key in kept)
+        yield from (one for one in whole.store.entities(kb) if one.key in kept)
 
 
 def run(folder: Path, variant: Variant, seed: int, batch: int) -> dict[str, float]:

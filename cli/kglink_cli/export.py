@@ -90,7 +90,7 @@ def _check(what: str, value: str, known: tuple[str, ...]) -> None:
 def _records(workspace: Workspace, kb: str, parts: tuple[str, ...], split: str) -> Iterator[Record]:
     store = workspace.store
     if "entities" in parts:
-        yield from (row.entity for row in store.entities(kb))
+        yield from store.entities(kb)
     if "documents" in parts:
         yield from store.documents(kb, split or None, unresolved=True)
     if "mappings" in parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,8 +55,7 @@ def show(
     """Show one KB: what it holds, where it comes from, a few entities."""
     with session_of(context).open() as workspace:
         info = workspace.store.kb(name)
-        rows = workspace.store.entities(name)
-        entities = [row.entity for row, _ in zip(rows, range(examples), strict=False)]
+        entities = list(islice(workspace.store.entities(name), examples))
     if as_json:
         print_json(_as_json(info))
         return

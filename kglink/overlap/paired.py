@@ -46,7 +46,7 @@ class StoreKBs:
 
     def entities(self, side: Side) -> Iterator[Entity]:
         """All entities of one side in the order of their keys."""
-        return (stored.entity for stored in self._store.entities(self._kb(side)))
+        return self._store.entities(self._kb(side))
 
     def get(self, side: Side, keys: Iterable[str]) -> dict[str, Entity]:
         """Some entities of one side."""

@@ -8,7 +8,6 @@ from kglink.store.values import (
     KBInfo,
     Resolve,
     StoredAlias,
-    StoredEntity,
     Tally,
 )
 
@@ -19,7 +18,6 @@ __all__ = [
     "Resolve",
     "Store",
     "StoredAlias",
-    "StoredEntity",
     "Tally",
     "check_kb_name",
     "suggested_name",

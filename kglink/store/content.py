@@ -2,8 +2,8 @@
 
 The hash is taken over all fields of a record joined by NUL characters, which no field may hold:
 the same on every machine, and no two different records have the same text. This runs for every
-record of every ingest, so it is one pass and one text. An entity without parents has the hash that
-it had before there were any; those with parents are hashed apart from them.
+record of every ingest, so it is one pass and one text. Entities with parents are hashed apart from
+those without.
 """
 
 from __future__ import annotations

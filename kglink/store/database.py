@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Select, event, inspect, make_url, select, text
 from sqlalchemy import Row as SQLRow
@@ -15,6 +15,9 @@ from sqlalchemy.sql.dml import UpdateBase
 from kglink.errors import StoreError, UsageError
 from kglink.store.backends import backend_for
 from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 Row = tuple[Any, ...]
 
@@ -126,9 +129,25 @@ class Database:
         with self.write() as connection:
             self.backend.lock_schema(connection)
             if not self._is_current(connection):  # another process may have been faster
-                from kglink.store.migrate import upgrade
+                self._upgrade(connection)
 
-                upgrade(connection)
+    def problems(self) -> list[str]:
+        """What is broken in the database itself."""
+        with self.read() as connection:
+            version = self.version(connection)
+            problems = self.backend.problems(connection)
+        if version != SCHEMA_VERSION:
+            problems.append(f"schema {version}, this kglink writes {SCHEMA_VERSION}")
+        return problems
+
+    @staticmethod
+    def _upgrade(connection: Connection) -> None:
+        """Run the missing scripts in the open transaction: all of them take effect, or none."""
+        from alembic import command
+
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, SCHEMA_VERSION)
 
     def _is_current(self, connection: Connection) -> bool:
         version = self.version(connection)
@@ -139,3 +158,13 @@ class Database:
                 hint="Update kglink (pip install --upgrade kglink), or use another workspace.",
             )
         return version == SCHEMA_VERSION
+
+
+def alembic_config() -> Config:
+    """Alembic's settings: the scripts lie in the package, no file is read."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "kglink.store:migrations")
+    config.set_main_option("path_separator", "os")
+    return config

@@ -15,13 +15,13 @@ from kglink.store.database import Database
 from kglink.store.kb_reader import kb_id, kb_ids
 from kglink.store.pages import KeyRange, is_storable, key_ranges
 from kglink.store.schema import aliases, entities, id_range, parents, xrefs
-from kglink.store.values import StoredAlias, StoredEntity
+from kglink.store.values import StoredAlias
 
 PAGE = 2000
 LOOKUP_PAGE = 500
 
 
-def read_entities(db: Database, kb: str) -> Iterator[StoredEntity]:
+def read_entities(db: Database, kb: str) -> Iterator[Entity]:
     """All entities of a KB in the order of their keys."""
     number = kb_id(db, kb)
     for page in key_ranges(db, entities, number, PAGE):
@@ -43,7 +43,7 @@ def read_named_entities(db: Database, ids: Iterable[EntityId]) -> dict[EntityId,
         while chunk := list(islice(remaining, LOOKUP_PAGE)):
             with db.read() as connection:
                 page = _entities_where(connection, numbers[kb], entities.c.key.in_(chunk))
-            found.update((EntityId(kb, key), stored.entity) for key, stored in page.items())
+            found.update((EntityId(kb, key), entity) for key, entity in page.items())
     return found
 
 
@@ -93,7 +93,7 @@ def _shared_names(left_id: int, right_id: int, page: KeyRange) -> Select[Any]:
 
 def _entities_where(
     connection: Connection, number: int, where: ColumnElement[bool]
-) -> dict[str, StoredEntity]:
+) -> dict[str, Entity]:
     """The entities of a KB that ``where`` chooses, by key and in the order of keys."""
     e = entities.c
     mine = (e.kb_id == number) & where
@@ -111,14 +111,13 @@ def _entities_where(
         refs[owner].append(xref)
     broader = _parents_where(connection, number, mine)
     columns = (e.key, e.title, e.description, e.type, e.url, e.popularity, e.language)
-    rows = connection.execute(select(e.id, e.content_hash, *columns).where(mine).order_by(e.key))
-    found: dict[str, StoredEntity] = {}
-    for owner, digest, key, title, description, kind, url, popularity, language in rows:
-        entity = Entity(
+    rows = connection.execute(select(e.id, *columns).where(mine).order_by(e.key))
+    found: dict[str, Entity] = {}
+    for owner, key, title, description, kind, url, popularity, language in rows:
+        found[key] = Entity(
             key, title, description, kind, url, popularity, language,
             tuple(names[owner]), tuple(refs[owner]), tuple(broader.get(owner, ())),
         )  # fmt: skip
-        found[key] = StoredEntity(entity, digest)
     return found
 
 

@@ -6,18 +6,13 @@ from sqlalchemy import select
 
 from kglink.errors import StoreError
 from kglink.store.database import Database
-from kglink.store.schema import SCHEMA_VERSION, ingests, kbs
+from kglink.store.schema import ingests, kbs
 
 
 def find_problems(db: Database) -> list[str]:
     """All that is broken or unfinished and not at work; an empty list for a healthy store."""
     try:
-        with db.read() as connection:
-            version = db.version(connection)
-            problems = db.backend.problems(connection)
-        if version != SCHEMA_VERSION:
-            problems.append(f"schema {version}, this kglink writes {SCHEMA_VERSION}")
-        return problems + _unfinished(db)
+        return db.problems() + _unfinished(db)
     except StoreError as error:
         return [str(error)]
 

@@ -24,11 +24,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    text,
 )
 
 #: The Alembic revision that this code reads and writes; the last of ``migrations/versions``.
-SCHEMA_VERSION = "0003"
+SCHEMA_VERSION = "0001"
 VERSION_TABLE = "kglink_schema"
 
 #: Longest key and document id, and longest folded name that is indexed: what fits into an index
@@ -79,7 +78,7 @@ kbs = Table(
     Column("aliases", BigInteger, nullable=False),
     Column("documents", BigInteger, nullable=False),
     Column("mentions", BigInteger, nullable=False),
-    Column("mappings", BigInteger, nullable=False, server_default=text("0")),
+    Column("mappings", BigInteger, nullable=False),
     Column("updated_at", Text, nullable=False),
 )
 
@@ -133,7 +132,7 @@ xrefs = Table(
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("xref", Text, nullable=False),
     # Its one form (`kglink.text.codes`), by which it is found; empty where it is no code.
-    Column("code", _Name, nullable=False, server_default=text("''")),
+    Column("code", _Name, nullable=False),
     Index("ix_xrefs_code", "code", "entity_id"),
     sqlite_with_rowid=False,
 )
@@ -231,7 +230,7 @@ overlaps = Table(
     Column("evidence", Text, nullable=False),  # JSON
     Column("verdict", Text),
     # Where the verdict comes from: ``kb:NAME`` for the mappings of a KB.
-    Column("source", _Name, nullable=False, server_default=text("''")),
+    Column("source", _Name, nullable=False),
     # What was judged: hashes of title and description, NULL where nobody looked at them.
     Column("left_text_hash", Text),
     Column("right_text_hash", Text),

@@ -36,7 +36,7 @@ from kglink.store.ingest import Ingest, check_kb_name
 from kglink.store.overlap_runs import read_runs, read_state
 from kglink.store.overlaps import OverlapTable, Wanted
 from kglink.store.schema import ingests, kbs
-from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias, StoredEntity
+from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias
 from kglink.store.verdicts import judge, judgement_of, put_back
 
 
@@ -120,7 +120,7 @@ class Store:
             yield
 
     # ---------------------------------------------------------------------------- entities
-    def entities(self, kb: str) -> Iterator[StoredEntity]:
+    def entities(self, kb: str) -> Iterator[Entity]:
         """All entities of a KB in the order of their keys."""
         return entity_reader.read_entities(self._db, kb)
 

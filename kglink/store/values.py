@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from kglink.records import AliasKind, Entity, Split
+from kglink.records import AliasKind, Split
 from kglink.sources import Problems
 
 #: How the entities of golds are found: by their keys, through cross-references, or by titles
@@ -141,13 +141,6 @@ class KBInfo:
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""
         return dataclasses.asdict(self) | {"links_to": list(self.links_to)}
-
-
-class StoredEntity(NamedTuple):
-    """An entity, and a hash that changes whenever anything in it does."""
-
-    entity: Entity
-    content_hash: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What people say of pairs of entities, and whether these are still what they were judged as.
 
 Beside a verdict stand hashes of the two titles and descriptions that it was given on. A verdict
-without them, of an older store or of a mapping between codes, is never out of date.
+without them, as a mapping between codes gives it, is never out of date.
 """
 
 from __future__ import annotations

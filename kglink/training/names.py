@@ -57,8 +57,8 @@ def write_names(
 def _named(store: Store, pool: EntityPool) -> Iterator[tuple[int, str]]:
     """The row and the surface of every name; an entity's own names once each."""
     for kb in pool.kbs:
-        for row, stored in enumerate(store.entities(kb.name), kb.start):
-            for surface in dict.fromkeys(_surfaces(stored.entity)):
+        for row, entity in enumerate(store.entities(kb.name), kb.start):
+            for surface in dict.fromkeys(_surfaces(entity)):
                 yield row, surface
 
 

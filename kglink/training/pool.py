@@ -98,8 +98,7 @@ def write_pool(
     with StringWriter(folder / "pool-keys") as keys, token_writer(folder / "pool-texts") as tokens:
         for name in names:
             start, described, revision = len(tokens), 0, store.kb(name).revision
-            for chunk in chunks(store.entities(name), _CHUNK):
-                entities = [stored.entity for stored in chunk]
+            for entities in chunks(store.entities(name), _CHUNK):
                 for entity, ids in zip(entities, inputs.entities(entities), strict=True):
                     keys.add(entity.key)
                     tokens.add(ids)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kglink.config import ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.plugins import Registry
-from kglink.records import Entity, OnProgress
+from kglink.records import OnProgress
 from kglink.space.build import (
     BuildReport,
     SpaceSource,
@@ -182,13 +182,10 @@ class WorkspaceSpace:
                     revision=info.revision,
                     content=_content(info),
                     licence=info.licence,
-                    entities=partial(self._entities, info.name),
+                    entities=partial(self.store.entities, info.name),
                     unchanged=partial(self._is_still, info),
                     published=keep,
                 )
-
-    def _entities(self, kb: str) -> Iterator[Entity]:
-        return (row.entity for row in self.store.entities(kb))
 
     def _is_still(self, before: KBInfo) -> bool:
         return _content(self.store.kb(before.name)) == _content(before)

@@ -79,7 +79,7 @@ def fill(store: Store, kb: str, records: Sequence[Record]) -> None:
 
 def held(store: Store, kb: str) -> list[str]:
     """All of a KB as lines."""
-    records: list[Record] = [row.entity for row in store.entities(kb)]
+    records: list[Record] = list(store.entities(kb))
     records += store.documents(kb, unresolved=True)
     records += store.mappings(kb)
     return [record_line(record) for record in records]

@@ -10,14 +10,10 @@ from pathlib import Path
 
 import pytest
 from conftest import Kglink
-from sqlalchemy import insert
 
 from kglink.errors import RecordError, UsageError
 from kglink.records import CodeMapping, Document, EntityId, Mention, Overlap
 from kglink.store import Store
-from kglink.store.database import Database
-from kglink.store.migrate import upgrade
-from kglink.store.schema import kbs
 from kglink.text.codes import bare_code, code_of, spellings
 from kglink.workspace import Workspace, init_workspace
 from store_support import entity, job
@@ -291,38 +287,6 @@ def test_what_a_search_found_outlives_a_verdict(linked: Store) -> None:
     linked.remove_kb("pairs")
     (left,) = linked.overlaps()
     assert left == Overlap(LEFT, RIGHT, 0.5, {"name": 1.0})
-
-
-# ---------------------------------------------------------------------------------------- migration
-def test_an_older_store_gets_codes_and_keeps_its_golds(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("kglink.store.database.SCHEMA_VERSION", "0001")
-        patched.setattr("kglink.store.migrate.upgrade", lambda c: upgrade(c, "0001"))
-        db = Database(url)
-    old = {
-        "entities": "INSERT INTO entities VALUES (4294967296, 1, 'DOID:1', 'One', '', '', '', "
-        "0, '', 'h', 1, 1)",
-        "xrefs": "INSERT INTO xrefs VALUES (4294967296, 0, 'MSH:D000001')",
-        "documents": "INSERT INTO documents VALUES (4294967296, 1, 'd', '', 'ab', '', 'h', 1, 1)",
-        "mentions": "INSERT INTO mentions VALUES (4294967296, 0, 0, 1, 'a', '', '', 2)",
-        "golds": "INSERT INTO golds VALUES (4294967296, 0, 0, 'old', 'DOID:1')",
-    }
-    described = dict.fromkeys(("adapter", "source", "licence", "updated_at"), "")
-    counted = dict.fromkeys(("entities", "with_description", "aliases", "documents", "mentions"), 1)
-    flags = {"revision": 1, "run": 1, "dirty": 0, "removing": 0, "settings": "{}", "links_to": "[]"}
-    with db.write() as connection:
-        row = {"name": "old"} | described | counted | flags
-        connection.execute(insert(kbs).values(row))
-        for statement in old.values():
-            connection.exec_driver_sql(statement)
-    db.close()
-    with Store.open(url) as store:
-        (kept,) = store.documents("old")
-        assert kept.mentions == (Mention(0, 1, "a", (EntityId("old", "DOID:1"),)),)
-        assert resolve(store, "D000001", links_to="old") == ["old:DOID:1"]
-        assert store.check() == []
 
 
 # ------------------------------------------------------------------------------------ command line

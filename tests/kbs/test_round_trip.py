@@ -33,6 +33,7 @@ from kglink.store import IngestSummary
 from kglink.testing import KBAdapterContract
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.export import record_line
+from store_support import content_hashes
 
 ADAPTERS = load_registry(only="builtin").names("kb")
 
@@ -148,10 +149,9 @@ class Held(NamedTuple):
 def held(folder: Path, kb: str) -> Held:
     with Workspace.open(folder) as workspace:
         store = workspace.store
-        rows = list(store.entities(kb))
         return Held(
-            {row.entity.key: row.entity for row in rows},
-            {row.entity.key: row.content_hash for row in rows},
+            {entity.key: entity for entity in store.entities(kb)},
+            content_hashes(f"sqlite:///{folder / 'kglink.db'}", kb),
             {document.id: document for document in store.documents(kb, unresolved=True)},
             {document.id: document for document in store.documents(kb)},
             list(store.mappings(kb)),

@@ -44,7 +44,7 @@ def assert_healthy(url: str) -> None:
         unfinished = [info.name for info in store.kbs() if not info.complete]
         assert len(store.check()) == len(unfinished)
         for info in store.kbs():
-            first = next((found.entity for found in store.entities(info.name)), None)
+            first = next(store.entities(info.name), None)
             assert (first is None) == (info.entities == 0)
 
 

@@ -14,8 +14,7 @@ from sqlalchemy import inspect, text
 
 from kglink.errors import KglinkError, StoreError, UsageError
 from kglink.store import Store
-from kglink.store.database import Database
-from kglink.store.migrate import alembic_config
+from kglink.store.database import Database, alembic_config
 from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
 from store_support import entity, job
 

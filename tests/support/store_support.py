@@ -41,7 +41,17 @@ def entity(key: str, title: str = "", *names: str, **given: Any) -> Entity:
 
 def keys(store: Store, kb: str = "kb") -> list[str]:
     """The keys of a KB."""
-    return [stored.entity.key for stored in store.entities(kb)]
+    return [found.key for found in store.entities(kb)]
+
+
+def content_hashes(url: str, kb: str = "kb") -> dict[str, str]:
+    """The stored hash of each entity of a KB."""
+    query = select(entities.c.key, entities.c.content_hash).join_from(entities, kbs)
+    db = Database(url, create=False)
+    try:
+        return {row[0]: row[1] for row in db.rows(query.where(kbs.c.name == kb))}
+    finally:
+        db.close()
 
 
 def dump(url: str) -> dict[str, list[tuple[Any, ...]]]:

@@ -65,7 +65,7 @@ def towers(workspace: Workspace) -> TwoTowerEncoder:
 
 def entities_of(workspace: Workspace, kb: str) -> list[Entity]:
     """The entities of a KB in the order of their keys."""
-    return [stored.entity for stored in workspace.store.entities(kb)]
+    return list(workspace.store.entities(kb))
 
 
 def documents_of(workspace: Workspace) -> list[Document]:

@@ -148,7 +148,7 @@ def test_the_learning_rate_of_ten_steps() -> None:
 
 # ------------------------------------------------------------------------------------ data
 def test_the_pool_holds_all_entities_sources_first(data: TrainingData, store: Store) -> None:
-    wanted = [EntityId(kb, one.entity.key) for kb in KBS for one in store.entities(kb)]
+    wanted = [EntityId(kb, one.key) for kb in KBS for one in store.entities(kb)]
     assert [data.pool.row(name) for name in wanted] == list(range(80))
     assert data.pool.row(EntityId("atlas", "nothing")) == -1
     assert data.pool.row(EntityId("elsewhere", "A1")) == -1
@@ -160,7 +160,7 @@ def test_a_domain_may_be_a_type_of_a_kb(
 ) -> None:
     typed = recipe.model_copy(update={"domain": "type"})
     data = prepare(tmp_path / "data", store, typed, KBChoice(KBS, ()), model.inputs)
-    entities = [(kb, one.entity.type) for kb in KBS for one in store.entities(kb)]
+    entities = [(kb, one.type) for kb in KBS for one in store.entities(kb)]
     numbers = {place: number for number, place in enumerate(dict.fromkeys(entities))}
     assert data.pool.domains.tolist() == [numbers[place] for place in entities]
     assert data.pool.domain_count == len(numbers) > 2

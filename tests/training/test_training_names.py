@@ -67,8 +67,8 @@ def test_every_name_stands_once_behind_the_mentions_and_means_all_that_bear_it(
     first: dict[str, str] = {}
     row = 0
     for kb in KBS:
-        for stored in store.entities(kb):
-            for name in (stored.entity.title, *(a.surface for a in stored.entity.aliases)):
+        for entity in store.entities(kb):
+            for name in (entity.title, *(a.surface for a in entity.aliases)):
                 bearers.setdefault(fold(name), set()).add(row)
                 first.setdefault(fold(name), name)
             row += 1
