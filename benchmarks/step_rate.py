@@ -36,7 +36,7 @@ from kglink.models.tokenise import IdArray
 from kglink.records import Alias, Entity
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "disease"
-LOOPS = ("tower, workers", "tower", "plain", "plain, embeddings frozen")
+LOOPS = ("tower", "plain", "plain, embeddings frozen")
 TEMPERATURE = 0.05
 
 
@@ -104,10 +104,9 @@ def in_batch_softmax(mentions: Tensor, entities: Tensor) -> Tensor:
     return F.cross_entropy(scores, torch.arange(len(scores)))
 
 
-def tower_step(*, workers: bool) -> Step:
-    """A step of kglink's tower: each core with texts of its own, or all cores in each product."""
+def tower_step() -> Step:
+    """A step of kglink's tower."""
     model = load_bi_encoder(hardware=choose_hardware("cpu"))
-    model.use_workers(torch.get_num_threads() if workers else 1)
     optimizer = adamw(model)
 
     def step(pairs: Pairs) -> float:
@@ -161,8 +160,8 @@ def finish(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
 
 def make_step(loop: str) -> Step:
     """A loop by its name."""
-    if loop.startswith("tower"):
-        return tower_step(workers="workers" in loop)
+    if loop == "tower":
+        return tower_step()
     return plain_step(frozen="frozen" in loop)
 
 
@@ -202,7 +201,7 @@ def compare(pairs: Pairs, size: int, rounds: int) -> None:
 
 def measure_memory(sizes: Sequence[int], options: argparse.Namespace) -> None:
     print(f"{'peak memory, MB':26} " + " ".join(f"{size:>8}" for size in sizes))
-    for loop in LOOPS[:3]:
+    for loop in LOOPS[:2]:
         peaks = []
         for size in sizes:
             command = [sys.executable, __file__, "--alone", loop, "--batch", str(size)]

@@ -7,11 +7,9 @@ folder (`kglink.models.model_folder`) that the linker opens like any other model
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,13 +26,12 @@ from kglink.models.model_folder import (
     write_model_folder,
 )
 from kglink.models.models import DEFAULT_MODEL, ModelSource, read_json, resolve_model
-from kglink.models.packing import TokenBatch, encoded, join, pack, reorder, split
+from kglink.models.packing import TokenBatch, encoded, pack, split
 from kglink.models.settings import BiEncoderSettings, InputSettings, TransformationSettings
 from kglink.models.tokenise import IdArray, tokenizer_files
-from kglink.models.tower import BertTower, Change, Tower
+from kglink.models.tower import Change, Tower
 from kglink.models.towers import check_bert_like, load_tower
 from kglink.models.transformation import SIDES, Side, Transformation
-from kglink.models.workers import TrainingWorkers
 from kglink.plugins import Encoded
 
 #: Which losses are wanted: L, L and L', or L' alone.
@@ -86,7 +83,6 @@ class BiEncoder(nn.Module):
         self._entities_frozen = False
         self.transformation: Transformation | None = None
         self._tokenizers = tuple(tokenizers)
-        self._workers: TrainingWorkers | None = None
 
     @property
     def dim(self) -> int:
@@ -106,16 +102,6 @@ class BiEncoder(nn.Module):
             tower.check_layer(settings.layer)
         self.transformation = Transformation(self.dim, settings, domains=domains).to(self.device)
         return self.transformation
-
-    def use_workers(self, count: int) -> None:
-        """Train with so many workers of one core each; 1 leaves the cores to torch.
-
-        Dropout then draws from other generators: another count gives other losses. On a GPU, and
-        for encoders that run through transformers, nothing changes.
-        """
-        packed = all(isinstance(tower, BertTower) for tower in self.towers())
-        on_cpu = self.device.type == "cpu"
-        self._workers = TrainingWorkers(count) if count > 1 and packed and on_cpu else None
 
     def towers(self) -> tuple[Tower, ...]:
         """Its towers, one or two."""
@@ -215,55 +201,7 @@ class BiEncoder(nn.Module):
         """The texts as they are, and transformed; what is not wanted is None."""
         if not ids:
             return None, None
-        if self._workers is None or len(ids) < 2 * self._workers.count:
-            return self._share(tower, ids, sides, view, domains)
-        return self._shares(self._workers, tower, ids, sides, view, domains)
-
-    def _shares(
-        self,
-        workers: TrainingWorkers,
-        tower: Tower,
-        ids: Sequence[IdArray],
-        sides: Sequence[Side],
-        view: ViewMode,
-        domains: Sequence[int],
-    ) -> tuple[Encoded | None, Encoded | None]:
-        """The same, each worker having texts of every length."""
-        order = np.argsort([-len(text) for text in ids], kind="stable")
-        shares = [order[first :: workers.count].tolist() for first in range(workers.count)]
-        seeds = torch.randint(1 << 62, (workers.count,)).tolist()
-
-        def job(rows: Sequence[int], seed: int) -> tuple[Tensor, ...]:
-            views = self._share(
-                tower,
-                [ids[row] for row in rows],
-                [sides[row] for row in rows],
-                view,
-                [domains[row] for row in rows] if domains else (),
-                torch.Generator().manual_seed(seed),
-            )
-            return tuple(value for part in views if part is not None for value in part)
-
-        jobs = [partial(job, rows, seed) for rows, seed in zip(shares, seeds, strict=True)]
-        parts = workers.run(jobs, list(self.parameters()))
-        back = torch.from_numpy(np.argsort(np.concatenate(shares)))
-        columns = range(0, len(parts[0]), 2)
-        wholes = [join([Encoded(*part[at : at + 2]) for part in parts]) for at in columns]
-        views = [reorder(whole, back) for whole in wholes]
-        if view == "both":
-            return views[0], views[1]
-        return (views[0], None) if view == "plain" else (None, views[0])
-
-    def _share(
-        self,
-        tower: Tower,
-        ids: Sequence[IdArray],
-        sides: Sequence[Side],
-        view: ViewMode,
-        domains: Sequence[int],
-        generator: torch.Generator | None = None,
-    ) -> tuple[Encoded | None, Encoded | None]:
-        batch = pack(ids, self.device, generator=generator)
+        batch = pack(ids, self.device)
         if view == "plain" or self.transformation is None:
             return self._encoded(tower(batch), batch), None
         change = self._change(self.transformation, batch, sides, domains)

@@ -21,13 +21,13 @@ _LEVELS = 1 << 15  # of the chance to keep a number: it is exact to 1/32768
 Grads = tuple[Tensor | None, ...]
 
 
-def dropout(values: Tensor, chance: float, generator: torch.Generator | None = None) -> Tensor:
+def dropout(values: Tensor, chance: float) -> Tensor:
     """Zero each number with this chance, and scale the others up."""
     if not chance:
         return values
     if values.is_cuda:
         return F.dropout(values, chance)
-    dropped: Tensor = _Dropout.apply(values, chance, generator)  # type: ignore[no-untyped-call]  # torch has no types here
+    dropped: Tensor = _Dropout.apply(values, chance)  # type: ignore[no-untyped-call]  # torch has no types here
     return dropped
 
 
@@ -38,13 +38,12 @@ def add_norm(
     bias: Tensor,
     eps: float,
     chance: float,
-    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Layer norm, computed in fp32, of ``states`` plus ``added`` after dropout."""
     if states.is_cuda:
         summed = (states + dropout(added, chance)).float()
         return F.layer_norm(summed, weight.shape, weight, bias, eps).to(states.dtype)
-    normed: Tensor = _AddNorm.apply(added, states, weight, bias, eps, chance, generator)  # type: ignore[no-untyped-call]  # torch has no types here
+    normed: Tensor = _AddNorm.apply(added, states, weight, bias, eps, chance)  # type: ignore[no-untyped-call]  # torch has no types here
     return normed
 
 
@@ -53,12 +52,11 @@ def attend(
     buckets: Sequence[Bucket],
     heads: int,
     chance: float,
-    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Self-attention of each text; the queries are already scaled."""
     if qkv.is_cuda:
         return fused_attention(qkv, buckets, heads, chance)
-    mixed: Tensor = _Attention.apply(qkv, buckets, heads, chance, generator)  # type: ignore[no-untyped-call]  # torch has no types here
+    mixed: Tensor = _Attention.apply(qkv, buckets, heads, chance)  # type: ignore[no-untyped-call]  # torch has no types here
     return mixed
 
 
@@ -88,13 +86,11 @@ def _by_head(padded: Tensor, heads: int) -> Tensor:
     return padded.view(texts, length, 3, heads, -1).permute(2, 0, 3, 1, 4).contiguous()
 
 
-def _draw(like: Tensor, chance: float, generator: torch.Generator | None) -> tuple[Tensor, float]:
+def _draw(like: Tensor, chance: float) -> tuple[Tensor, float]:
     """All bits set where a number is kept, none where not; and the scale of what is kept."""
     count, kept = like.numel(), round((1 - chance) * _LEVELS)
     # The generator makes 64 bits at a time; the lowest 15 of every 16 are a draw.
-    random = torch.empty((count + 3) // 4, dtype=torch.int64).random_(
-        -(2**63), None, generator=generator
-    )
+    random = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     bits = random.view(torch.int16)[:count].view(like.shape)
     bits &= _LEVELS - 1
     bits -= kept
@@ -111,16 +107,14 @@ def _keep(values: Tensor, bits: Tensor) -> Tensor:
 
 class _Dropout(Function):
     @staticmethod
-    def forward(
-        ctx: Any, values: Tensor, chance: float, generator: torch.Generator | None
-    ) -> Tensor:
-        bits, ctx.scale = _draw(values, chance, generator)
+    def forward(ctx: Any, values: Tensor, chance: float) -> Tensor:
+        bits, ctx.scale = _draw(values, chance)
         ctx.save_for_backward(bits)
         return _keep(values, bits).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Grads:
-        return _keep(grads[0], ctx.saved_tensors[0]).mul_(ctx.scale), None, None
+        return _keep(grads[0], ctx.saved_tensors[0]).mul_(ctx.scale), None
 
 
 class _AddNorm(Function):
@@ -133,9 +127,8 @@ class _AddNorm(Function):
         bias: Tensor,
         eps: float,
         chance: float,
-        generator: torch.Generator | None,
     ) -> Tensor:
-        bits, ctx.scale = _draw(added, chance, generator) if chance else (None, 1.0)
+        bits, ctx.scale = _draw(added, chance) if chance else (None, 1.0)
         kept = added if bits is None else _keep(added, bits)
         summed = torch.add(states, kept, alpha=ctx.scale)
         normed, mean, deviation = torch.native_layer_norm(summed, weight.shape, weight, bias, eps)
@@ -150,7 +143,7 @@ class _AddNorm(Function):
             grads[0].contiguous(), summed, weight.shape, mean, deviation, weight, bias, wanted
         )
         of_added = grad if bits is None else _keep(grad, bits).mul_(ctx.scale)
-        return of_added, grad, of_weight, of_bias, None, None, None
+        return of_added, grad, of_weight, of_bias, None, None
 
 
 class _Attention(Function):
@@ -161,7 +154,6 @@ class _Attention(Function):
         buckets: Sequence[Bucket],
         heads: int,
         chance: float,
-        generator: torch.Generator | None,
     ) -> Tensor:
         ctx.buckets, ctx.heads, ctx.scale = buckets, heads, 1.0
         out = qkv.new_empty(len(qkv), qkv.shape[1] // 3)
@@ -170,7 +162,7 @@ class _Attention(Function):
             parts = _by_head(bucket.pad(qkv), heads).flatten(1, 2)
             query, key, value = parts
             weights = _weights(torch.bmm(query, key.transpose(1, 2)), bucket, heads)
-            bits, ctx.scale = _draw(weights, chance, generator) if chance else (None, 1.0)
+            bits, ctx.scale = _draw(weights, chance) if chance else (None, 1.0)
             kept = weights if bits is None else _keep(weights, bits)
             mixed = torch.bmm(kept, value)
             out[bucket.tokens] = bucket.unpad(_by_text(mixed, bucket, heads))
@@ -196,7 +188,7 @@ class _Attention(Function):
             of_key = torch.bmm(scores.transpose(1, 2), query)
             parts = [_by_text(part, bucket, ctx.heads) for part in (of_query, of_key, of_value)]
             out[bucket.tokens] = bucket.unpad(torch.cat(parts, dim=-1))
-        return out, None, None, None, None
+        return out, None, None, None
 
 
 def _weights(scores: Tensor, bucket: Bucket, heads: int) -> Tensor:

@@ -61,8 +61,6 @@ class TokenBatch:
     """Tokens of each text, in packed order."""
     buckets: tuple[Bucket, ...]
     rows: Tensor
-    generator: torch.Generator | None = None
-    """What dropout draws from; None is torch's own generator."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -74,12 +72,7 @@ class TokenBatch:
         return order.repeat_interleave(self.lengths)
 
 
-def pack(
-    texts: Sequence[IdArray],
-    device: torch.device | str = "cpu",
-    *,
-    generator: torch.Generator | None = None,
-) -> TokenBatch:
+def pack(texts: Sequence[IdArray], device: torch.device | str = "cpu") -> TokenBatch:
     """Lay the token ids of texts end to end."""
     lengths = np.fromiter((len(text) for text in texts), np.int64, len(texts))
     if not len(texts) or not lengths.all():
@@ -100,7 +93,6 @@ def pack(
         lengths=torch.from_numpy(ranked).to(device),
         buckets=tuple(_buckets(ranked, starts, steps, device)),
         rows=torch.from_numpy(rows).to(device),
-        generator=generator,
     )
 
 
@@ -140,11 +132,6 @@ def join(parts: Sequence[Encoded]) -> Encoded:
     states = [F.pad(part.states, (0, 0, 0, n)) for part, n in zip(parts, spare, strict=True)]
     masks = [F.pad(part.mask, (0, n)) for part, n in zip(parts, spare, strict=True)]
     return Encoded(torch.cat(states), torch.cat(masks))
-
-
-def reorder(whole: Encoded, rows: Tensor) -> Encoded:
-    """The texts in another order: text i is what was ``rows[i]``."""
-    return Encoded(whole.states.index_select(0, rows), whole.mask.index_select(0, rows))
 
 
 def split(whole: Encoded, first: int) -> tuple[Encoded, Encoded]:

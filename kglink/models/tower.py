@@ -151,7 +151,7 @@ class BertTower(Tower):
         positions = F.embedding(batch.steps, part["position_embeddings"].weight + kind)
         summed = part["word_embeddings"](batch.ids) + positions
         states: Tensor = part["LayerNorm"](summed).to(self.dtype)
-        return dropout(states, self._chance(self._hidden_dropout), batch.generator)
+        return dropout(states, self._chance(self._hidden_dropout))
 
     def _run(self, states: Tensor, batch: TokenBatch, layers: Sequence[Any]) -> Tensor:
         for layer in layers:
@@ -159,18 +159,18 @@ class BertTower(Tower):
         return states
 
     def _one(self, layer: Any, states: Tensor, batch: TokenBatch) -> Tensor:
-        attention, random = layer["attention"], batch.generator
+        attention = layer["attention"]
         hidden, chance = map(self._chance, (self._hidden_dropout, self._attention_dropout))
         qkv = F.linear(states, *self._qkv(attention["self"]))
-        attended = attend(qkv, batch.buckets, self._heads, chance, random)
+        attended = attend(qkv, batch.buckets, self._heads, chance)
         output = attention["output"]
         added = self._linear(output["dense"], attended)
         norm = output["LayerNorm"]
-        states = add_norm(added, states, norm.weight, norm.bias, self._eps, hidden, random)
+        states = add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
         inner = F.gelu(self._linear(layer["intermediate"]["dense"], states), approximate=self._gelu)
         added = self._linear(layer["output"]["dense"], inner)
         norm = layer["output"]["LayerNorm"]
-        return add_norm(added, states, norm.weight, norm.bias, self._eps, hidden, random)
+        return add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
 
     def _qkv(self, part: Any) -> tuple[Tensor, Tensor]:
         """One product for queries, keys and values; the queries' weights hold the scale."""

@@ -172,7 +172,6 @@ class _Run:
         model = load_bi_encoder(
             told.recipe.model.base, settings=told.recipe.model.settings, hardware=hardware
         )
-        model.use_workers(hardware.threads)
         recipe = told.recipe
         scorer = self._registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
         check_sections(recipe.sections(told.sources), model, self._registry)

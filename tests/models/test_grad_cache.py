@@ -67,13 +67,11 @@ def gradients(model: BiEncoder) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("pooling", ["mean", "tokens"])
 @pytest.mark.parametrize("training", [True, False], ids=["dropout", "no dropout"])
-@pytest.mark.parametrize("workers", [1, 2])
 def test_cached_gradients_are_those_of_all_parts_at_once(
-    make: Callable[[str], BiEncoder], pooling: str, training: bool, workers: int
+    make: Callable[[str], BiEncoder], pooling: str, training: bool
 ) -> None:
     parts = parts_of(3, 2, 4)
     model = make(pooling).train(training)
-    model.use_workers(workers)
     torch.manual_seed(1)
     direct = loss_of([encode(model, part) for part in parts])
     torch.autograd.backward(direct)
