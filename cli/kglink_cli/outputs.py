@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import glob
-import hashlib
+import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from kglink.errors import UsageError
+from kglink.files.atomic import replace_file
+from kglink.files.digest import text_digest
+from kglink.files.lock import file_lock
 from kglink.records import LinkedDocument, TextInput
 from kglink.workspace.outputs import PACKED, cannot_write, whole_file
 from kglink_cli.console import note
@@ -119,60 +123,56 @@ def _refuse_inputs(output: Path, source: str) -> None:
 @contextmanager
 def _locked(output: Path) -> Iterator[None]:
     """One process writes a file; the system frees the lock of a process that dies."""
-    import filelock  # here: `kglink --help` need not wait for it
-
-    lock = filelock.FileLock(output.with_name(f".{output.name}.lock"), timeout=0)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise UsageError(
-            f"{output} is being written by another process",
-            hint="Wait until it is done, or name another file with -o.",
-        ) from error
-    except OSError as error:
-        raise cannot_write(output, error) from error
-    try:
+    busy = UsageError(
+        f"{output} is being written by another process",
+        hint="Wait until it is done, or name another file with -o.",
+    )
+    target = output.resolve()
+    with ExitStack() as held:
+        try:
+            held.enter_context(
+                file_lock(target.with_name(f".{target.name}.lock"), busy, remove=True)
+            )
+        except OSError as error:
+            raise cannot_write(output, error) from error
         yield
-    finally:
-        # While it is held: a process that waits notices that its file has no name any more.
-        with suppress(OSError):  # Windows keeps a file that is open
-            Path(lock.lock_file).unlink()
-        lock.release()
 
 
 def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: LinkRest) -> None:
-    fingerprint = hashlib.blake2b(
-        json.dumps(made_by, sort_keys=True, default=str).encode(), digest_size=8
-    ).hexdigest()
-    draft = output.with_name(f".{output.name}.{fingerprint}.partial")
+    target = output.resolve()  # A link is written through: the file that it names is replaced.
+    fingerprint = text_digest(json.dumps(made_by, sort_keys=True, default=str), size=8)
+    draft = target.with_name(f".{target.name}.{fingerprint}.partial")
     try:
-        written = list(_whole_ids(draft))
-        out = draft.open("a", encoding="utf-8", newline="\n")
+        # A link that somebody planted in the place of the draft is not followed.
+        raw = os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
     except OSError as error:
         raise cannot_write(output, error) from error
-    if written:
-        note("resumed", f"after {len(written):,} documents of an interrupted run")
-    with out:
-        exporter.export(link(written), out)
-    draft.replace(output)
+    with raw:
+        written = list(_whole_ids(raw))
+        if written:
+            note("resumed", f"after {len(written):,} documents of an interrupted run")
+        with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as out:
+            exporter.export(link(written), out)
+    try:
+        replace_file(draft, target)
+    except OSError as error:
+        raise cannot_write(output, error) from error
     # Of runs with other settings or another content: nobody can want them beside the output.
-    for stale in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * 16}.partial"):
+    for stale in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 16}.partial"):
         stale.unlink()
 
 
-def _whole_ids(draft: Path) -> Iterator[str]:
+def _whole_ids(lines: BinaryIO) -> Iterator[str]:
     """The ids of a draft's lines up to the first that is cut off or damaged; the rest goes."""
-    if not draft.exists():
-        return
     whole = 0
-    with draft.open("rb+") as lines:
-        for line in lines:
-            known = _id_of(line) if line.endswith(b"\n") else None
-            if known is None:
-                break
-            whole += len(line)
-            yield known
-        lines.truncate(whole)
+    for line in lines:
+        known = _id_of(line) if line.endswith(b"\n") else None
+        if known is None:
+            break
+        whole += len(line)
+        yield known
+    lines.seek(whole)
+    lines.truncate()
 
 
 def _id_of(line: bytes) -> str | None:

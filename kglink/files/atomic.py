@@ -45,14 +45,19 @@ def atomic_path(path: Path) -> Iterator[Path]:
     The mode of an existing file is kept. A link at ``path`` is replaced and not followed; anything
     but a regular file or a link is refused.
     """
-    mode = _mode_to_keep(path)
-    with _locked_draft(path, is_folder=False) as (draft, descriptor):
-        if mode is not None:
-            os.fchmod(descriptor, mode)
+    _mode_of(path)  # What must not be replaced is refused before it is written.
+    with _locked_draft(path, is_folder=False) as (draft, _):
         yield draft
-        sync_file(draft)
-        draft.replace(path)
-        sync_folder(path.parent)
+        replace_file(draft, path)
+
+
+def replace_file(draft: Path, path: Path) -> None:
+    """Sync a file and put it in the place of ``path`` in the same folder, whose mode it takes."""
+    if (mode := _mode_of(path)) is not None:
+        draft.chmod(mode)
+    sync_file(draft)
+    draft.replace(path)
+    sync_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -142,7 +147,8 @@ def _sync(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
-def _mode_to_keep(path: Path) -> int | None:
+def _mode_of(path: Path) -> int | None:
+    """The mode of a file that may be replaced; None where there is none, or a link."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -178,10 +184,10 @@ def _new_draft(path: Path, *, is_folder: bool) -> tuple[Path, int]:
                 descriptor = os.open(draft, flags, 0o666)
         except FileExistsError:
             continue
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):  # being swept, or a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if draft.exists():
-                return draft, descriptor
+        if draft.exists():
+            return draft, descriptor
         os.close(descriptor)  # swept before it was locked
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import filelock
 from sqlalchemy import Column, Engine, Table, create_engine, event, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection
@@ -21,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import Insert
 
 from kglink.errors import StoreError, UsageError
+from kglink.files.lock import LockedError, file_lock
 
 BUSY_SECONDS = 30.0
 PAGES_OF_WAL = 16_384  # 64 MiB: index pages that many batches touch reach the file once
@@ -141,24 +141,19 @@ class SQLite(Backend):
     @contextlib.contextmanager
     def exclusive(self, engine: Engine, name: str) -> Iterator[bool]:
         """Lock a file beside the store."""
-        lock = filelock.FileLock(f"{self.path}.{name}.lock", timeout=0)
-        try:
-            lock.acquire()
-        except filelock.Timeout:
-            yield False
-            return
-        except OSError as error:
-            raise StoreError(
-                f"cannot make the lock file {lock.lock_file}: {error.strerror}",
-                hint="Check the rights of that folder and the room on its disk.",
-            ) from error
-        try:
+        path = Path(f"{self.path}.{name}.lock")
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(file_lock(path, remove=True))
+            except LockedError:
+                yield False
+                return
+            except OSError as error:
+                raise StoreError(
+                    f"cannot make the lock file {path}: {error.strerror}",
+                    hint="Check the rights of that folder and the room on its disk.",
+                ) from error
             yield True
-        finally:
-            # While it is held: a process that waits notices that its file has no name any more.
-            with contextlib.suppress(OSError):  # Windows keeps a file that is open
-                Path(lock.lock_file).unlink()
-            lock.release()
 
     def upsert(self, table: Table, update: Sequence[str]) -> Insert:
         """SQLite's ON CONFLICT."""

@@ -7,9 +7,8 @@ import errno
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from kglink.errors import TrainingError
+from kglink.files.lock import file_lock, is_locked
 
 _LOCK = ".lock"
 #: Seconds for which a command that only asks may hold the lock of a run.
@@ -23,14 +22,13 @@ _OF_DISKS = frozenset(
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Keep other commands from the same run."""
+    busy = TrainingError(
+        f"{folder}: another process is training here", hint="Wait for it, or stop it."
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / _LOCK, timeout=_A_LOOK):
+        with file_lock(folder / _LOCK, busy, wait=_A_LOOK):
             yield
-    except Timeout as error:
-        raise TrainingError(
-            f"{folder}: another process is training here", hint="Wait for it, or stop it."
-        ) from error
     except OSError as error:
         if error.errno not in _OF_DISKS:
             raise
@@ -42,10 +40,4 @@ def alone(folder: Path) -> Iterator[None]:
 
 def is_busy(folder: Path) -> bool:
     """Whether a process works on this run now."""
-    if not (folder / _LOCK).is_file():
-        return False
-    try:
-        with FileLock(folder / _LOCK, timeout=0):
-            return False
-    except Timeout:
-        return True
+    return is_locked(folder / _LOCK)

@@ -6,7 +6,6 @@ they choose is kept on disk: a run that goes on finds it there, whatever the mod
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kglink.files.atomic import atomic_file
 from kglink.files.tables import IntArray, map_array
 from kglink.plugins import (
     Encoded,
@@ -120,12 +120,8 @@ class Negatives:
             found[part] = self._ask(known, batch, rng)
             done = min(part.stop, len(golds))
             progress(Progress(f"mining negatives of {self._group.letter}", done, len(golds)))
-        draft = path.with_name(f".{path.name}.draft")
-        with draft.open("wb") as out:
+        with atomic_file(path) as out:
             np.save(out, found)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(path)
 
     def open(self, path: Path) -> None:
         """Use what was looked for."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TextIO, cast
 
 from kglink.errors import UsageError
+from kglink.files.atomic import atomic_file, sweep_drafts
 
 #: Endings of files that are packed as they are written.
 PACKED = (".gz", ".bz2")
@@ -18,27 +19,27 @@ PACKED = (".gz", ".bz2")
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
-    """Write to a draft beside ``path`` that takes its place at the end; .gz and .bz2 are packed.
+    """Write to a draft that takes the place of ``path`` at the end; .gz and .bz2 are packed.
 
-    Where the writing fails, what stood at ``path`` still stands there, and nothing else.
+    Where the writing fails, what stood at ``path`` still stands there, and nothing else. A link
+    is written through: the file that it names is replaced.
     """
-    draft = path.with_name(f".{path.name}.partial")
-    try:
-        raw = draft.open("wb")
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    try:
-        with ExitStack() as closing:
-            closing.enter_context(raw)
-            stream = closing.enter_context(_packed(raw, path.suffix.lower()))
-            text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
-            yield text
+    target = path.resolve()
+    with ExitStack() as closing:
+        try:
+            sweep_drafts(target.parent)
+            raw = closing.enter_context(atomic_file(target))
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        stream = closing.enter_context(_packed(raw, path.suffix.lower()))
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
+        yield text
+        try:
             text.flush()
             text.detach()
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+            closing.close()
+        except OSError as error:
+            raise cannot_write(path, error) from error
 
 
 def cannot_write(path: Path, error: OSError) -> UsageError:

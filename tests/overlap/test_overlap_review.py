@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -146,9 +148,13 @@ def test_a_damaged_journal_is_told_with_its_line(tmp_path: Path, line: int, dama
         Journal.open(journal.path)
 
 
-def test_a_journal_that_cannot_be_written_is_told(folder: Path, reviewed: Store) -> None:
-    (folder / "reviews").mkdir()
-    (folder / "reviews" / ".doid+ncit.1.jsonl.partial").mkdir()
+def test_a_journal_that_cannot_be_written_is_told(
+    folder: Path, reviewed: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
     with (
         pytest.raises(UsageError, match="cannot keep the review's journal"),
         open_review(folder / "reviews", reviewed, PLAN),

@@ -7,13 +7,14 @@ data and the sign that a step is done, and a killed run finds what it need not d
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import zstandard
+
+from kglink.files.atomic import atomic_file
 
 _LEVEL = 1
 _NUMBER = struct.Struct("<Q")
@@ -28,15 +29,10 @@ def write_sections(path: Path, sections: Sequence[bytes]) -> None:
     for section in packed:
         end += len(section)
         ends.append(end)
-    # A process of a killed run may still be at the same file: each writes its own.
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with beside.open("wb") as out:
+    with atomic_file(path) as out:  # a process of a killed run may still be at the same file
         out.write(_MAGIC + _NUMBER.pack(len(packed)))
         out.write(struct.pack(f"<{len(ends)}Q", *ends))
         out.writelines(packed)
-        out.flush()
-        os.fsync(out.fileno())
-    beside.replace(path)
 
 
 def read_section(path: Path, number: int) -> bytes:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from kglink.errors import KglinkError, UsageError
+from kglink.files.atomic import write_atomically
 from kglink.overlap.review.sample import Drawn, Keys, ReviewPlan
 from kglink.records import Judgement, Verdict
 
@@ -46,12 +47,9 @@ class Journal:
     def create(cls, path: Path, plan: ReviewPlan, drawn: Drawn) -> Journal:
         """Begin a journal; it is there whole or not at all."""
         head = {"kglink_review": VERSION, "began": _now(), "plan": asdict(plan)} | asdict(drawn)
-        draft = path.with_name(f".{path.name}.partial")
         with _told(path):
             path.parent.mkdir(exist_ok=True)
-            _write(draft, _line(head), "wb")
-            draft.replace(path)
-            _sync_folder(path.parent)
+            write_atomically(path, _line(head))
         return cls(path, plan, drawn, ())
 
     @classmethod
@@ -70,8 +68,10 @@ class Journal:
     def add(self, entry: Entry) -> None:
         """Add an entry; it is on the disk when this returns."""
         fields = {"at": _now()} | asdict(entry)
-        with _told(self.path):
-            _write(self.path, _line(fields), "ab")
+        with _told(self.path), self.path.open("ab") as out:
+            out.write(_line(fields))
+            out.flush()
+            os.fsync(out.fileno())
         self.entries.append(entry)
 
     def standing(self) -> dict[Keys, Entry]:
@@ -128,23 +128,6 @@ def _number(path: Path) -> int:
 
 def _line(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields).encode() + b"\n"
-
-
-def _write(path: Path, data: bytes, mode: str) -> None:
-    with path.open(mode) as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":  # elsewhere folders cannot be opened
-        return
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def _head(path: Path, line: bytes) -> tuple[ReviewPlan, Drawn]:

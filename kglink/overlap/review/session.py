@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
+from kglink.files.lock import file_lock
 from kglink.overlap.review.journal import (
     Answer,
     Entry,
@@ -156,21 +157,13 @@ def open_review(
     A finished review is begun anew where another draw differs from it, or pairs were passed over.
     ``undo`` takes its last answer back first, and so goes on with it.
     """
-    import filelock
-
     folder.mkdir(exist_ok=True)
-    lock = filelock.FileLock(lock_path(folder, plan.left, plan.right), timeout=0)
-    try:
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise UsageError(
-            f"{plan.left} and {plan.right} are being reviewed by another process",
-            hint="Finish that review first: it keeps every answer when it is left with q.",
-        ) from error
-    try:
+    busy = UsageError(
+        f"{plan.left} and {plan.right} are being reviewed by another process",
+        hint="Finish that review first: it keeps every answer when it is left with q.",
+    )
+    with file_lock(lock_path(folder, plan.left, plan.right), busy):
         yield _opened(folder, store, plan, undo)
-    finally:
-        lock.release()
 
 
 def last_review(folder: Path, store: Store, plan: ReviewPlan) -> Review | None:
