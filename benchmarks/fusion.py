@@ -20,11 +20,11 @@ from pathlib import Path
 from kglink import TextInput, Workspace
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
 from kglink.evaluation.report import Figures
-from kglink.linking.linker import Linker
-from kglink.linking.retrieve import Retriever
+from kglink.linking.candidates import CandidateSearch
+from kglink.linking.pipeline import Linker
 from kglink.linking.scoring import FusionWeights, Scoring
 from kglink.space.space import Space
-from kglink.workspace.links import queries_of
+from kglink.workspace.links import reader_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from disease_kbs import KB_FILES, write_disease_jsonl
@@ -96,11 +96,11 @@ def measure(workspace: Workspace) -> None:
 def linker_with(workspace: Workspace, space: Space, weights: FusionWeights) -> Linker:
     """A linker that scores with these weights."""
     link = workspace.settings.link
-    queries = queries_of(workspace.encoder, link.window_chars)
+    reader = reader_of(workspace.encoder, link.window_chars)
     scoring = Scoring(weights)
-    retriever = Retriever(space, queries, candidates=link.candidates, scoring=scoring)
+    search = CandidateSearch(space, reader, candidates=link.candidates, scoring=scoring)
     plain = workspace.linker(space=space)
-    return Linker(retriever, lambda: plain.detector, workspace.store, KBS, link)
+    return Linker(search, lambda: plain.detector, workspace.store, KBS, link)
 
 
 def abstracts(workspace: Workspace) -> Iterator[TextInput]:

@@ -120,6 +120,16 @@ class LinkSection(Section):
     reranker_settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Settings of the reranker."
     )
+    clusterer: str = Field(
+        "",
+        description="Clusterer (`kglink plugins`), which sees all mentions of a run; empty: none.",
+    )
+    clusterer_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Settings of the clusterer."
+    )
+    reranked: int = Field(
+        10, ge=1, le=1000, description="First candidates that a reranker or clusterer is given."
+    )
     top_k: int = Field(5, ge=1, le=1000, description="Candidates shown for each mention.")
     threshold: float = Field(
         0.5,

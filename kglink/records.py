@@ -192,6 +192,7 @@ class Candidate:
     id: EntityId
     title: str
     score: float
+    popularity: float = 0.0
     url: str = ""
     description: str = ""
     type: str = ""

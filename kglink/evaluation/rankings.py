@@ -11,24 +11,15 @@ has, and what is right in a single KB, stays the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
-from kglink.evaluation.metrics import RERANKED, Rank
-from kglink.linking.linker import BATCH_MENTIONS, Linker, joint_ranking
-from kglink.linking.retrieve import Scored
-from kglink.plugins import Reranker
-from kglink.records import (
-    Candidate,
-    Document,
-    Entity,
-    EntityId,
-    Mention,
-    MentionInText,
-    Ranking,
-    Span,
-)
+from kglink.evaluation.metrics import Rank
+from kglink.linking.candidates import ByKB, joint_ranking
+from kglink.linking.pipeline import BATCH_MENTIONS, Linker
+from kglink.linking.stages import run_stages
+from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText, Ranking
 
 #: Pools over all KBs; the bracket keeps them apart from a KB of that name.
 JOINT = "[joint]"
@@ -71,14 +62,12 @@ class RankedMention:
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """What counts as right besides the golds, and what else is done with the candidates."""
+    """What counts as right besides the golds, and what else is wanted."""
 
     counterparts: Counterparts | None = None
     """What counts in the joint pools besides the golds themselves."""
     entities: Entities | None = None
     """Where the domains of golds are read; None: they are not wanted."""
-    reranker: Reranker | None = None
-    """Orders the first candidates of each pool anew."""
 
 
 class _Place(NamedTuple):
@@ -89,16 +78,31 @@ class _Place(NamedTuple):
     gold: frozenset[EntityId]
 
     @property
-    def span(self) -> Span:
-        return Span(self.mention.start, self.mention.end)
+    def in_text(self) -> MentionInText:
+        text, mention = self.document.text, self.mention
+        return MentionInText(text, mention.start, mention.end, self.document.id)
 
 
 class _Pool(NamedTuple):
     """One ranking of a mention, and what is right in it."""
 
     name: str
-    ranking: list[Scored]
+    ranking: Ranking
     right: frozenset[EntityId]
+
+    def rank_in(self, ranking: Ranking) -> Rank:
+        """Where the first right entity stands in a ranking."""
+        ids = (one.id for one in ranking.candidates)
+        return next((at for at, one in enumerate(ids, 1) if one in self.right), None)
+
+
+class _Judged(NamedTuple):
+    """A mention with its pools, and which of its golds have what was asked for."""
+
+    place: _Place
+    pools: list[_Pool]
+    with_counterpart: bool
+    domains: tuple[Domain, ...]
 
 
 def rank_mentions(
@@ -118,106 +122,96 @@ def rank_mentions(
         for mention in document.mentions
         if mention.gold and any(one.kb in kbs for one in mention.gold)
     )
-    while batch := list(islice(places, BATCH_MENTIONS)):
-        yield from _rank_batch(linker, batch, kbs, depth, judging, docs)
+    waiting: list[list[_Judged]] = []
+
+    def heads() -> Iterator[list[Ranking]]:
+        """What the stages are given: the first candidates of each pool, the same ones once."""
+        while batch := list(islice(places, BATCH_MENTIONS)):
+            waiting.append(_judged(linker, batch, kbs, depth, judging))
+            yield linker.described(list(_heads(waiting[-1], linker.stage_depth).values()))
+
+    for staged in run_stages(linker.stages, heads()):
+        batch = waiting.pop(0)
+        given = linker.stage_depth
+        orders = dict(zip(_heads(batch, given), staged, strict=True))
+        for judged in batch:
+            mention = judged.place.mention
+            ranks = {pool.name: pool.rank_in(pool.ranking) for pool in judged.pools}
+            yield RankedMention(
+                docs=docs,
+                document=judged.place.document.id,
+                start=mention.start,
+                end=mention.end,
+                surface=judged.place.in_text.surface,
+                ranks=ranks,
+                reranked=_after_stages(judged.pools, orders, linker.stage_depth)
+                if orders
+                else ranks,
+                with_counterpart=judged.with_counterpart,
+                domains=judged.domains,
+            )
 
 
-def _rank_batch(
-    linker: Linker,
-    batch: Sequence[_Place],
-    kbs: Sequence[str],
-    depth: int,
-    judging: Judging,
-    docs: str,
-) -> Iterator[RankedMention]:
-    texts = [(place.document.text, place.span) for place in batch]
+def _judged(
+    linker: Linker, batch: Sequence[_Place], kbs: Sequence[str], depth: int, judging: Judging
+) -> list[_Judged]:
+    """The mentions of a batch with their pools, as retrieved."""
     golds = {one for place in batch for one in place.gold}
     same = judging.counterparts(golds) if judging.counterparts else {}
     known = judging.entities(golds) if judging.entities else {}
-    rankings = [
-        _pools(by_kb, place.gold, place.gold.union(*(same.get(one, ()) for one in place.gold)), kbs)
-        for by_kb, place in zip(linker.candidates(texts, limit=depth), batch, strict=True)
-    ]
-    anew = _Reranking(judging.reranker, batch, rankings) if judging.reranker else None
-    for at, (place, pools) in enumerate(zip(batch, rankings, strict=True)):
-        ranks = {
-            pool.name: _first((one.id for one in pool.ranking[:depth]), pool.right)
-            for pool in pools
-        }
-        mention = place.mention
+    found = linker.candidates([place.in_text for place in batch], limit=depth)
+    judged = []
+    for place, by_kb in zip(batch, found, strict=True):
+        others = {other for one in place.gold for other in same.get(one, ())}
         domains = {Domain(one.kb, known[one].type) for one in place.gold if one in known}
-        yield RankedMention(
-            docs=docs,
-            document=place.document.id,
-            start=mention.start,
-            end=mention.end,
-            surface=place.document.text[mention.start : mention.end],
-            ranks=ranks,
-            reranked=anew.ranks(at, ranks) if anew else ranks,
-            with_counterpart=any(
-                other.kb in kbs and other not in place.gold
-                for one in place.gold
-                for other in same.get(one, ())
-            ),
-            domains=tuple(sorted(one for one in domains if one.kb in kbs)),
+        judged.append(
+            _Judged(
+                place,
+                _pools(place, by_kb, place.gold | others, kbs, depth),
+                any(other.kb in kbs and other not in place.gold for other in others),
+                tuple(sorted(one for one in domains if one.kb in kbs)),
+            )
         )
+    return judged
 
 
 def _pools(
-    by_kb: Mapping[str, list[Scored]],
-    gold: frozenset[EntityId],
-    right: frozenset[EntityId],
-    kbs: Sequence[str],
+    place: _Place, by_kb: ByKB, right: frozenset[EntityId], kbs: Sequence[str], depth: int
 ) -> list[_Pool]:
-    with_gold = [kb for kb in kbs if any(one.kb == kb for one in gold)]
+    with_gold = [kb for kb in kbs if any(one.kb == kb for one in place.gold)]
+
+    def pool(name: str, candidates: Sequence[Candidate], right: frozenset[EntityId]) -> _Pool:
+        return _Pool(name, Ranking(place.in_text, tuple(candidates[:depth])), right)
+
     return [
-        *(_Pool(kb, by_kb[kb], gold) for kb in with_gold),
-        _Pool(JOINT, joint_ranking(by_kb, kbs), right),
-        _Pool(JUDGED_JOINT, joint_ranking(by_kb, with_gold), right),
+        *(pool(kb, by_kb[kb], place.gold) for kb in with_gold),
+        pool(JOINT, joint_ranking(by_kb, kbs), right),
+        pool(JUDGED_JOINT, joint_ranking(by_kb, with_gold), right),
     ]
 
 
-class _Reranking:
-    """A batch's rankings with the first candidates of each in the reranker's order."""
-
-    def __init__(
-        self, reranker: Reranker, batch: Sequence[_Place], rankings: Sequence[Sequence[_Pool]]
-    ) -> None:
-        self._rankings = rankings
-        asked: dict[tuple[int, tuple[EntityId, ...]], Ranking] = {}
-        for at, (place, pools) in enumerate(zip(batch, rankings, strict=True)):
-            for pool in pools:
-                # The joint pools often have the same candidates: they are read once.
-                asked.setdefault(
-                    (at, _head(pool)),
-                    Ranking(
-                        MentionInText(place.document.text, place.mention.start, place.mention.end),
-                        _candidates(pool),
-                    ),
-                )
-        answers = reranker.rank(list(asked.values()))
-        self._orders = dict(zip(asked, answers, strict=True))
-
-    def ranks(self, at: int, retrieved: Mapping[str, Rank]) -> dict[str, Rank]:
-        """The ranks of a mention; what the reranker was not given keeps its place."""
-        found = {}
-        for pool in self._rankings[at]:
-            order = self._orders[at, _head(pool)]
-            first = _first((one.id for one in order.candidates), pool.right)
-            found[pool.name] = retrieved[pool.name] if first is None else first
-        return found
+_Head = tuple[MentionInText, tuple[EntityId, ...]]
 
 
-def _head(pool: _Pool) -> tuple[EntityId, ...]:
-    return tuple(one.id for one in pool.ranking[:RERANKED])
+def _heads(batch: Sequence[_Judged], depth: int) -> dict[_Head, Ranking]:
+    """The first candidates of all pools; none where no stage asks for them."""
+    pools = (pool for judged in batch for pool in judged.pools) if depth else ()
+    return {
+        _head(pool, depth): replace(pool.ranking, candidates=pool.ranking.candidates[:depth])
+        for pool in pools
+    }
 
 
-def _candidates(pool: _Pool) -> tuple[Candidate, ...]:
-    return tuple(
-        Candidate(id=one.id, title=one.title, score=one.score, evidence=one.evidence)
-        for one in pool.ranking[:RERANKED]
-    )
+def _head(pool: _Pool, depth: int) -> _Head:
+    return pool.ranking.mention, tuple(one.id for one in pool.ranking.candidates[:depth])
 
 
-def _first(ranking: Iterable[EntityId], right: frozenset[EntityId]) -> Rank:
-    return next((at for at, one in enumerate(ranking, 1) if one in right), None)
+def _after_stages(
+    pools: Sequence[_Pool], orders: Mapping[_Head, Ranking], depth: int
+) -> dict[str, Rank]:
+    """The ranks in the new order; what the stages were not given keeps its place."""
+    found = {}
+    for pool in pools:
+        rank = pool.rank_in(orders[_head(pool, depth)])
+        found[pool.name] = pool.rank_in(pool.ranking) if rank is None else rank
+    return found

@@ -13,7 +13,7 @@ from kglink.evaluation.metrics import RERANKED
 from kglink.evaluation.rankings import Judging, RankedMention, rank_mentions
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.seen import AUTO, check_annotated, find_learnt, folded, seen_surfaces
-from kglink.linking.linker import Linker
+from kglink.linking.pipeline import Linker
 from kglink.records import Document, OnProgress, Progress, Split
 from kglink.store import Store
 
@@ -89,7 +89,6 @@ def _ranked(
     judging = Judging(
         counterparts=store.counterparts if question.counterparts else None,
         entities=store.get_entities if question.domains else None,
-        reranker=linker.reranker,
     )
 
     done = 0

@@ -9,7 +9,7 @@ the best answer is then fitted to the scores that it gives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +17,9 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from kglink.errors import UsageError
-from kglink.linking.queries import MentionQuery
-from kglink.linking.retrieve import Retriever, Scored
-from kglink.linking.scoring import Calibration, Evidence, FusionWeights, Scoring
-from kglink.records import Document, EntityId, OnProgress, Progress
+from kglink.linking.candidates import CandidateSearch
+from kglink.linking.scoring import EVIDENCE, Calibration, Evidence, FusionWeights, Scoring
+from kglink.records import Candidate, Document, EntityId, MentionInText, OnProgress, Progress
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -34,7 +33,6 @@ _CALIBRATION_PRIOR = 0.05
 NAME_SHARES = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0)
 #: So many of them is what a gain by chance may look like.
 _STANDARD_ERRORS = 2
-_EVIDENCE = tuple(one.name for one in fields(Evidence))
 
 
 class _Ranking(NamedTuple):
@@ -54,7 +52,7 @@ class Rankings:
 
     def first_is_right(self, weights: FusionWeights) -> BoolArray:
         """For each mention whether its best candidate is right; of equal ones the first is best."""
-        scores = weights.score(Evidence(*self.evidence.T.astype(np.float32)))
+        scores = weights.score(_by_kind(self.evidence))
         counts = np.diff(np.append(self.starts, len(scores)))
         best = np.maximum.reduceat(scores, self.starts)
         places = np.flatnonzero(scores == np.repeat(best, counts))
@@ -63,16 +61,16 @@ class Rankings:
 
 
 def fit_scoring(
-    retriever: Retriever,
+    search: CandidateSearch,
     documents: Iterable[Document],
     kbs: Sequence[str],
     *,
     progress: OnProgress = lambda _: None,
 ) -> Scoring:
-    """Fit the weight of names and the calibration, beginning with those of the retriever."""
+    """Fit the weight of names and the calibration, beginning with those of the search."""
     judged = _spread(list(_judged(documents, kbs)))
-    rankings = _rankings(retriever, judged, kbs, progress)
-    start = retriever.scoring
+    rankings = _rankings(search, judged, kbs, progress)
+    start = search.scoring
     weights, before, after = fit_names(rankings, start.weights)
     fitted = replace(start, weights=weights, mentions=len(judged), recall=(before, after))
     return replace(fitted, calibration=fit_calibration(rankings, fitted))
@@ -113,10 +111,10 @@ def _decisions(rankings: Rankings, scoring: Scoring) -> tuple[FloatArray, FloatA
     """For each ranking how near its best candidate is, its lead, and one; whether it is right."""
     facts, right = [], []
     stops = np.append(rankings.starts[1:], len(rankings.right))
-    columns = [_EVIDENCE.index(name) for name in scoring.strength]
+    columns = [EVIDENCE.index(name) for name in scoring.strength]
     for start, stop in zip(rankings.starts, stops, strict=True):
         evidence = rankings.evidence[start:stop]
-        scores = scoring.weights.score(Evidence(*evidence.T.astype(np.float32)))
+        scores = scoring.weights.score(_by_kind(evidence))
         best = int(np.argmax(scores))
         rival = np.delete(scores, best).max(initial=0.0) if len(scores) > 1 else 0.0
         facts.append((evidence[best, columns].max(), scores[best] - rival, 1.0))
@@ -126,18 +124,18 @@ def _decisions(rankings: Rankings, scoring: Scoring) -> tuple[FloatArray, FloatA
 
 def _judged(
     documents: Iterable[Document], kbs: Sequence[str]
-) -> Iterator[tuple[MentionQuery, frozenset[EntityId]]]:
+) -> Iterator[tuple[MentionInText, frozenset[EntityId]]]:
     """The mentions with an answer in one of the KBs."""
     for document in documents:
         for mention in document.mentions:
             gold = frozenset(one for one in mention.gold or () if one.kb in kbs)
             if gold:
-                yield MentionQuery(document.text, mention.start, mention.end), gold
+                yield MentionInText(document.text, mention.start, mention.end), gold
 
 
 def _spread(
-    judged: list[tuple[MentionQuery, frozenset[EntityId]]],
-) -> list[tuple[MentionQuery, frozenset[EntityId]]]:
+    judged: list[tuple[MentionInText, frozenset[EntityId]]],
+) -> list[tuple[MentionInText, frozenset[EntityId]]]:
     """All of them, or so many from all places alike."""
     if not judged:
         raise UsageError(
@@ -149,8 +147,8 @@ def _spread(
 
 
 def _rankings(
-    retriever: Retriever,
-    judged: Sequence[tuple[MentionQuery, frozenset[EntityId]]],
+    search: CandidateSearch,
+    judged: Sequence[tuple[MentionInText, frozenset[EntityId]]],
     kbs: Sequence[str],
     progress: OnProgress,
 ) -> Rankings:
@@ -158,7 +156,7 @@ def _rankings(
     found: list[_Ranking] = []
     for first in range(0, len(judged), _BATCH):
         batch = judged[first : first + _BATCH]
-        answers = retriever.retrieve([query for query, _ in batch], kbs, limit=1 << 30)
+        answers = search.find([mention for mention, _ in batch], kbs, limit=1 << 30)
         for (_, gold), by_kb in zip(batch, answers, strict=True):
             wanted = {one.kb for one in gold}
             found += [_ranking(by_kb[kb], gold) for kb in kbs if kb in wanted and by_kb[kb]]
@@ -172,7 +170,12 @@ def _rankings(
     )
 
 
-def _ranking(candidates: Sequence[Scored], gold: frozenset[EntityId]) -> _Ranking:
-    values = [[one.evidence[name] for name in _EVIDENCE] for one in candidates]
+def _by_kind(evidence: FloatArray) -> Evidence:
+    """A column for each kind."""
+    return dict(zip(EVIDENCE, evidence.T.astype(np.float32), strict=True))
+
+
+def _ranking(candidates: Sequence[Candidate], gold: frozenset[EntityId]) -> _Ranking:
+    values = [[one.evidence[name] for name in EVIDENCE] for one in candidates]
     right = [one.id in gold for one in candidates]
     return _Ranking(np.array(values, dtype=np.float64), np.array(right, dtype=np.bool_))

@@ -9,44 +9,34 @@ that bear the name: elsewhere an untrained encoder's context made answers worse.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from kglink.errors import SpaceError
+from kglink.files.atomic import write_atomically
 
 FloatArray = npt.NDArray[np.float32]
 EvidenceName = Literal["name", "exact", "title", "case", "alias", "context"]
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What speaks for each of n candidates, a value in [-1, 1] each."""
-
-    name: FloatArray
-    """Cosine of the trigrams of the mention and of the candidate's most similar name."""
-    exact: FloatArray
-    """1 where a name of the candidate is the mention, folded."""
-    title: FloatArray
-    """1 where that name is the title."""
-    case: FloatArray
-    """1 where that name is the mention to the letter."""
-    alias: FloatArray
-    """Cosine of the mention's vector and the candidate's nearest alias vector."""
-    context: FloatArray
-    """Cosine of the vectors of the mention in its context and of the candidate's text.
-
-    Of a model that was trained with plain products: these in the measure of a cosine.
-    """
-
-    def of(self, at: int) -> dict[str, float]:
-        """The evidence for one candidate, rounded for people."""
-        return {
-            name: round(float(getattr(self, name)[at]), 4)
-            for name in ("name", "exact", "title", "case", "alias", "context")
-        }
+#: The kinds of evidence, a value in [-1, 1] for each candidate:
+#: ``name``     cosine of the trigrams of the mention and of the candidate's most similar name
+#: ``exact``    1 where a name of the candidate is the mention, folded
+#: ``title``    1 where that name is the title
+#: ``case``     1 where that name is the mention to the letter
+#: ``alias``    cosine of the mention's vector and the candidate's nearest alias vector
+#: ``context``  cosine of the vectors of the mention in its context and of the candidate's text;
+#:              of a model that was trained with plain products: these in the measure of a cosine
+EVIDENCE: tuple[EvidenceName, ...] = ("name", "exact", "title", "case", "alias", "context")
+Evidence = Mapping[EvidenceName, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +54,11 @@ class FusionWeights:
     def score(self, evidence: Evidence) -> FloatArray:
         """The weighted mean of the evidence, rounded so that equal evidence makes equal scores."""
         total = (
-            self.name * np.maximum(evidence.name, 0) ** 4
-            + self.title * evidence.title
-            + self.case * evidence.case
-            + self.alias * evidence.alias
-            + (self.context + self.named_context * evidence.exact) * evidence.context
+            self.name * np.maximum(evidence["name"], 0) ** 4
+            + self.title * evidence["title"]
+            + self.case * evidence["case"]
+            + self.alias * evidence["alias"]
+            + (self.context + self.named_context * evidence["exact"]) * evidence["context"]
         )
         names = self.name + self.title + self.case + self.alias
         mean = np.round(total / (names + self.context + self.named_context), 5)
@@ -137,3 +127,45 @@ NAME_SCORING = Scoring(NAME_WEIGHTS, strength=("name",))
 ALIAS_SCORING = Scoring(ALIAS_WEIGHTS)
 MENTION_SCORING = Scoring(MENTION_WEIGHTS, strength=("context",))
 SEARCH_SCORING = Scoring(SEARCH_WEIGHTS)
+
+#: Beside a space's versions: its scoring, and the model that it was fitted for.
+SCORING_FILE = "scoring.json"
+_FORMAT = 1
+
+
+class _Kept(BaseModel):
+    """What the file says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: int = _FORMAT
+    fingerprint: str
+    scoring: dict[str, Any]
+
+
+def write_scoring(folder: Path, fingerprint: str, scoring: Scoring) -> None:
+    """Keep the scoring of a space for its model."""
+    kept = _Kept(fingerprint=fingerprint, scoring=asdict(scoring))
+    write_atomically(folder / SCORING_FILE, kept.model_dump_json(indent=1) + "\n")
+
+
+def read_scoring(folder: Path, fingerprint: str) -> Scoring | None:
+    """The scoring of a space; None where none was fitted for its model."""
+    path = folder / SCORING_FILE
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        kept = _Kept.model_validate(raw)
+        if kept.fingerprint != fingerprint:
+            return None
+        if kept.format > _FORMAT:
+            raise SpaceError(f"{path}: written by a newer kglink", hint="Upgrade kglink.")
+        return TypeAdapter(Scoring).validate_python(kept.scoring)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SpaceError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, ValidationError) as error:
+        raise SpaceError(
+            f"{path}: is not what kglink writes ({error})",
+            hint="Delete it: the space then has the weights that are not fitted.",
+        ) from error

@@ -32,7 +32,7 @@ from kglink.workspace.index_wish import (
     words,
 )
 from kglink.workspace.joint_space import SPACES_FOLDER
-from kglink.workspace.links import queries_of
+from kglink.workspace.links import reader_of
 
 if TYPE_CHECKING:
     from kglink.space.space import Space
@@ -114,7 +114,7 @@ def measure_space_index(
     space = workspace.space()
     with _under_test(workspace, space, wish or IndexWish(), stage) as tested:
         stage("encoding queries")
-        asker = queries_of(workspace.encoder, workspace.settings.link.window_chars)
+        asker = reader_of(workspace.encoder, workspace.settings.link.window_chars)
         asked = index_queries(workspace.store, space, asker, queries)
         with _exact(workspace, tested, stage) as exact:
             stage("measuring")

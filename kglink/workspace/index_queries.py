@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kglink.linking.queries import MentionQuery, Queries
+from kglink.linking.reading import Reader
+from kglink.records import MentionInText
 from kglink.space.recall import IndexQueries, sample_rows, vectors_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ FloatArray = npt.NDArray[np.float32]
 _DRAWN_FROM = 20
 
 
-def index_queries(store: Store, space: Space, queries: Queries, count: int) -> IndexQueries:
+def index_queries(store: Store, space: Space, reader: Reader, count: int) -> IndexQueries:
     """Mentions of the store's documents as linking would ask for them, where there are any.
 
     Rows of names are asked with the mentions' own words, rows of texts with the mentions in
@@ -41,7 +42,7 @@ def index_queries(store: Store, space: Space, queries: Queries, count: int) -> I
             own=rows,
         )
     surfaces = list(dict.fromkeys(mention.surface for mention in mentions))
-    read = queries.read(surfaces, mentions, names=True, contexts=True, tokens=False)
+    read = reader.read(surfaces, mentions, names=True, contexts=True, tokens=False)
     names = dict(zip(surfaces, read.names if read.names is not None else (), strict=True))
     texts = [
         names[mention.surface] if context is None else context
@@ -63,7 +64,7 @@ def _of_rows(space: Space, *, names: FloatArray, texts: FloatArray) -> dict[RowK
     return {kind: vectors for kind, vectors in kinds.items() if space.has_rows(kind)}
 
 
-def _mentions(store: Store, count: int) -> Sequence[MentionQuery]:
+def _mentions(store: Store, count: int) -> Sequence[MentionInText]:
     """Mentions drawn from the first documents of every KB that has any."""
     kbs = [info.name for info in store.kbs() if info.mentions]
     if not kbs:
@@ -74,7 +75,7 @@ def _mentions(store: Store, count: int) -> Sequence[MentionQuery]:
     return [found[at] for at in sorted(chosen)]
 
 
-def _all_mentions(store: Store, kb: str) -> Iterator[MentionQuery]:
+def _all_mentions(store: Store, kb: str) -> Iterator[MentionInText]:
     for document in store.documents(kb):
         for mention in document.mentions:
-            yield MentionQuery(document.text, mention.start, mention.end)
+            yield MentionInText(document.text, mention.start, mention.end)

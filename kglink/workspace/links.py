@@ -1,4 +1,4 @@
-"""What the linking room gets from a workspace: queries, a retriever, a detector, a reranker."""
+"""Linking and searching with what a workspace has: its space, encoder, store and plugins."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
+from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.contexts import TokenSearchOf
-from kglink.linking.linker import Linker, joint_ranking
-from kglink.linking.queries import MentionQuery, PlainQueries, Queries, TrainedQueries
-from kglink.linking.retrieve import Retriever, Scored
-from kglink.linking.scoring import SEARCH_SCORING, Scoring
-from kglink.linking.scoring_file import read_scoring, write_scoring
-from kglink.records import Document, OnProgress
+from kglink.linking.pipeline import Linker
+from kglink.linking.reading import PlainReader, Reader, TrainedReader
+from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring, write_scoring
+from kglink.linking.stages import Stage
+from kglink.records import Candidate, Document, MentionInText, OnProgress
 from kglink.space.alias_names import SpaceNames
 from kglink.space.space import Space
 from kglink.workspace.encoder import LazyEncoder, towers_of
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from kglink.store import Store
 
 
-def queries_of(encoder: LazyEncoder, window_chars: int) -> Queries:
-    """Mentions as the encoder reads them."""
+def reader_of(encoder: LazyEncoder, window_chars: int) -> Reader:
+    """Reads mentions as the encoder does."""
     towers = towers_of(encoder)
-    return TrainedQueries(towers) if towers else PlainQueries(encoder, window_chars)
+    return TrainedReader(towers) if towers else PlainReader(encoder, window_chars)
 
 
 def token_search_of(encoder: LazyEncoder, registry: Registry) -> TokenSearchOf | None:
@@ -41,30 +41,30 @@ def token_search_of(encoder: LazyEncoder, registry: Registry) -> TokenSearchOf |
     return cache(lambda tokens: ExactTokenSearch(tokens, scorer))
 
 
-def retriever_of(
+def search_of(
     space: Space,
     encoder: LazyEncoder,
     settings: LinkSection,
     registry: Registry,
     *,
     candidates: int = 0,
-) -> Retriever:
-    """A retriever as the settings want it; ``candidates`` per KB at least are found."""
-    queries = queries_of(encoder, settings.window_chars)
-    return Retriever(
+) -> CandidateSearch:
+    """A search as the settings want it; ``candidates`` per KB at least are found."""
+    reader = reader_of(encoder, settings.window_chars)
+    return CandidateSearch(
         space,
-        queries,
+        reader,
         candidates=max(settings.candidates, settings.top_k, candidates),
         scoring=read_scoring(space.folder.path, space.manifest.model.fingerprint)
-        if queries.trained
+        if reader.trained
         else None,
-        evidence=settings.evidence,
+        by=settings.evidence,
         token_search=None if settings.evidence == "names" else token_search_of(encoder, registry),
     )
 
 
 def linker_of(
-    retriever: Retriever,
+    search: CandidateSearch,
     space: Space,
     kbs: Sequence[str],
     settings: LinkSection,
@@ -72,13 +72,8 @@ def linker_of(
     registry: Registry,
 ) -> Linker:
     """A linker to some KBs of a space."""
-    reranker = (
-        registry.create("reranker", settings.reranker, settings.reranker_settings)
-        if settings.reranker
-        else None
-    )
     detector = partial(_detector, space, kbs, settings, registry)
-    return Linker(retriever, detector, store, kbs, settings, reranker=reranker)
+    return Linker(search, detector, store, kbs, settings, stages=_stages(settings, registry))
 
 
 def search(
@@ -88,22 +83,22 @@ def search(
     text: str,
     k: int,
     kbs: Sequence[str],
-) -> list[Scored]:
+) -> list[Candidate]:
     """The entities of some KBs that a text names or describes, best first."""
     if k < 1:
         raise UsageError(f"k = {k}: a search has at least one answer")
     if not text:
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
     towers = towers_of(encoder)
-    queries = TrainedQueries(towers) if towers else PlainQueries(encoder, 0, repeat_alone=True)
-    retriever = Retriever(
+    reader = TrainedReader(towers) if towers else PlainReader(encoder, 0, repeat_alone=True)
+    candidates = CandidateSearch(
         space,
-        queries,
+        reader,
         candidates=k,
         scoring=SEARCH_SCORING,
         token_search=token_search_of(encoder, registry),
     )
-    found = retriever.retrieve([MentionQuery(text, 0, len(text))], kbs)
+    found = candidates.find([MentionInText(text, 0, len(text))], kbs)
     return joint_ranking(found[0], kbs)[:k]
 
 
@@ -125,15 +120,27 @@ def fit_space(
             hint="`kglink finetune` trains one.",
         )
     candidates = max(settings.candidates, settings.top_k)
-    retriever = Retriever(
+    search = CandidateSearch(
         space,
-        TrainedQueries(towers),
+        TrainedReader(towers),
         candidates=candidates,
         token_search=token_search_of(encoder, registry),
     )
-    scoring = fit_scoring(retriever, documents, space.kbs(), progress=progress)
+    scoring = fit_scoring(search, documents, space.kbs(), progress=progress)
     write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
     return scoring
+
+
+def _stages(settings: LinkSection, registry: Registry) -> list[Stage]:
+    """The stages that the settings name: first the reranker, then the clusterer."""
+    stages = []
+    if settings.reranker:
+        plugin = registry.create("reranker", settings.reranker, settings.reranker_settings)
+        stages.append(Stage(settings.reranker, plugin, settings.reranked))
+    if settings.clusterer:
+        plugin = registry.create("clusterer", settings.clusterer, settings.clusterer_settings)
+        stages.append(Stage(settings.clusterer, plugin, settings.reranked, sees_all=True))
+    return stages
 
 
 def _detector(

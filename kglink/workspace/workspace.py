@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kglink.evaluation.overlaps import OverlapFigures
     from kglink.evaluation.rankings import RankedMention
     from kglink.evaluation.report import RetrievalReport
-    from kglink.linking.linker import Linker
-    from kglink.linking.retrieve import Scored
+    from kglink.linking.pipeline import Linker
     from kglink.linking.scoring import Scoring
     from kglink.overlap.search import OverlapReport, OverlapTools
     from kglink.overlap.train import Training
+    from kglink.records import Candidate
     from kglink.space.build import BuildReport
     from kglink.space.space import Space
     from kglink.store import Store
@@ -309,12 +309,12 @@ class Workspace:
         self, kbs: Sequence[str] = (), *, space: Space | None = None, candidates: int = 0
     ) -> Linker:
         """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
-        from kglink.workspace.links import linker_of, retriever_of
+        from kglink.workspace.links import linker_of, search_of
 
         space = space or self.space()
         link, names = self.settings.link, self.linked_kbs(space, kbs)
-        retriever = retriever_of(space, self.encoder, link, self.registry, candidates=candidates)
-        return linker_of(retriever, space, names, link, self.store, self.registry)
+        search = search_of(space, self.encoder, link, self.registry, candidates=candidates)
+        return linker_of(search, space, names, link, self.store, self.registry)
 
     def link(
         self, texts: Iterable[TextInput | str], kbs: Sequence[str] = ()
@@ -326,7 +326,7 @@ class Workspace:
         )
         return self.linker(kbs).link(inputs)
 
-    def search(self, text: str, *, k: int = 10, kbs: Sequence[str] = ()) -> list[Scored]:
+    def search(self, text: str, *, k: int = 10, kbs: Sequence[str] = ()) -> list[Candidate]:
         """The entities of the space that a text names or describes, best first."""
         from kglink.workspace.links import search
 

@@ -28,7 +28,8 @@ from kglink.evaluation.rankings import (
     rank_mentions,
 )
 from kglink.evaluation.report import Figures, RetrievalReport
-from kglink.linking.linker import BATCH_MENTIONS
+from kglink.linking.pipeline import BATCH_MENTIONS
+from kglink.linking.stages import Stage
 from kglink.records import Document, Entity, EntityId, Ranking
 
 
@@ -162,13 +163,9 @@ class Backwards:
 def test_a_reranker_orders_the_first_ten_of_each_pool() -> None:
     ranking = {"x": [f"a:{at}" for at in range(12)] + ["b:1"]}
     backwards = Backwards()
-    linker = HandMade(ranking, backwards, ("a", "b"))
+    linker = HandMade(ranking, [Stage("backwards", backwards, 10)], ("a", "b"))
     found = {
-        gold: next(
-            rank_mentions(
-                linker, [document("x", gold)], ("a", "b"), 20, Judging(reranker=backwards)
-            )
-        )
+        gold: next(rank_mentions(linker, [document("x", gold)], ("a", "b"), 20))
         for gold in ("a:0", "a:9", "a:10", "b:1", "a:99")
     }
     # The tenth comes first, what stands behind it stays, what was not found is not found.
@@ -182,11 +179,9 @@ def test_a_reranker_orders_the_first_ten_of_each_pool() -> None:
 
 
 def test_retrieval_is_measured_before_and_precision_after_reranking() -> None:
-    backwards = Backwards()
+    linker = HandMade(stages=[Stage("backwards", Backwards(), 10)])
     figures = Figures((1,))
-    for mention in rank_mentions(
-        HandMade(), [document("one", "a:1")], KBS, 10, Judging(reranker=backwards)
-    ):
+    for mention in rank_mentions(linker, [document("one", "a:1")], KBS, 10):
         figures.add(mention)
     assert figures.of(JOINT) == {
         "R@1": 0, "AP@1": 1, "MAP@10": 1, "MRR": pytest.approx(1 / 3),

@@ -7,9 +7,9 @@ import pytest
 
 from kglink.linking.fit import Rankings, fit_calibration, fit_names
 from kglink.linking.scoring import (
+    EVIDENCE,
     TRAINED_SCORING,
     TRAINED_WEIGHTS,
-    Evidence,
     Scoring,
 )
 
@@ -79,7 +79,7 @@ def test_probabilities_are_as_often_right_as_they_say() -> None:
     said, right = [], []
     for start in some.starts:
         rows = some.evidence[start : start + 6]
-        scores = weights.score(Evidence(*rows.T.astype(np.float32)))
+        scores = weights.score(dict(zip(EVIDENCE, rows.T.astype(np.float32), strict=True)))
         best, rival = np.sort(scores)[[-1, -2]]
         at = int(np.argmax(scores))
         evidence = {"context": float(rows[at, 5])}

@@ -5,18 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kglink.linking.linker import joint_ranking
-from kglink.linking.retrieve import Scored
-from kglink.linking.scoring import Calibration, Evidence, FusionWeights
-from kglink.records import EntityId
+from kglink.linking.candidates import joint_ranking
+from kglink.linking.scoring import EVIDENCE, Calibration, Evidence, FusionWeights
+from kglink.records import Candidate, EntityId
 
 WEIGHTS = FusionWeights(name=0.2, title=0.1, case=0.1, alias=0.4, context=0.15, named_context=0.05)
 
 
 def evidence(**values: float) -> Evidence:
-    names = ("name", "exact", "title", "case", "alias", "context")
-    arrays = {name: np.array([values.get(name, 0)], dtype=np.float32) for name in names}
-    return Evidence(**arrays)
+    return {kind: np.array([values.get(kind, 0)], dtype=np.float32) for kind in EVIDENCE}
 
 
 @pytest.mark.parametrize(
@@ -40,20 +37,14 @@ def test_weights_need_not_sum_to_one() -> None:
     assert double.score(some) == pytest.approx(WEIGHTS.score(some))
 
 
-def test_evidence_is_rounded_for_people() -> None:
-    assert evidence(alias=1 / 3).of(0) == {
-        "name": 0, "exact": 0, "title": 0, "case": 0, "alias": 0.3333, "context": 0,
-    }  # fmt: skip
-
-
 def test_the_probability_by_hand() -> None:
     calibration = Calibration(alias=4, margin=2, bias=-3)
     assert calibration.probability(0.5, 0.5) == pytest.approx(0.5)
     assert calibration.probability(1, 1) == pytest.approx(1 / (1 + np.exp(-3)))
 
 
-def scored(kb: str, key: str, score: float, popularity: float = 0) -> Scored:
-    return Scored(EntityId(kb, key), key, score, popularity, {})
+def scored(kb: str, key: str, score: float, popularity: float = 0) -> Candidate:
+    return Candidate(EntityId(kb, key), key, score, popularity)
 
 
 def test_joint_ranking_by_score_then_popularity_then_kb_order() -> None:

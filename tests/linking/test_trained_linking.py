@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from kglink.errors import SpaceError, UsageError
-from kglink.linking.linker import Linker
-from kglink.linking.queries import MentionQuery, PlainQueries
-from kglink.linking.retrieve import Scored
-from kglink.linking.scoring import NAME_WEIGHTS, TRAINED_SCORING, Evidence
-from kglink.linking.scoring_file import SCORING_FILE, read_scoring
+from kglink.linking.pipeline import Linker
+from kglink.linking.reading import PlainReader
+from kglink.linking.scoring import (
+    EVIDENCE,
+    NAME_WEIGHTS,
+    SCORING_FILE,
+    TRAINED_SCORING,
+    read_scoring,
+)
 from kglink.models.inputs import MentionText
-from kglink.records import Document, Progress, Span
+from kglink.records import Candidate, Document, MentionInText, Progress
 from kglink.workspace import Workspace
 from trained_spaces import (
     FloatArray,
@@ -58,9 +62,8 @@ def trained(folder: Path, request: pytest.FixtureRequest) -> Iterator[Workspace]
 
 def found_by(
     linker: Linker, mentions: Sequence[MentionText], limit: int = 5
-) -> list[dict[str, list[Scored]]]:
-    places = [(text, Span(start, end)) for text, start, end in mentions]
-    return linker.candidates(places, limit=limit)
+) -> list[dict[str, list[Candidate]]]:
+    return linker.candidates([MentionInText(*one) for one in mentions], limit=limit)
 
 
 def mentions_of(workspace: Workspace) -> list[MentionText]:
@@ -86,21 +89,25 @@ class Noting:
 
 def test_a_plain_encoder_reads_names_and_windows_in_one_call() -> None:
     encoder = Noting()
-    queries = PlainQueries(encoder, 12)
+    queries = PlainReader(encoder, 12)
     text = "a heron and a grey heron"
-    mentions = [MentionQuery(text, 2, 7), MentionQuery("heron", 0, 5), MentionQuery(text, 19, 24)]
+    mentions = [
+        MentionInText(text, 2, 7),
+        MentionInText("heron", 0, 5),
+        MentionInText(text, 19, 24),
+    ]
     read = queries.read(["heron"], mentions, names=True, contexts=True, tokens=False)
     # Twelve characters, whole words; a mention that is all of its text has no context.
     assert encoder.calls == [["heron", "a heron and", "", "a grey heron"]]
     assert read.names is not None
     assert read.names.tolist() == [[0.0]]
     assert [None if one is None else one.tolist() for one in read.contexts] == [[1.0], None, [3.0]]
-    alone = PlainQueries(encoder, 0).read(
+    alone = PlainReader(encoder, 0).read(
         ["heron"], mentions, names=True, contexts=True, tokens=False
     )
     assert alone.contexts == [None, None, None]
-    long = MentionQuery("one two three four five six seven", 0, 3)
-    assert PlainQueries(encoder, 99).count_truncated([long, *mentions]) == 1
+    long = MentionInText("one two three four five six seven", 0, 3)
+    assert PlainReader(encoder, 99).count_truncated([long, *mentions]) == 1
 
 
 # ---------------------------------------------------------------------------- vectors alone
@@ -146,10 +153,8 @@ def test_names_alone_load_no_model(trained: Workspace, folder: Path) -> None:
         mentions = mentions_of(workspace)
         for by_kb in found_by(workspace.linker(), mentions):
             for one in (one for ranked in by_kb.values() for one in ranked):
-                arrays = {key: np.array([v], np.float32) for key, v in one.evidence.items()}
-                assert one.score == pytest.approx(
-                    NAME_WEIGHTS.score(Evidence(**arrays))[0], abs=1e-4
-                )
+                arrays = {kind: np.array([one.evidence[kind]], np.float32) for kind in EVIDENCE}
+                assert one.score == pytest.approx(NAME_WEIGHTS.score(arrays)[0], abs=1e-4)
                 assert one.evidence["alias"] == one.evidence["context"] == 0
         (document,) = workspace.link([mentions[0].text])
         assert workspace.encoder._encoder is None

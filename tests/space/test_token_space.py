@@ -16,7 +16,7 @@ from kglink.errors import DamagedSpaceError
 from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.models.settings import InputSettings
 from kglink.plugins import Encoded
-from kglink.records import Entity, Span
+from kglink.records import Entity, MentionInText
 from kglink.space import token_build
 from kglink.space.token_rows import TokenRowsWriter
 from kglink.workspace import Workspace
@@ -97,7 +97,7 @@ def test_vectors_alone_order_by_the_sum_of_the_best_products(master: Path, metri
     with opened(master, space__name=metric, link__evidence="vectors") as workspace:
         mentions = [mention for mention, _ in judged(documents_of(workspace))][:12]
         queries = towers(workspace).mention_matrices(mentions)
-        places = [(text, Span(start, end)) for text, start, end in mentions]
+        places = [MentionInText(*one) for one in mentions]
         found = workspace.linker().candidates(places, limit=5)
         for kb in ("atlas", "saga"):
             keys = [entity.key for entity in entities_of(workspace, kb)]
@@ -130,7 +130,7 @@ def test_candidates_stand_in_the_order_that_the_scorer_gives_them(
         mentions = [mention for mention, _ in judged(documents_of(workspace))][:12]
         scorer = workspace.registry.create("scorer", "sum_of_max", rule)
         queries = encoded(towers(workspace).mention_matrices(mentions))
-        places = [(text, Span(start, end)) for text, start, end in mentions]
+        places = [MentionInText(*one) for one in mentions]
         found = workspace.linker().candidates(places, limit=8)
         plain = workspace.registry.create("scorer", "sum_of_max", {})
         another = 0
@@ -155,7 +155,7 @@ def test_the_context_is_the_mean_of_the_best_products_of_each_token(master: Path
     with opened(master, space__name="cosine") as workspace:
         mentions = [mention for mention, _ in judged(documents_of(workspace))][:6]
         queries = towers(workspace).mention_matrices(mentions)
-        places = [(text, Span(start, end)) for text, start, end in mentions]
+        places = [MentionInText(*one) for one in mentions]
         found = workspace.linker().candidates(places, limit=100)
         keys = [entity.key for entity in entities_of(workspace, "atlas")]
         means = sums_of_max(queries, matrices_of(workspace, "atlas"))

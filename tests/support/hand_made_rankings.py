@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kglink.linking.linker import Linker
-from kglink.linking.retrieve import Scored
-from kglink.plugins import Reranker
-from kglink.records import Document, EntityId, Mention, Span
+from kglink.linking.pipeline import Linker
+from kglink.linking.stages import Stage
+from kglink.records import Candidate, Document, EntityId, Mention, MentionInText, Ranking
 
 KBS = ("a", "b", "c")
 #: The candidates of each surface in their order over all KBs.
@@ -25,23 +24,27 @@ class HandMade(Linker):
     def __init__(
         self,
         rankings: Mapping[str, Sequence[str]] = RANKINGS,
-        reranker: Reranker | None = None,
+        stages: Sequence[Stage] = (),
         kbs: Sequence[str] = KBS,
     ) -> None:
         self._rankings = rankings
-        self._reranker = reranker
+        self.stages = tuple(stages)
         self._named = kbs
 
     def candidates(
-        self, places: Sequence[tuple[str, Span]], *, limit: int
-    ) -> list[dict[str, list[Scored]]]:
+        self, mentions: Sequence[MentionInText], *, limit: int
+    ) -> list[dict[str, list[Candidate]]]:
         """The candidates of each KB."""
-        return [self._ranked(text[span.start : span.end], limit) for text, span in places]
+        return [self._of_kbs(mention.surface, limit) for mention in mentions]
 
-    def _ranked(self, surface: str, limit: int) -> dict[str, list[Scored]]:
-        by_kb: dict[str, list[Scored]] = {kb: [] for kb in self._named}
+    def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        """As they are."""
+        return list(rankings)
+
+    def _of_kbs(self, surface: str, limit: int) -> dict[str, list[Candidate]]:
+        by_kb: dict[str, list[Candidate]] = {kb: [] for kb in self._named}
         for place, one in enumerate(map(EntityId.parse, self._rankings[surface])):
-            by_kb[one.kb].append(Scored(one, surface, 1 - place / 100, 0.0, {}))
+            by_kb[one.kb].append(Candidate(one, surface, 1 - place / 100))
         return {kb: found[:limit] for kb, found in by_kb.items()}
 
 

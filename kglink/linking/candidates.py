@@ -1,27 +1,32 @@
-"""Candidates for mentions: the name index and the vector index asked together, KB by KB."""
+"""Candidates of mentions: names and vectors asked together, KB by KB, and scored."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kglink.linking.contexts import Contexts, PooledContexts, TokenContexts, TokenSearchOf
-from kglink.linking.measure import Measure, measure_of
-from kglink.linking.named import Named, NameSearch, Surface
-from kglink.linking.queries import MentionQuery, Queries, QueryVectors
+from kglink.linking.contexts import (
+    Contexts,
+    Measure,
+    PooledContexts,
+    TokenContexts,
+    TokenSearchOf,
+    measure_of,
+)
+from kglink.linking.names import Found, NameSearch, Surface
+from kglink.linking.reading import Reader, ReadMentions
 from kglink.linking.scoring import (
     ALIAS_SCORING,
+    EVIDENCE,
     MENTION_SCORING,
     NAME_SCORING,
     TRAINED_SCORING,
-    Evidence,
     Scoring,
 )
-from kglink.records import EntityId
+from kglink.records import Candidate, EntityId, MentionInText
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.text.fold import fold
@@ -29,18 +34,9 @@ from kglink.text.fold import fold
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 #: What finds and orders candidates.
-EvidenceKind = Literal["all", "vectors", "names"]
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A candidate before anything about it is read from the store."""
-
-    id: EntityId
-    title: str
-    score: float
-    popularity: float
-    evidence: dict[str, float]
+FoundBy = Literal["all", "vectors", "names"]
+#: For each KB the candidates of a mention, best first.
+ByKB = Mapping[str, Sequence[Candidate]]
 
 
 class _Use(NamedTuple):
@@ -54,7 +50,7 @@ class _Use(NamedTuple):
     """Whether texts bring candidates, or are compared for those that names brought."""
 
 
-class Retriever:
+class CandidateSearch:
     """Finds and scores the candidates of mentions in a space.
 
     Without ``scoring`` it is that of a plain or of a trained encoder which was fitted on no
@@ -65,30 +61,30 @@ class Retriever:
     def __init__(
         self,
         space: Space,
-        queries: Queries,
+        reader: Reader,
         *,
         candidates: int,
         scoring: Scoring | None = None,
-        evidence: EvidenceKind = "all",
+        by: FoundBy = "all",
         token_search: TokenSearchOf | None = None,
     ) -> None:
         self._space = space
-        self._queries = queries
+        self._reader = reader
         self._candidates = candidates
-        self.scoring = self._chosen_scoring(scoring, evidence)
-        self._use = self._chosen_use(evidence)
-        trained = queries.trained
+        self.scoring = self._chosen_scoring(scoring, by)
+        self._use = self._chosen_use(by)
+        trained = reader.trained
         compares_tokens = trained is not None and trained.compares_tokens
         self._token_search = token_search if compares_tokens else None
         cosine = trained is None or trained.searches_by_cosine
-        self._measure = Measure() if evidence == "names" else measure_of(space, cosine=cosine)
+        self._measure = Measure() if by == "names" else measure_of(space, cosine=cosine)
         self._name_search = NameSearch(
             space, self._measure, candidates, self._use.names, self._use.name_vectors
         )
 
-    def retrieve(
-        self, mentions: Sequence[MentionQuery], kbs: Sequence[str], *, limit: int | None = None
-    ) -> list[dict[str, list[Scored]]]:
+    def find(
+        self, mentions: Sequence[MentionInText], kbs: Sequence[str], *, limit: int | None = None
+    ) -> list[dict[str, list[Candidate]]]:
         """For each mention and KB the scored candidates, best first, at most ``limit`` of them.
 
         Equal scores are ordered by popularity, then by key; between KBs the caller keeps the
@@ -105,39 +101,37 @@ class Retriever:
         ]
         own = [surfaces[place[mention.surface]] for mention in mentions]
         contexts = self._contexts(read, own)
-        answers: list[dict[str, list[Scored]]] = [{} for _ in mentions]
+        answers: list[dict[str, list[Candidate]]] = [{} for _ in mentions]
         for kb in kbs:
             segment = self._space.segments[kb]
             by_surface = self._name_search.find(surfaces, kb)
             near = contexts.near(kb, self._candidates) if self._use.texts_bring else None
             for at, mention in enumerate(mentions):
-                named = by_surface[place[mention.surface]]
+                found = by_surface[place[mention.surface]]
                 if near is not None:
-                    named = self._name_search.with_more(named, near[at], own[at], segment)
-                evidence = self._evidence(named, at, contexts, segment)
-                answers[at][kb] = self._ranked(
-                    segment, named.entities, evidence, limit or self._candidates
-                )
+                    found = self._name_search.with_more(found, near[at], own[at], segment)
+                found = self._with_context(found, at, contexts, segment)
+                answers[at][kb] = self._ranked(segment, found, limit or self._candidates)
         return answers
 
-    def count_truncated(self, mentions: Sequence[MentionQuery]) -> int:
+    def count_truncated(self, mentions: Sequence[MentionInText]) -> int:
         """How many mentions are longer, alone or with their context, than the encoder reads."""
         if not (self._use.name_vectors or self._use.contexts):
             return 0
-        return self._queries.count_truncated(mentions)
+        return self._reader.count_truncated(mentions)
 
-    def _chosen_scoring(self, scoring: Scoring | None, evidence: EvidenceKind) -> Scoring:
-        trained = self._queries.trained is not None
-        if evidence == "names":
+    def _chosen_scoring(self, scoring: Scoring | None, by: FoundBy) -> Scoring:
+        trained = self._reader.trained is not None
+        if by == "names":
             return NAME_SCORING
-        if evidence == "vectors":
+        if by == "vectors":
             return MENTION_SCORING if trained and self._space.has_rows("text") else ALIAS_SCORING
         return scoring or (TRAINED_SCORING if trained else Scoring())
 
-    def _chosen_use(self, evidence: EvidenceKind) -> _Use:
+    def _chosen_use(self, by: FoundBy) -> _Use:
         has_texts, has_names = self._space.has_rows("text"), self._space.has_rows("alias")
-        weights, alone = self.scoring.weights, evidence == "vectors"
-        if evidence == "names":
+        weights, alone = self.scoring.weights, by == "vectors"
+        if by == "names":
             return _Use(names=True, name_vectors=False, contexts=False, texts_bring=False)
         if self.scoring is MENTION_SCORING:
             return _Use(names=False, name_vectors=False, contexts=True, texts_bring=True)
@@ -149,10 +143,10 @@ class Retriever:
             texts_bring=has_texts and (not has_names or weights.context > 0),
         )
 
-    def _read(self, texts: Sequence[str], mentions: Sequence[MentionQuery]) -> QueryVectors:
+    def _read(self, texts: Sequence[str], mentions: Sequence[MentionInText]) -> ReadMentions:
         if not (self._use.name_vectors or self._use.contexts):
-            return QueryVectors(None, [None] * len(mentions))
-        return self._queries.read(
+            return ReadMentions(None, [None] * len(mentions))
+        return self._reader.read(
             texts,
             mentions,
             names=self._use.name_vectors,
@@ -160,42 +154,41 @@ class Retriever:
             tokens=self._use.contexts and self._token_search is not None,
         )
 
-    def _contexts(self, read: QueryVectors, own: Sequence[Surface]) -> Contexts:
+    def _contexts(self, read: ReadMentions, own: Sequence[Surface]) -> Contexts:
         if self._token_search is not None and read.tokens is not None:
             return TokenContexts(self._space, self._measure, read.tokens, self._token_search)
         names = [surface.vector for surface in own]
         return PooledContexts(self._space, self._measure, read.contexts, names)
 
-    def _evidence(self, named: Named, at: int, contexts: Contexts, segment: Segment) -> Evidence:
+    def _with_context(self, found: Found, at: int, contexts: Contexts, segment: Segment) -> Found:
         """Add the context, for the candidates for which it counts."""
-        values = np.zeros(len(named.entities), dtype=np.float32)
+        values = np.zeros(len(found.entities), dtype=np.float32)
         if self._use.contexts:
-            counts = np.flatnonzero((named.exact > 0) | (self.scoring.weights.context > 0))
-            found = contexts.scores(at, named.entities[counts], segment) if len(counts) else None
-            if found is not None:
-                values[counts] = found
-        return Evidence(
-            name=named.name,
-            exact=named.exact,
-            title=named.title,
-            case=named.case,
-            alias=named.alias,
-            context=values,
-        )
+            exact = found.evidence["exact"] > 0
+            counts = np.flatnonzero(exact | (self.scoring.weights.context > 0))
+            scores = contexts.scores(at, found.entities[counts], segment) if len(counts) else None
+            if scores is not None:
+                values[counts] = scores
+        return Found(found.entities, {**found.evidence, "context": values})
 
-    def _ranked(
-        self, segment: Segment, entities: IntArray, evidence: Evidence, limit: int
-    ) -> list[Scored]:
-        scores = self.scoring.weights.score(evidence)
+    def _ranked(self, segment: Segment, found: Found, limit: int) -> list[Candidate]:
+        entities = found.entities
+        scores = self.scoring.weights.score(found.evidence)
         popularity = segment.popularity[entities]
         order = np.lexsort((entities, -popularity, -scores))
         return [
-            Scored(
+            Candidate(
                 id=EntityId(segment.kb, segment.keys[entities[at]]),
                 title=segment.titles[entities[at]],
                 score=float(scores[at]),
                 popularity=float(popularity[at]),
-                evidence=evidence.of(at),
+                evidence={kind: round(float(found.evidence[kind][at]), 4) for kind in EVIDENCE},
             )
             for at in order[:limit]
         ]
+
+
+def joint_ranking(by_kb: ByKB, kbs: Sequence[str]) -> list[Candidate]:
+    """All KBs in one list: by score, then popularity, then KB order, then key."""
+    ranked = [one for kb in kbs for one in by_kb.get(kb, ())]
+    return sorted(ranked, key=lambda one: (-one.score, -one.popularity))

@@ -1,4 +1,4 @@
-"""What is read of a mention: its words as a name, and its words in their text.
+"""Mentions read by the encoder: their words as names, and the same words in their text.
 
 A plain encoder reads a name and a window of characters as two texts. A trained one reads the name
 through its tower for entities, as an entity of which nothing else is known, and the mention in its
@@ -8,12 +8,12 @@ text through its tower for mentions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from kglink.records import MentionInText
 from kglink.text.windows import mention_window
 
 if TYPE_CHECKING:
@@ -24,22 +24,8 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class MentionQuery:
-    """The mention ``text[start:end]`` in its text."""
-
-    text: str
-    start: int
-    end: int
-
-    @property
-    def surface(self) -> str:
-        """The mention's own words."""
-        return self.text[self.start : self.end]
-
-
-class QueryVectors(NamedTuple):
-    """What a batch of mentions became; what was not asked for is None."""
+class ReadMentions(NamedTuple):
+    """The vectors of a batch of mentions; what was not asked for is None."""
 
     names: FloatArray | None
     """A vector for each surface, all of them different."""
@@ -49,7 +35,7 @@ class QueryVectors(NamedTuple):
     """The vectors of all tokens of each mention in its text."""
 
 
-class Queries(Protocol):
+class Reader(Protocol):
     """Turns mentions into vectors."""
 
     @property
@@ -60,16 +46,16 @@ class Queries(Protocol):
     def read(
         self,
         surfaces: Sequence[str],
-        mentions: Sequence[MentionQuery],
+        mentions: Sequence[MentionInText],
         *,
         names: bool,
         contexts: bool,
         tokens: bool,
-    ) -> QueryVectors:
+    ) -> ReadMentions:
         """The vectors of some surfaces and of some mentions in their texts, as far as wanted."""
         ...
 
-    def count_truncated(self, mentions: Sequence[MentionQuery]) -> int:
+    def count_truncated(self, mentions: Sequence[MentionInText]) -> int:
         """How many mentions are longer, alone or with what is read around them, than is read."""
         ...
 
@@ -108,7 +94,7 @@ class MentionEncoder(TextEncoder, Protocol):
         ...
 
 
-class PlainQueries:
+class PlainReader:
     """Mentions as a plain encoder reads them, in windows of ``window_chars`` characters.
 
     A mention that is its whole text has no context: the same words again would be no evidence.
@@ -127,12 +113,12 @@ class PlainQueries:
     def read(
         self,
         surfaces: Sequence[str],
-        mentions: Sequence[MentionQuery],
+        mentions: Sequence[MentionInText],
         *,
         names: bool,
         contexts: bool,
         tokens: bool,
-    ) -> QueryVectors:
+    ) -> ReadMentions:
         """The vectors of surfaces and windows, encoded together."""
         around = [self._context(mention) for mention in mentions] if contexts else []
         own = list(surfaces) if names else []
@@ -140,14 +126,14 @@ class PlainQueries:
         found: list[FloatArray | None] = [None] * len(mentions)
         for at, text in enumerate(around):
             found[at] = vectors[len(own) + at] if text else None
-        return QueryVectors(vectors[: len(own)] if names else None, found)
+        return ReadMentions(vectors[: len(own)] if names else None, found)
 
-    def count_truncated(self, mentions: Sequence[MentionQuery]) -> int:
+    def count_truncated(self, mentions: Sequence[MentionInText]) -> int:
         """How many mentions are longer, alone or with their context, than the encoder reads."""
         texts = [max(one.surface, self._context(one), key=len) for one in mentions]
         return _count_long(texts, self._encoder)
 
-    def _context(self, mention: MentionQuery) -> str:
+    def _context(self, mention: MentionInText) -> str:
         """The text around a mention, itself included; empty where there is none."""
         text, start, end = mention.text, mention.start, mention.end
         if self._repeat_alone:
@@ -158,7 +144,7 @@ class PlainQueries:
         return window if window.strip() != mention.surface.strip() else ""
 
 
-class TrainedQueries:
+class TrainedReader:
     """Mentions as the towers of a trained model read them."""
 
     def __init__(self, encoder: MentionEncoder) -> None:
@@ -168,25 +154,25 @@ class TrainedQueries:
     def read(
         self,
         surfaces: Sequence[str],
-        mentions: Sequence[MentionQuery],
+        mentions: Sequence[MentionInText],
         *,
         names: bool,
         contexts: bool,
         tokens: bool,
-    ) -> QueryVectors:
+    ) -> ReadMentions:
         """Surfaces as names, and mentions in their texts."""
         own = self._encoder.encode(list(surfaces)) if names else None
         texts = [self._near(mention) for mention in mentions]
         found: list[FloatArray | None] = [None] * len(mentions)
         if contexts:
             found = list(self._encoder.encode_mentions(texts))
-        return QueryVectors(own, found, self._encoder.mention_matrices(texts) if tokens else None)
+        return ReadMentions(own, found, self._encoder.mention_matrices(texts) if tokens else None)
 
-    def count_truncated(self, mentions: Sequence[MentionQuery]) -> int:
+    def count_truncated(self, mentions: Sequence[MentionInText]) -> int:
         """How many mentions are longer than the encoder reads; windows are cut to fit it."""
         return _count_long([mention.surface for mention in mentions], self._encoder)
 
-    def _near(self, mention: MentionQuery) -> MentionText:
+    def _near(self, mention: MentionInText) -> MentionText:
         from kglink.models.inputs import MentionText
 
         whole = MentionText(mention.text, mention.start, mention.end)

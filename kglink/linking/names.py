@@ -1,4 +1,4 @@
-"""What the names of a KB, and the vectors of its names, say of a mention's own words."""
+"""Candidates by name: exact and similar names of a KB, and the vectors of its names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kglink.linking.measure import Measure
+from kglink.linking.contexts import Measure
+from kglink.linking.scoring import EvidenceName
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 
@@ -31,15 +32,11 @@ class Surface:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What a surface says for some entities, which stand in their order."""
+class Found:
+    """Candidates of a mention in one KB: entities in their order, and the evidence for each."""
 
     entities: IntArray
-    name: FloatArray
-    exact: FloatArray
-    title: FloatArray
-    case: FloatArray
-    alias: FloatArray
+    evidence: dict[EvidenceName, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +49,28 @@ class NameSearch:
     uses_names: bool
     uses_vectors: bool
 
-    def find(self, surfaces: Sequence[Surface], kb: str) -> list[Named]:
+    def find(self, surfaces: Sequence[Surface], kb: str) -> list[Found]:
         """For each surface the candidates in one KB."""
         segment = self.space.segments[kb]
         similar = self._similar(surfaces, segment)
         near = self._near(surfaces, kb, segment)
         return [
-            self._named(surface, *hits, entities, segment)
+            self._found(surface, *hits, entities, segment)
             for surface, hits, entities in zip(surfaces, similar, near, strict=True)
         ]
 
-    def with_more(self, named: Named, more: IntArray, surface: Surface, segment: Segment) -> Named:
+    def with_more(self, found: Found, more: IntArray, surface: Surface, segment: Segment) -> Found:
         """The same, with candidates that no name brought."""
-        new = np.setdiff1d(more, named.entities)
-        nothing = np.zeros(len(new), dtype=np.float32)
-        entities = np.concatenate([named.entities, new])
+        new = np.setdiff1d(more, found.entities)
+        entities = np.concatenate([found.entities, new])
         order = np.argsort(entities)
-        parts = {
-            "name": nothing, "exact": nothing, "title": nothing, "case": nothing,
-            "alias": self._alias(surface.vector, new, segment),
-        }  # fmt: skip
-        joined = {
-            name: np.concatenate([getattr(named, name), part])[order]
-            for name, part in parts.items()
+        nothing = np.zeros(len(new), dtype=np.float32)
+        added = {"alias": self._alias(surface.vector, new, segment)}
+        evidence = {
+            kind: np.concatenate([values, added.get(kind, nothing)])[order]
+            for kind, values in found.evidence.items()
         }
-        return Named(entities=entities[order], **joined)
+        return Found(entities[order], evidence)
 
     def _similar(
         self, surfaces: Sequence[Surface], segment: Segment
@@ -96,14 +90,14 @@ class NameSearch:
         _, hits = self.space.nearest(queries, kb, "alias", wanted)
         return (segment.entity_of(rows[rows >= 0]) for rows in hits)
 
-    def _named(
+    def _found(
         self,
         surface: Surface,
         rows: IntArray,
         cosines: FloatArray,
         near: IntArray,
         segment: Segment,
-    ) -> Named:
+    ) -> Found:
         exact_rows = segment.names.exact(surface.folded) if self.uses_names else _NO_ROWS
         owners, similar = segment.entity_of(exact_rows), segment.entity_of(rows)
         entities = np.unique(np.concatenate([owners, similar, near]))
@@ -112,14 +106,14 @@ class NameSearch:
         same_case = np.array(
             [segment.surfaces[row] == surface.text for row in exact_rows], dtype=np.float32
         )
-        return Named(
-            entities=entities,
-            name=np.maximum(_best_of(entities, similar, cosines), exact),
-            exact=exact,
-            title=_best_of(entities, owners, is_title.astype(np.float32)),
-            case=_best_of(entities, owners, same_case),
-            alias=self._alias(surface.vector, entities, segment),
-        )
+        evidence: dict[EvidenceName, FloatArray] = {
+            "name": np.maximum(_best_of(entities, similar, cosines), exact),
+            "exact": exact,
+            "title": _best_of(entities, owners, is_title.astype(np.float32)),
+            "case": _best_of(entities, owners, same_case),
+            "alias": self._alias(surface.vector, entities, segment),
+        }
+        return Found(entities, evidence)
 
     def _alias(self, vector: FloatArray | None, entities: IntArray, segment: Segment) -> FloatArray:
         """The nearest name of each entity; its text where the space has no vectors of names."""

@@ -1,0 +1,48 @@
+"""The decision: which candidate a mention means or NIL, and how sure that is.
+
+It comes last, from what retrieval and all stages left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kglink.linking.scoring import Scoring
+from kglink.records import Link, Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How rankings become links."""
+
+    scoring: Scoring
+    threshold: float
+    """A best candidate that is less probable makes the mention NIL."""
+    top_k: int
+    """So many candidates are shown."""
+
+    def link(self, ranking: Ranking) -> Link:
+        """Choose the best candidate, or none."""
+        mention, candidates = ranking.mention, ranking.candidates
+        probability = self._probability(ranking)
+        linked = bool(candidates) and probability >= self.threshold
+        return Link(
+            start=mention.start,
+            end=mention.end,
+            surface=mention.surface,
+            candidates=candidates[: self.top_k],
+            chosen=candidates[0] if linked else None,
+            confidence=probability if linked else 1 - probability,
+        )
+
+    def _probability(self, ranking: Ranking) -> float:
+        """How likely the best is right; the same thing in another KB is no rival of it."""
+        if not ranking.candidates:
+            return 0.0
+        best = ranking.candidates[0]
+        same = {best.id, *best.also}
+        rivals = [one.score for one in ranking.candidates if one.id not in same]
+        lead = best.score - max(rivals, default=0.0)
+        probability = self.scoring.probability(best.evidence, lead)
+        # Among equals one can be right: which of them was named first says nothing.
+        return probability / (1 + sum(score == best.score for score in rivals))

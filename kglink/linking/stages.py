@@ -1,0 +1,71 @@
+"""Stages between retrieval and decision: plugins that order candidates anew.
+
+A stage is given rankings and gives rankings back. A reranker sees a batch of mentions; a clusterer
+sees all mentions of a run at once, so that an easy mention in one text helps a hard one in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from kglink.errors import PluginError
+from kglink.plugins import Clusterer, Reranker
+from kglink.records import Candidate, Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A reranker or a clusterer, and how many first candidates it is given."""
+
+    name: str
+    plugin: Reranker | Clusterer
+    depth: int
+    sees_all: bool = False
+    """Whether it has to see all mentions of a run (a clusterer) or a batch of them."""
+
+    def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        """The first candidates as the plugin orders them, and the others behind them."""
+        if not rankings:
+            return []
+        heads = [replace(one, candidates=one.candidates[: self.depth]) for one in rankings]
+        answers = self.plugin.rank(heads)
+        if len(answers) != len(heads):
+            raise self._broken(f"{len(heads)} rankings were given, {len(answers)} came back")
+        return [
+            Ranking(asked.mention, self._whole(head, answer, asked.candidates[self.depth :]))
+            for asked, head, answer in zip(rankings, heads, answers, strict=True)
+        ]
+
+    def _whole(
+        self, head: Ranking, answer: Ranking, tail: Sequence[Candidate]
+    ) -> tuple[Candidate, ...]:
+        if {one.id for one in answer.candidates} != {one.id for one in head.candidates}:
+            raise self._broken("other candidates came back than were given")
+        # What the stage was not given stays behind what it was: no score there may be higher.
+        least = min((one.score for one in answer.candidates), default=0.0)
+        behind = (replace(one, score=min(one.score, least)) for one in tail)
+        return (*answer.candidates, *behind)
+
+    def _broken(self, what: str) -> PluginError:
+        return PluginError(
+            f"{self.name}: {what}", hint="A stage returns each candidate of each ranking once."
+        )
+
+
+def run_stages(
+    stages: Sequence[Stage], batches: Iterable[list[Ranking]]
+) -> Iterator[list[Ranking]]:
+    """The batches after all stages; one that sees all mentions waits for the last batch."""
+    ranked = iter(batches)
+    for stage in stages:
+        ranked = _over_all(stage, ranked) if stage.sees_all else map(stage.rank, ranked)
+    return ranked
+
+
+def _over_all(stage: Stage, batches: Iterable[list[Ranking]]) -> Iterator[list[Ranking]]:
+    held = list(batches)
+    answers = iter(stage.rank([one for batch in held for one in batch]))
+    for batch in held:
+        yield list(islice(answers, len(batch)))
