@@ -120,6 +120,12 @@ class Overlap:
     stale: bool = False
     source: str = ""
 
+    def is_accepted(self, least: float) -> bool:
+        """Whether the pair counts as one thing: by its verdict, or else by its probability."""
+        if self.verdict in ("correct", "wrong"):
+            return self.verdict == "correct"
+        return self.probability >= least
+
     @property
     def was_found(self) -> bool:
         """Whether a search found it; what people or mappings only said has no other evidence."""

@@ -22,7 +22,6 @@ from kglink.records import OnProgress, Progress
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.store import Store
-from kglink.training.data import is_accepted
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -145,7 +144,7 @@ def _accepted(store: Store, left: Segment, right: Segment, least: float) -> tupl
     pairs = [
         (_row(left, overlap.left.key), _row(right, overlap.right.key))
         for overlap in store.overlaps(left.kb, right.kb)
-        if is_accepted(overlap, least)
+        if overlap.is_accepted(least)
     ]
     rows = np.array([pair for pair in pairs if min(pair) >= 0], np.int64).reshape(-1, 2)
     return Side(left.kb, rows[:, 0]), Side(right.kb, rows[:, 1])

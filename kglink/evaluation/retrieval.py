@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import get_args
 
 from kglink.errors import UsageError
 from kglink.evaluation.metrics import RERANKED
 from kglink.evaluation.rankings import Judging, RankedMention, rank_mentions
 from kglink.evaluation.report import RetrievalReport
-from kglink.evaluation.seen import AUTO, check_annotated, find_learnt, folded, seen_surfaces
+from kglink.evaluation.seen import (
+    AUTO,
+    Mentions,
+    check_annotated,
+    find_learnt,
+    folded,
+    seen_surfaces,
+)
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, OnProgress, Progress, Split
 from kglink.store import Store
@@ -54,17 +60,17 @@ def evaluate_retrieval(
     linker: Linker,
     question: Question,
     *,
-    run: Path | None = None,
+    runs: Sequence[tuple[str, Mentions]] | None = None,
     progress: OnProgress = lambda _: None,
     each: Callable[[RankedMention], None] = lambda mention: None,
 ) -> RetrievalReport:
     """Rank the candidates of every mention with a known answer, its span given.
 
-    ``run`` is the folder of the run that made the space's model. ``each`` is told of every
-    mention, in the order in which documents are read.
+    ``runs`` are the mentions that each run behind the space's model learnt from, with its name.
+    ``each`` is told of every mention, in the order in which documents are read.
     """
     check_documents(store, question.docs, question.split)
-    learnt = find_learnt(store, question.seen_in, question.docs, question.split, run)
+    learnt = find_learnt(store, question.seen_in, question.docs, question.split, runs)
     seen = seen_surfaces(learnt, _documents(store, question)) if learnt else frozenset()
     report = RetrievalReport(
         question.ks,

@@ -16,14 +16,12 @@ from kglink.files.atomic import write_atomically
 from kglink.files.tables import IntArray, RowTable, map_array, write_rows
 from kglink.models.inputs import Inputs
 from kglink.plugins import RowRange
-from kglink.records import OnProgress, Overlap
+from kglink.records import OnProgress
 from kglink.store import Store
 from kglink.training.mentions import TRAIN, VALID, MentionCounts, MentionTable, write_mentions
 from kglink.training.pool import EntityPool, PooledKB, write_pool
 from kglink.training.recipe import Recipe
-
-#: What the data are: KBs with their revisions, counts, digests.
-DATA_FACTS = "data.json"
+from kglink.training.run import DATA_FACTS
 
 
 class KBChoice(NamedTuple):
@@ -119,14 +117,7 @@ def _accepted(store: Store, pool: EntityPool, names: Sequence[str], least: float
         (pool.row(overlap.left), pool.row(overlap.right))
         for left, right in combinations(names, 2)
         for overlap in store.overlaps(left, right)
-        if is_accepted(overlap, least)
+        if overlap.is_accepted(least)
     ]
     pairs = sorted(pair for pair in found if min(pair) >= 0)
     return np.array(pairs, np.int64).reshape(-1, 2)
-
-
-def is_accepted(overlap: Overlap, least: float) -> bool:
-    """Whether a pair counts as one thing: by its verdict, or else by its probability."""
-    if overlap.verdict in ("correct", "wrong"):
-        return overlap.verdict == "correct"
-    return overlap.probability >= least

@@ -22,7 +22,7 @@ from kglink.plugins import Registry
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
 from kglink.training.curve import Curve
-from kglink.training.data import DATA_FACTS, KBChoice, TrainingData, prepare
+from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.lock import alone
 from kglink.training.loop import Loop, Pace
 from kglink.training.plan import (
@@ -38,6 +38,7 @@ from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
 from kglink.training.run import (
     CHECKPOINTS,
     DATA,
+    DATA_FACTS,
     MODEL,
     REPORT,
     SETTINGS,

@@ -15,10 +15,10 @@ from kglink.models.inputs import Inputs, MentionText
 from kglink.plugins import RowRange
 from kglink.records import Document, OnProgress, Progress
 from kglink.store import Store
+from kglink.training.documents import Splits, sources_of_documents, splits_of
 from kglink.training.names import write_names
 from kglink.training.pool import EntityPool, chunks
 from kglink.training.recipe import SelectionSection
-from kglink.training.splits import Splits, sources_of_documents, splits_of
 from kglink.training.tables import token_table, token_writer
 
 _DOCUMENTS = 256

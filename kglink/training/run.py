@@ -33,6 +33,8 @@ SETTINGS, REPORT, MODEL, DATA, CHECKPOINTS = (
     "data",
     "checkpoints",
 )
+#: What the data are, in their folder: KBs with their revisions, counts, digests.
+DATA_FACTS = "data.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,12 @@ def read_report(folder: Path) -> TrainingReport | None:
     lists = {name: tuple(values[name]) for name in ("stages", "notes")}
     # The folder may have been moved since.
     return TrainingReport(**{**values, **lists, "folder": folder, "model": folder / MODEL})
+
+
+def run_of_model(workspace: Path, model: str) -> Path | None:
+    """The folder of the run that made a model, by where the space says that the model lies."""
+    run = (workspace / model).parent
+    return run if model and (run / SETTINGS).is_file() else None
 
 
 def recalls_of_epoch(folder: Path, stage: str, epoch: int) -> dict[str, Any] | None:

@@ -10,8 +10,9 @@ from kglink.evaluation.kept import Evaluated
 from kglink.evaluation.rankings import RankedMention
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
-from kglink.evaluation.seen import run_of_model
 from kglink.records import OnProgress
+from kglink.training.documents import mentions_of_runs
+from kglink.training.run import run_of_model
 
 if TYPE_CHECKING:
     from kglink.workspace.workspace import Workspace
@@ -31,7 +32,10 @@ def evaluate(
     run = run_of_model(workspace.folder, space.manifest.model.path)
     # R@64 needs 64 candidates, as a text that is linked with so many does.
     linker = workspace.linker(asked.kbs, space=space, candidates=asked.depth)
-    return evaluate_retrieval(workspace.store, linker, asked, run=run, progress=progress, each=each)
+    runs = None if run is None else mentions_of_runs(workspace.store, run)
+    return evaluate_retrieval(
+        workspace.store, linker, asked, runs=runs, progress=progress, each=each
+    )
 
 
 def evaluated(workspace: Workspace, question: Question) -> Evaluated:

@@ -12,12 +12,12 @@ import pytest
 from hand_made_rankings import HandMade
 from kglink.errors import UnknownNameError, UsageError
 from kglink.evaluation.retrieval import Question, evaluate_retrieval
-from kglink.evaluation.seen import find_learnt, folded, run_of_model, seen_surfaces
+from kglink.evaluation.seen import find_learnt, folded, seen_surfaces
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.store import Store
 from kglink.training import load_recipe
-from kglink.training.run import run_settings, write_settings
-from kglink.training.splits import held_back_documents
+from kglink.training.documents import held_back_documents, mentions_of_runs
+from kglink.training.run import run_of_model, run_settings, write_settings
 from store_support import entity, job
 
 KBS = ("a", "b")
@@ -55,7 +55,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def seen(store: Store, seen_in: str, run: Path | None = None) -> tuple[tuple[str, ...], set[str]]:
     """What was said to be learnt from, and which surfaces of the split dev are among it."""
-    learnt = find_learnt(store, seen_in, ["both"], "dev", run)
+    runs = None if run is None else mentions_of_runs(store, run)
+    learnt = find_learnt(store, seen_in, ["both"], "dev", runs)
     assert learnt
     return learnt.words, set(seen_surfaces(learnt, store.documents("both", "dev")))
 
@@ -120,7 +121,7 @@ def test_mentions_of_other_kbs_were_not_learnt_from(store: Store, tmp_path: Path
         load_recipe("default", everything), "default", "T", (["a"], ["other"]), ["both"], {}, 1
     )
     write_settings(run, told)
-    assert find_learnt(store, "auto", ["both"], "dev", run) is None
+    assert find_learnt(store, "auto", ["both"], "dev", mentions_of_runs(store, run)) is None
     write_settings(run, replace(told, sources="S"))
     assert seen(store, "auto", run)[1] == {"heron"}
 

@@ -17,11 +17,11 @@ from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.records import Document, EntityId, Mention, Overlap
 from kglink.store import Store
 from kglink.training import Recipe
-from kglink.training.data import KBChoice, TrainingData, is_accepted, prepare
+from kglink.training.data import KBChoice, TrainingData, prepare
+from kglink.training.documents import Splits
 from kglink.training.plan import Stage, batches_of, make_plan, read_sources
 from kglink.training.recipe import SelectionSection, StageSection
 from kglink.training.schedule import rate_at
-from kglink.training.splits import Splits
 from store_support import entity, job
 from training_world import KBS, fill, small, world_of, write_world_model
 
@@ -242,11 +242,11 @@ def test_parts_of_one_text_are_held_out_together() -> None:
 
 def test_which_overlaps_count() -> None:
     pair = Overlap(EntityId("a", "1"), EntityId("b", "1"), 0.4)
-    assert not is_accepted(pair, 0.5)
-    assert is_accepted(replace(pair, probability=0.5), 0.5)
-    assert is_accepted(replace(pair, verdict="correct"), 0.5)
-    assert not is_accepted(replace(pair, probability=1.0, verdict="wrong"), 0.5)
-    assert is_accepted(replace(pair, probability=0.6, verdict="unclear"), 0.5)
+    assert not pair.is_accepted(0.5)
+    assert replace(pair, probability=0.5).is_accepted(0.5)
+    assert replace(pair, verdict="correct").is_accepted(0.5)
+    assert not replace(pair, probability=1.0, verdict="wrong").is_accepted(0.5)
+    assert replace(pair, probability=0.6, verdict="unclear").is_accepted(0.5)
 
 
 def test_counterparts_are_known_from_both_sides(data: TrainingData, store: Store) -> None:

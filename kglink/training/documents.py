@@ -1,14 +1,21 @@
-"""Which documents are learnt from, and which ones a run holds back to choose by."""
+"""Documents that a run learns from, those that it holds back, and what earlier runs learnt."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
-from kglink.records import Document
+from kglink.records import Document, Mention
 from kglink.store import Store
 from kglink.training.recipe import SelectionSection
+from kglink.training.run import DATA, DATA_FACTS, SETTINGS, read_settings
+
+#: Runs that began with one another's models are followed so far back.
+_MOST_RUNS = 16
 
 
 class Splits(NamedTuple):
@@ -58,3 +65,36 @@ def held_back_documents(
                 yield document
         if splits.dev:
             yield from store.documents(name, "dev")
+
+
+def mentions_of_runs(store: Store, run: Path) -> list[tuple[str, Callable[[], Iterator[Mention]]]]:
+    """Name and mentions of a run, then of the runs whose models it and those before it began with.
+
+    The documents are read as the store holds them now.
+    """
+    found: list[tuple[str, Callable[[], Iterator[Mention]]]] = []
+    while len(found) < _MOST_RUNS and (run / SETTINGS).is_file():
+        found.append((run.name, partial(_mentions_of_run, store, run)))
+        run = Path(read_settings(run).recipe.model.base).expanduser().parent
+    return found
+
+
+def _mentions_of_run(store: Store, run: Path) -> Iterator[Mention]:
+    """The mentions that a run itself learnt from."""
+    told = read_settings(run)
+    # Stage S learns from those of source KBs, T from those of target KBs, and O from none.
+    sides = {"S": told.source_kbs, "T": told.target_kbs}
+    kbs = {kb for letter, side in sides.items() if letter in told.sources for kb in side}
+    facts = run / DATA / DATA_FACTS
+    if not kbs or not facts.is_file():
+        return
+    here = {info.name for info in store.kbs()}
+    for one in json.loads(facts.read_text(encoding="utf-8"))["documents"]:
+        if one["documents"] not in here or not one["train"]:
+            continue
+        splits = splits_of(store, one["documents"], told.recipe.selection, told.seed)
+        for document in store.documents(one["documents"], splits.train):
+            if not splits.is_held_out(document):
+                for mention in document.mentions:
+                    if any(gold.kb in kbs for gold in mention.gold or ()):
+                        yield mention
