@@ -6,7 +6,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from kglink.errors import StoreError
 from kglink.plugins import Side
@@ -62,10 +62,8 @@ class ScratchPairs:
         self._db.execute(_SCHEMA)
         self._weighed = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Forget all pairs."""
         self._db.close()
 
     def __len__(self) -> int:

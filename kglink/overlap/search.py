@@ -70,30 +70,16 @@ class SpaceVectors(Protocol):
         ...
 
 
-class TextVectors(Protocol):
-    """What a search needs of an encoder."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever the vectors would."""
-        ...
-
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """One vector of length one for each text."""
-        ...
-
-    def flush(self) -> None:
-        """Write what was encoded, so that it need not be encoded again."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class OverlapTools:
     """All that a search works with."""
 
     store: Store
     settings: OverlapSection
-    texts: TextVectors
+    encode: Callable[[Sequence[str]], FloatArray]
+    """Gives the unit vector of each text, encoded now or before."""
+    encoder: str
+    """The encoder's fingerprint: changes whenever the vectors would."""
     space: SpaceVectors
     evidence: Mapping[str, Callable[[], PairEvidence]]
     """Makes the evidence that `full` weighs, by name."""
@@ -142,7 +128,7 @@ class OverlapTools:
         facts: list[object] = [settings.method, settings.strip_disambiguator]
         facts += [settings.max_name_pairs, settings.one_to_one]
         if settings.method != "names":
-            facts += [settings.threshold, self.texts.fingerprint]
+            facts += [settings.threshold, self.encoder]
         if self.is_full:
             facts += [list(self.evidence), dict(settings.evidence_settings)]
             facts += [self.model.fingerprint, [self.space.ready(kb) for kb in kbs]]
@@ -225,7 +211,7 @@ class Search:
             self._names,
             first,
             second,
-            encode=tools.texts.encode,
+            encode=tools.encode,
             vectors_of=tools.space.get,
             scratch=self._scratch,
             device=tools.device,
@@ -236,8 +222,7 @@ class Search:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._scratch.__exit__()
-        self._tools.texts.flush()
+        self._scratch.close()
 
     def found(self) -> Iterator[Overlap]:
         """The pairs to keep."""

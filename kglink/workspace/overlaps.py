@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kglink.overlap.paired import RowKind
     from kglink.store import Store
 
-#: Vectors of texts, a folder for each encoder.
+#: Vectors of texts, a file for each encoder.
 VECTORS_FOLDER = "vectors"
 #: Where vectors for overlaps are that the space does not have; no space can be called so.
 OVERLAP_SPACE = ".overlap"
@@ -36,25 +36,6 @@ MODEL_FILE = "overlap_model.json"
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-
-
-class CachedTexts:
-    """The workspace's encoder, which encodes each text once."""
-
-    def __init__(self, root: Path, encoder: LazyEncoder) -> None:
-        self._encoder = encoder
-        info = encoder.info
-        self.fingerprint = info.fingerprint
-        folder = root / VECTORS_FOLDER / info.fingerprint[:16]
-        self._cache = VectorCache(folder, info.dim, encoder.encode)
-
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """One vector of length one for each text."""
-        return self._cache.vectors(texts)
-
-    def flush(self) -> None:
-        """Write what was encoded."""
-        self._cache.flush()
 
 
 class SegmentVectors:
@@ -151,10 +132,15 @@ def overlap_tools(
     """All that a search of this workspace works with."""
     default = default_model()
     evidence = evidence_makers(registry, settings.evidence or default.evidence, settings)
+    info = encoder.info
+    texts = VectorCache(
+        root / VECTORS_FOLDER / f"{info.fingerprint[:16]}.db", info.dim, encoder.encode
+    )
     return OverlapTools(
         store=store,
         settings=settings,
-        texts=CachedTexts(root, encoder),
+        encode=texts.vectors,
+        encoder=info.fingerprint,
         space=WorkspaceVectors(space, settings.max_encoded_rows, progress),
         evidence=evidence,
         model=trained_model(root, tuple(evidence)) or default_model(evidence),

@@ -39,21 +39,11 @@ MODEL = OverlapModel(
 )
 
 
-class Angles:
-    """Encodes a text that ends in a number as the direction of so many degrees."""
-
-    fingerprint = "angles"
-
-    def __init__(self) -> None:
-        self.flushed = 0
-
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        degrees = [float(text.split()[-1]) if text[-1:].isdigit() else 90.0 for text in texts]
-        radians = np.deg2rad(np.array(degrees, np.float32))
-        return np.stack([np.cos(radians), np.sin(radians)], axis=1)
-
-    def flush(self) -> None:
-        self.flushed += 1
+def angles(texts: Sequence[str]) -> FloatArray:
+    """A text that ends in a number as the direction of so many degrees."""
+    degrees = [float(text.split()[-1]) if text[-1:].isdigit() else 90.0 for text in texts]
+    radians = np.deg2rad(np.array(degrees, np.float32))
+    return np.stack([np.cos(radians), np.sin(radians)], axis=1)
 
 
 class NoSpace:
@@ -112,7 +102,8 @@ def tools(
     **settings: object,
 ) -> OverlapTools:
     section = OverlapSection.model_validate(settings)
-    return OverlapTools(store, section, Angles(), NoSpace("wiki", "world"), evidence, model)
+    space = NoSpace("wiki", "world")
+    return OverlapTools(store, section, angles, "angles", space, evidence, model)
 
 
 def kept(store: Store) -> dict[tuple[str, str], Overlap]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,9 @@ MANY = 20_000
 #: Proposes many pairs and says what files it has open.
 CHILD = """
 import os
+from contextlib import closing
 from kglink.overlap.scratch import ScratchPairs
-with ScratchPairs(cache_kib=64) as pairs:
+with closing(ScratchPairs(cache_kib=64)) as pairs:
     pairs.propose(((f"left {n:06}", f"right {n:06}") for n in range(20_000)), 0)
     for number in range(3, 64):
         try:
@@ -38,7 +40,7 @@ def many() -> Iterator[tuple[str, str]]:
 
 
 def test_pairs_that_are_proposed_twice_are_one() -> None:
-    with ScratchPairs() as pairs:
+    with closing(ScratchPairs()) as pairs:
         pairs.propose([("b", "1"), ("a", "2"), ("b", "1")], 0)
         pairs.propose([("b", "1")], 2)
         assert len(pairs) == 2
@@ -69,7 +71,7 @@ def test_a_process_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told() -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with ScratchPairs(cache_kib=64) as pairs:
+    with closing(ScratchPairs(cache_kib=64)) as pairs:
         resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, before[1]))
         try:
             with pytest.raises(StoreError, match="cannot keep the pairs of this search") as told:
