@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from pathlib import Path
 
 from kglink.errors import UsageError
+from kglink.files.atomic import atomic_folder
 
 #: A template in the wheel lies in this package; in a clone it is the folder plugins/template.
 PACKAGED = Path(__file__).parent / "plugin_template"
@@ -26,11 +26,8 @@ def write_project(name: str, vendor: str, folder: Path | None = None) -> Path:
     if target.exists():
         raise UsageError(f"{target} exists already", hint="Name another folder with --dir.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Written aside and renamed, so that a stopped run leaves no half of a project behind.
-    with tempfile.TemporaryDirectory(prefix=".kglink-", dir=target.parent) as aside:
-        project = Path(aside) / "project"
+    with atomic_folder(target) as project:
         _fill(template_folder(), project, _replacements(name, vendor))
-        project.rename(target)
     return target
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +18,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kglink.errors import ModelError
+from kglink.files.atomic import atomic_folder, recover_folder
 from kglink.models.models import (
     HISTORY,
     ModelSource,
@@ -78,13 +77,14 @@ def tower_folders(*, shared: bool) -> tuple[str, ...]:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether a trained model lies there, or did when saving over it was interrupted."""
-    return (folder / MODEL_FILE).is_file() or (_kept(folder) / MODEL_FILE).is_file()
+    """Whether a trained model lies there; one that was half replaced is put back."""
+    recover_folder(folder)
+    return (folder / MODEL_FILE).is_file()
 
 
 def read_manifest(folder: Path, *, check: bool = True) -> ModelManifest:
     """Read what a folder says of its model; with ``check`` compare every file with its digest."""
-    _recover(folder)
+    recover_folder(folder)
     path = folder / MODEL_FILE
     raw = read_json(path)
     if isinstance(raw.get("format"), int) and raw["format"] > FORMAT:
@@ -143,9 +143,7 @@ def write_model_folder(
 
     Whatever happens, ``folder`` or what the next reader restores is the old model or the new one.
     """
-    draft = folder.with_name(f".{folder.name}.draft")
-    with _saying_what_is_kept(folder, draft):
-        shutil.rmtree(draft, ignore_errors=True)
+    with _saying_what_is_kept(folder), atomic_folder(folder) as draft:
         names = tower_folders(shared=settings.shared)
         for name, tower in zip(names, towers, strict=True):
             _write_tower(draft / name, tower)
@@ -162,11 +160,7 @@ def write_model_folder(
             history=tuple(dict(step) for step in history),
         )
         text = json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False)
-        _write(draft / MODEL_FILE, text.encode())
-        for path in (*(draft / name for name in names), draft):
-            _sync(path)
-        _recover(folder)
-        _replace(folder, draft)
+        (draft / MODEL_FILE).write_text(text, encoding="utf-8")
     return manifest
 
 
@@ -174,11 +168,10 @@ def _write_tower(folder: Path, tower: TowerFiles) -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
-    _write(folder / "config.json", json.dumps(dict(tower.config), indent=1).encode())
+    (folder / "config.json").write_text(json.dumps(dict(tower.config), indent=1), encoding="utf-8")
     for name, content in tower.tokenizer.items():
-        _write(folder / name, content)
+        (folder / name).write_bytes(content)
     save_file(dict(tower.weights), folder / "model.safetensors", {"format": "pt"})
-    _sync(folder / "model.safetensors")
 
 
 def _fingerprint(
@@ -213,40 +206,9 @@ def _check_files(folder: Path, manifest: ModelManifest) -> None:
             raise ModelError(f"{path}: is not as it was written", hint=_DAMAGED)
 
 
-def _kept(folder: Path) -> Path:
-    """Where the old model stands between the two renames that replace it."""
-    return folder.with_name(f".{folder.name}.kept")
-
-
-def _replace(folder: Path, draft: Path) -> None:
-    kept = _kept(folder)
-    while draft.exists():
-        if folder.exists():
-            folder.rename(kept)
-        try:
-            draft.rename(folder)
-        except OSError:
-            # A reader that came between the two renames has put the old model back: once more.
-            if not folder.exists():
-                raise
-    _sync(folder.parent)
-    shutil.rmtree(kept, ignore_errors=True)
-
-
-def _recover(folder: Path) -> None:
-    """Put the old model back where replacing it was interrupted; the draft is then not whole."""
-    kept = _kept(folder)
-    if not kept.is_dir():
-        return
-    if folder.exists():
-        shutil.rmtree(kept)
-    else:
-        kept.rename(folder)
-
-
 @contextmanager
-def _saying_what_is_kept(folder: Path, draft: Path) -> Iterator[None]:
-    """Turn a failed write into one clear error, and leave no half-written folder behind."""
+def _saying_what_is_kept(folder: Path) -> Iterator[None]:
+    """Turn a failed write into one clear error."""
     from safetensors import SafetensorError
 
     if folder.exists() and not is_model_folder(folder) and any(folder.iterdir()):
@@ -257,24 +219,8 @@ def _saying_what_is_kept(folder: Path, draft: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(draft, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ModelError(
             f"{folder}: the model cannot be saved: {reason}",
             hint="Free some space or give another folder; what was saved there before is kept.",
         ) from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -25,14 +24,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from kglink.errors import TrainingError
-from kglink.files.atomic import write_atomically
+from kglink.files.atomic import atomic_folder, write_atomically
 from kglink.models.bi_encoder import BiEncoder
 from kglink.models.transformation import Ascent
 
 FORMAT = 1
 _CURRENT = "CURRENT"
 _MODEL, _OPTIMISER, _STATE = "model.safetensors", "optimiser.safetensors", "state.json"
-_DRAFT = ".draft"
 
 
 class StageResult(NamedTuple):
@@ -110,19 +108,16 @@ class Checkpoints:
         ascent: Ascent | None,
     ) -> None:
         """Write one; if that fails the one before it stands."""
-        draft = self._folder / _DRAFT
         name = f"{position.total:08d}-{position.stage}-{position.epoch}"
         if name == self._current():
             return
         facts = {"format": FORMAT, "identity": self._identity, "position": asdict(position)}
-        with saying_what_is_kept(self._folder, draft):
-            shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir(parents=True)
-            write_tensors(draft / _MODEL, dict(model.named_parameters()))
-            write_tensors(draft / _OPTIMISER, dict(_optimiser_state(model, optimiser, ascent)))
-            write_atomically(draft / _STATE, json.dumps(facts, indent=1))
-            shutil.rmtree(self._folder / name, ignore_errors=True)
-            draft.rename(self._folder / name)
+        with saying_what_is_kept(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(self._folder / name) as draft:
+                write_tensors(draft / _MODEL, dict(model.named_parameters()))
+                write_tensors(draft / _OPTIMISER, dict(_optimiser_state(model, optimiser, ascent)))
+                (draft / _STATE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
             write_atomically(self._folder / _CURRENT, name)
         for other in self._folder.iterdir():
             if other.is_dir() and other.name != name:
@@ -233,22 +228,16 @@ def load_parameters(path: Path, model: BiEncoder) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors so that they outlive a power cut."""
+    """Write tensors to a file."""
     save_file({name: v.detach().cpu().contiguous() for name, v in tensors.items()}, path)
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
-def saying_what_is_kept(place: Path, draft: Path) -> Iterator[None]:
-    """Tell of a full disk in words; what was saved before stands."""
+def saying_what_is_kept(place: Path) -> Iterator[None]:
+    """Turn write failures into TrainingError; the old checkpoint stays."""
     try:
         yield
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(draft, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise TrainingError(
             f"{place}: cannot be saved: {reason}",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kglink.files.atomic import atomic_path
 from kglink.models.hardware import Hardware
 from kglink.training.checkpoint import (
     Checkpoints,
@@ -246,10 +247,8 @@ class Loop:
         if not self._is_first:
             return
         path = self._folder / _BEST
-        draft = path.with_suffix(".draft")
-        with saying_what_is_kept(path, draft):
+        with saying_what_is_kept(path), atomic_path(path) as draft:
             write_tensors(draft, dict(self._tools.model.named_parameters()))
-            draft.replace(path)
 
     def _checkpoint(self, trainer: Trainer | None) -> None:
         if not self._is_first:

@@ -22,6 +22,7 @@ import torch
 
 from bi_encoders import ENTITIES, FP32, INPUTS, content, make, shake
 from kglink.errors import ModelError
+from kglink.files import atomic
 from kglink.models import resolve_model
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.models.settings import TransformationSettings
@@ -191,7 +192,7 @@ class Killed(BaseException):
     """Ends a save where it stands: nothing catches it, as nothing outlives SIGKILL."""
 
 
-@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_kill_between_the_renames_leaves_the_old_or_the_new(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -208,6 +209,7 @@ def test_a_kill_between_the_renames_leaves_the_old_or_the_new(
         return rename(self, target)
 
     with monkeypatch.context() as patch:
+        patch.setattr(atomic, "exchanged", lambda *_: False)
         patch.setattr(Path, "rename", kill)
         with pytest.raises(Killed):
             shake(make(base)).save(folder)
@@ -232,6 +234,7 @@ def test_a_reader_between_the_renames_does_not_stop_a_save(
             readers.append(resolve_model(str(folder)).fingerprint)
         return moved
 
+    monkeypatch.setattr(atomic, "exchanged", lambda *_: False)
     monkeypatch.setattr(Path, "rename", rename_and_read)
     saved = shake(make(base)).save(folder)
     assert readers

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from kglink.errors import SpaceError
+from kglink.files.atomic import atomic_path
 from kglink.models.hardware import usable_cores
 
 #: The module, untyped: its stubs miss classes and keyword arguments that it has.
@@ -47,19 +48,16 @@ def faiss_errors(what: str, hint: str = "") -> Iterator[None]:
 
 
 def write_index(index: Any, path: Path) -> None:
-    """Write an index beside ``path`` and move it there, so that no open file is overwritten."""
-    part = path.with_name(path.name + ".part")
+    """Write an index, so that no open file is overwritten."""
+    failed = f"{path}: the index cannot be written"
     try:
-        with faiss_errors(f"{path}: the index cannot be written", hint="Check folder and space."):
-            faiss.write_index(index, str(part))
-        with part.open("ab") as file:
-            file.write(_TRAILER.pack(_MAGIC, file.tell(), index.ntotal, index.d))
-        part.replace(path)
+        with atomic_path(path) as draft:
+            with faiss_errors(failed, hint="Check folder and space."):
+                faiss.write_index(index, str(draft))
+            with draft.open("ab") as file:
+                file.write(_TRAILER.pack(_MAGIC, file.tell(), index.ntotal, index.d))
     except OSError as error:
-        raise SpaceError(f"{path}: the index cannot be written: {error.strerror}") from error
-    finally:
-        with suppress(OSError):  # the folder may not exist, or be read-only
-            part.unlink(missing_ok=True)
+        raise SpaceError(f"{failed}: {error.strerror}") from error
 
 
 def read_index(path: Path) -> Any:

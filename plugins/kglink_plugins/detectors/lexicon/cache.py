@@ -6,21 +6,20 @@ each file; a folder that does not match its manifest is compiled anew. Nothing i
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import hashlib
-import json
 import shutil
-import tempfile
 import time
 import unicodedata
 from pathlib import Path
 
 import marisa_trie
 import numpy as np
-from pydantic import BaseModel
 
-from kglink.errors import StoreError
+from kglink.errors import DamagedFileError, NewerFileError, StoreError
+from kglink.files.atomic import atomic_folder, sweep_drafts
+from kglink.files.digest import digest_of
+from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, file_info, read_manifest
+from kglink.files.tables import map_array
 from kglink.plugins import Names
 from kglink_plugins.detectors.lexicon.compiled import Lexicon, compile_lexicon
 from kglink_plugins.detectors.lexicon.settings import DictionarySettings
@@ -31,16 +30,15 @@ MANIFEST = "manifest.json"
 _TRIES = ("keys", "surfaces")
 _ARRAYS = ("counts", "shapes", "bits")
 _KEPT_FOLDERS = 4
-_STALE_SECONDS = 24 * 3600
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
-class _Manifest(BaseModel):
+class _Manifest(ManifestPart):
     """What a folder of compiled aliases holds."""
 
-    format: int
+    format: int = FORMAT
     longest: int
-    sha256: dict[str, str]
+    files: dict[str, FileInfo]
 
 
 def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
@@ -69,40 +67,33 @@ def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
 def save(lexicon: Lexicon, folder: Path) -> None:
     """Write the files beside ``folder`` and publish them under its name."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=".dictionary-", dir=folder.parent))
-    try:
+    with atomic_folder(folder) as made:
         for name in _TRIES:
             getattr(lexicon, name).save(str(made / f"{name}.marisa"))
         for name in _ARRAYS:
             np.save(made / f"{name}.npy", getattr(lexicon, name), allow_pickle=False)
-        sums = {path.name: _sha256(path) for path in sorted(made.iterdir())}
-        manifest = _Manifest(format=FORMAT, longest=lexicon.longest, sha256=sums)
+        files = {path.name: file_info(path) for path in sorted(made.iterdir())}
+        manifest = _Manifest(longest=lexicon.longest, files=files)
         (made / MANIFEST).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
-        _publish(made, folder)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
     _forget_old(folder)
 
 
 def load(folder: Path) -> Lexicon | None:
     """The aliases compiled there, memory-mapped; None where they are missing or damaged."""
     try:
-        manifest = _Manifest.model_validate_json((folder / MANIFEST).read_bytes())
-        if manifest.format != FORMAT or set(manifest.sha256) != _file_names():
+        manifest = read_manifest(_Manifest, folder / MANIFEST, newest=FORMAT)
+        if manifest.format != FORMAT or set(manifest.files) != _file_names():
             return None
-        if any(_sha256(folder / name) != sha256 for name, sha256 in manifest.sha256.items()):
+        if damaged_files(folder, manifest.files, thorough=True):
             return None
         return _mapped(folder, manifest.longest)
-    except (FileNotFoundError, ValueError):
-        # Never written, no manifest any more, or replaced by another process while we read.
-        return None
+    except (DamagedFileError, NewerFileError, FileNotFoundError):
+        return None  # never written, damaged, or replaced by another process while we read
 
 
 def _mapped(folder: Path, longest: int) -> Lexicon:
     tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
-    arrays = {
-        name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS
-    }
+    arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
     return Lexicon(**tries, **arrays, longest=longest)
 
 
@@ -118,38 +109,20 @@ def _digest(fingerprint: str, settings: DictionarySettings) -> str:
         settings.numbers,
         sorted(settings.stop_words),
     ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return digest_of(parts, size=16)
 
 
 def _file_names() -> set[str]:
     return {f"{name}.marisa" for name in _TRIES} | {f"{name}.npy" for name in _ARRAYS}
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _publish(made: Path, folder: Path) -> None:
-    # What is there is damaged, or was published by another process just now; ours is whole.
-    with contextlib.suppress(FileNotFoundError):
-        folder.rename(made / "replaced")
-    try:
-        made.rename(folder)
-    except OSError as error:
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-            raise
-    shutil.rmtree(folder / "replaced", ignore_errors=True)
-
-
 def _forget_old(folder: Path) -> None:
     """Remove compiled aliases of earlier states, and what a killed process left."""
+    sweep_drafts(folder.parent)
     published = sorted(folder.parent.glob("dictionary-*"), key=_written_at, reverse=True)
-    stale = [path for path in published[_KEPT_FOLDERS:] if path != folder]
-    oldest = time.time() - _STALE_SECONDS
-    unfinished = folder.parent.glob(".dictionary-*")
-    for path in [*stale, *(path for path in unfinished if _written_at(path) < oldest)]:
-        shutil.rmtree(path, ignore_errors=True)
+    for path in published[_KEPT_FOLDERS:]:
+        if path != folder:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _written_at(path: Path) -> float:
