@@ -32,8 +32,8 @@ from overlap import KBS as KB_FILES
 from kglink.plugins import load_registry
 from kglink.records import Entity
 from kglink.training import load_recipe
-from kglink.training.front import train
 from kglink.training.run import read_report
+from kglink.training.train import train
 from kglink.workspace import Workspace
 from kglink.workspace.export import record_line
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kglink.records import Progress
-from kglink.training.progress import (
+from kglink.training.job import (
     BeforeNews,
     EpochNews,
     News,

@@ -1,6 +1,6 @@
 """The training room: several KBs are put into one space by the stages S, T and O.
 
-Importing it loads no torch; `kglink.training.front` does.
+Importing it loads no torch; `kglink.training.train` does.
 """
 
 from __future__ import annotations

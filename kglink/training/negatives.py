@@ -25,12 +25,13 @@ from kglink.plugins import (
     Scorer,
 )
 from kglink.records import OnProgress, Progress
-from kglink.training.collate import MentionBatch, choose_golds, known_rows
+from kglink.space.token_rows import FloatArray
+from kglink.training.batch import MentionBatch, choose_golds, known_rows
 from kglink.training.data import TrainingData
-from kglink.training.frozen import FloatArray, FrozenPool
-from kglink.training.plan import Group
+from kglink.training.encoded_pool import FrozenPool
+from kglink.training.pool import as_ids
 from kglink.training.recipe import StageSection
-from kglink.training.tables import as_ids
+from kglink.training.stages import Group
 
 #: Mentions and entities of a batch.
 SidePair = tuple[Encoded, Encoded]

@@ -10,16 +10,17 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from kglink.files.tables import IntArray, StringTable, StringWriter, map_array
+from kglink.files.tables import IntArray, RowTable, RowWriter, StringTable, StringWriter, map_array
 from kglink.models.inputs import Inputs
+from kglink.models.tokenise import IdArray
 from kglink.plugins import RowRange
 from kglink.records import EntityId, OnProgress, Progress
 from kglink.store import Store
-from kglink.training.tables import token_table, token_writer
 
 Item = TypeVar("Item")
 
@@ -119,3 +120,18 @@ def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     waiting = iter(items)
     while chunk := list(islice(waiting, size)):
         yield chunk
+
+
+def token_table(stem: Path) -> RowTable:
+    """A table of token ids."""
+    return RowTable(stem, np.int32)
+
+
+def token_writer(stem: Path) -> RowWriter:
+    """A writer of token ids."""
+    return RowWriter(stem, np.int32)
+
+
+def as_ids(rows: Iterable[npt.NDArray[Any]]) -> list[IdArray]:
+    """Rows as token ids."""
+    return [np.asarray(row, np.int32) for row in rows]

@@ -11,18 +11,19 @@ runs/NAME/report.json      what came of it, when it is done
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import errno
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from kglink.errors import TrainingError, UsageError
 from kglink.files.atomic import write_atomically
+from kglink.files.lock import file_lock, is_locked
 from kglink.files.manifest import library_versions
-from kglink.training.curve import Curve
-from kglink.training.lock import is_busy
 from kglink.training.recipe import Recipe, read_recipe
 
 FORMAT = 1
@@ -235,3 +236,104 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise TrainingError(f"{path}: is not what a run writes")
     return values
+
+
+_FILE = "curve.jsonl"
+_PICTURE = "curve.png"
+
+
+class Curve:
+    """Lines of ``curve.jsonl``, in the order of the steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = folder / _FILE
+
+    @property
+    def picture(self) -> Path:
+        """Where `draw` puts its picture."""
+        return self._folder / _PICTURE
+
+    def begin(self, total: int = 0) -> None:
+        """Forget what lies behind a step: a run that goes on writes those lines again."""
+        kept = [line for line in self.lines() if line["total"] <= total] if total else []
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        self._path.write_text(text, encoding="utf-8")
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Append a line; ``total`` says how many steps were done."""
+        with self._path.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(dict(line)) + "\n")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines; one that a crash cut short is none."""
+        if not self._path.is_file():
+            return []
+        found = []
+        for text in self._path.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(text))
+            except ValueError:
+                break
+        return found
+
+    def draw(self) -> Path | None:
+        """Draw losses and recalls as a picture; None where matplotlib is not installed."""
+        try:
+            from matplotlib.figure import Figure
+        except ModuleNotFoundError:
+            return None
+        losses = [line for line in self.lines() if "loss" in line]
+        recalls = [line for line in self.lines() if "mean" in line]
+        figure = Figure(figsize=(8, 4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for stage in dict.fromkeys(line["stage"] for line in losses):
+            own = [line for line in losses if line["stage"] == stage]
+            _plot(left, own, [line["loss"] for line in own], stage)
+        for metric in recalls[0]["mean"] if recalls else ():
+            _plot(right, recalls, [line["mean"][metric] for line in recalls], metric)
+        for axes, title in ((left, "loss"), (right, "recall, mean over KBs")):
+            axes.set(xlabel="step", title=title)
+            if axes.lines:
+                axes.legend()
+        figure.savefig(self.picture, dpi=120)
+        return self.picture
+
+
+def _plot(
+    axes: Any, lines: Sequence[Mapping[str, Any]], values: Sequence[float], label: str
+) -> None:
+    axes.plot([line["total"] for line in lines], values, label=label, marker=".")
+
+
+_LOCK = ".lock"
+#: Seconds for which a command that only asks may hold the lock of a run.
+_A_LOOK = 1.0
+#: What the system says of a disk that is full, read-only, closed to us or broken.
+_OF_DISKS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other commands from the same run."""
+    busy = TrainingError(
+        f"{folder}: another process is training here", hint="Wait for it, or stop it."
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with file_lock(folder / _LOCK, busy, wait=_A_LOOK):
+            yield
+    except OSError as error:
+        if error.errno not in _OF_DISKS:
+            raise
+        raise TrainingError(
+            f"{error.filename or folder}: {error.strerror}",
+            hint="Free some space, or mend what is wrong with this file, and go on with --resume.",
+        ) from error
+
+
+def is_busy(folder: Path) -> bool:
+    """Whether a process works on this run now."""
+    return is_locked(folder / _LOCK)

@@ -16,17 +16,23 @@ from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.models.transformation import Ascent
 from kglink.plugins import Encoded, Objective, Registry, Sampler, Scorer
 from kglink.records import OnProgress
-from kglink.training.collate import choose_golds, mention_batch, overlap_masks
+from kglink.training.batch import (
+    Columns,
+    MentionBatch,
+    choose_golds,
+    column_scores,
+    columns_of,
+    mention_batch,
+    overlap_masks,
+    own_columns,
+)
 from kglink.training.data import TrainingData
-from kglink.training.encode import Encoding, Texts
-from kglink.training.frozen import FrozenPool
+from kglink.training.encoded_pool import FrozenPool
 from kglink.training.negatives import Negatives
-from kglink.training.plan import Batch, Stage
+from kglink.training.pool import as_ids
+from kglink.training.processes import Encoding, Team, Texts
 from kglink.training.recipe import LossMode, OverlapSection, StageSection
-from kglink.training.rows import ScoreRows
-from kglink.training.schedule import rate_at
-from kglink.training.tables import as_ids
-from kglink.training.team import Team
+from kglink.training.stages import Batch, Stage
 
 _VIEWS: Mapping[LossMode, ViewMode] = {
     "both": "both",
@@ -296,3 +302,74 @@ def _objective(registry: Registry, section: StageSection | OverlapSection) -> Ob
             hint="Take another objective, such as nce.",
         )
     return objective
+
+
+def rate_at(step: int, steps: int, section: StageSection | OverlapSection) -> float:
+    """The learning rate of step ``step`` (from 0) of ``steps``."""
+    climbing = round(section.warm_up * steps)
+    if step < climbing:
+        return section.learning_rate * (step + 1) / climbing
+    if section.decay == "none":
+        return section.learning_rate
+    return section.learning_rate * (steps - step) / (steps - climbing)
+
+
+class ScoreRows:
+    """Turns the encoded sides of one batch into its loss.
+
+    Both views of a batch, plain and transformed, have the same negatives.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        objective: Objective,
+        section: StageSection,
+        negatives: Negatives,
+        batch: MentionBatch,
+        rng: np.random.Generator,
+    ) -> None:
+        self._scorer = scorer
+        self._objective = objective
+        self._negatives = negatives
+        self._batch = batch
+        self._rng = rng
+        self._columns: Columns | None = None
+        if not negatives.are_from_batch:
+            self._columns = columns_of(batch, section)
+
+    def loss(self, pair: Pair) -> Tensor:
+        """The loss of one view."""
+        mentions, entities = _sides(pair)
+        mixed = self._mixed(mentions, entities)
+        if mixed is not None:
+            return mixed
+        if self._columns is None:
+            self._columns = self._chosen(mentions, entities)
+        scores = column_scores(self._scorer, mentions, entities, self._columns)
+        positive = torch.from_numpy(self._columns.positive).to(scores.device)
+        return self._objective.loss(scores.float(), positive)
+
+    def _mixed(self, mentions: Encoded, entities: Encoded) -> Tensor | None:
+        """The loss where negatives are made, not chosen (AMH)."""
+        if not self._negatives.are_from_batch:
+            return None
+        scores = self._negatives.mixed(self._batch, self._scorer, (mentions, entities))
+        if scores is None:
+            return None
+        positive = torch.zeros_like(scores, dtype=torch.bool)
+        positive[:, 0] = True
+        return self._objective.loss(scores.float(), positive)
+
+    def _chosen(self, mentions: Encoded, entities: Encoded) -> Columns:
+        """The gold and other golds of the batch, by the scores of the moment."""
+        with torch.no_grad():
+            scores = self._scorer.score(mentions, entities).float().cpu().numpy()
+        drawn = self._negatives.among(self._batch, scores, self._rng)
+        return own_columns(self._batch, drawn)
+
+
+def _sides(pair: Pair) -> tuple[Encoded, Encoded]:
+    if pair.mentions is None or pair.entities is None:
+        raise ValueError("a batch of mentions encodes both sides")
+    return pair.mentions, pair.entities

@@ -15,10 +15,11 @@ import numpy as np
 from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.records import OnProgress, Progress
+from kglink.space.token_rows import FloatArray
 from kglink.training.data import TrainingData
-from kglink.training.frozen import FloatArray, FrozenPool
+from kglink.training.encoded_pool import FrozenPool
+from kglink.training.pool import as_ids
 from kglink.training.recipe import SelectionSection
-from kglink.training.tables import as_ids
 
 #: Recall is reported at these k, and at the one that is chosen by.
 KS = (1, 8, 64)

@@ -14,14 +14,13 @@ from kglink.config import CONFIG_FILE, load_settings
 from kglink.errors import KglinkError, UsageError
 from kglink.records import OnProgress
 from kglink.training.documents import held_back_documents
-from kglink.training.front import Where, train
-from kglink.training.lock import alone, is_busy
+from kglink.training.job import Tell
 from kglink.training.loop import Pace
-from kglink.training.plan import default_sources, read_sources
-from kglink.training.progress import Tell
+from kglink.training.processes import Team, leave
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
-from kglink.training.run import SETTINGS, TrainingReport, read_settings
-from kglink.training.team import Team, leave
+from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
+from kglink.training.stages import default_sources, read_sources
+from kglink.training.train import Where, train
 from kglink.workspace.encoder import AUTO
 from kglink.workspace.runs import Destination, Runs, stem_of
 

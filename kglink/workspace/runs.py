@@ -12,10 +12,8 @@ from typing import Any, Literal
 from kglink.errors import TrainingError, UnknownNameError, UsageError
 from kglink.files.atomic import write_atomically
 from kglink.space.space import SpaceFolder, build_command, space_names
-from kglink.training.curve import Curve
-from kglink.training.lock import alone, is_busy
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe
-from kglink.training.run import MODEL, SETTINGS, RunInfo, list_runs, read_run
+from kglink.training.run import MODEL, SETTINGS, Curve, RunInfo, alone, is_busy, list_runs, read_run
 
 RUNS_FOLDER = "runs"
 _SPACES_FOLDER = "spaces"

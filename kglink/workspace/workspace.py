@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kglink.space.build import BuildReport
     from kglink.space.space import Space
     from kglink.store import Store
+    from kglink.training.job import Tell
     from kglink.training.loop import Pace
-    from kglink.training.progress import Tell
     from kglink.training.recipe import Recipe
     from kglink.workspace.add_kb import AddedKB
     from kglink.workspace.encoder import LazyEncoder

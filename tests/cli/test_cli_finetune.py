@@ -23,10 +23,8 @@ from conftest import Kglink, Ran
 from kglink.models.model_folder import read_manifest
 from kglink.store import Store
 from kglink.training import list_recipes, load_recipe
-from kglink.training.curve import Curve
-from kglink.training.lock import alone
 from kglink.training.recipe import read_recipe
-from kglink.training.run import read_settings
+from kglink.training.run import Curve, alone, read_settings
 from kglink.workspace import Workspace, init_workspace
 from kglink_cli import console
 from kglink_cli.finetune import read_changes

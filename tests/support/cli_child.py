@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from kglink.training.curve import Curve
+from kglink.training.run import Curve
 from kglink.workspace import Workspace
 from kglink_cli.main import run
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from kglink.plugins import load_registry
 from kglink.store import Store
 from kglink.training import Recipe
-from kglink.training.front import Where, train
+from kglink.training.job import News, StepNews
 from kglink.training.loop import Pace
-from kglink.training.progress import News, StepNews
+from kglink.training.train import Where, train
 
 
 def main() -> None:

@@ -19,9 +19,9 @@ from kglink.store import Store
 from kglink.training import Recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.documents import Splits
-from kglink.training.plan import Stage, batches_of, make_plan, read_sources
 from kglink.training.recipe import SelectionSection, StageSection
-from kglink.training.schedule import rate_at
+from kglink.training.stages import Stage, batches_of, make_plan, read_sources
+from kglink.training.step import rate_at
 from store_support import entity, job
 from training_world import KBS, fill, small, world_of, write_world_model
 

@@ -19,8 +19,8 @@ from kglink.text.fold import fold
 from kglink.training import load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.negatives import Negatives
-from kglink.training.plan import Stage, batches_of, make_plan
 from kglink.training.recipe import StageSection
+from kglink.training.stages import Stage, batches_of, make_plan
 from store_support import job
 from training_world import KBS, fill, small, world_of, write_world_model
 

@@ -19,11 +19,11 @@ from kglink.plugins import Registry, load_registry
 from kglink.store import Store
 from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
-from kglink.training.frozen import FrozenPool
-from kglink.training.plan import batches_of, make_plan
+from kglink.training.encoded_pool import FrozenPool
+from kglink.training.processes import Team
 from kglink.training.recipe import chosen_recipe
+from kglink.training.stages import batches_of, make_plan
 from kglink.training.step import Tools, Trainer
-from kglink.training.team import Team
 from training_world import fill, small, world_of, write_world_model
 
 NAMES = [info.name for info in list_recipes()]

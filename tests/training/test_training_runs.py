@@ -23,11 +23,10 @@ from kglink.plugins import load_registry
 from kglink.records import Entity, Progress
 from kglink.store import Store
 from kglink.training import Recipe
-from kglink.training.curve import Curve
-from kglink.training.front import Where, train
+from kglink.training.job import EpochNews, News, Note, StepNews
 from kglink.training.loop import Pace
-from kglink.training.progress import EpochNews, News, Note, StepNews
 from kglink.training.run import (
+    Curve,
     TrainingReport,
     list_runs,
     read_run,
@@ -35,6 +34,7 @@ from kglink.training.run import (
     write_settings,
 )
 from kglink.training.step import Done, Trainer
+from kglink.training.train import Where, train
 from training_world import fill, small, world_of, write_world_model
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -278,10 +278,8 @@ def test_a_kill_as_the_second_training_begins_is_gone_on_from(
 def test_what_a_killed_run_left_is_cleared_when_it_is_gone_on_with(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kglink.training import front
-
     with monkeypatch.context() as killed:
-        killed.setattr(front._Run, "clear", _stop)
+        killed.setattr("kglink.training.train._Run.clear", _stop)
         with pytest.raises(_StopError):
             run(tmp_path / "run")
     assert (tmp_path / "run" / "checkpoints").is_dir()

@@ -17,20 +17,20 @@ from kglink.plugins import Encoded, Registry, RowRange, load_registry
 from kglink.records import EntityId, Overlap
 from kglink.store import Store
 from kglink.training import Recipe
-from kglink.training.collate import (
+from kglink.training.batch import (
     MentionBatch,
     choose_golds,
+    column_scores,
     columns_of,
     mention_batch,
     overlap_masks,
 )
 from kglink.training.data import KBChoice, TrainingData, prepare
-from kglink.training.frozen import FrozenPool
-from kglink.training.plan import Stage, batches_of, make_plan
+from kglink.training.encoded_pool import FrozenPool
+from kglink.training.processes import Team
 from kglink.training.recipe import OverlapSection, SelectionSection, StageSection, load_recipe
-from kglink.training.scoring import column_scores
+from kglink.training.stages import Stage, batches_of, make_plan
 from kglink.training.step import Tools, Trainer
-from kglink.training.team import Team
 from kglink.training.validation import validate
 from store_support import entity, job
 from training_world import fill, small, world_of, write_world_model

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kglink.plugins import Encoded, PoolingScorer, SamplerBatch, SamplerPool, Scorer
-from kglink.training.scoring import own_scores, take
+from kglink.training.batch import own_scores, take
 from kglink_plugins.samplers.draw import IntArray
 from kglink_plugins.samplers.hardest import hardest
 from kglink_plugins.samplers.scope import batch_golds

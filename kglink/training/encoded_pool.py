@@ -1,31 +1,26 @@
-"""The towers as they are now, for searching the whole pool: to mine negatives, to choose by recall.
-
-Vectors of the pool are encoded once for each state of the model and kept memory-mapped on disk;
-with ``tokens`` they are the matrices that ``sum_of_max`` reads (`kglink.training.frozen_tokens`).
-"""
+"""The pool as the model encodes it now, and exact scores of mentions with its entities."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from kglink.files.tables import IntArray, RowTable
 from kglink.models.bi_encoder import BiEncoder
-from kglink.models.hardware import Hardware
-from kglink.models.runtime import TokenEncoder
+from kglink.models.hardware import Hardware, usable_cores
+from kglink.models.runtime import TokenEncoder, TokenMatrices, single_threaded_workers
 from kglink.models.tokenise import IdArray
 from kglink.models.towers import snapshot
-from kglink.plugins import PairScores, RowRange, Scorer
+from kglink.plugins import PairScores, RowRange, Scorer, SumOfMaxRule, TokenScorer
 from kglink.records import OnProgress, Progress
-from kglink.space.token_rows import texts_at
-from kglink.training.frozen_tokens import FrozenTokens
-from kglink.training.tables import as_ids
-
-FloatArray = npt.NDArray[np.float32]
+from kglink.space.token_products import Block, TokenProducts
+from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter, texts_at
+from kglink.space.token_search import scored_blocks
+from kglink.training.pool import as_ids
 
 _CHUNK = 4096
 #: Scores that are held in memory at once.
@@ -125,3 +120,57 @@ def _chunks(texts: RowTable, progress: OnProgress) -> Iterator[list[IdArray]]:
         progress(Progress("encoding the pool", first, len(texts)))
         yield as_ids(texts.take(range(first, min(first + _CHUNK, len(texts)))))
     progress(Progress("encoding the pool", len(texts), len(texts)))
+
+
+class FrozenTokens:
+    """The entities of the pool by their token matrices, kept in a folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        chunks: Iterable[TokenMatrices],
+        dim: int,
+        scorer: Scorer,
+        device: torch.device,
+    ) -> None:
+        # What an earlier epoch left are the matrices of another model.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with TokenRowsWriter(folder, dim) as writer:
+            for chunk in chunks:
+                writer.add(chunk)
+            writer.finish()
+        self._rows = TokenRows(folder, dim)
+        self._scorer, self._device = scorer, device
+
+    def scores(self, mentions: TokenMatrices, rows: IntArray, best: int) -> FloatArray:
+        """(mentions, entities) scores, of which the ``best`` highest of each mention are exact.
+
+        The others may be rounded, but not so far that they come among these.
+        """
+        if isinstance(self._scorer, TokenScorer) and self._device.type == "cpu":
+            return self._by_rule(mentions, rows, self._scorer.rule, best)
+        scores = np.empty((len(mentions.offsets) - 1, len(rows)), np.float32)
+        blocks = scored_blocks(self._scorer, mentions, self._rows, rows, self._device)
+        for some, entities, part in blocks:
+            scores[some, entities] = part
+        return scores
+
+    def _by_rule(
+        self, mentions: TokenMatrices, rows: IntArray, rule: SumOfMaxRule, best: int
+    ) -> FloatArray:
+        scores = np.empty((len(mentions.offsets) - 1, len(rows)), np.float32)
+        with single_threaded_workers(usable_cores()) as workers:
+            products = TokenProducts(mentions, self._rows, rule, workers)
+            first = 0
+            for block in products.blocks(rows):
+
+                def refine(at: int, block: Block = block) -> None:
+                    places = block.may_be_best(at, best)
+                    block.scores[at, places] = products.exact(at, block.rows[places])
+
+                for _ in workers.map(refine, range(len(scores))):
+                    pass
+                scores[:, first : first + len(block.rows)] = block.scores
+                first += len(block.rows)
+        return scores

@@ -1,4 +1,4 @@
-"""A batch as numbers: which texts are encoded, and which of them each mention is compared with."""
+"""A batch of mentions: the columns that each is compared with, and their scores."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from kglink.files.tables import IntArray
-from kglink.plugins import RowRange
+from kglink.plugins import Encoded, RowRange, Scorer
 from kglink.training.data import TrainingData
 from kglink.training.recipe import StageSection
 
@@ -140,3 +142,50 @@ def overlap_masks(pairs: IntArray, data: TrainingData) -> tuple[BoolArray, BoolA
     same = (left[:, None] == left[None, :]) | (right[:, None] == right[None, :])
     known = np.array([np.isin(right, list(data.counterparts([one]))) for one in left.tolist()])
     return (same | known) & ~positive, positive
+
+
+#: Token matrices of candidates that are laid out for a scorer at once, in numbers.
+_MOST_NUMBERS = 1 << 26
+
+
+def column_scores(scorer: Scorer, mentions: Encoded, entities: Encoded, columns: Columns) -> Tensor:
+    """One row of scores for each mention, -inf where a column takes no part."""
+    device = mentions.states.device
+    places = torch.from_numpy(columns.places).to(device)
+    masked = torch.from_numpy(columns.masked).to(device)
+    if places.ndim == 1:
+        scores = scorer.score(mentions, entities)
+        if len(places) != scores.shape[1] or not bool(
+            (places == torch.arange(len(places), device=device)).all()
+        ):
+            scores = scores.index_select(1, places)
+    elif mentions.states.shape[1] == entities.states.shape[1] == 1:
+        # One vector each: all against all is the cheapest way to the few that are wanted.
+        scores = scorer.score(mentions, entities).gather(1, places.clamp(min=0))
+    else:
+        scores = own_scores(scorer, mentions, take(entities, places.clamp(min=0)))
+    return scores.masked_fill(masked, -torch.inf)
+
+
+def take(entities: Encoded, places: Tensor) -> Encoded:
+    """The candidates of each mention, (mentions, candidates, length, dim)."""
+    flat = places.reshape(-1)
+    states = entities.states.index_select(0, flat)
+    mask = entities.mask.index_select(0, flat)
+    count, width = places.shape
+    return Encoded(
+        states.view(count, width, *states.shape[1:]), mask.view(count, width, mask.shape[1])
+    )
+
+
+def own_scores(scorer: Scorer, mentions: Encoded, candidates: Encoded) -> Tensor:
+    """Every mention against candidates of its own, (mentions, candidates)."""
+    numbers = candidates.states[0].numel() if len(candidates.states) else 1
+    chunk = max(1, _MOST_NUMBERS // max(1, numbers))
+
+    def one(states: Tensor, mask: Tensor, others: Tensor, other_mask: Tensor) -> Tensor:
+        own = Encoded(states.unsqueeze(0), mask.unsqueeze(0))
+        return scorer.score(own, Encoded(others, other_mask)).squeeze(0)
+
+    scored: Tensor = torch.func.vmap(one, chunk_size=chunk)(*mentions, *candidates)
+    return scored

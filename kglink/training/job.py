@@ -1,4 +1,4 @@
-"""What a run tells while it goes: each kind of news is a small value."""
+"""What a fine-tuning is told, and what it tells while it goes."""
 
 from __future__ import annotations
 

@@ -21,19 +21,10 @@ from kglink.models.hardware import Hardware, Precision, choose_hardware, usable_
 from kglink.plugins import Registry
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
-from kglink.training.curve import Curve
 from kglink.training.data import KBChoice, TrainingData, prepare
-from kglink.training.lock import alone
+from kglink.training.job import News, Note, Planned, Tell
 from kglink.training.loop import Loop, Pace
-from kglink.training.plan import (
-    Stage,
-    choose_kbs,
-    default_sources,
-    make_plan,
-    read_sources,
-    warnings_of,
-)
-from kglink.training.progress import News, Note, Planned, Tell
+from kglink.training.processes import Team, leave
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
 from kglink.training.run import (
     CHECKPOINTS,
@@ -42,8 +33,10 @@ from kglink.training.run import (
     MODEL,
     REPORT,
     SETTINGS,
+    Curve,
     RunSettings,
     TrainingReport,
+    alone,
     read_report,
     read_settings,
     recalls_of_epoch,
@@ -51,8 +44,15 @@ from kglink.training.run import (
     write_report,
     write_settings,
 )
+from kglink.training.stages import (
+    Stage,
+    choose_kbs,
+    default_sources,
+    make_plan,
+    read_sources,
+    warnings_of,
+)
 from kglink.training.step import Tools, check_sections
-from kglink.training.team import Team, leave
 
 
 @dataclass(frozen=True, slots=True)
