@@ -6,21 +6,20 @@ Codes are compared in their one form (`kglink.text.codes`), in pages, by index.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from kglink.records import EntityId
+from kglink.store.database import chunks
 from kglink.store.schema import entities, kbs, mappings, xrefs
 from kglink.text.codes import code_of, spellings
 
 LOOKUP_PAGE = 250
 
 K = TypeVar("K")
-T = TypeVar("T")
 #: What was found for each thing that was asked for.
 Found = dict[K, dict[EntityId, None]]
 
@@ -56,7 +55,7 @@ class CodeLookup:
         found: Found[str] = defaultdict(dict)
         query = select(entities.c.key, entities.c.kb_id)
         query = query.where(entities.c.kb_id.in_(self._names))
-        for page in _pages(asked):
+        for page in chunks(asked, LOOKUP_PAGE):
             rows = self._connection.execute(query.where(entities.c.key.in_(page)))
             for key, number in sorted(rows.all()):
                 found[asked[key]][EntityId(self._names[number], key)] = None
@@ -74,7 +73,7 @@ class CodeLookup:
         query = select(xrefs.c.code, entities.c.kb_id, entities.c.key)
         query = query.join_from(xrefs, entities, entities.c.id == xrefs.c.entity_id)
         query = query.where(entities.c.kb_id.in_(self._names))
-        for page in _pages(codes):
+        for page in chunks(codes, LOOKUP_PAGE):
             rows = self._connection.execute(query.where(xrefs.c.code.in_(page)))
             for code, number, key in sorted(rows.all()):
                 found[code][EntityId(self._names[number], key)] = None
@@ -100,7 +99,7 @@ class CodeLookup:
         partners: dict[str, dict[str, None]] = defaultdict(dict)
         m = mappings.c
         sides = ((m.subject_code, m.object_code), (m.object_code, m.subject_code))
-        for page in _pages(codes):
+        for page in chunks(codes, LOOKUP_PAGE):
             for mine, other in sides:
                 query = select(mine, other).join(kbs, kbs.c.id == m.kb_id)
                 query = query.where(
@@ -129,7 +128,7 @@ class CodeLookup:
             query = select(entities.c.key, xrefs.c.code)
             query = query.join_from(entities, xrefs, entities.c.id == xrefs.c.entity_id)
             query = query.where(entities.c.kb_id == numbers[kb], xrefs.c.code != "")
-            for page in _pages(sorted(name.key for name in names if name.kb == kb)):
+            for page in chunks(sorted(name.key for name in names if name.kb == kb), LOOKUP_PAGE):
                 rows = self._connection.execute(query.where(entities.c.key.in_(page)))
                 for key, code in sorted(rows.all()):
                     found[EntityId(kb, key)][code] = None
@@ -147,9 +146,3 @@ def _through(steps: Mapping[K, Iterable[str]], found: Found[str]) -> Found[K]:
 def _merge(found: Found[K], more: Mapping[K, dict[EntityId, None]]) -> None:
     for key, names in more.items():
         found[key].update(names)
-
-
-def _pages(items: Iterable[T]) -> Iterator[list[T]]:
-    remaining = iter(items)
-    while page := list(islice(remaining, LOOKUP_PAGE)):
-        yield page

@@ -1,18 +1,32 @@
-"""Connections, transactions and bulk statements of a store."""
+"""Connections, transactions, bulk statements and paged reading of a store."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlalchemy import URL, Select, event, inspect, make_url, select, text
+from sqlalchemy import (
+    URL,
+    Column,
+    ColumnElement,
+    Select,
+    Table,
+    event,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy import Row as SQLRow
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.sql.dml import UpdateBase
 
 from kglink.errors import StoreError, UsageError
+from kglink.records import EntityId
 from kglink.store.backends import backend_for
 from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
 
@@ -20,6 +34,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 Row = tuple[Any, ...]
+Item = TypeVar("Item")
 
 
 class Database:
@@ -168,3 +183,54 @@ def alembic_config() -> Config:
     config.set_main_option("script_location", "kglink.store:migrations")
     config.set_main_option("path_separator", "os")
     return config
+
+
+class KeyRange(NamedTuple):
+    """All keys from ``first`` to ``last``, both included."""
+
+    first: str
+    last: str
+
+    def holds(self, column: Column[Any]) -> ColumnElement[bool]:
+        """Whether a key is in the range."""
+        return (column >= self.first) & (column <= self.last)
+
+
+def key_ranges(
+    db: Database, table: Table, kb_id: int, size: int, *where: ColumnElement[bool]
+) -> Iterator[KeyRange]:
+    """Cut the rows of a KB that ``where`` chooses into pages, in the order of their keys.
+
+    Each page is a transaction of its own and sees one state of the store. Between pages nothing
+    is held open: a reader that is left half-way blocks nobody.
+    """
+    key = table.c.key
+    query = select(key).where(table.c.kb_id == kb_id, *where).order_by(key).limit(size)
+    page = db.rows(query)
+    while page:
+        yield KeyRange(page[0][0], page[-1][0])
+        page = db.rows(query.where(key > page[-1][0])) if len(page) == size else []
+
+
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of at most ``size`` items."""
+    remaining = iter(items)
+    while chunk := list(islice(remaining, size)):
+        yield chunk
+
+
+def keys_by_kb(ids: Iterable[EntityId], kbs: Collection[str]) -> dict[str, dict[str, None]]:
+    """The keys of entities of ``kbs``, each once, without those that no database text can hold."""
+    wanted: dict[str, dict[str, None]] = defaultdict(dict)
+    for name in ids:
+        if name.kb in kbs and _is_storable(name.key):
+            wanted[name.kb][name.key] = None
+    return wanted
+
+
+def _is_storable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text

@@ -1,4 +1,4 @@
-"""Reads documents with their mentions and golds, a page at a time."""
+"""Reads documents with their mentions and golds, and mappings between codes, a page at a time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlalchemy.engine import Connection
 
-from kglink.records import Document, EntityId, Mention
-from kglink.store.database import Database
+from kglink.records import CodeMapping, Document, EntityId, Mention
+from kglink.store.database import Database, key_ranges
 from kglink.store.golds import gold_exists
-from kglink.store.kb_reader import kb_id, kb_ids
-from kglink.store.pages import key_ranges
-from kglink.store.schema import GIVEN, NIL, documents, golds, mentions
+from kglink.store.kbs import kb_id, kb_ids
+from kglink.store.schema import GIVEN, NIL, documents, golds, mappings, mentions
 
-PAGE = 64  # a document may hold megabytes
+DOCUMENTS_PAGE = 64  # a document may hold megabytes
+MAPPINGS_PAGE = 2000
 
 #: The golds of a document's mention.
 _Golds = dict[tuple[int, int], dict[EntityId, None]]
@@ -35,7 +35,7 @@ def read_documents(
     d = documents.c
     chosen = [] if split is None else [d.split == split]
     for number in numbers:
-        for page in key_ranges(db, documents, number, PAGE, *chosen):
+        for page in key_ranges(db, documents, number, DOCUMENTS_PAGE, *chosen):
             where = [d.kb_id == number, page.holds(d.key), *chosen]
             query = select(d.id, d.key, d.text, d.title, d.split).where(*where).order_by(d.key)
             with db.read() as connection:
@@ -50,6 +50,17 @@ def count_documents(db: Database, kb: str, split: str | None = None) -> int:
     query = select(func.count()).where(d.kb_id == kb_id(db, kb), *chosen)
     with db.read() as connection:
         return connection.execute(query).scalar_one()
+
+
+def read_mappings(db: Database, kb: str) -> Iterator[CodeMapping]:
+    """All mappings of a KB in the order of their codes."""
+    number = kb_id(db, kb)
+    m = mappings.c
+    query = select(m.subject, m.object, m.predicate, m.confidence, m.verdict)
+    for page in key_ranges(db, mappings, number, MAPPINGS_PAGE):
+        where = (m.kb_id == number) & page.holds(m.key)
+        for row in db.rows(query.where(where).order_by(m.key)):
+            yield CodeMapping(row[0], row[1], row[2], row[3], row[4] or None)
 
 
 def _documents(

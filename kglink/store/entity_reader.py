@@ -4,53 +4,66 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import Column, ColumnElement, Select, Table, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import Alias, Entity, EntityId
-from kglink.store.database import Database
-from kglink.store.kb_reader import kb_id, kb_ids
-from kglink.store.pages import KeyRange, is_storable, key_ranges
+from kglink.store.database import Database, KeyRange, Row, chunks, key_ranges, keys_by_kb
+from kglink.store.kbs import kb_id, kb_ids
 from kglink.store.schema import aliases, entities, id_range, parents, xrefs
 from kglink.store.values import StoredAlias
 
 PAGE = 2000
 LOOKUP_PAGE = 500
+TITLE_PAGE = 20_000
 
 
-def read_entities(db: Database, kb: str) -> Iterator[Entity]:
+a = aliases.c
+
+
+class Bearer(NamedTuple):
+    """An entity that bears a name, and how it is written there."""
+
+    folded: str
+    key: str
+    surface: str
+    kind: str
+
+
+class FoldedEntity(NamedTuple):
+    """An entity, and the folded form of each of its aliases, as `StoredAlias.folded` has it."""
+
+    entity: Entity
+    folded: tuple[str, ...]
+
+
+def read_entities(db: Database, kb: str) -> Iterator[FoldedEntity]:
     """All entities of a KB in the order of their keys."""
     number = kb_id(db, kb)
     for page in key_ranges(db, entities, number, PAGE):
         with db.read() as connection:
-            found = _entities_where(connection, number, page.holds(entities.c.key))
-        yield from found.values()
+            found = list(_entities_where(connection, number, page.holds(entities.c.key)))
+        yield from found
 
 
-def read_named_entities(db: Database, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
+def get_entities(db: Database, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
     """Entities by their public names; those that do not exist are left out."""
     numbers = kb_ids(db)
-    wanted: dict[str, dict[str, None]] = defaultdict(dict)
-    for name in ids:
-        if name.kb in numbers and is_storable(name.key):
-            wanted[name.kb][name.key] = None
     found: dict[EntityId, Entity] = {}
-    for kb, keys in wanted.items():
-        remaining = iter(keys)
-        while chunk := list(islice(remaining, LOOKUP_PAGE)):
+    for kb, keys in keys_by_kb(ids, numbers).items():
+        for chunk in chunks(keys, LOOKUP_PAGE):
+            chosen = entities.c.key.in_(chunk)
             with db.read() as connection:
-                page = _entities_where(connection, numbers[kb], entities.c.key.in_(chunk))
-            found.update((EntityId(kb, key), entity) for key, entity in page.items())
+                for entity, _ in _entities_where(connection, numbers[kb], chosen):
+                    found[EntityId(kb, entity.key)] = entity
     return found
 
 
 def read_aliases(db: Database, kb: str) -> Iterator[StoredAlias]:
     """All names of a KB in the order of their entities' keys, each entity's title first."""
     number = kb_id(db, kb)
-    a = aliases.c
     query = (
         select(entities.c.key, a.surface, a.folded, a.kind, a.count)
         .join_from(entities, aliases, a.entity_id == entities.c.id)
@@ -91,48 +104,81 @@ def _shared_names(left_id: int, right_id: int, page: KeyRange) -> Select[Any]:
     )
 
 
+def count_bearers(db: Database, kb: str, names: Iterable[str]) -> dict[str, int]:
+    """How many names of a KB fold to each of ``names``; those with none are left out."""
+    first, stop = id_range(kb_id(db, kb))
+    counts: dict[str, int] = {}
+    for page in chunks(dict.fromkeys(names), LOOKUP_PAGE):
+        query = select(a.folded, func.count()).where(
+            a.folded.in_(page), a.entity_id >= first, a.entity_id < stop
+        )
+        counts.update((name, count) for name, count in db.rows(query.group_by(a.folded)))
+    return counts
+
+
+def read_bearers(db: Database, kb: str, names: Iterable[str]) -> Iterator[Bearer]:
+    """Every name of a KB that folds to one of ``names``, in no special order."""
+    first, stop = id_range(kb_id(db, kb))
+    for page in chunks(dict.fromkeys(names), LOOKUP_PAGE):
+        query = (
+            select(a.folded, entities.c.key, a.surface, a.kind)
+            .join_from(aliases, entities, entities.c.id == a.entity_id)
+            .where(a.folded.in_(page), a.entity_id >= first, a.entity_id < stop)
+        )
+        for row in db.rows(query):
+            yield Bearer(*row)
+
+
+def read_bracketed_titles(db: Database, kb: str) -> Iterator[tuple[str, str]]:
+    """Key and title of every entity whose title ends in a bracket."""
+    first, stop = id_range(kb_id(db, kb))
+    query = (
+        select(a.entity_id, entities.c.key, a.surface)
+        .join_from(aliases, entities, entities.c.id == a.entity_id)
+        .where(a.position == 0, a.entity_id < stop, a.surface.endswith(")"))
+        .order_by(a.entity_id)
+        .limit(TITLE_PAGE)
+    )
+    after = first - 1
+    while page := db.rows(query.where(a.entity_id > after)):
+        for _, key, title in page:
+            yield key, title
+        after = page[-1][0]
+
+
 def _entities_where(
     connection: Connection, number: int, where: ColumnElement[bool]
-) -> dict[str, Entity]:
-    """The entities of a KB that ``where`` chooses, by key and in the order of keys."""
+) -> Iterator[FoldedEntity]:
+    """The entities of a KB that ``where`` chooses, in the order of their keys."""
     e = entities.c
     mine = (e.kb_id == number) & where
-    names: dict[int, list[Alias]] = defaultdict(list)
-    a = aliases.c
-    query = select(a.entity_id, a.surface, a.kind, a.count)
-    query = query.join_from(aliases, entities, e.id == a.entity_id).where(mine)
-    for owner, *alias in connection.execute(query.order_by(a.entity_id, a.position)):
-        names[owner].append(Alias(*alias))
-    refs: dict[int, list[str]] = defaultdict(list)
-    x = xrefs.c
-    refs_query = select(x.entity_id, x.xref)
-    refs_query = refs_query.join_from(xrefs, entities, e.id == x.entity_id).where(mine)
-    for owner, xref in connection.execute(refs_query.order_by(x.entity_id, x.position)):
-        refs[owner].append(xref)
-    broader = _parents_where(connection, number, mine)
+
+    def rows_of(part: Table, *columns: Column[Any]) -> dict[int, list[Row]]:
+        owner, position = part.c.entity_id, part.c.position
+        query = select(owner, *columns).join_from(part, entities, e.id == owner).where(mine)
+        found: dict[int, list[Row]] = defaultdict(list)
+        for row in connection.execute(query.order_by(owner, position)):
+            found[row[0]].append(tuple(row[1:]))
+        return found
+
+    names = rows_of(aliases, a.surface, a.kind, a.count, a.folded)
+    refs = rows_of(xrefs, xrefs.c.xref)
+    broader = rows_of(parents, parents.c.key) if _has_parents(connection, number) else {}
     columns = (e.key, e.title, e.description, e.type, e.url, e.popularity, e.language)
     rows = connection.execute(select(e.id, *columns).where(mine).order_by(e.key))
-    found: dict[str, Entity] = {}
     for owner, key, title, description, kind, url, popularity, language in rows:
-        found[key] = Entity(
+        entity = Entity(
             key, title, description, kind, url, popularity, language,
-            tuple(names[owner]), tuple(refs[owner]), tuple(broader.get(owner, ())),
+            aliases=tuple(Alias(*name[:3]) for name in names[owner]),
+            xrefs=tuple(xref for (xref,) in refs[owner]),
+            parents=tuple(parent for (parent,) in broader.get(owner, ())),
         )  # fmt: skip
-    return found
+        yield FoldedEntity(entity, tuple(name[3] for name in names[owner]))
 
 
-def _parents_where(
-    connection: Connection, number: int, mine: ColumnElement[bool]
-) -> dict[int, list[str]]:
-    """The parents of the entities that ``mine`` chooses; most KBs have none at all."""
-    p = parents.c
+def _has_parents(connection: Connection, number: int) -> bool:
+    """Whether any entity of a KB has parents; most KBs have none at all."""
     first, stop = id_range(number)
-    of_kb = select(p.entity_id).where(p.entity_id >= first, p.entity_id < stop).limit(1)
-    if connection.scalar(of_kb) is None:
-        return {}
-    query = select(p.entity_id, p.key)
-    query = query.join_from(parents, entities, entities.c.id == p.entity_id).where(mine)
-    found: dict[int, list[str]] = defaultdict(list)
-    for owner, key in connection.execute(query.order_by(p.entity_id, p.position)):
-        found[owner].append(key)
-    return found
+    owner = parents.c.entity_id
+    of_kb = select(owner).where(owner >= first, owner < stop).limit(1)
+    return connection.scalar(of_kb) is not None

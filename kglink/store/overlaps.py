@@ -1,4 +1,4 @@
-"""Pairs of entities that are the same thing, and what people say of them.
+"""Pairs of entities that are the same thing, and when they were last looked for.
 
 A pair is stored once, the KB that comes first in the alphabet on the left. A pair one of whose
 entities is gone is kept, so that its verdict lives through updates, but not shown.
@@ -13,20 +13,18 @@ import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from dataclasses import astuple, replace
 from typing import IO, Any, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, delete, or_, select, tuple_, update
+from sqlalchemy import Column, ColumnElement, delete, exists, insert, or_, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId, Overlap, OverlapRun, Verdict
-from kglink.store.database import Database, Row
-from kglink.store.kb_reader import kb_id, kb_ids
-from kglink.store.overlap_runs import forget_run, save_run, touch
-from kglink.store.pages import is_storable
-from kglink.store.schema import entities, kbs, overlaps
-from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, pair_of, text_hashes
+from kglink.store.database import Database, Row, chunks, keys_by_kb
+from kglink.store.kbs import kb_id, kb_ids
+from kglink.store.schema import entities, kbs, overlap_runs, overlap_state, overlaps
+from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, pair_of, text_hashes, touch
 
 BATCH = 2000
 LOOKUP_PAGE = 500
@@ -110,8 +108,8 @@ class OverlapTable:
         # What people judged stays, but not the evidence of a search that found it before.
         of_people = ~o.source.startswith(KB_SOURCE, autoescape=True)
         connection.execute(update(overlaps).where(both & of_people).values(evidence="{}"))
-        while rows := [tuple(json.loads(line)) for line in islice(spool, BATCH)]:
-            self._db.bulk(connection, self._upsert, rows)
+        for lines in chunks(spool, BATCH):
+            self._db.bulk(connection, self._upsert, [tuple(json.loads(line)) for line in lines])
 
     def read(
         self, left: str | None, right: str | None, least: float, wanted: Wanted
@@ -150,11 +148,8 @@ class OverlapTable:
         self, ids: Iterable[EntityId], least: float
     ) -> dict[EntityId, tuple[EntityId, ...]]:
         """The entities that are the same thing, the surest first; without those judged wrong."""
-        wanted: dict[str, dict[str, None]] = defaultdict(dict)
-        for name in ids:
-            if is_storable(name.key) and is_storable(name.kb):
-                wanted[name.kb][name.key] = None
         order = {kb: rank for rank, kb in enumerate(kb_ids(self._db))}
+        wanted = keys_by_kb(ids, order)
         found: dict[EntityId, list[tuple[float, EntityId]]] = defaultdict(list)
         for name, other, probability, verdict in self._partners(wanted, least):
             found[name].append((1.0 if verdict == "correct" else probability, other))
@@ -176,8 +171,7 @@ class OverlapTable:
             (o.probability >= least) & or_(o.verdict.is_(None), o.verdict != "wrong"),
         )
         for kb, keys in wanted.items():
-            remaining = iter(keys)
-            while chunk := list(islice(remaining, LOOKUP_PAGE)):
+            for chunk in chunks(keys, LOOKUP_PAGE):
                 for mine, other in ((_LEFT, _RIGHT), (_RIGHT, _LEFT)):
                     query = select(mine.key, other.kb, other.key, o.probability, o.verdict).where(
                         mine.kb == kb, mine.key.in_(chunk), good, _exists(mine), _exists(other)
@@ -248,3 +242,54 @@ def _overlap(row: Row, left: str | None, right: str | None, stale: bool) -> Over
     if left == pair[1].kb or (left is None and right == pair[0].kb):
         pair = pair[1], pair[0]
     return Overlap(*pair, probability, json.loads(evidence), verdict, stale, source)
+
+
+# --------------------------------------------------------------------------------- runs
+r = overlap_runs.c
+
+
+def read_state(db: Database) -> str:
+    """A text that is another one after every change of an overlap or verdict.
+
+    The revisions of their KBs are in it: an overlap comes and goes with its entities.
+    """
+    has_overlaps = or_(
+        exists().where(overlaps.c.left_kb == kbs.c.name),
+        exists().where(overlaps.c.right_kb == kbs.c.name),
+    )
+    query = select(kbs.c.name, kbs.c.revision, kbs.c.dirty)
+    query = query.where(has_overlaps, kbs.c.removing == 0).order_by(kbs.c.name)
+    with db.read() as connection:
+        token = connection.scalar(select(overlap_state.c.token))
+        rows = connection.execute(query).all()
+    return " ".join([str(token), *(f"{name}:{revision}:{dirty}" for name, revision, dirty in rows)])
+
+
+def save_run(connection: Connection, run: OverlapRun) -> None:
+    """Put ``run`` in the place of the last one of its two KBs."""
+    if run.left > run.right:
+        run = replace(
+            run,
+            left=run.right,
+            right=run.left,
+            left_revision=run.right_revision,
+            right_revision=run.left_revision,
+        )
+    forget_run(connection, run.left, run.right)
+    connection.execute(insert(overlap_runs).values(astuple(run)))
+
+
+def forget_run(connection: Connection, left: str, right: str) -> None:
+    """Forget the run of two KBs, the first in the alphabet on the left."""
+    connection.execute(delete(overlap_runs).where(r.left_kb == left, r.right_kb == right))
+
+
+def forget_runs(connection: Connection, kb: str) -> None:
+    """Forget the runs of a KB."""
+    connection.execute(delete(overlap_runs).where(or_(r.left_kb == kb, r.right_kb == kb)))
+
+
+def read_runs(db: Database) -> list[OverlapRun]:
+    """The last run of each pair of KBs, in the order of their names."""
+    query = select(overlap_runs).order_by(r.left_kb, r.right_kb)
+    return [OverlapRun(*row) for row in db.rows(query)]

@@ -22,22 +22,15 @@ from kglink.records import (
     Record,
     Verdict,
 )
-from kglink.store import (
-    document_reader,
-    entity_reader,
-    kb_reader,
-    mapping_reader,
-    name_lookup,
-    removal,
-)
+from kglink.store import document_reader, entity_reader
 from kglink.store.database import Database
-from kglink.store.health import find_problems
 from kglink.store.ingest import Ingest, check_kb_name
-from kglink.store.overlap_runs import read_runs, read_state
-from kglink.store.overlaps import OverlapTable, Wanted
+from kglink.store.kbs import find_problems, kb_id, read_kbs
+from kglink.store.overlaps import OverlapTable, Wanted, read_runs, read_state
 from kglink.store.schema import ingests, kbs
 from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias
 from kglink.store.verdicts import judge, judgement_of, put_back
+from kglink.store.writers import find_kb, remove_kb
 
 
 class Store:
@@ -74,7 +67,7 @@ class Store:
     # --------------------------------------------------------------------------------- KBs
     def kbs(self) -> list[KBInfo]:
         """All KBs in the order in which they were added."""
-        return kb_reader.read_kbs(self._db)
+        return read_kbs(self._db)
 
     def kb(self, name: str) -> KBInfo:
         """One KB; UnknownNameError where there is none of that name."""
@@ -97,15 +90,15 @@ class Store:
         """
         check_kb_name(job.kb)
         for name in job.links_to:
-            kb_reader.kb_id(self._db, name)
+            kb_id(self._db, name)
         with self._alone(job.kb):
             return Ingest(self._db, job, progress).run(records)
 
     def remove_kb(self, name: str) -> None:
         """Remove a KB, batch by batch; verdicts on its overlaps are kept for its return."""
-        number = removal.find_kb(self._db, name)
+        number = find_kb(self._db, name)
         with self._alone(name):
-            removal.remove_kb(self._db, number, name)
+            remove_kb(self._db, number, name)
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> Iterator[None]:
@@ -122,11 +115,15 @@ class Store:
     # ---------------------------------------------------------------------------- entities
     def entities(self, kb: str) -> Iterator[Entity]:
         """All entities of a KB in the order of their keys."""
+        return (entity for entity, _ in entity_reader.read_entities(self._db, kb))
+
+    def folded_entities(self, kb: str) -> Iterator[entity_reader.FoldedEntity]:
+        """All entities of a KB in the order of their keys, with their folded names."""
         return entity_reader.read_entities(self._db, kb)
 
     def get_entities(self, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
         """Entities by their ids; those that do not exist are left out."""
-        return entity_reader.read_named_entities(self._db, ids)
+        return entity_reader.get_entities(self._db, ids)
 
     def aliases_of(self, kb: str) -> Iterator[StoredAlias]:
         """All names of a KB in the order of their entities' keys, each entity's title first."""
@@ -138,15 +135,15 @@ class Store:
 
     def count_bearers(self, kb: str, names: Iterable[str]) -> dict[str, int]:
         """How many names of a KB fold to each of ``names``; those with none are left out."""
-        return name_lookup.count_bearers(self._db, kb, names)
+        return entity_reader.count_bearers(self._db, kb, names)
 
-    def bearers_of(self, kb: str, names: Iterable[str]) -> Iterator[name_lookup.Bearer]:
+    def bearers_of(self, kb: str, names: Iterable[str]) -> Iterator[entity_reader.Bearer]:
         """Every name of a KB that folds to one of ``names``, in no special order."""
-        return name_lookup.read_bearers(self._db, kb, names)
+        return entity_reader.read_bearers(self._db, kb, names)
 
     def bracketed_titles(self, kb: str) -> Iterator[tuple[str, str]]:
         """Key and title of every entity whose title ends in a bracket."""
-        return name_lookup.read_bracketed_titles(self._db, kb)
+        return entity_reader.read_bracketed_titles(self._db, kb)
 
     # --------------------------------------------------------------------------- documents
     def documents(
@@ -165,7 +162,7 @@ class Store:
 
     def mappings(self, kb: str) -> Iterator[CodeMapping]:
         """All mappings between codes that a KB brought, in the order of their codes."""
-        return mapping_reader.read_mappings(self._db, kb)
+        return document_reader.read_mappings(self._db, kb)
 
     # ---------------------------------------------------------------------------- overlaps
     def save_overlaps(

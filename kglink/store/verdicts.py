@@ -1,4 +1,4 @@
-"""What people say of pairs of entities, and whether these are still what they were judged as.
+"""What people and mappings say of pairs of entities, and whether these are still the same.
 
 Beside a verdict stand hashes of the two titles and descriptions that it was given on. A verdict
 without them, as a mapping between codes gives it, is never out of date.
@@ -7,24 +7,26 @@ without them, as a mapping between codes gives it, is never out of date.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from typing import get_args
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
-from sqlalchemy import bindparam, insert, select, tuple_, update
+from sqlalchemy import bindparam, delete, exists, insert, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import UsageError
 from kglink.records import EntityId, Judgement, Verdict
-from kglink.store.database import Database
-from kglink.store.kb_reader import kb_ids
-from kglink.store.overlap_runs import touch
-from kglink.store.pages import is_storable
-from kglink.store.schema import entities, overlaps
+from kglink.store.code_lookup import CodeLookup
+from kglink.store.database import Database, chunks, keys_by_kb
+from kglink.store.kbs import kb_ids
+from kglink.store.schema import entities, id_range, kbs, mappings, overlap_state, overlaps
 
 BATCH = 2000
 LOOKUP_PAGE = 250
+#: The evidence of an overlap that nothing but a mapping speaks for; a search that finds it as
+#: well writes its own.
+MAPPING_EVIDENCE = "mapping"
 #: Begins the source of a verdict that the mappings of a KB brought.
 KB_SOURCE = "kb:"
 
@@ -37,11 +39,24 @@ o = overlaps.c
 PAIR_COLUMNS = (o.left_kb, o.left_key, o.right_kb, o.right_key)
 _SAID = (o.verdict, o.source, o.left_text_hash, o.right_text_hash)
 _insert = insert(overlaps)
-_judge = (
+_set_said = (
     update(overlaps)
     .ordered_values(*((column, bindparam(f"{column.name}_")) for column in _SAID))
     .where(*(column == bindparam(f"{column.name}_") for column in PAIR_COLUMNS))
 )
+_set_verdict = (
+    update(overlaps)
+    .ordered_values((o.verdict, bindparam("verdict_")), (o.source, bindparam("source_")))
+    .where(*(column == bindparam(f"{column.name}_") for column in PAIR_COLUMNS))
+)
+
+
+def touch(connection: Connection) -> None:
+    """Say, before they do, that overlaps change in this transaction.
+
+    On PostgreSQL two writers meet here, and so never wait for each other's rows.
+    """
+    connection.execute(update(overlap_state).values(token=secrets.token_hex(8)))
 
 
 def judge(db: Database, judged: Iterable[Judged], source: str) -> int:
@@ -54,8 +69,7 @@ def judge(db: Database, judged: Iterable[Judged], source: str) -> int:
             f"{source!r} is no source of a verdict", hint=f"{KB_SOURCE} stands for mappings."
         )
     count = 0
-    remaining = iter(judged)
-    while batch := list(islice(remaining, BATCH)):
+    for batch in chunks(judged, BATCH):
         _judge_batch(db, batch, source)
         count += len(batch)
     return count
@@ -107,7 +121,7 @@ def _put(db: Database, said: Mapping[Pair, Judgement | None]) -> None:
             elif one:
                 probability = 1.0 if one.verdict == "correct" else 0.0
                 new.append((*pair, probability, "{}", *columns))
-        db.bulk(connection, _judge, known)
+        db.bulk(connection, _set_said, known)
         db.bulk(connection, _insert, new)
 
 
@@ -120,8 +134,7 @@ def _columns(said: Judgement | None) -> tuple[str | None, str, str | None, str |
 def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str | None]:
     """The verdicts of the pairs that are known as overlaps."""
     standing: dict[Pair, str | None] = {}
-    for start in range(0, len(pairs), LOOKUP_PAGE):
-        some = pairs[start : start + LOOKUP_PAGE]
+    for some in chunks(pairs, LOOKUP_PAGE):
         query = select(*PAIR_COLUMNS, o.verdict).where(tuple_(*PAIR_COLUMNS).in_(some))
         for *pair, verdict in connection.execute(query):
             standing[pair[0], pair[1], pair[2], pair[3]] = verdict
@@ -131,19 +144,15 @@ def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pai
 def text_hashes(db: Database, ids: Iterable[EntityId]) -> dict[EntityId, str]:
     """Hashes of the titles and descriptions of those entities that are there."""
     numbers = kb_ids(db)
-    wanted: dict[str, dict[str, None]] = defaultdict(dict)
-    for name in ids:
-        if name.kb in numbers and is_storable(name.key):
-            wanted[name.kb][name.key] = None
     e = entities.c
     found: dict[EntityId, str] = {}
-    for kb, keys in wanted.items():
-        remaining = iter(keys)
-        while page := list(islice(remaining, LOOKUP_PAGE)):
+    for kb, keys in keys_by_kb(ids, numbers).items():
+        for page in chunks(keys, LOOKUP_PAGE):
             query = select(e.key, e.title, e.description)
             query = query.where(e.kb_id == numbers[kb], e.key.in_(page))
             for key, title, description in db.rows(query):
-                found[EntityId(kb, key)] = _text_hash(title, description)
+                text = f"{title}\0{description}".encode()
+                found[EntityId(kb, key)] = hashlib.blake2b(text, digest_size=16).hexdigest()
     return found
 
 
@@ -165,5 +174,111 @@ def _checked(verdict: Verdict | None) -> Verdict | None:
     return verdict
 
 
-def _text_hash(title: str, description: str) -> str:
-    return hashlib.blake2b(f"{title}\0{description}".encode(), digest_size=16).hexdigest()
+# ------------------------------------------------------------------- verdicts of mappings
+class _Said(NamedTuple):
+    """What a mapping says of a pair of entities."""
+
+    confidence: float
+    verdict: str
+
+
+def apply_verdicts(db: Database, kb_id: int, name: str, links_to: Sequence[str]) -> int:
+    """Judge the overlaps that a KB's mappings speak of; a verdict that stands is left alone.
+
+    Says how many such mappings join no entities of two KBs among ``links_to`` (all if empty).
+    """
+    open_ends = 0
+    with db.write() as connection:
+        take_back_verdicts(connection, name)
+        numbers: dict[str, int] = {
+            kb: number
+            for number, kb in connection.execute(
+                select(kbs.c.id, kbs.c.name).where(kbs.c.removing == 0)
+            )
+            if kb in links_to or not links_to
+        }
+    for page in _judging(db, kb_id):
+        with db.write() as connection:
+            open_ends += _apply(db, connection, page, name, numbers)
+    return open_ends
+
+
+def take_back_verdicts(connection: Connection, name: str) -> None:
+    """Forget what the mappings of KB ``name`` said of overlaps."""
+    mine = o.source == KB_SOURCE + name
+    if not connection.scalar(select(exists().where(mine))):
+        return
+    touch(connection)
+    alone = o.evidence.startswith(f'{{"{MAPPING_EVIDENCE}"')
+    connection.execute(delete(overlaps).where(mine, alone))
+    connection.execute(update(overlaps).where(mine).values(verdict=None, source=""))
+
+
+def _judging(db: Database, kb_id: int) -> Iterator[list[tuple[Any, ...]]]:
+    m = mappings.c
+    after, stop = id_range(kb_id)
+    after -= 1
+    query = select(m.id, m.subject_code, m.object_code, m.confidence, m.verdict)
+    query = query.where(m.id < stop, m.verdict != "").order_by(m.id).limit(LOOKUP_PAGE)
+    while page := db.rows(query.where(m.id > after)):
+        yield page
+        after = page[-1][0]
+
+
+def _apply(
+    db: Database,
+    connection: Connection,
+    page: Sequence[tuple[Any, ...]],
+    name: str,
+    numbers: dict[str, int],
+) -> int:
+    codes = {code: None for row in page for code in row[1:3]}
+    keyed = CodeLookup(connection, numbers).keyed(codes)
+    found: dict[Pair, _Said] = {}
+    open_ends = 0
+    for _, subject, object_, confidence, verdict in page:
+        pairs = list(_pairs(keyed[subject], keyed[object_]))
+        open_ends += not pairs
+        for pair in pairs:
+            found.setdefault(pair, _Said(confidence, verdict))
+    if not found:
+        return open_ends
+    touch(connection)
+    source = KB_SOURCE + name
+    standing = standing_verdicts(connection, list(found))
+    db.bulk(
+        connection,
+        _set_verdict,
+        [
+            (said.verdict, source, *pair)
+            for pair, said in found.items()
+            if pair in standing and standing[pair] is None
+        ],
+    )
+    db.bulk(
+        connection,
+        _insert,
+        [
+            (
+                *pair,
+                said.confidence,
+                json.dumps({MAPPING_EVIDENCE: said.confidence}),
+                said.verdict,
+                source,
+                None,
+                None,
+            )
+            for pair, said in found.items()
+            if pair not in standing
+        ],
+    )
+    return open_ends
+
+
+def _pairs(left: dict[EntityId, None], right: dict[EntityId, None]) -> Iterator[Pair]:
+    """All pairs of entities of two KBs, as the table has them."""
+    for one in left:
+        for other in right:
+            if one.kb != other.kb:
+                first, second = (one, other) if one.kb < other.kb else (other, one)
+                yield (*first, *second)

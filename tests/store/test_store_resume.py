@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from kglink.errors import RecordError
 from kglink.records import Document, EntityId, Mention, Progress, Record
-from kglink.store import IngestJob, Store, removal
+from kglink.store import IngestJob, Store, writers
 from kglink.store.database import Database
 from store_support import Stopped, broken_off, dump, entity, job, keys
 
@@ -106,7 +106,7 @@ def test_a_killed_cleaning_up_goes_on_without_reading(
     few: list[Record] = [entity("1"), Document("d1", "text")]
     store.ingest(first, records(30))
     with monkeypatch.context() as patched:
-        patched.setattr(removal, "BATCH", 7)
+        patched.setattr(writers, "REMOVAL_BATCH", 7)
         patched.setattr(Database, "bulk", _failing_after(Database.bulk, 22))
         with pytest.raises(Stopped):
             store.ingest(second, few)
@@ -154,7 +154,7 @@ def test_a_broken_off_removal_is_finished_by_the_next_command(
 ) -> None:
     store.ingest(job(), records(30))
     with monkeypatch.context() as patched:
-        patched.setattr(removal, "BATCH", 7)
+        patched.setattr(writers, "REMOVAL_BATCH", 7)
         patched.setattr(Database, "bulk", _failing_after(Database.bulk, 14))
         with pytest.raises(Stopped):
             store.remove_kb("kb")

@@ -1,4 +1,4 @@
-"""Records as the store holds them: completed, checked, folded, hashed.
+"""Records as the store holds them: completed, checked, folded, hashed, and cut into batches.
 
 The hash is taken over all fields of a record joined by NUL characters, which no field may hold:
 the same on every machine, and no two different records have the same text. This runs for every
@@ -10,48 +10,36 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kglink.errors import RecordError
-from kglink.records import AliasKind, CodeMapping, Document, Entity, EntityId, Mention
+from kglink.records import AliasKind, CodeMapping, Document, Entity, Mention, Record
+from kglink.store.database import Row
 from kglink.store.schema import GIVEN, MAX_KEY, NIL, UNKNOWN
+from kglink.store.values import IngestJob
 from kglink.text.codes import code_of
 from kglink.text.fold import fold
+
+#: A batch ends early at this many characters, so that long texts do not fill the memory.
+BATCH_CHARACTERS = 8_000_000
 
 MAX_COUNT = 2**63 - 1
 _WITH_PARENTS = b"with parents"
 
 
-class PreparedEntity(NamedTuple):
-    """An entity ready to be written; ``fields`` are its columns from title to language."""
+class Prepared(NamedTuple):
+    """A record ready to be written.
+
+    ``fields`` are its columns between key and hash, ``parts`` the rows that belong to it in each
+    of its writer's further tables, without the record's own id.
+    """
 
     number: int
     key: str
     content_hash: str
-    fields: tuple[str, str, str, str, float, str]
-    aliases: list[tuple[str, str, AliasKind, int]]
-    xrefs: list[tuple[str, str]]
-    parents: tuple[str, ...]
-
-
-class PreparedDocument(NamedTuple):
-    """A document ready to be written; ``golds`` are (mention, position, text of the id)."""
-
-    number: int
-    key: str
-    content_hash: str
-    fields: tuple[str, str, str]
-    mentions: list[tuple[int, int, str, str, str, int]]
-    golds: list[tuple[int, int, str]]
-
-
-class PreparedMapping(NamedTuple):
-    """A mapping ready to be written; ``fields`` are its columns from subject to verdict."""
-
-    number: int
-    key: str
-    content_hash: str
-    fields: tuple[str, str, str, str, str, float, str]
+    fields: Row
+    parts: tuple[Sequence[Row], ...] = ()
 
 
 def record_place(number: int, key: str) -> str:
@@ -59,7 +47,7 @@ def record_place(number: int, key: str) -> str:
     return f"record {number:,} ({key!r})"
 
 
-def prepare_entity(number: int, entity: Entity, language: str) -> PreparedEntity:
+def prepare_entity(number: int, entity: Entity, language: str) -> Prepared:
     """Complete, check, fold and hash an entity; RecordError where it cannot be stored."""
     popularity = float(entity.popularity)
     language = entity.language or language
@@ -67,10 +55,10 @@ def prepare_entity(number: int, entity: Entity, language: str) -> PreparedEntity
     names = completed_names(entity)
     parts = [entity.title, entity.description, entity.type, entity.url, repr(popularity), language]
     parts.append(str(len(names)))
-    aliases = []
+    aliases: list[Row] = []
     for (surface, kind), count in names.items():
         parts.append(f"{surface}\0{kind}\0{count}")
-        aliases.append((surface, folded_name(surface), kind, count))
+        aliases.append((len(aliases), surface, folded_name(surface), kind, count))
     parts += entity.xrefs
     mark = b""
     if entity.parents:
@@ -81,18 +69,22 @@ def prepare_entity(number: int, entity: Entity, language: str) -> PreparedEntity
     problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
     if problem:
         raise RecordError(problem, where=record_place(number, entity.key))
-    xrefs = [(xref, code_of(xref)) for xref in entity.xrefs]
-    digest = _digest(text, mark)
-    return PreparedEntity(number, entity.key, digest, fields, aliases, xrefs, entity.parents)
+    xrefs = [(place, xref, code_of(xref)) for place, xref in enumerate(entity.xrefs)]
+    rows = (aliases, xrefs, list(enumerate(entity.parents)))
+    return Prepared(number, entity.key, _digest(text, mark), fields, rows)
 
 
-def prepare_document(number: int, document: Document, split: str) -> PreparedDocument:
-    """Check and hash a document; RecordError where it cannot be stored."""
+def prepare_document(number: int, document: Document, split: str) -> Prepared:
+    """Check and hash a document; RecordError where it cannot be stored.
+
+    A gold is written as the source has it, under the KB name "": `kglink.store.golds` finds its
+    entities when the whole source is in, so that documents may stand before what they name.
+    """
     fields = (document.title, document.text, document.split or split)
     golds = [
-        (index, position, gold_text(gold))
+        (index, place, str(gold) if gold.kb else gold.key)
         for index, mention in enumerate(document.mentions)
-        for position, gold in enumerate(dict.fromkeys(mention.gold or ()))
+        for place, gold in enumerate(dict.fromkeys(mention.gold or ()))
     ]
     mentions = [
         (m.start, m.end, m.surface, m.type, m.quality, _gold_state(m)) for m in document.mentions
@@ -104,10 +96,14 @@ def prepare_document(number: int, document: Document, split: str) -> PreparedDoc
     problem = _document_problem(document) or _text_problem(document.id, text, len(parts) - 1)
     if problem:
         raise RecordError(problem, where=record_place(number, document.id))
-    return PreparedDocument(number, document.id, _digest(text), fields, mentions, golds)
+    rows = (
+        [(place, *mention) for place, mention in enumerate(mentions)],
+        [(index, place, "", gold) for index, place, gold in golds],
+    )
+    return Prepared(number, document.id, _digest(text), fields, rows)
 
 
-def prepare_mapping(number: int, mapping: CodeMapping) -> PreparedMapping:
+def prepare_mapping(number: int, mapping: CodeMapping) -> Prepared:
     """Check and hash a mapping; RecordError where it cannot be stored."""
     codes = code_of(mapping.subject), code_of(mapping.object)
     key = f"{codes[0]} {mapping.predicate} {codes[1]}"
@@ -118,7 +114,53 @@ def prepare_mapping(number: int, mapping: CodeMapping) -> PreparedMapping:
     if problem or len(key) > MAX_KEY:
         problem = problem or f"a mapping of more than {MAX_KEY} characters"
         raise RecordError(problem, where=record_place(number, key))
-    return PreparedMapping(number, key, _digest(text), fields)
+    return Prepared(number, key, _digest(text), fields)
+
+
+class Batch:
+    """Records made ready to be written in one transaction."""
+
+    def __init__(self, job: IngestJob) -> None:
+        self._job = job
+        self._characters = 0
+        self.read = 0
+        self.entities: list[Prepared] = []
+        self.documents: list[Prepared] = []
+        self.mappings: list[Prepared] = []
+
+    def add(self, number: int, record: Record) -> None:
+        """Take in the record of that number; a bad one goes to the job's problems instead."""
+        self.read = number
+        try:
+            if isinstance(record, Document):
+                self.documents.append(prepare_document(number, record, self._job.split))
+                self._characters += len(record.text)
+            elif isinstance(record, CodeMapping):
+                self.mappings.append(prepare_mapping(number, record))
+            else:
+                self.entities.append(prepare_entity(number, record, self._job.language))
+                self._characters += len(record.description)
+        except RecordError as error:
+            self._job.problems.report(error)
+
+    def is_full(self) -> bool:
+        """Whether it is time to write."""
+        size = len(self.entities) + len(self.documents) + len(self.mappings)
+        return size >= self._job.batch_size or self._characters >= BATCH_CHARACTERS
+
+
+def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[Batch]:
+    """Cut a stream into batches, without the first ``skip`` records."""
+    batch = Batch(job)
+    for number, record in enumerate(records, start=1):
+        if number <= skip:
+            continue
+        batch.add(number, record)
+        if batch.is_full():
+            yield batch
+            batch = Batch(job)
+    if batch.read:
+        yield batch
 
 
 def completed_names(entity: Entity) -> dict[tuple[str, AliasKind], int]:
@@ -139,11 +181,6 @@ def folded_name(surface: str) -> str:
     """The folded form under which a name is found; empty where it is too long for a name."""
     folded = fold(surface)
     return folded if len(folded) <= MAX_KEY else ""
-
-
-def gold_text(gold: EntityId) -> str:
-    """A gold id as it was written in the source."""
-    return str(gold) if gold.kb else gold.key
 
 
 def _gold_state(mention: Mention) -> int:
