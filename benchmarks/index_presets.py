@@ -26,7 +26,7 @@ from search import clustered
 
 from kglink.models.hardware import usable_cores
 from kglink.plugins import RowRange, VectorIndex, load_registry
-from kglink.workspace.index_wish import presets
+from kglink.workspace.index import presets_of
 from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
 
@@ -74,7 +74,7 @@ def compare_presets(
     registry = load_registry(only="builtin")
     exact = FlatBackend().build([rows], rows.shape[1])
     answers = {part: exact.search(queries, max(KS), [part.rows])[1] for part in parts}
-    for name, preset in presets(registry).items():
+    for name, preset in presets_of(registry).items():
         if wanted and name not in wanted:
             continue
         backend = registry.create("index", preset.index, preset.settings)

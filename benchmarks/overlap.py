@@ -27,7 +27,7 @@ from kglink.overlap.assign import assign_one_to_one
 from kglink.overlap.model import calibration, calibration_error, read_model
 from kglink.records import Progress
 from kglink.workspace import Workspace
-from kglink.workspace.overlaps import MODEL_FILE, keep_model
+from kglink.workspace.overlap_tools import MODEL_FILE, keep_model
 
 KBS = {"doid": "doid.obographs.json.gz", "hp": "hp.obo.gz", "ncit": "ncit.obographs.json.gz"}
 PAIRS = (("doid", "ncit"), ("doid", "hp"), ("hp", "ncit"))

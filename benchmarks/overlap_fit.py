@@ -33,7 +33,7 @@ from kglink.overlap.model import (
     fit,
 )
 from kglink.workspace import Workspace
-from kglink.workspace.overlaps import keep_model
+from kglink.workspace.overlap_tools import keep_model
 
 ROUNDS = 3
 #: How much a pair counts with the values of the first pass, or of some evidence, alone.

@@ -224,6 +224,19 @@ class ResolvedSettings:
     values: Settings
     origins: Mapping[str, str]
 
+    def changed(self, flags: Mapping[str, object]) -> ResolvedSettings:
+        """The same with other values for some ``section.key``; None changes nothing."""
+        fields = dict(all_settings())
+        values = self.values.model_dump()
+        origins = dict(self.origins)
+        for name, value in flags.items():
+            if value is not None:
+                _known(name, fields, "flag")
+                section, _, key = name.partition(".")
+                values[section][key] = _checked(name, fields[name], value, "flag")
+                origins[name] = "flag"
+        return ResolvedSettings(Settings.model_validate(values), origins)
+
     def as_dict(self) -> dict[str, Any]:
         """All values and origins as JSON can hold them; written beside each result."""
         values = self.values.model_dump(mode="json")
@@ -258,17 +271,12 @@ def load_settings(
         _known(name, fields, str(config))
         merged[name] = (value, str(config))
     merged.update(_from_env(os.environ if env is None else env, fields))
-    for name, value in (flags or {}).items():
-        if value is not None:
-            _known(name, fields, "flag")
-            merged[name] = (value, "flag")
     nested: dict[str, dict[str, object]] = {}
     for name, (value, origin) in merged.items():
         section, _, key = name.partition(".")
         nested.setdefault(section, {})[key] = _checked(name, fields[name], value, origin)
-    return ResolvedSettings(
-        Settings.model_validate(nested), {name: origin for name, (_, origin) in merged.items()}
-    )
+    origins = {name: origin for name, (_, origin) in merged.items()}
+    return ResolvedSettings(Settings.model_validate(nested), origins).changed(flags or {})
 
 
 def _from_file(config: Path | None) -> Iterator[tuple[str, object]]:

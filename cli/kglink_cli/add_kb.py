@@ -82,7 +82,7 @@ def add_kb(
             )
         seconds = time.monotonic() - began
     if as_json:
-        print_json(_as_json(added))
+        print_json(added.as_json())
     else:
         _print_summary(added, seconds)
 
@@ -141,21 +141,3 @@ def _print_problems(problems: Problems) -> None:
         note("", f"and {len(problems.counts) - REASONS:,} other reasons (all: --json)")
     for example in problems.examples[:EXAMPLES]:
         note("", f"e.g. {example.splitlines()[0]}")
-
-
-def _as_json(added: AddedKB) -> dict[str, object]:
-    summary = added.summary
-    fields = (
-        "kb", "revision", "added", "changed", "removed", "unchanged", "with_description",
-        "aliases", "documents", "mentions", "gold_unresolved", "mappings_unresolved",
-        "resumed_from",
-    )  # fmt: skip
-    return {
-        **{name: getattr(summary, name) for name in fields},
-        "mappings": summary.mapping_tally.seen,
-        "adapter": added.adapter,
-        "left_out": dict(added.problems.passed_over),
-        "mended": dict(added.problems.mended),
-        "skipped": dict(added.problems.counts),
-        "examples": added.problems.examples,
-    }

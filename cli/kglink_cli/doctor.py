@@ -25,18 +25,18 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check versions, device, model, store and spaces, and say how to mend what is not well."""
-    from kglink.workspace.doctor import licences, machine_checks, workspace_checks
+    from kglink.workspace.doctor import doctor as checks_of
 
     session = session_of(context)
     if show_licences:
         with session.open() as workspace:
-            rows = licences(workspace)
+            rows = workspace.licences()
         if as_json:
             print_json([row._asdict() for row in rows])
         else:
             print_table(("what", "name", "licence", "source"), rows)
         return
-    checks = [*machine_checks(), *workspace_checks(session.workspace)]
+    checks = checks_of(session.workspace)
     if as_json:
         print_json([check._asdict() for check in checks])
     else:

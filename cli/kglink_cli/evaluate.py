@@ -14,9 +14,9 @@ import typer
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import whole_file
+from kglink.workspace.shapes import comparison_shape, evaluation_shape
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, progress
-from kglink_cli.evaluation_records import comparison_record, retrieval_record
 from kglink_cli.evaluation_tables import (
     print_comparison,
     print_domains,
@@ -123,11 +123,11 @@ def evaluate(
         nearness = _overlaps(workspace, wanted.kbs) if overlaps else []
     if as_json:
         if found is not None:
-            record = retrieval_record(record, wanted, found, workspace.settings.link)
+            record |= evaluation_shape(wanted, found, workspace.settings.link)
         if overlaps:
             record["overlaps"] = [one.as_json() for one in nearness]
         if sinks.comparison is not None:
-            record["against"] = comparison_record(sinks.comparison, comparisons, seed)
+            record["against"] = comparison_shape(sinks.comparison, comparisons, seed)
         print_json(record)
         return
     parts: list[Callable[[], None]] = list(_retrieval_parts(found)) if found is not None else []

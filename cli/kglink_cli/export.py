@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kglink.errors import UsageError
-from kglink.records import Progress
-from kglink.workspace.export import record_line
-from kglink.workspace.outputs import whole_file
 from kglink_cli.console import note, progress
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
-    from kglink.records import Record
     from kglink.store import KBInfo
-    from kglink.workspace import Workspace
 
 FORMATS = ("jsonl",)
-PARTS = ("entities", "documents", "mappings")
-SPLITS = ("train", "dev", "test")
 
 
 def export(
@@ -51,20 +43,18 @@ def export(
     Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
     as well, and add them under the same names before these documents.
     """
-    _check("format", output_format, FORMATS)
-    _check("split", split, ("", *SPLITS))
-    _check("part", only, ("", *PARTS))
+    if output_format not in FORMATS:
+        there_is = ", ".join(FORMATS)
+        raise UsageError(f"unknown format {output_format!r}", hint=f"There is: {there_is}.")
     with session_of(context).open() as workspace:
-        info = workspace.store.kb(kb)
+        info = workspace.kb(kb)
         if not info.complete:
             note("unfinished", f"{kb} is half-way through an update: this is what it holds so far")
-        parts = tuple(part for part in PARTS if only in ("", part))
-        records = _records(workspace, kb, parts, split)
-        if output is None:
-            written = _write(records, info, sys.stdout, visible=not sys.stdout.isatty())
-        else:
-            with whole_file(output) as out:
-                written = _write(records, info, out, visible=True)
+        visible = output is not None or not sys.stdout.isatty()
+        with progress(visible=visible) as tell:
+            written = workspace.export(
+                kb, output or sys.stdout, only=only, split=split, progress=tell
+            )
     where = f" to {output}" if output else ""
     note("exported", f"{written:,} records of {kb}{where}")
     if output is not None:
@@ -79,31 +69,3 @@ def _command(info: KBInfo, output: Path) -> str:
     if info.licence:
         words += ["--licence", info.licence]
     return shlex.join(words)
-
-
-def _check(what: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        there_is = ", ".join(filter(None, known))
-        raise UsageError(f"unknown {what} {value!r}", hint=f"There is: {there_is}.")
-
-
-def _records(workspace: Workspace, kb: str, parts: tuple[str, ...], split: str) -> Iterator[Record]:
-    store = workspace.store
-    if "entities" in parts:
-        yield from store.entities(kb)
-    if "documents" in parts:
-        yield from store.documents(kb, split or None, unresolved=True)
-    if "mappings" in parts:
-        yield from store.mappings(kb)
-
-
-def _write(records: Iterator[Record], info: KBInfo, out: TextIO, *, visible: bool) -> int:
-    total = info.entities + info.documents + info.mappings
-    written = 0
-    with progress(visible=visible) as tell:
-        for record in records:
-            out.write(record_line(record))
-            written += 1
-            if written % 1000 == 0:
-                tell(Progress("exporting", written, total))
-    return written

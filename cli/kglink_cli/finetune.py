@@ -6,12 +6,12 @@ import os
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kglink.errors import UsageError
+from kglink.workspace.shapes import finetuned_shape
 from kglink_cli.console import counted, display, note, print_json, print_table
 from kglink_cli.session import session_of, split_names
 
@@ -98,7 +98,7 @@ def finetune(
             return
         done = finetune_with_progress(workspace, told)
     if as_json:
-        print_json(_as_json(done))
+        print_json(finetuned_shape(done))
     else:
         print_finetuned(done)
 
@@ -199,17 +199,3 @@ def _tell(done: Finetuned) -> None:
         note("scoring", "the weights of evidence are the built-in ones: no mentions to learn them")
     where = "" if manifest.name == "default" else f" --space {manifest.name}"
     note("next", f"kglink link TEXT{where}, kglink eval --docs DOCS{where}, kglink runs {name}")
-
-
-def _as_json(done: Finetuned) -> dict[str, object]:
-    manifest = done.build.manifest if done.build else None
-    return {
-        "run": done.report.folder.name,
-        **done.report.as_json(),
-        "before": done.before,
-        "after": done.after,
-        "space": manifest.name if manifest else None,
-        "kbs": list(manifest.kbs) if manifest else None,
-        "encoded_rows": done.build.encoded_rows if done.build else None,
-        "scoring": asdict(done.scoring) if done.scoring else None,
-    }

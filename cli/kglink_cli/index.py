@@ -9,6 +9,8 @@ import typer
 from rich.filesize import decimal
 
 from kglink.errors import UsageError
+from kglink.workspace.index import index_words
+from kglink.workspace.shapes import index_change_shape
 from kglink_cli.console import note, print_json, print_table, progress
 from kglink_cli.session import parse_options, session_of
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from kglink.space.index_change import IndexChange
     from kglink.workspace import Workspace
     from kglink.workspace.index import IndexFigures
-    from kglink.workspace.index_wish import IndexWish
 
 EXACT = "flat"
 
@@ -35,10 +36,6 @@ def index(
         list[str] | None,
         typer.Option("--set", help="A setting of the index: ef_search=64. May be repeated."),
     ] = None,
-    measure_only: Annotated[
-        bool,
-        typer.Option("--measure-only", help="Build it for a trial; the space stays as it is."),
-    ] = False,
     queries: Annotated[
         int, typer.Option("--queries", min=0, help="Queries to measure with; 0: do not measure.")
     ] = 256,
@@ -51,51 +48,38 @@ def index(
     share of the exact k best rows that the index finds. Milliseconds are for each query, asked
     alone, and among 64; of the exact index and of the space's.
     """
-    from kglink.workspace.index_wish import IndexWish
-
     if exact and preset:
         raise UsageError("--exact is a preset itself", hint="Name one of the two.")
-    wish = IndexWish(EXACT if exact else preset, factory, parse_options(settings or []))
+    wanted = {"preset": EXACT if exact else preset, "factory": factory}
+    changes = parse_options(settings or [])
     with session_of(context).open({"space.name": space}) as workspace:
         if presets:
             _list_presets(workspace, as_json=as_json)
             return
-        record, shown = _run(workspace, wish, measure_only=measure_only, queries=queries)
+        record: dict[str, object] = {"space": workspace.settings.space.name}
+        if not workspace.is_index_asked():
+            note(
+                "index",
+                "texts of this space are searched by their token matrices, exactly: no search "
+                "asks its index",
+            )
+        if any(wanted.values()) or changes:
+            change = workspace.change_index(**wanted, settings=changes, stage=_stage)
+            record["published"] = change is not None
+            if change is None:
+                note("index", "the space has just this index: nothing was changed")
+            else:
+                record |= index_change_shape(change)
+                _tell(change)
+        figures = None
+        if queries:
+            with progress() as tell:
+                figures = workspace.measure_index(queries=queries, stage=_stage, progress=tell)
+            record["measured"] = figures.as_json()
     if as_json:
         print_json(record)
-    elif shown is not None:
-        _print(shown)
-
-
-def _run(
-    workspace: Workspace, wish: IndexWish, *, measure_only: bool, queries: int
-) -> tuple[dict[str, object], IndexFigures | None]:
-    from kglink.workspace.index import change_space_index, is_never_asked, measure_space_index
-
-    record: dict[str, object] = {"space": workspace.settings.space.name}
-    if is_never_asked(workspace):
-        note(
-            "index",
-            "texts of this space are searched by their token matrices, exactly: no search asks "
-            "its index",
-        )
-    trial: IndexWish | None = wish
-    if wish and not measure_only:
-        change = change_space_index(workspace, wish, stage=_stage)
-        record["published"] = change is not None
-        if change is None:
-            note("index", "the space has just this index: nothing was changed")
-        else:
-            record |= _change_record(change)
-            _tell(change)
-        trial = None
-    if not queries:
-        return record, None
-    with progress() as tell:
-        figures = measure_space_index(
-            workspace, trial, queries=queries, stage=_stage, progress=tell
-        )
-    return {**record, "measured": figures.as_json()}, figures
+    elif figures is not None:
+        _print(figures)
 
 
 def _stage(text: str) -> None:
@@ -104,41 +88,22 @@ def _stage(text: str) -> None:
 
 def _tell(change: IndexChange) -> None:
     from kglink.space.index_choice import IndexChoice
-    from kglink.workspace.index_wish import words
 
     manifest = change.manifest
-    now = words(IndexChoice(manifest.index, manifest.index_settings))
+    now = index_words(IndexChoice(manifest.index, manifest.index_settings))
     how = "built" if change.rebuilt else "its file kept"
     note(
         "published",
         f"{manifest.name}: {now}, {decimal(manifest.index_file.bytes)}, {how} in "
-        f"{change.seconds:.1f} s; before: {words(change.before)}",
+        f"{change.seconds:.1f} s; before: {index_words(change.before)}",
     )
 
 
-def _change_record(change: IndexChange) -> dict[str, object]:
-    manifest = change.manifest
-    return {
-        "index": manifest.index,
-        "index_settings": manifest.index_settings,
-        "before": {
-            "index": change.before.name,
-            "index_settings": dict(change.before.settings),
-        },
-        "rebuilt": change.rebuilt,
-        "build_seconds": change.seconds,
-        "bytes": manifest.index_file.bytes,
-    }
-
-
 def _print(figures: IndexFigures) -> None:
-    from kglink.workspace.index_wish import words
-
-    built = "" if figures.build_seconds is None else f", built in {figures.build_seconds:.1f} s"
     size = decimal(figures.bytes)
     if figures.bytes != figures.exact_bytes:
         size += f" (exact: {decimal(figures.exact_bytes)})"
-    note("index", f"{words(figures.index)}, {size}{built}")
+    note("index", f"{index_words(figures.index)}, {size}")
     note("queries", f"{figures.queries} {figures.asked}")
     ks = tuple(figures.parts[0].recall)
     columns = (
@@ -161,9 +126,7 @@ def _print(figures: IndexFigures) -> None:
 
 
 def _list_presets(workspace: Workspace, *, as_json: bool) -> None:
-    from kglink.workspace.index_wish import presets
-
-    found = presets(workspace.registry)
+    found = workspace.index_presets()
     if as_json:
         print_json({name: asdict(one) for name, one in found.items()})
         return

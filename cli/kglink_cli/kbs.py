@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,9 +36,9 @@ def list_kbs(
     if context.invoked_subcommand:
         return
     with session_of(context).open() as workspace:
-        infos = workspace.store.kbs()
+        infos = workspace.kbs()
     if as_json:
-        print_json([_as_json(info) for info in infos])
+        print_json([info.as_json() for info in infos])
     elif infos:
         print_table(COLUMNS, [_row(info) for info in infos], right=range(1, 8))
     else:
@@ -54,12 +53,12 @@ def show(
 ) -> None:
     """Show one KB: what it holds, where it comes from, a few entities."""
     with session_of(context).open() as workspace:
-        info = workspace.store.kb(name)
-        entities = list(islice(workspace.store.entities(name), examples))
+        info = workspace.kb(name)
+        entities = workspace.entities(name, limit=examples)
     if as_json:
-        print_json(_as_json(info))
+        print_json(info.as_json())
         return
-    for key, value in _as_json(info).items():
+    for key, value in info.as_json().items():
         sys.stdout.write(f"{key:17} {value}\n")
     for entity in entities:
         also = ", ".join(alias.surface for alias in entity.aliases if alias.kind != "title")
@@ -75,11 +74,11 @@ def remove(
 ) -> None:
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
     with session_of(context).open() as workspace:
-        info = workspace.store.kb(name)
+        info = workspace.kb(name)
         held = f"{info.entities:,} entities and {info.documents:,} documents"
         if not yes:
             typer.confirm(f"Remove {name} with {held}?", abort=True, err=True)
-        workspace.store.remove_kb(name)
+        workspace.remove_kb(name)
     note("removed", f"{name} with {held}; `kglink build` takes it out of the space")
 
 
@@ -89,7 +88,3 @@ def _row(info: KBInfo) -> list[object]:
         name, info.entities, info.with_description, info.aliases, info.documents, info.mentions,
         info.mappings, info.revision, info.adapter,
     ]  # fmt: skip
-
-
-def _as_json(info: KBInfo) -> dict[str, object]:
-    return info.as_json()

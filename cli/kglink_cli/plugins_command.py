@@ -9,13 +9,12 @@ from typing import Annotated
 import typer
 
 from kglink.errors import PluginError
-from kglink.plugins import Plugin, Provider, Registry, load_registry, setting_keys
+from kglink.plugins import load_registry
+from kglink.workspace.shapes import plugin_shapes
 from kglink_cli.console import note, print_json, print_table
 from kglink_cli.plugin_project import write_project
 
 COLUMNS = ("kind", "name", "summary", "from", "extra")
-#: Hooks that add to an app instead of registering plugins by name, and what they add.
-EXTENSIONS = {"register_commands": "commands", "register_routes": "pages"}
 
 
 def app() -> typer.Typer:
@@ -35,7 +34,7 @@ def list_plugins(
     """List all plugins with the distribution that brings each."""
     if context.invoked_subcommand:
         return
-    rows = plugin_rows(load_registry())
+    rows = plugin_shapes(load_registry())
     if as_json:
         print_json(rows)
     else:
@@ -69,25 +68,6 @@ def new(
     note("next", f"cd {project} && pip install -e '.[dev]' && pytest && kglink plugins")
 
 
-def plugin_rows(registry: Registry) -> list[dict[str, object]]:
-    """One row for each plugin, then one for each module that adds commands or pages."""
-    rows = [_plugin_row(plugin) for plugin in registry.plugins()]
-    for provider in registry.providers():
-        rows += [
-            {
-                "kind": EXTENSIONS[hook],
-                "name": provider.module,
-                "summary": "",
-                "extra": "",
-                "settings": [],
-                **_origin(provider),
-            }
-            for hook in provider.hooks
-            if hook in EXTENSIONS
-        ]
-    return rows
-
-
 def refuse_taken_commands(kglink: typer.Typer) -> None:
     """Raise where two commands of the app have one name: typer would silently take the last."""
     modules: defaultdict[str, list[str]] = defaultdict(list)
@@ -105,23 +85,3 @@ def refuse_taken_commands(kglink: typer.Typer) -> None:
                 f"the command {name!r} is registered twice: by {' and by '.join(brought_by_all)}",
                 hint="Uninstall one of the two, or leave one out with KGLINK_PLUGINS.",
             )
-
-
-def _plugin_row(plugin: Plugin) -> dict[str, object]:
-    return {
-        "kind": plugin.kind,
-        "name": plugin.name,
-        "summary": plugin.summary,
-        "extra": plugin.extra,
-        "settings": setting_keys(plugin.settings),
-        **_origin(plugin.provider),
-    }
-
-
-def _origin(provider: Provider) -> dict[str, object]:
-    return {
-        "module": provider.module,
-        "distribution": provider.distribution,
-        "version": provider.version,
-        "builtin": provider.builtin,
-    }

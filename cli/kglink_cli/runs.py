@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kglink.errors import UsageError
+from kglink.workspace.shapes import run_shape
 from kglink_cli.console import note, print_json, print_table
 from kglink_cli.session import session_of
 
@@ -38,15 +39,15 @@ def runs(
         )
     with session_of(context).open() as workspace:
         if delete:
-            workspace.runs.check_deletable(delete)
+            workspace.check_run_deletable(delete)
             if not yes:
                 typer.confirm(f"Remove run {delete} with its model?", abort=True, err=True)
-            workspace.runs.delete(delete)
+            workspace.delete_run(delete)
             note("removed", f"run {delete}")
         elif name:
-            _show(workspace.runs.get(name), as_json=as_json)
+            _show(workspace.run(name), as_json=as_json)
         else:
-            _list(workspace.runs.all(), as_json=as_json)
+            _list(workspace.runs(), as_json=as_json)
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
@@ -86,10 +87,10 @@ def _figure(recalls: Mapping[str, Any], metric: str) -> str:
 
 
 def _show(run: WorkspaceRun, *, as_json: bool) -> None:
-    lines = run.curve.lines()
     if as_json:
-        print_json({**run.as_json(), "settings": _settings(run), "curve": lines})
+        print_json(run_shape(run))
         return
+    lines = run.curve.lines()
     for key, value in _facts(run).items():
         sys.stdout.write(f"{key:17} {value}\n")
     for stage, losses in _losses(lines):
@@ -124,17 +125,6 @@ def _facts(run: WorkspaceRun) -> dict[str, object]:
         f"{hardware['threads']} threads, {told.processes} processes",
         "folder": info.folder,
         "picture": picture if picture.is_file() else "none",
-    }
-
-
-def _settings(run: WorkspaceRun) -> dict[str, Any]:
-    told = run.info.settings
-    return {
-        "recipe": told.recipe.model_dump(mode="json"),
-        "docs": list(told.docs),
-        "hardware": told.hardware,
-        "processes": told.processes,
-        "libraries": told.libraries,
     }
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kglink.workspace.shapes import found_shape
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, print_table
 from kglink_cli.session import session_of, split_names
@@ -25,19 +26,7 @@ def search(
         found = workspace.search(text, k=top_k, kbs=split_names(kb))
         facts = workspace.store.get_entities([one.id for one in found])
     if as_json:
-        print_json(
-            [
-                {
-                    "kb": one.id.kb,
-                    "key": one.id.key,
-                    "title": one.title,
-                    "score": round(one.score, 5),
-                    "url": facts[one.id].url if one.id in facts else "",
-                    "evidence": one.evidence,
-                }
-                for one in found
-            ]
-        )
+        print_json(found_shape(found, facts))
     elif found:
         described = {key: entity.description for key, entity in facts.items()}
         rows = [

@@ -15,11 +15,9 @@ from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
-    from kglink.workspace.space_compare import Difference, RecallComparison
-    from kglink.workspace.spaces import SpaceSummary
+    from kglink.workspace.spaces import Difference, RecallComparison, SpaceSummary
 
 COLUMNS = ("", "name", "KBs", "entities", "rows", "model", "index", "size", "made", "current")
-RANKS = (1, 10, 64)
 _CURRENT = {True: "yes", False: "no", None: "?"}
 
 
@@ -58,9 +56,7 @@ def spaces(
 
 
 def _list(workspace: Workspace, *, as_json: bool) -> None:
-    from kglink.workspace.spaces import list_spaces
-
-    found = list_spaces(workspace)
+    found = workspace.spaces()
     if as_json:
         print_json([space.as_json() for space in found])
     elif found:
@@ -93,9 +89,7 @@ def _index(space: SpaceSummary) -> str:
 
 
 def _show(workspace: Workspace, name: str, *, as_json: bool) -> None:
-    from kglink.workspace.spaces import read_space
-
-    space = read_space(workspace, name)
+    space = workspace.space_summary(name)
     if as_json:
         print_json(space.as_json())
         return
@@ -127,10 +121,11 @@ def _compare(
     *,
     as_json: bool,
 ) -> None:
-    from kglink.workspace.space_compare import compare_spaces
-
-    differences = compare_spaces(workspace, *pair)
-    recalls = _recalls(workspace, pair, docs, split) if docs else None
+    differences = workspace.compare_spaces(*pair)
+    recalls = None
+    if docs:
+        with progress() as tell:
+            recalls = workspace.compare_recalls(*pair, docs, split=split, progress=tell)
     if as_json:
         record: dict[str, object] = {
             "left": pair[0],
@@ -138,46 +133,12 @@ def _compare(
             "differences": [one._asdict() for one in differences],
         }
         if recalls:
-            record["evaluation"] = _recall_record(recalls, docs, split)
+            record["evaluation"] = recalls.as_json()
         print_json(record)
         return
     _print_differences(pair, differences)
     if recalls:
         _print_recalls(pair, recalls)
-
-
-def _recalls(
-    workspace: Workspace, pair: tuple[str, str], docs: tuple[str, ...], split: str
-) -> RecallComparison:
-    from kglink.evaluation.retrieval import Question
-    from kglink.workspace.space_compare import compare_recalls
-
-    with progress() as tell:
-        question = Question(docs, split, (), RANKS, seen_in="")
-        return compare_recalls(workspace, *pair, question, progress=tell)
-
-
-def _recall_record(
-    recalls: RecallComparison, docs: tuple[str, ...], split: str
-) -> dict[str, object]:
-    return {
-        "docs": list(docs),
-        "split": split,
-        "kbs": list(recalls.kbs),
-        "mentions": recalls.left.counts_as_json(),
-        "left": recalls.left.as_json(),
-        "right": recalls.right.as_json(),
-        "tests": {
-            pool: {
-                figure: {
-                    "left": test.right, "right": test.left, "difference": test.difference,
-                    "p": test.p, "significant": test.is_significant(),
-                }
-                for figure, test in tests.items()
-            }
-            for pool, tests in recalls.tests.items()
-        },
-    }  # fmt: skip
 
 
 def _print_differences(pair: tuple[str, str], differences: Sequence[Difference]) -> None:
@@ -220,9 +181,7 @@ def _beside(recalls: RecallComparison, pool: str, figure: str) -> list[str]:
 
 
 def _delete(workspace: Workspace, name: str, *, yes: bool, as_json: bool) -> None:
-    from kglink.workspace.spaces import delete_space, read_space
-
-    space = read_space(workspace, name)
+    space = workspace.space_summary(name)
     held = f"{space.entities:,} entities of {len(space.kbs)} KBs, {decimal(space.bytes)}"
     if space.used:
         warning = (
@@ -234,7 +193,7 @@ def _delete(workspace: Workspace, name: str, *, yes: bool, as_json: bool) -> Non
         note("warning", warning)
     elif not yes:
         typer.confirm(f"Remove space {name} with {held}?", abort=True, err=True)
-    delete_space(workspace, name)
+    workspace.delete_space(name)
     note("removed", f"space {name} with {held}")
     if as_json:
         print_json({"removed": name, "bytes": space.bytes})

@@ -6,18 +6,17 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Split
 from kglink.sources import Problems, Source
+from kglink.workspace.folder import SCRATCH_FOLDER
 
 if TYPE_CHECKING:
     from kglink.store import IngestSummary, Resolve
-    from kglink.workspace.workspace import Workspace
-
-#: Where adapters keep what must outlive an interruption; a folder for each unfinished job.
-SCRATCH_FOLDER = ".scratch"
+    from kglink.workspace.opened import Opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,56 +27,71 @@ class AddedKB:
     adapter: str
     problems: Problems
 
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What `Workspace.add_kb` is told of a source; empty values are found out."""
-
-    name: str
-    adapter: str
-    options: Mapping[str, object]
-    links_to: tuple[str, ...]
-    split: str
-    resolve: str
-    licence: str
+    def as_json(self) -> dict[str, object]:
+        """What `kglink add-kb --json` says."""
+        summary = self.summary
+        fields = (
+            "kb", "revision", "added", "changed", "removed", "unchanged", "with_description",
+            "aliases", "documents", "mentions", "gold_unresolved", "mappings_unresolved",
+            "resumed_from",
+        )  # fmt: skip
+        return {
+            **{name: getattr(summary, name) for name in fields},
+            "mappings": summary.mapping_tally.seen,
+            "adapter": self.adapter,
+            "left_out": dict(self.problems.passed_over),
+            "mended": dict(self.problems.mended),
+            "skipped": dict(self.problems.counts),
+            "examples": self.problems.examples,
+        }
 
 
 def add_kb(
-    workspace: Workspace,
-    source: Source,
-    told: Told,
+    opened: Opened,
+    name: str,
+    source: str | Path | Source,
     *,
-    progress: OnProgress,
+    adapter: str = "",
+    options: Mapping[str, object] | None = None,
+    links_to: Sequence[str] = (),
+    split: str = "",
+    resolve: str = "",
+    licence: str = "",
+    progress: OnProgress = lambda _: None,
 ) -> AddedKB:
-    """Read a source into a KB, going on where an interrupted run of the same job stopped."""
+    """Read a source into KB ``name``; a KB that exists is updated to what the source holds.
+
+    An interrupted run of the same job goes on where it stopped. ``resolve`` says how golds name
+    entities of the KBs ``links_to``: by ``key``, by ``xref``, as codes that are looked up through
+    cross-references, or by ``title``, redirects included; the adapter's own way where not told.
+    """
     from kglink.store import IngestJob
 
-    registry, ingest = workspace.registry, workspace.settings.ingest
-    plugin = registry.get("kb", told.adapter or registry.guess_kb(source.head).name)
-    settings = registry.settings_for("kb", plugin.name, told.options)
+    if not isinstance(source, Source):
+        source = opened.open_source(source)
+    registry, ingest = opened.registry, opened.settings.ingest
+    plugin = registry.get("kb", adapter or registry.guess_kb(source.head).name)
+    settings = registry.settings_for("kb", plugin.name, options or {})
     reader = registry.create("kb", plugin.name, settings)
     values = settings.model_dump(mode="json")
-    resolve = told.resolve
     if not resolve:
-        resolve = getattr(reader, "resolve", "key") if told.links_to else "key"
+        resolve = getattr(reader, "resolve", "key") if links_to else "key"
     problems = Problems(ingest.on_error)
     job = IngestJob(
-        kb=told.name,
+        kb=name,
         adapter=plugin.name,
         source=source.name,
-        fingerprint=_job_fingerprint(
-            source, plugin.name, values, [*told.links_to], told.split, resolve
-        ),
+        fingerprint=_job_fingerprint(source, plugin.name, values, [*links_to], split, resolve),
         settings=values,
-        links_to=told.links_to,
-        split=_split(told.split),
-        resolve=_resolve(resolve, told.links_to),
-        licence=told.licence,
+        links_to=tuple(links_to),
+        split=_split(split),
+        resolve=_resolve(resolve, links_to),
+        licence=licence,
         batch_size=ingest.batch_size,
         problems=problems,
     )
-    source.scratch_in = workspace.folder / SCRATCH_FOLDER / job.fingerprint
-    summary = workspace.store.ingest(job, reader.read(source, problems), progress=progress)
+    source.scratch_in = opened.folder / SCRATCH_FOLDER / job.fingerprint
+    summary = opened.store.ingest(job, reader.read(source, problems), progress=progress)
     source.drop_scratch()
     return AddedKB(summary, plugin.name, problems)
 

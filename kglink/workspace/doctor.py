@@ -11,22 +11,16 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-from rich.filesize import decimal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kglink.errors import KglinkError
-from kglink.models import choose_hardware, resolve_model
-from kglink.models.hardware import BF16_FLAGS, cpu_flags
-from kglink.models.model_folder import read_manifest
-from kglink.models.models import MINILM_NAMES
 from kglink.plugins import load_registry
-from kglink.space.space import SpaceFolder, space_names
-from kglink.workspace import Workspace, find_workspace
-from kglink.workspace.add_kb import SCRATCH_FOLDER
-from kglink.workspace.encoder import LazyEncoder
-from kglink.workspace.joint_space import SPACES_FOLDER
-from kglink.workspace.space_model import own_encoder
+from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace
+from kglink.workspace.opened import Opened
+
+if TYPE_CHECKING:
+    from kglink.space.space import SpaceFolder
+    from kglink.workspace.encoder import LazyEncoder
 
 _LIBRARIES = (
     "kglink", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy", "scipy", "sqlalchemy",
@@ -55,8 +49,16 @@ class Licence(NamedTuple):
     source: str
 
 
-def machine_checks() -> Iterator[Check]:
+def doctor(folder: Path | None = None) -> list[Check]:
+    """Check the machine, the installation, and a workspace: this one, or the one found upward."""
+    return [*_machine_checks(), *_workspace_checks(folder)]
+
+
+def _machine_checks() -> Iterator[Check]:
     """The installation and the machine."""
+    from kglink.models import choose_hardware, resolve_model
+    from kglink.models.hardware import BF16_FLAGS, cpu_flags
+
     yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
     versions = {name: found for name in _LIBRARIES if (found := _version(name))}
     yield Check("libraries", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()))
@@ -92,40 +94,43 @@ def machine_checks() -> Iterator[Check]:
         yield Check("minilm", "bad", error.message, error.hint)
 
 
-def workspace_checks(named: Path | None) -> Iterator[Check]:
+def _workspace_checks(named: Path | None) -> Iterator[Check]:
     """The workspace, its store and its spaces."""
     try:
         folder = find_workspace(named=named)
         if folder is None:
             yield Check("workspace", "note", "none here or above", "kglink init makes one")
             return
-        with Workspace.open(folder) as workspace:
+        with Opened.open(folder) as opened:
             yield Check("workspace", "ok", str(folder))
             yield _disk("disk", folder)
-            yield from _store_checks(workspace)
-            yield from _scratch_checks(workspace)
-            yield from _space_checks(workspace)
+            yield from _store_checks(opened)
+            yield from _scratch_checks(opened)
+            yield from _space_checks(opened)
     except KglinkError as error:
         yield Check("workspace", "bad", error.message, error.hint)
 
 
-def licences(workspace: Workspace) -> list[Licence]:
+def licences(opened: Opened) -> list[Licence]:
     """The licence of the model, of every KB and of every dataset of a workspace."""
-    rows = [_model_licence(encoder) for encoder in _encoders(workspace)]
-    for info in workspace.store.kbs():
+    rows = [_model_licence(encoder) for encoder in _encoders(opened)]
+    for info in opened.store.kbs():
         kind = "KB" if info.entities else "dataset"
         rows.append(Licence(kind, info.name, info.licence or UNKNOWN_LICENCE, info.source))
     return rows
 
 
-def _encoders(workspace: Workspace) -> list[LazyEncoder]:
+def _encoders(opened: Opened) -> list[LazyEncoder]:
     """The encoders of the settings, of all spaces and of the overlaps, each once."""
-    folder, section = workspace.folder, workspace.settings.encoder
+    from kglink.space.space import SpaceFolder, space_names
+    from kglink.workspace.encoder import LazyEncoder, own_encoder
+
+    folder, section = opened.folder, opened.settings.encoder
     spaces = folder / SPACES_FOLDER
     found = [
-        workspace.encoder,
+        opened.encoder,
         *(own_encoder(folder, SpaceFolder(spaces, name), section) for name in space_names(spaces)),
-        LazyEncoder(workspace.settings.overlap.model, section, folder),
+        LazyEncoder(opened.settings.overlap.model, section, folder),
     ]
     each: dict[str, LazyEncoder] = {}
     for encoder in found:
@@ -135,6 +140,10 @@ def _encoders(workspace: Workspace) -> list[LazyEncoder]:
 
 def _model_licence(encoder: LazyEncoder) -> Licence:
     """The licence of a model; of a trained one that of the model it began with."""
+    from kglink.models import resolve_model
+    from kglink.models.model_folder import read_manifest
+    from kglink.models.models import MINILM_NAMES
+
     source = encoder.source
     if encoder.trained is None:
         card = source.path / "README.md"
@@ -146,9 +155,9 @@ def _model_licence(encoder: LazyEncoder) -> Licence:
     return Licence("model", name, _card_licence(card), str(source.path))
 
 
-def _store_checks(workspace: Workspace) -> Iterator[Check]:
-    problems = workspace.store.check()
-    infos = workspace.store.kbs()
+def _store_checks(opened: Opened) -> Iterator[Check]:
+    problems = opened.store.check()
+    infos = opened.store.kbs()
     entities = sum(info.entities for info in infos)
     if not problems:
         yield Check("store", "ok", f"{len(infos)} KBs, {entities:,} entities")
@@ -164,14 +173,14 @@ def _store_checks(workspace: Workspace) -> Iterator[Check]:
             )
 
 
-def _scratch_checks(workspace: Workspace) -> Iterator[Check]:
+def _scratch_checks(opened: Opened) -> Iterator[Check]:
     """What adapters keep of runs that are not done: of one that runs now, or of a stopped one."""
-    root = workspace.folder / SCRATCH_FOLDER
+    root = opened.folder / SCRATCH_FOLDER
     folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     if not folders:
         return
     unfinished = [
-        f"{info.name} from {info.source}" for info in workspace.store.kbs() if not info.complete
+        f"{info.name} from {info.source}" for info in opened.store.kbs() if not info.complete
     ]
     which = f" ({', '.join(unfinished)})" if unfinished else ""
     for folder in folders:
@@ -179,7 +188,7 @@ def _scratch_checks(workspace: Workspace) -> Iterator[Check]:
         yield Check(
             "scratch",
             "note",
-            f"{folder} holds {decimal(size)} of an add-kb that is not done, "
+            f"{folder} holds {_size(size)} of an add-kb that is not done, "
             f"last written {_ago(time.time() - changed)} ago",
             f"Run the same add-kb{which} again: it goes on from there. If nobody will, and none "
             "is running now, delete the folder.",
@@ -200,6 +209,15 @@ def _size_and_change(folder: Path) -> tuple[int, float]:
     return size, changed
 
 
+def _size(count: float) -> str:
+    """Bytes in their largest unit: ``1.2 MB``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
 def _ago(seconds: float) -> str:
     """A time span in its largest unit."""
     for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
@@ -209,8 +227,10 @@ def _ago(seconds: float) -> str:
     return "less than a minute"
 
 
-def _space_checks(workspace: Workspace) -> Iterator[Check]:
-    root = workspace.folder / SPACES_FOLDER
+def _space_checks(opened: Opened) -> Iterator[Check]:
+    from kglink.space.space import SpaceFolder, space_names
+
+    root = opened.folder / SPACES_FOLDER
     for name in space_names(root):
         folder = SpaceFolder(root, name)
         damage = folder.damage()
@@ -220,19 +240,19 @@ def _space_checks(workspace: Workspace) -> Iterator[Check]:
         if not damage and manifest:
             held = ", ".join(f"{kb} (revision {manifest.revisions[kb]})" for kb in manifest.kbs)
             yield Check("space", "ok", f"{name}: {held}, model {manifest.model.name}")
-            yield from _model_checks(workspace, folder)
-    if not workspace.joint_space.is_current() and any(
-        info.entities for info in workspace.store.kbs()
-    ):
-        name = workspace.settings.space.name
+            yield from _model_checks(opened, folder)
+    if not opened.joint_space.is_current() and any(info.entities for info in opened.store.kbs()):
+        name = opened.settings.space.name
         yield Check("space", "note", f"{name} is older than the store", "Run `kglink build`.")
 
 
-def _model_checks(workspace: Workspace, folder: SpaceFolder) -> Iterator[Check]:
+def _model_checks(opened: Opened, folder: SpaceFolder) -> Iterator[Check]:
     """Whether the model that a space was made with is still there, and the same."""
+    from kglink.workspace.encoder import own_encoder
+
     manifest = folder.manifest()
     try:
-        encoder = own_encoder(workspace.folder, folder, workspace.settings.encoder)
+        encoder = own_encoder(opened.folder, folder, opened.settings.encoder)
         if manifest and encoder.info.fingerprint == manifest.model.fingerprint:
             return
         found = f"{folder.name}: the model {encoder.info.name} is not what it was"

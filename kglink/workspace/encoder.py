@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kglink.config import EncoderSection
+from kglink.config import EncoderSection, Settings
 from kglink.errors import ModelError, UsageError
-from kglink.models import ModelSource, load_encoder, resolve_model
+from kglink.models import DEFAULT_MODEL, ModelSource, load_encoder, resolve_model
 from kglink.models.model_folder import is_model_folder, read_manifest
 from kglink.models.written import write_entity
 from kglink.records import OnProgress
 from kglink.space.manifest import ModelInfo
-from kglink.space.space import build_command
+from kglink.space.space import SpaceFolder, build_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,3 +193,20 @@ def towers_of(encoder: LazyEncoder) -> TrainedEncoder | None:
     """The encoder as a trained model; None: it is none."""
     settings = encoder.trained
     return TrainedEncoder(encoder, settings) if settings else None
+
+
+def space_encoder(root: Path, folder: SpaceFolder, settings: Settings) -> LazyEncoder:
+    """The encoder of a space: what ``encoder.model`` says, its own model, or the default."""
+    section = settings.encoder
+    if section.model != AUTO:
+        return LazyEncoder(section.model, section, root)
+    return own_encoder(root, folder, section)
+
+
+def own_encoder(root: Path, folder: SpaceFolder, section: EncoderSection) -> LazyEncoder:
+    """The encoder that a space was made with; the default one of a space that is not made yet."""
+    own = folder.model()
+    if own is None:
+        return LazyEncoder(DEFAULT_MODEL, section, root)
+    # Spaces of the first kglink kept no path; the name is then what its settings had.
+    return LazyEncoder(own.path or own.name, section, root, of_space=folder.name)

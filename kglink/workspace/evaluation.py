@@ -15,11 +15,11 @@ from kglink.training.documents import mentions_of_runs
 from kglink.training.run import run_of_model
 
 if TYPE_CHECKING:
-    from kglink.workspace.workspace import Workspace
+    from kglink.workspace.opened import Opened
 
 
 def evaluate(
-    workspace: Workspace,
+    workspace: Opened,
     question: Question,
     *,
     progress: OnProgress,
@@ -38,7 +38,7 @@ def evaluate(
     )
 
 
-def evaluated(workspace: Workspace, question: Question) -> Evaluated:
+def evaluated(workspace: Opened, question: Question) -> Evaluated:
     """What an evaluation is of, written beside the ranks that are kept of it."""
     space, link = workspace.space(), workspace.settings.link
     manifest = space.manifest

@@ -1,15 +1,77 @@
-"""Records as lines of JSON, with all that they hold; `kglink_kbs.exported` reads them back."""
+"""A KB as lines of JSON that hold all of it; `kglink_kbs.exported` reads them back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
-from kglink.records import Alias, CodeMapping, Document, Entity, EntityId, Mention, Record
+from kglink.errors import UsageError
+from kglink.records import (
+    Alias,
+    CodeMapping,
+    Document,
+    Entity,
+    EntityId,
+    Mention,
+    OnProgress,
+    Progress,
+    Record,
+)
+from kglink.workspace.outputs import whole_file
+
+if TYPE_CHECKING:
+    from kglink.workspace.opened import Opened
 
 Fields = dict[str, object]
 #: Characters at which many programs break lines, though JSON lets them stand in a text.
 _LINE_BREAKS = {sign: f"\\u{sign:04x}" for sign in (0x85, 0x2028, 0x2029)}
+
+
+PARTS = ("entities", "documents", "mappings")
+SPLITS = ("train", "dev", "test")
+
+
+def export(
+    opened: Opened,
+    kb: str,
+    output: str | Path | TextIO,
+    *,
+    only: str = "",
+    split: str = "",
+    progress: OnProgress = lambda _: None,
+) -> int:
+    """Write a KB such that `add_kb` of that file loses nothing; returns how many records it has.
+
+    ``only`` is one of `PARTS`, ``split`` that of the documents; empty: all. A gold names its KB:
+    export the KBs that documents link to as well, and add them first.
+    """
+    for what, value, known in (("part", only, PARTS), ("split", split, SPLITS)):
+        if value and value not in known:
+            there_is = ", ".join(known)
+            raise UsageError(f"unknown {what} {value!r}", hint=f"There is: {there_is}.")
+    info = opened.store.kb(kb)
+    total = info.entities + info.documents + info.mappings
+    if isinstance(output, str | Path):
+        with whole_file(Path(output)) as out:
+            return export(opened, kb, out, only=only, split=split, progress=progress)
+    written = 0
+    for written, record in enumerate(_records(opened, kb, only, split), 1):
+        output.write(record_line(record))
+        if written % 1000 == 0:
+            progress(Progress("exporting", written, total))
+    return written
+
+
+def _records(opened: Opened, kb: str, only: str, split: str) -> Iterator[Record]:
+    store = opened.store
+    if only in ("", "entities"):
+        yield from store.entities(kb)
+    if only in ("", "documents"):
+        yield from store.documents(kb, split or None, unresolved=True)
+    if only in ("", "mappings"):
+        yield from store.mappings(kb)
 
 
 def record_line(record: Record) -> str:

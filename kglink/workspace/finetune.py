@@ -10,7 +10,6 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kglink.config import CONFIG_FILE, load_settings
 from kglink.errors import KglinkError, UsageError
 from kglink.records import OnProgress
 from kglink.training.documents import held_back_documents
@@ -21,13 +20,16 @@ from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
 from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
 from kglink.training.stages import default_sources, read_sources
 from kglink.training.train import Where, train
+from kglink.workspace.build import build
 from kglink.workspace.encoder import AUTO
+from kglink.workspace.link import fit_scoring
+from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.runs import Destination, Runs, stem_of
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
     from kglink.space.build import BuildReport
-    from kglink.workspace.workspace import Workspace
+    from kglink.workspace.opened import Opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Learning:
 
 
 def finetune(
-    workspace: Workspace,
+    workspace: Opened,
     learning: Learning,
     *,
     run: str = "",
@@ -117,21 +119,7 @@ def finetune(
         return _published(workspace, runs, report, space, progress)
 
 
-def in_space(workspace: Workspace, space: str) -> Workspace:
-    """The same workspace with another space."""
-    told = workspace.resolved
-    values = told.values.model_dump()
-    flags = {
-        name: values[name.partition(".")[0]][name.partition(".")[2]]
-        for name, origin in told.origins.items()
-        if origin == "flag"
-    }
-    flags["space.name"] = space
-    resolved = load_settings(workspace.folder / CONFIG_FILE, flags=flags)
-    return type(workspace)(workspace.folder, resolved, workspace.registry)
-
-
-def _check_destination(workspace: Workspace, space: str, *, resume: bool) -> None:
+def _check_destination(workspace: Opened, space: str, *, resume: bool) -> None:
     """Refuse what could not be published, before hours of training."""
     model = workspace.settings.encoder.model
     if model != AUTO and not resume:
@@ -142,7 +130,7 @@ def _check_destination(workspace: Workspace, space: str, *, resume: bool) -> Non
             "--no-publish trains a model alone, and model.base says where it begins.",
         )
     if space:
-        in_space(workspace, space).close()
+        workspace.with_settings({"space.name": space})
 
 
 def _name(runs: Runs, learning: Learning, run: str, team: Team, *, resume: bool) -> str:
@@ -164,7 +152,7 @@ def _name(runs: Runs, learning: Learning, run: str, team: Team, *, resume: bool)
 
 
 def _begin(
-    workspace: Workspace,
+    workspace: Opened,
     runs: Runs,
     name: str,
     learning: Learning,
@@ -190,7 +178,7 @@ def _nothing_left_of_a_refusal(folder: Path) -> Iterator[None]:
         raise
 
 
-def _find_missing_overlaps(workspace: Workspace, learning: Learning, progress: OnProgress) -> None:
+def _find_missing_overlaps(workspace: Opened, learning: Learning, progress: OnProgress) -> None:
     """Compare the KBs that nobody has compared yet."""
     store = workspace.store
     for kb in chain(learning.source_kbs, learning.target_kbs):
@@ -199,24 +187,24 @@ def _find_missing_overlaps(workspace: Workspace, learning: Learning, progress: O
     for left, right in product(learning.source_kbs, learning.target_kbs):
         known = left == right or frozenset((left, right)) in searched
         if not known and next(store.overlaps(left, right), None) is None:
-            workspace.find_overlaps(left, right, progress=progress)
+            find_overlaps(workspace, left, right, progress=progress)
 
 
 def _published(
-    workspace: Workspace, runs: Runs, report: TrainingReport, space: str, progress: Tell
+    workspace: Opened, runs: Runs, report: TrainingReport, space: str, progress: Tell
 ) -> Finetuned:
     """Build the space that the run is for with its model, and fit its scoring."""
     name = report.folder.name
     space = space or runs.destination(name).space or workspace.settings.space.name
-    target = workspace if space == workspace.settings.space.name else in_space(workspace, space)
+    target = workspace.with_settings({"space.name": space})
     try:
-        built = target.build(model=str(report.model), progress=progress)
+        built = build(target, model=str(report.model), progress=progress)
         scoring = None
         if report.recalls is not None:  # else nothing was held back to learn it from
             told = read_settings(report.folder)
             selection, seed = told.recipe.selection, told.recipe.seed
             documents = held_back_documents(target.store, told.docs, selection, seed)
-            scoring = target.fit_scoring(documents, progress=progress)
+            scoring = fit_scoring(target, documents, progress=progress)
         runs.set_destination(name, Destination(space, published=True))
         return Finetuned(report, built, scoring)
     finally:

@@ -11,6 +11,16 @@ from kglink.errors import ConfigError, UsageError
 
 WORKSPACE_VARIABLE = "KGLINK_WORKSPACE"
 
+#: What lies in a workspace beside its settings and its store.
+SPACES_FOLDER = "spaces"
+RUNS_FOLDER = "runs"
+#: The journals of reviews.
+REVIEWS_FOLDER = "reviews"
+#: Where adapters keep what must outlive an interruption; a folder for each unfinished job.
+SCRATCH_FOLDER = ".scratch"
+#: Vectors of texts that overlaps were looked for with, a file for each encoder.
+VECTORS_FOLDER = "vectors"
+
 _NEW_CONFIG = """\
 # Settings of this kglink workspace. Every key is also a variable (link.top_k: KGLINK_LINK_TOP_K)
 # and most are flags; `kglink settings` lists them all with their values and origins.

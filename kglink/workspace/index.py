@@ -2,175 +2,306 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from kglink.errors import UsageError
-from kglink.plugins import IndexBackend, VectorIndex
-from kglink.records import OnProgress
-from kglink.space.index_change import (
-    IndexChange,
-    change_index,
-    has_whole_index,
-    published_manifest,
-    trial_index,
-)
-from kglink.space.index_choice import DEFAULT_INDEX, IndexChoice
-from kglink.space.recall import PartFigures, measure_index
-from kglink.space.space import SpaceFolder
-from kglink.space.token_rows import BITS_FILE
-from kglink.workspace.index_queries import index_queries
-from kglink.workspace.index_wish import (
-    IndexWish,
-    Value,
-    differences,
-    is_search_only,
-    refuse_to_be_undone,
-    wished_index,
-    words,
-)
-from kglink.workspace.joint_space import SPACES_FOLDER
-from kglink.workspace.links import reader_of
+from kglink.errors import ConfigError, UnknownNameError, UsageError
+from kglink.plugins import IndexSettings, Registry
+from kglink.records import MentionInText, OnProgress
 
 if TYPE_CHECKING:
-    from kglink.space.space import Space
-    from kglink.workspace.workspace import Workspace
+    import numpy as np
+    import numpy.typing as npt
 
+    from kglink.linking.reading import Reader
+    from kglink.space.index_change import IndexChange
+    from kglink.space.index_choice import IndexChoice
+    from kglink.space.manifest import RowKind, SpaceManifest
+    from kglink.space.recall import IndexQueries, PartFigures
+    from kglink.space.space import BackendOf, Space
+    from kglink.store import Store
+    from kglink.workspace.opened import Opened
+
+    FloatArray = npt.NDArray[np.float32]
+
+#: The back end that takes a faiss factory string.
+FACTORY_INDEX = "kglink/faiss"
 #: Queries of a measurement where nobody says how many.
 QUERIES = 256
+#: Mentions are drawn from so many times as many as are wanted.
+_DRAWN_FROM = 20
 
+Value = str | int | float | bool
 Stage = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
+class OfferedPreset:
+    """A preset and the back end that offers it."""
+
+    index: str
+    settings: Mapping[str, Value]
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
 class IndexFigures:
-    """An index of a space beside exact search on the same vectors."""
+    """The index of a space beside exact search on the same vectors."""
 
     index: IndexChoice
     bytes: int
     exact_bytes: int
-    build_seconds: float | None
-    """None where it was there already."""
     queries: int
     asked: str
     """What the queries are."""
     parts: tuple[PartFigures, ...]
 
     def as_json(self) -> dict[str, object]:
-        """A plain dictionary for machine-readable output."""
+        """What `kglink index --json` says of a measurement."""
         return {
             "index": self.index.name,
             "index_settings": dict(self.index.settings),
             "bytes": self.bytes,
             "exact_bytes": self.exact_bytes,
-            "build_seconds": self.build_seconds,
             "queries": self.queries,
             "asked": self.asked,
             "parts": [part.as_json() for part in self.parts],
         }
 
 
-def is_never_asked(workspace: Workspace) -> bool:
-    """Whether no search uses the space's index: all of its rows are texts, compared by tokens."""
-    folder = SpaceFolder(workspace.folder / SPACES_FOLDER, workspace.settings.space.name)
-    manifest = published_manifest(folder)
-    by_tokens = all(
-        (folder.segments / name / BITS_FILE).is_file() for name in manifest.segments.values()
+def index_presets(opened: Opened) -> dict[str, OfferedPreset]:
+    """All presets of indexes by name."""
+    return presets_of(opened.registry)
+
+
+def presets_of(registry: Registry) -> dict[str, OfferedPreset]:
+    """All presets by name; kglink's own come first, and keep their names."""
+    from kglink.space.index_choice import DEFAULT_INDEX
+
+    found: dict[str, OfferedPreset] = {}
+    plugins = sorted(
+        registry.plugins("index"),
+        key=lambda one: (not one.provider.builtin, one.name != DEFAULT_INDEX),
     )
-    return by_tokens and all(span.kind == "text" for span in manifest.spans)
+    for plugin in plugins:
+        if issubclass(plugin.settings, IndexSettings):
+            for name, preset in plugin.settings.presets().items():
+                offered = OfferedPreset(plugin.name, preset.settings, preset.summary)
+                found.setdefault(name, offered)
+    return found
 
 
-def change_space_index(
-    workspace: Workspace, wish: IndexWish, *, stage: Stage = lambda text: None
+# ------------------------------------------------------------------------------------- change
+def change_index(
+    opened: Opened,
+    *,
+    preset: str = "",
+    factory: str = "",
+    settings: Mapping[str, object] | None = None,
+    stage: Stage = lambda text: None,
 ) -> IndexChange | None:
-    """Give the space another index and publish it; None where it has it already."""
-    folder, registry = workspace.joint_space.folder, workspace.registry
+    """Give the space another index and publish it; None where it has it already.
+
+    ``preset`` is a name, ``factory`` a faiss factory string; ``settings`` alone change those of
+    the index that the space has. ``stage`` is told what is being done.
+    """
+    from kglink.space.index_change import change_index, has_whole_index, published_manifest
+    from kglink.space.index_choice import IndexChoice
+
+    folder, registry = opened.joint_space.folder, opened.registry
     manifest = published_manifest(folder)
     has = IndexChoice(manifest.index, manifest.index_settings)
-    wanted = wished_index(registry, wish, has)
-    changed = differences(registry, has, wanted)
+    wanted = _wanted(registry, has, preset, factory, settings or {})
+    changed = _differences(registry, has, wanted)
     whole = has_whole_index(folder)
     if whole and changed == set():
         return None
-    refuse_to_be_undone(workspace.resolved, manifest, wanted)
-    keep = whole and changed is not None and is_search_only(registry, wanted.name, changed)
-    stage(f"{'opening' if keep else 'building'} {words(wanted)}")
-    return change_index(folder, wanted, _Backends(workspace), keep_file=keep)
+    _refuse_to_be_undone(opened, manifest, wanted)
+    kind = registry.get("index", wanted.name).settings
+    keep = (
+        whole
+        and changed is not None
+        and issubclass(kind, IndexSettings)
+        and changed <= kind.search_only
+    )
+    stage(f"{'opening' if keep else 'building'} {index_words(wanted)}")
+    return change_index(folder, wanted, _backend_of(registry), keep_file=keep)
 
 
-def measure_space_index(
-    workspace: Workspace,
-    wish: IndexWish | None = None,
+def _wanted(
+    registry: Registry,
+    has: IndexChoice,
+    preset: str,
+    factory: str,
+    changes: Mapping[str, object],
+) -> IndexChoice:
+    from kglink.space.index_choice import IndexChoice
+
+    if preset and factory:
+        raise UsageError("a preset and a factory string are two indexes", hint="Name one of them.")
+    name, settings = has
+    if preset:
+        known = presets_of(registry)
+        if preset not in known:
+            raise UnknownNameError("preset", preset, known)
+        name, settings = known[preset].index, known[preset].settings
+    elif factory:
+        name, settings = FACTORY_INDEX, {"factory": factory}
+    raw: dict[str, object] = {**settings, **changes}
+    values = registry.settings_for("index", name, raw).model_dump(mode="json")
+    return IndexChoice(registry.get("index", name).name, {key: values[key] for key in raw})
+
+
+def _differences(registry: Registry, left: IndexChoice, right: IndexChoice) -> set[str] | None:
+    """The settings in which two choices differ, defaults filled in; None: other back ends."""
+    if registry.get("index", left.name) != registry.get("index", right.name):
+        return None
+    ours, theirs = (
+        registry.settings_for("index", one.name, one.settings).model_dump() for one in (left, right)
+    )
+    return {key for key in ours if ours[key] != theirs[key]}
+
+
+def _refuse_to_be_undone(opened: Opened, manifest: SpaceManifest, wanted: IndexChoice) -> None:
+    """Refuse an index that the next build would replace."""
+    from kglink.space.index_choice import chosen_index
+
+    after = {"index": wanted.name, "index_settings": dict(wanted.settings)}
+    if chosen_index(opened.settings.space, manifest.model_copy(update=after)) == wanted:
+        return
+    told = [
+        f"{name} ({origin})"
+        for name, origin in opened.resolved.origins.items()
+        if name in ("space.index", "space.index_settings")
+    ]
+    raise ConfigError(
+        f"the settings want another index for this space: {' and '.join(told)}",
+        hint="Take them back, so that the space keeps the index that it is given, or set them to "
+        "what you want and run `kglink build`.",
+    )
+
+
+def _backend_of(registry: Registry) -> BackendOf:
+    return lambda name, settings: registry.create("index", name, settings)
+
+
+def index_words(index: IndexChoice) -> str:
+    """An index in a line: ``kglink/faiss factory=SQ8``."""
+    return " ".join([index.name, *(f"{key}={value}" for key, value in index.settings.items())])
+
+
+# ------------------------------------------------------------------------------------ measure
+def measure_index(
+    opened: Opened,
     *,
     queries: int = QUERIES,
     stage: Stage = lambda text: None,
     progress: OnProgress = lambda _: None,
 ) -> IndexFigures:
-    """Compare the space's index, or one that is wished for and not published, with exact search."""
+    """Compare the space's index with exact search on the same vectors."""
+    from kglink.space.index_change import trial_index
+    from kglink.space.index_choice import DEFAULT_INDEX, IndexChoice
+    from kglink.space.recall import measure_index
+    from kglink.workspace.links import reader_of
+
     if queries < 1:
         raise UsageError(f"{queries} queries measure nothing", hint="--queries 256")
-    space = workspace.space()
-    with _under_test(workspace, space, wish or IndexWish(), stage) as tested:
-        stage("encoding queries")
-        asker = reader_of(workspace.encoder, workspace.settings.link.window_chars)
-        asked = index_queries(workspace.store, space, asker, queries)
-        with _exact(workspace, tested, stage) as exact:
-            stage("measuring")
-            parts = measure_index(space, tested.index, exact.index, asked, progress=progress)
+    space = opened.space()
+    manifest = space.manifest
+    stage("encoding queries")
+    reader = reader_of(opened.encoder, opened.settings.link.window_chars)
+    asked = index_queries(opened.store, space, reader, queries)
+    if not space.index.exact:
+        stage("building an exact index to compare with")
+    choice = IndexChoice(DEFAULT_INDEX, {})
+    with (
+        nullcontext()
+        if space.index.exact
+        else trial_index(space.folder, choice, _backend_of(opened.registry))
+    ) as exact:
+        stage("measuring")
+        index = exact.index if exact else space.index
+        parts = measure_index(space, space.index, index, asked, progress=progress)
     return IndexFigures(
-        index=tested.choice,
-        bytes=tested.bytes,
-        exact_bytes=exact.bytes,
-        build_seconds=tested.seconds,
+        index=IndexChoice(manifest.index, manifest.index_settings),
+        bytes=manifest.index_file.bytes,
+        exact_bytes=exact.bytes if exact else manifest.index_file.bytes,
         queries=asked.count,
         asked=asked.what,
         parts=tuple(parts),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tested:
-    choice: IndexChoice
-    index: VectorIndex
-    bytes: int
-    seconds: float | None = None
+def is_index_asked(opened: Opened) -> bool:
+    """Whether searches use the space's index: not where all of its rows are compared by tokens."""
+    from kglink.space.index_change import published_manifest
+    from kglink.space.token_rows import BITS_FILE
+
+    folder = opened.joint_space.folder
+    manifest = published_manifest(folder)
+    by_tokens = all(
+        (folder.segments / name / BITS_FILE).is_file() for name in manifest.segments.values()
+    )
+    return not by_tokens or any(span.kind != "text" for span in manifest.spans)
 
 
-@dataclass(frozen=True, slots=True)
-class _Backends:
-    """Finds back ends by their names."""
+def index_queries(store: Store, space: Space, reader: Reader, count: int) -> IndexQueries:
+    """Mentions of the store's documents as linking would ask for them, where there are any.
 
-    workspace: Workspace
+    Rows of names are asked with the mentions' own words, rows of texts with the mentions in
+    their texts. Without documents the queries are rows of the space, each without itself.
+    """
+    import numpy as np
 
-    def __call__(self, name: str, settings: Mapping[str, Value]) -> IndexBackend:
-        return self.workspace.registry.create("index", name, settings)
+    from kglink.space.recall import IndexQueries, sample_rows, vectors_of
+
+    mentions = _mentions(store, count)
+    if not mentions:
+        rows = sample_rows(space, count)
+        vectors = vectors_of(space, rows)
+        what = "names" if space.has_rows("alias") else "texts"
+        return IndexQueries(
+            f"{what} of the space, drawn at random, each less itself",
+            _of_rows(space, names=vectors, texts=vectors),
+            own=rows,
+        )
+    surfaces = list(dict.fromkeys(mention.surface for mention in mentions))
+    read = reader.read(surfaces, mentions, names=True, contexts=True, tokens=False)
+    names = dict(zip(surfaces, read.names if read.names is not None else (), strict=True))
+    texts = [
+        names[mention.surface] if context is None else context
+        for mention, context in zip(mentions, read.contexts, strict=True)
+    ]
+    return IndexQueries(
+        "mentions of annotated documents, drawn at random",
+        _of_rows(
+            space,
+            names=np.stack([names[one.surface] for one in mentions]),
+            texts=np.stack(texts),
+        ),
+    )
 
 
-@contextmanager
-def _under_test(
-    workspace: Workspace, space: Space, wish: IndexWish, stage: Stage
-) -> Iterator[_Tested]:
-    """The index of the space, or the one that is wished for."""
-    manifest, registry = space.manifest, workspace.registry
-    has = IndexChoice(manifest.index, manifest.index_settings)
-    wanted = wished_index(registry, wish, has)
-    if differences(registry, has, wanted) == set():
-        yield _Tested(has, space.index, manifest.index_file.bytes)
-        return
-    stage(f"building {words(wanted)} for a trial")
-    with trial_index(space.folder, wanted, _Backends(workspace)) as trial:
-        yield _Tested(wanted, trial.index, trial.bytes, trial.seconds)
+def _of_rows(space: Space, *, names: FloatArray, texts: FloatArray) -> dict[RowKind, FloatArray]:
+    """The queries of the kinds of rows that the space has."""
+    kinds: dict[RowKind, FloatArray] = {"alias": names, "text": texts}
+    return {kind: vectors for kind, vectors in kinds.items() if space.has_rows(kind)}
 
 
-@contextmanager
-def _exact(workspace: Workspace, tested: _Tested, stage: Stage) -> Iterator[_Tested]:
-    """An exact index of the same vectors; the tested one where it is exact itself."""
-    if tested.index.exact:
-        yield tested
-        return
-    stage("building an exact index to compare with")
-    choice = IndexChoice(DEFAULT_INDEX, {})
-    with trial_index(workspace.joint_space.folder, choice, _Backends(workspace)) as trial:
-        yield _Tested(choice, trial.index, trial.bytes, trial.seconds)
+def _mentions(store: Store, count: int) -> list[MentionInText]:
+    """Mentions drawn from the first documents of every KB that has any."""
+
+    def all_of(kb: str) -> Iterator[MentionInText]:
+        for document in store.documents(kb):
+            for mention in document.mentions:
+                yield MentionInText(document.text, mention.start, mention.end)
+
+    kbs = [info.name for info in store.kbs() if info.mentions]
+    each = max(1, _DRAWN_FROM * count // max(1, len(kbs)))
+    found = [mention for kb in kbs for mention in islice(all_of(kb), each)]
+    chosen = random.Random(0).sample(range(len(found)), min(count, len(found)))  # noqa: S311 - a sample, no secret
+    return [found[at] for at in sorted(chosen)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.config import ResolvedSettings, SpaceSection
-from kglink.errors import DamagedSpaceError, SpaceError
+from kglink.errors import DamagedSpaceError, SpaceError, UsageError
 from kglink.plugins import Registry
 from kglink.records import OnProgress
 from kglink.space.build import (
@@ -25,14 +25,13 @@ from kglink.space.build import (
 )
 from kglink.space.segment import Segment
 from kglink.space.space import Space, SpaceFolder, build_command
-from kglink.workspace.encoder import AUTO, LazyEncoder, towers_of
+from kglink.workspace.encoder import AUTO, LazyEncoder, space_encoder, towers_of
+from kglink.workspace.folder import SPACES_FOLDER
 
 if TYPE_CHECKING:
     from kglink.plugins import IndexBackend
     from kglink.space.rows import TextEncoder
     from kglink.store import KBInfo, Store
-
-SPACES_FOLDER = "spaces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,19 @@ class WorkspaceSpace:
     def folder(self) -> SpaceFolder:
         """Where it lies."""
         return SpaceFolder(self.root / SPACES_FOLDER, self.own_name or self._settings.name)
+
+    def with_model(self, model: str) -> WorkspaceSpace:
+        """The same space made with another model; one that the settings name stands against it."""
+        section = self.resolved.values.encoder
+        encoder = LazyEncoder(model, section, self.root)
+        if section.model == AUTO or self.encoder.info.fingerprint == encoder.info.fingerprint:
+            return replace(self, encoder=encoder)
+        origin = self.resolved.origins.get("encoder.model", "settings")
+        raise UsageError(
+            f"encoder.model is set to {section.model!r} ({origin}), and the space is to be built "
+            f"with {encoder.info.name}",
+            hint="Take the setting back: without it each space goes on with its own model.",
+        )
 
     def is_current(self) -> bool:
         """Whether the published space holds just what the store holds now."""
@@ -193,3 +205,12 @@ class WorkspaceSpace:
 
 def _content(info: KBInfo) -> str:
     return f"{info.revision} {info.updated_at} {info.complete}"
+
+
+def joint_space(
+    root: Path, store: Store, registry: Registry, resolved: ResolvedSettings
+) -> WorkspaceSpace:
+    """The space that the settings name, with its own model or the one that they name."""
+    folder = SpaceFolder(root / SPACES_FOLDER, resolved.values.space.name)
+    encoder = space_encoder(root, folder, resolved.values)
+    return WorkspaceSpace(root, store, encoder, registry, resolved)

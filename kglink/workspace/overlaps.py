@@ -1,189 +1,348 @@
-"""What the overlap room gets from a workspace: kept text vectors, the space, evidence, a model."""
+"""The entities that KBs have in common: found, listed, judged, and passed on as lists."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from kglink.config import OverlapSection
-from kglink.errors import ConfigError
-from kglink.files.atomic import write_atomically
-from kglink.overlap.model import OverlapModel, default_model, read_model
-from kglink.overlap.search import OverlapTools
-from kglink.overlap.vectors import VectorCache
-from kglink.plugins import PairEvidence, PluginSettings, Registry
-from kglink.records import OnProgress
-from kglink.space.segment import Segment
-from kglink.workspace.encoder import LazyEncoder
-from kglink.workspace.joint_space import WorkspaceSpace
+from kglink.errors import UsageError
+from kglink.records import OnProgress, Overlap
+from kglink.workspace.folder import REVIEWS_FOLDER
 
 if TYPE_CHECKING:
-    from kglink.overlap.paired import RowKind
+    from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
+    from kglink.overlap.review.sample import Order, ReviewTable
+    from kglink.overlap.review.session import Review
+    from kglink.overlap.search import OverlapReport, OverlapTools
+    from kglink.overlap.train import Training
     from kglink.store import Store
+    from kglink.workspace.opened import Opened
 
-#: Vectors of texts, a file for each encoder.
-VECTORS_FOLDER = "vectors"
-#: Where vectors for overlaps are that the space does not have; no space can be called so.
-OVERLAP_SPACE = ".overlap"
-#: The model that was trained on this workspace's verdicts.
-MODEL_FILE = "overlap_model.json"
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
+VERDICTS = ("correct", "wrong", "unclear", "unjudged")
+#: Rows of a list that are less confident are left out.
+LEAST_CONFIDENCE = 0.5
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+")
 
 
-class SegmentVectors:
-    """A segment's rows of one kind as `kglink.plugins.EntityVectors`."""
-
-    def __init__(self, segment: Segment, kind: RowKind) -> None:
-        self._segment = segment
-        self._kind = kind
-        self.keys: Sequence[str] = segment.keys
-        self.owners = self._owners()
-
-    def rows(self, numbers: IntArray | slice) -> FloatArray:
-        """Some rows."""
-        return self._segment.vectors(self._kind, numbers)
-
-    def find(self, keys: Sequence[str]) -> IntArray:
-        """The number of each entity, -1 for a key that is not there."""
-        return np.fromiter((self._number(key) for key in keys), np.int64, len(keys))
-
-    def _number(self, key: str) -> int:
-        # The store gives keys in the order of their bytes, which is that of code points.
-        low, high = 0, len(self.keys)
-        while low < high:
-            middle = (low + high) // 2
-            if self.keys[middle] < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self.keys) and self.keys[low] == key else -1
-
-    def _owners(self) -> IntArray:
-        entities = np.arange(len(self.keys))
-        if self._kind == "text":
-            return entities
-        return np.repeat(entities, np.diff(self._segment.alias_starts))
-
-
-class WorkspaceVectors:
-    """The joint space's vectors; a KB that lacks them is encoded where it is small enough."""
-
-    def __init__(self, space: WorkspaceSpace, most_rows: int, progress: OnProgress) -> None:
-        self._space = space
-        self._most_rows = most_rows
-        self._progress = progress
-        self._segments: dict[str, Segment] = {}
-
-    def ready(self, kb: str) -> bool:
-        """Whether a KB's vectors are there, or few enough to be made."""
-        missing = self._space.missing_rows(kb)
-        return missing is not None and missing <= self._most_rows
-
-    def get(self, kb: str, rows: RowKind) -> SegmentVectors | None:
-        """The vectors of a KB's rows of one kind."""
-        segment = self._segments.get(kb)
-        if segment is None:
-            missing = self._space.missing_rows(kb)
-            if missing is None or missing > self._most_rows:
-                return None
-            segment = self._space.segment(kb, progress=self._progress)
-            if segment is None:
-                return None
-            self._segments[kb] = segment
-        return SegmentVectors(segment, rows) if rows in segment.info.rows else None
-
-
-def overlap_space(space: WorkspaceSpace) -> WorkspaceSpace:
-    """Whose vectors are compared: those of the space, or of one beside it where its model differs.
-
-    What weighs the pairs was fitted with an untrained encoder, and a trained one moves together
-    what was accepted before.
-    """
-    values = space.resolved.values
-    encoder = LazyEncoder(values.overlap.model, values.encoder, space.root)
-    if encoder.trained:
-        raise ConfigError(
-            f"overlap.model = {values.overlap.model!r} is a trained model",
-            hint="Overlaps are found with an untrained encoder, such as minilm.",
-        )
-    if space.encoder.info.fingerprint == encoder.info.fingerprint:
-        return space
-    return replace(space, encoder=encoder, own_name=OVERLAP_SPACE)
-
-
-def overlap_tools(
-    root: Path,
-    store: Store,
-    settings: OverlapSection,
-    encoder: LazyEncoder,
-    space: WorkspaceSpace,
-    registry: Registry,
+# --------------------------------------------------------------------------------------- find
+def find_overlaps(
+    opened: Opened,
+    left: str | None = None,
+    right: str | None = None,
     *,
+    fresh: bool = False,
     progress: OnProgress = lambda _: None,
-) -> OverlapTools:
-    """All that a search of this workspace works with."""
-    default = default_model()
-    evidence = evidence_makers(registry, settings.evidence or default.evidence, settings)
-    info = encoder.info
-    texts = VectorCache(
-        root / VECTORS_FOLDER / f"{info.fingerprint[:16]}.db", info.dim, encoder.encode
+) -> list[OverlapReport]:
+    """Find the overlaps of one pair of KBs, or of all pairs.
+
+    Of all pairs, those are passed over whose KBs and settings are as they were at their last
+    search, unless ``fresh``; their reports say so (``current``).
+    """
+    from kglink.overlap.search import find_all_overlaps, find_overlaps
+
+    if (left is None) != (right is None):
+        raise UsageError("overlap needs two KBs or none", hint="None: all pairs.")
+    tools = _tools(opened, progress)
+    if left is not None and right is not None:
+        return [find_overlaps(tools, left, right, progress=progress)]
+    return list(find_all_overlaps(tools, fresh=fresh, progress=progress))
+
+
+def train_overlap_model(opened: Opened, *, progress: OnProgress = lambda _: None) -> Training:
+    """Fit the overlap model to the verdicts of the store; later searches use it."""
+    from kglink.overlap.model import default_model
+    from kglink.overlap.train import train
+    from kglink.workspace.overlap_tools import keep_model
+
+    tools = _tools(opened, progress)
+    # Always from the default model: verdicts that were learnt from must not count twice.
+    trained = train(tools, prior=default_model(tools.evidence), progress=progress)
+    keep_model(opened.folder, trained.model)
+    return trained
+
+
+def _tools(opened: Opened, progress: OnProgress) -> OverlapTools:
+    from kglink.workspace.overlap_tools import overlap_space, overlap_tools
+
+    space = overlap_space(opened.joint_space)
+    parts = (opened.folder, opened.store, opened.settings.overlap, space.encoder, space)
+    return overlap_tools(*parts, opened.registry, progress=progress)
+
+
+# --------------------------------------------------------------------------------------- list
+def overlaps(
+    opened: Opened,
+    left: str | None = None,
+    right: str | None = None,
+    *,
+    verdicts: Sequence[str] = VERDICTS,
+    stale: bool = False,
+    min_probability: float = 0.0,
+) -> Iterator[Overlap]:
+    """The overlaps of two KBs, or of all, that were found; ``stale``: only doubtful verdicts."""
+    chosen = checked_verdicts(verdicts)
+    kbs = two_kbs(opened.store, left, right) if left or right else ()
+    found = opened.store.overlaps(*kbs, min_probability=min_probability, stale=stale or None)
+    return (one for one in found if (one.verdict or "unjudged") in chosen)
+
+
+def checked_verdicts(verdicts: Sequence[str]) -> frozenset[str]:
+    """These verdicts; unknown ones are refused."""
+    for name in verdicts:
+        if name not in VERDICTS:
+            raise UsageError(f"unknown verdict {name!r}", hint=f"There is: {', '.join(VERDICTS)}.")
+    return frozenset(verdicts)
+
+
+def two_kbs(store: Store, left: str | None, right: str | None) -> tuple[str, str]:
+    """The two KBs that are named, as they are named, or the only two that there are."""
+    infos = {info.name: info for info in store.kbs()}
+    if left and right:
+        names = [store.kb(left).name, store.kb(right).name]
+        if left == right:
+            raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
+    elif left or right:
+        raise UsageError("overlap needs two KBs or none", hint=f"It was told {left or right!r}.")
+    else:
+        names = [name for name, info in infos.items() if info.entities]
+    if len(names) != 2:
+        raise UsageError(
+            "which two KBs?", hint=f"There is: {', '.join(names)}." if names else "There is none."
+        )
+    for name in names:
+        if not infos[name].entities:
+            raise UsageError(f"{name!r} has no entities", hint="kglink add-kb adds some.")
+    return names[0], names[1]
+
+
+# ------------------------------------------------------------------------------------- review
+def review_overlaps(
+    opened: Opened,
+    left: str | None = None,
+    right: str | None = None,
+    *,
+    sample: int = 100,
+    order: Order = "random",
+    seed: int = 17,
+    undo: bool = False,
+) -> AbstractContextManager[Review]:
+    """Begin or go on with the review of a sample; every answer is kept at once.
+
+    ``undo`` takes the last answer back first.
+    """
+    from kglink.overlap.review.sample import ReviewPlan
+    from kglink.overlap.review.session import open_review
+
+    plan = ReviewPlan(*_reviewed_kbs(opened.store, left, right), sample, order, seed)
+    return open_review(opened.folder / REVIEWS_FOLDER, opened.store, plan, undo=undo)
+
+
+def reviewed_overlaps(
+    opened: Opened,
+    left: str | None = None,
+    right: str | None = None,
+    *,
+    sample: int = 100,
+    order: Order = "random",
+    seed: int = 17,
+) -> ReviewTable:
+    """What a review has found so far."""
+    from kglink.overlap.review.sample import ReviewPlan
+    from kglink.overlap.review.session import last_review
+
+    plan = ReviewPlan(*_reviewed_kbs(opened.store, left, right), sample, order, seed)
+    found = last_review(opened.folder / REVIEWS_FOLDER, opened.store, plan)
+    if found is None:
+        raise UsageError(
+            f"there is no such review of {plan.left} and {plan.right}",
+            hint="--sample, --order and --seed are part of it.",
+        )
+    return found.table()
+
+
+def _reviewed_kbs(store: Store, left: str | None, right: str | None) -> tuple[str, str]:
+    """Two KBs: those named, or the only two whose overlaps were found.
+
+    Their order is that of the store, however they were named: it is one review.
+    """
+    runs = store.overlap_runs()
+    if left is None and right is None and len(runs) == 1:
+        left, right = runs[0].left, runs[0].right
+    if left is None and right is None and len(runs) > 1:
+        pairs = ", ".join(f"{run.left} {run.right}" for run in runs)
+        raise UsageError(
+            "which two KBs?", hint=f"kglink overlap review, and one of these pairs: {pairs}."
+        )
+    order = [info.name for info in store.kbs()]
+    first, second = sorted(two_kbs(store, left, right), key=order.index)
+    return first, second
+
+
+# -------------------------------------------------------------------------------------- lists
+@dataclass(frozen=True, slots=True)
+class ComparedList:
+    """A list of pairs beside ours; ``figures`` is None where nobody has looked for overlaps."""
+
+    listed: MatchedList
+    figures: ListFigures | None
+    imported: ImportReport | None = None
+    """What was taken in as verdicts; None: nothing was."""
+
+    def as_json(self) -> dict[str, object]:
+        """What `kglink overlap --compare --json` and `--import --json` say."""
+        listed, done = self.listed, self.imported
+        record: dict[str, object] = {
+            "left": listed.left,
+            "right": listed.right,
+            "rows": listed.rows,
+            "matched": len(listed.verdicts),
+            "unmatched": listed.unmatched,
+            "unknown_ids": listed.unknown,
+            "left_out": dict(listed.left_out),
+            "figures": self.figures.as_json() if self.figures else None,
+        }
+        if done is not None:
+            record["verdicts"] = {
+                "set": done.set, "agreed": done.agreed, "conflicts": done.conflicts,
+            }  # fmt: skip
+        return record
+
+
+def export_overlaps(
+    opened: Opened,
+    path: str | Path,
+    left: str | None = None,
+    right: str | None = None,
+    *,
+    verdicts: Sequence[str] = (),
+    min_probability: float = 0.0,
+    author: str = "",
+    licence: str = "",
+) -> int:
+    """Write the overlaps of two KBs, or of all, in the format that the file's name says.
+
+    NAME.sssom.tsv is SSSOM, NAME.tsv the plain table. Without ``verdicts`` all pairs are written,
+    but to a plain table none that are wrong: it cannot say so. Returns how many were written.
+    """
+    from kglink.overlap.exchange.write import NO_LICENCE, SetInfo, write_paper, write_sssom
+    from kglink.workspace.outputs import PACKED, whole_file
+
+    path, store = Path(path), opened.store
+    is_sssom = _format_of(path, PACKED) == "sssom"
+    chosen = verdicts or (VERDICTS if is_sssom else [one for one in VERDICTS if one != "wrong"])
+    if licence and not _ADDRESS.fullmatch(licence):
+        raise UsageError(
+            f"--licence {licence!r} is no address",
+            hint="Such as https://creativecommons.org/publicdomain/zero/1.0/",
+        )
+    checked_verdicts(chosen)
+    kbs = two_kbs(store, left, right) if left or right else ()
+    if not kbs and not store.overlap_runs() and next(store.overlaps(), None) is None:
+        raise UsageError("there are no overlaps to export", hint="Find them: kglink overlap")
+    wanted = overlaps(opened, *kbs, verdicts=chosen, min_probability=min_probability)
+    about = SetInfo(
+        kbs=kbs or tuple(info.name for info in store.kbs() if info.entities),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        version=version("kglink"),
+        author=author,
+        licence=licence or NO_LICENCE,
     )
-    return OverlapTools(
-        store=store,
-        settings=settings,
-        encode=texts.vectors,
-        encoder=info.fingerprint,
-        space=WorkspaceVectors(space, settings.max_encoded_rows, progress),
-        evidence=evidence,
-        model=trained_model(root, tuple(evidence)) or default_model(evidence),
-        device=encoder.device,
+    with whole_file(path) as out:
+        if is_sssom:
+            return write_sssom(wanted, store.get_entities, out, about)
+        return write_paper(wanted, store.get_entities, out)
+
+
+def import_overlaps(
+    opened: Opened,
+    path: str | Path,
+    left: str | None = None,
+    right: str | None = None,
+    *,
+    min_confidence: float = LEAST_CONFIDENCE,
+) -> ComparedList:
+    """Compare a list with ours, then take it in as verdicts."""
+    from kglink.overlap.exchange.matching import import_verdicts
+
+    listed = _read_list(opened, path, left, right, min_confidence)
+    figures = _figures(opened.store, listed, 0.0)
+    return ComparedList(listed, figures, import_verdicts(listed, opened.store))
+
+
+def compare_overlaps(
+    opened: Opened,
+    path: str | Path,
+    left: str | None = None,
+    right: str | None = None,
+    *,
+    min_confidence: float = LEAST_CONFIDENCE,
+    min_probability: float = 0.0,
+) -> ComparedList:
+    """Compare a list with those of ours that are probable enough, and change nothing."""
+    listed = _read_list(opened, path, left, right, min_confidence)
+    figures = _figures(opened.store, listed, min_probability)
+    if figures is None:
+        raise UsageError(
+            f"there are no overlaps of {listed.left} and {listed.right} to compare",
+            hint=f"Find them: kglink overlap {listed.left} {listed.right}",
+        )
+    return ComparedList(listed, figures)
+
+
+def _format_of(path: Path, packed: Sequence[str]) -> Literal["sssom", "plain"]:
+    """What a file's name says of its format."""
+    name = path.name.lower()
+    for suffix in packed:
+        name = name.removesuffix(suffix)
+    if name.endswith(".sssom.tsv"):
+        return "sssom"
+    if name.endswith(".tsv"):
+        return "plain"
+    raise UsageError(
+        f"the name {path.name!r} says no format",
+        hint="NAME.sssom.tsv is SSSOM, NAME.tsv the plain table; .gz or .bz2 may follow.",
     )
 
 
-def evidence_makers(
-    registry: Registry, names: Sequence[str], settings: OverlapSection
-) -> dict[str, Callable[[], PairEvidence]]:
-    """Makes each kind of evidence anew, by full name; all names and settings are checked now."""
-    plugins = {registry.get("overlap-evidence", name).name: name for name in names}
-    own: dict[str, dict[str, object]] = {name: {} for name in plugins}
-    for setting, value in settings.evidence_settings.items():
-        name, dot, key = setting.rpartition(".")
-        full = registry.get("overlap-evidence", name).name if dot else ""
-        if full not in own:
-            raise ConfigError(
-                f"overlap.evidence_settings: {setting!r} is no setting of the evidence in use",
-                hint=f"Write NAME.setting, with one of: {', '.join(own)}.",
-            )
-        own[full][key] = value
-    checked = {
-        name: registry.settings_for("overlap-evidence", name, raw) for name, raw in own.items()
-    }
-    return {name: partial(_make, registry, name, value) for name, value in checked.items()}
+def _read_list(
+    opened: Opened, path: str | Path, left: str | None, right: str | None, confidence: float
+) -> MatchedList:
+    from kglink.overlap.exchange.lists import PairList
+    from kglink.overlap.exchange.matching import match_list
+
+    kbs = two_kbs(opened.store, left, right)
+    with opened.open_source(path) as source:
+        listed = match_list(PairList(source, confidence), opened.store.get_entities, *kbs)
+    if listed.verdicts:
+        return listed
+    example = f", such as {listed.examples[0]}" if listed.examples else ""
+    left_out = [f"{count:,} {reason}" for reason, count in listed.left_out.items()]
+    if listed.rows:
+        rows = f"{listed.rows:,} row{'s' * (listed.rows != 1)}"
+        hint = (
+            f"It has {rows} with a verdict; ids are keys of these KBs, "
+            f"{listed.left}:KEY, or codes that they know."
+        )
+    else:
+        hint = f"Left out: {', '.join(left_out)}." if left_out else "It has no rows."
+    raise UsageError(
+        f"{path} holds no pair of entities of {listed.left} and {listed.right}{example}", hint=hint
+    )
 
 
-def _make(registry: Registry, name: str, settings: PluginSettings) -> PairEvidence:
-    return registry.create("overlap-evidence", name, settings)
+def _figures(store: Store, listed: MatchedList, least: float) -> ListFigures | None:
+    """How ours agree with a list; None where nobody has looked for overlaps yet."""
+    from kglink.overlap.exchange.matching import compare_overlaps
 
-
-def trained_model(root: Path, evidence: tuple[str, ...]) -> OverlapModel | None:
-    """The model that was trained here on this evidence."""
-    path = root / MODEL_FILE
-    if not path.is_file():
+    kbs = (listed.left, listed.right)
+    searched = any({run.left, run.right} == {*kbs} for run in store.overlap_runs())
+    ours = store.overlaps(*kbs, min_probability=least)
+    if not searched and not any(one.was_found for one in store.overlaps(*kbs)):
         return None
-    model = read_model(path)
-    return model if set(model.evidence) == set(evidence) else None
-
-
-def keep_model(root: Path, model: OverlapModel) -> Path:
-    """Keep a trained model in the place of an earlier one."""
-    path = root / MODEL_FILE
-    write_atomically(path, model.to_json() + "\n")
-    return path
+    return compare_overlaps(ours, listed)

@@ -14,9 +14,8 @@ from kglink.files.atomic import write_atomically
 from kglink.space.space import SpaceFolder, build_command, space_names
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe
 from kglink.training.run import MODEL, SETTINGS, Curve, RunInfo, alone, is_busy, list_runs, read_run
+from kglink.workspace.folder import RUNS_FOLDER, SPACES_FOLDER
 
-RUNS_FOLDER = "runs"
-_SPACES_FOLDER = "spaces"
 _DESTINATION = "space.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -69,7 +68,7 @@ class Runs:
 
     def __init__(self, workspace: Path) -> None:
         self.folder = workspace / RUNS_FOLDER
-        self._spaces = workspace / _SPACES_FOLDER
+        self._spaces = workspace / SPACES_FOLDER
 
     def all(self) -> list[WorkspaceRun]:
         """All runs, the oldest first."""

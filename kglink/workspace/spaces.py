@@ -1,26 +1,25 @@
-"""The spaces of a workspace: what each is, and deleting one."""
+"""The spaces of a workspace: what each is, two beside each other, and deleting one."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.errors import KglinkError, SpaceError, UnknownNameError
-from kglink.space.index_change import published_manifest
-from kglink.space.manifest import SegmentInfo, SpaceManifest, read_part
-from kglink.space.publish import build_lock, told_of_full_disks
-from kglink.space.segment import INFO_FILE
-from kglink.space.space import SpaceFolder, space_names
-from kglink.workspace.joint_space import SPACES_FOLDER, WorkspaceSpace
-from kglink.workspace.space_model import space_encoder
+from kglink.errors import KglinkError, SpaceError, UnknownNameError, UsageError
+from kglink.records import OnProgress
+from kglink.workspace.folder import SPACES_FOLDER
 
 if TYPE_CHECKING:
-    from kglink.workspace.workspace import Workspace
+    from kglink.evaluation.report import RetrievalReport
+    from kglink.evaluation.significance import RandomizationTest
+    from kglink.space.space import SpaceFolder
+    from kglink.workspace.opened import Opened
 
 #: Below the spaces, so that what lies in it is none: a deleted space until it is gone.
 _TRASH = ".trash"
@@ -74,75 +73,76 @@ class SpaceSummary:
         return {**asdict(self), "entities": self.entities}
 
 
-def list_spaces(workspace: Workspace) -> list[SpaceSummary]:
+def spaces(opened: Opened) -> list[SpaceSummary]:
     """All published spaces by name."""
-    return [_summary(workspace, name) for name in space_names(workspace.folder / SPACES_FOLDER)]
+    from kglink.space.space import space_names
+
+    return [_summary(opened, name) for name in space_names(opened.folder / SPACES_FOLDER)]
 
 
-def read_space(workspace: Workspace, name: str) -> SpaceSummary:
-    """One published space."""
-    _folder_of(workspace, name)
-    return _summary(workspace, name)
+def space_summary(opened: Opened, name: str) -> SpaceSummary:
+    """What one published space is."""
+    return _summary(opened, _folder_of(opened, name).name)
 
 
-def delete_space(workspace: Workspace, name: str) -> None:
+def delete_space(opened: Opened, name: str) -> None:
     """Remove a space at once and whole; whoever has it open goes on with it.
 
     While it is built, or its index is changed, it cannot be removed.
     """
-    folder = _folder_of(workspace, name)
-    trash = workspace.folder / SPACES_FOLDER / _TRASH
+    from kglink.space.publish import build_lock, told_of_full_disks
+
+    folder = _folder_of(opened, name)
+    trash = opened.folder / SPACES_FOLDER / _TRASH
     with told_of_full_disks(folder), build_lock(folder):
         trash.mkdir(exist_ok=True)
-        gone = trash / f"{name}-{os.getpid()}"
-        folder.path.rename(gone)
+        folder.path.rename(trash / f"{name}-{os.getpid()}")
     # What an earlier deletion did not come to remove goes as well.
     shutil.rmtree(trash)
 
 
-def space_named(workspace: Workspace, name: str) -> WorkspaceSpace:
-    """A space of the workspace, whichever the settings name."""
-    if name == workspace.settings.space.name:
-        return workspace.joint_space
-    section = workspace.settings.space.model_copy(update={"name": name})
-    values = workspace.settings.model_copy(update={"space": section})
-    folder = SpaceFolder(workspace.folder / SPACES_FOLDER, name)
-    return WorkspaceSpace(
-        workspace.folder,
-        workspace.store,
-        space_encoder(workspace.folder, folder, values),
-        workspace.registry,
-        replace(workspace.resolved, values=values),
-    )
+def _folder_of(opened: Opened, name: str) -> SpaceFolder:
+    from kglink.space.space import SpaceFolder, space_names
 
-
-def _folder_of(workspace: Workspace, name: str) -> SpaceFolder:
-    root = workspace.folder / SPACES_FOLDER
+    root = opened.folder / SPACES_FOLDER
     if name not in (known := space_names(root)):
         raise UnknownNameError("space", name, known, hint="`kglink spaces` lists all of them.")
     return SpaceFolder(root, name)
 
 
-def _summary(workspace: Workspace, name: str) -> SpaceSummary:
-    folder = SpaceFolder(workspace.folder / SPACES_FOLDER, name)
-    summary = SpaceSummary(name, name == workspace.settings.space.name, _bytes(folder.path))
+def _summary(opened: Opened, name: str) -> SpaceSummary:
+    from kglink.space.index_change import published_manifest
+    from kglink.space.manifest import SegmentInfo, read_part
+    from kglink.space.segment import INFO_FILE
+    from kglink.space.space import SpaceFolder
+
+    folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
+    summary = SpaceSummary(name, name == opened.settings.space.name, _bytes(folder.path))
+    shares = []
     try:
         manifest, version = published_manifest(folder), folder.current
-        shares = tuple(_share(folder, manifest, kb) for kb in manifest.kbs)
+        for kb in manifest.kbs:
+            info = read_part(SegmentInfo, folder.segments / manifest.segments[kb] / INFO_FILE)
+            rows = sum(span.stop - span.start for span in manifest.spans if span.kb == kb)
+            shares.append(KBShare(kb, manifest.revisions[kb], info.entities, rows))
     except SpaceError as error:
         return replace(summary, problem=error.message)
+    try:
+        current: bool | None = opened.with_settings({"space.name": name}).joint_space.is_current()
+        problem = ""
+    except KglinkError as error:  # its model may be gone, and the list must show it all the same
+        current, problem = None, error.message
     run = _RUN_MODEL.fullmatch(manifest.model.path)
-    current, problem = _currency(workspace, name)
     return replace(
         summary,
-        kbs=shares,
+        kbs=tuple(shares),
         rows=manifest.spans[-1].stop,
         kinds=tuple(dict.fromkeys(span.kind for span in manifest.spans)),
         model=manifest.model.name,
         fingerprint=manifest.model.fingerprint,
         dim=manifest.model.dim,
         run=run.group(1) if run else "",
-        index=_index_name(workspace, manifest.index),
+        index=_index_name(opened, manifest.index),
         index_settings=manifest.index_settings,
         index_bytes=manifest.index_file.bytes,
         created=manifest.created,
@@ -152,23 +152,9 @@ def _summary(workspace: Workspace, name: str) -> SpaceSummary:
     )
 
 
-def _share(folder: SpaceFolder, manifest: SpaceManifest, kb: str) -> KBShare:
-    info = read_part(SegmentInfo, folder.segments / manifest.segments[kb] / INFO_FILE)
-    rows = sum(span.stop - span.start for span in manifest.spans if span.kb == kb)
-    return KBShare(kb, manifest.revisions[kb], info.entities, rows)
-
-
-def _currency(workspace: Workspace, name: str) -> tuple[bool | None, str]:
-    """Whether a space is current, and why nobody can say."""
-    try:
-        return space_named(workspace, name).is_current(), ""
-    except KglinkError as error:  # its model may be gone, and the list must show it all the same
-        return None, error.message
-
-
-def _index_name(workspace: Workspace, name: str) -> str:
+def _index_name(opened: Opened, name: str) -> str:
     """The full name of an index; of one whose plugin is gone, what the space calls it."""
-    known = workspace.registry.plugins("index")
+    known = opened.registry.plugins("index")
     found = [one.name for one in known if name in (one.name, one.short_name)]
     return found[0] if len(found) == 1 else name
 
@@ -182,3 +168,114 @@ def _bytes(folder: Path) -> int:
             except FileNotFoundError:  # a build has just published, and removed what was before
                 continue
     return total
+
+
+# ------------------------------------------------------------------------------------ compare
+class Difference(NamedTuple):
+    """One thing that two spaces do not have in common."""
+
+    what: str
+    left: object
+    right: object
+
+
+@dataclass(frozen=True, slots=True)
+class RecallComparison:
+    """The same evaluation of two spaces; the tests have the right space on their left side."""
+
+    docs: tuple[str, ...]
+    split: str
+    kbs: tuple[str, ...]
+    left: RetrievalReport
+    right: RetrievalReport
+    tests: Mapping[str, Mapping[str, RandomizationTest]]
+
+    def as_json(self) -> dict[str, object]:
+        """What `kglink spaces --compare --json` says of it."""
+        return {
+            "docs": list(self.docs),
+            "split": self.split,
+            "kbs": list(self.kbs),
+            "mentions": self.left.counts_as_json(),
+            "left": self.left.as_json(),
+            "right": self.right.as_json(),
+            "tests": {
+                pool: {
+                    figure: {
+                        "left": test.right, "right": test.left, "difference": test.difference,
+                        "p": test.p, "significant": test.is_significant(),
+                    }
+                    for figure, test in tests.items()
+                }
+                for pool, tests in self.tests.items()
+            },
+        }  # fmt: skip
+
+
+def compare_spaces(opened: Opened, left: str, right: str) -> list[Difference]:
+    """In what two spaces differ."""
+    if left == right:
+        raise UsageError(f"space {left!r} compared with itself", hint="Name two spaces.")
+    sides = space_summary(opened, left), space_summary(opened, right)
+    for side in sides:
+        if not side.created:
+            raise UsageError(f"space {side.name!r} cannot be compared: {side.problem}")
+    ours, theirs = (dict(_facts(side)) for side in sides)
+    return [
+        Difference(what, ours.get(what), theirs.get(what))
+        for what in dict.fromkeys([*ours, *theirs])
+        if ours.get(what) != theirs.get(what)
+    ]
+
+
+def compare_recalls(
+    opened: Opened,
+    left: str,
+    right: str,
+    docs: str | Sequence[str],
+    *,
+    split: str = "dev",
+    ks: Sequence[int] = (1, 10, 64),
+    progress: OnProgress = lambda _: None,
+) -> RecallComparison:
+    """Evaluate both spaces on the same documents and KBs, and test the differences."""
+    from kglink.evaluation.kept import Comparison, KeptWriter
+    from kglink.evaluation.retrieval import Question
+    from kglink.workspace.evaluation import evaluate, evaluated
+
+    theirs = {share.kb for share in space_summary(opened, right).kbs}
+    ours = [share.kb for share in space_summary(opened, left).kbs]
+    kbs = tuple(kb for kb in ours if kb in theirs)
+    if not kbs:
+        raise UsageError(f"spaces {left!r} and {right!r} have no KB in common to evaluate")
+    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    asked = Question(names, split, kbs, tuple(ks))
+    one, other = (opened.with_settings({"space.name": name}) for name in (left, right))
+    with tempfile.TemporaryDirectory(prefix="kglink-compare-") as scratch:
+        kept = Path(scratch) / "ranks.jsonl"
+        with kept.open("w", encoding="utf-8") as out:
+            writer = KeptWriter(out, evaluated(one, asked))
+            first = evaluate(one, asked, progress=progress, each=writer.add)
+        comparison = Comparison(kept, evaluated(other, asked))
+        second = evaluate(other, asked, progress=progress, each=comparison.add)
+        comparison.finish()
+    return RecallComparison(names, split, kbs, first, second, comparison.tests())
+
+
+def _facts(space: SpaceSummary) -> Iterator[tuple[str, object]]:
+    yield "model", space.model
+    yield "fingerprint", space.fingerprint
+    yield "dimension", space.dim
+    yield "kinds of rows", ", ".join(space.kinds)
+    for share in space.kbs:
+        yield f"{share.kb}: revision", share.revision
+        yield f"{share.kb}: entities", share.entities
+        yield f"{share.kb}: rows", share.rows
+    yield "entities", space.entities
+    yield "rows", space.rows
+    yield "index", space.index
+    for name, value in (space.index_settings or {}).items():
+        yield f"index: {name}", value
+    yield "index bytes", space.index_bytes
+    yield "bytes", space.bytes
+    yield "current", space.current

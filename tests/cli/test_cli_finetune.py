@@ -276,7 +276,7 @@ def test_two_processes_publish_one_space(here: Path, undisturbed: dict[str, str]
     assert done.stderr.count("S (source KBs)") == 1
     assert "2 processes" in done.stderr
     with Workspace.open(here) as workspace:
-        assert [run.spaces for run in workspace.runs.all()] == [("default",)]
+        assert [run.spaces for run in workspace.runs()] == [("default",)]
 
 
 # -------------------------------------------------------------------------------- refusals

@@ -30,7 +30,7 @@ from kglink.plugins import (
 )
 from kglink.records import EntityId, Progress
 from kglink.workspace import Workspace
-from kglink.workspace.overlaps import MODEL_FILE, overlap_tools
+from kglink.workspace.overlap_tools import MODEL_FILE, overlap_tools
 from tiny_models import write_model
 
 LEFT: list[dict[str, Any]] = [

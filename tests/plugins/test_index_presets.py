@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from kglink.plugins import IndexSettings, RowRange, VectorIndex, load_registry
-from kglink.workspace.index_wish import presets
+from kglink.workspace.index import presets_of
 from kglink_plugins.indexes.factory import FactoryBackend
 from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
@@ -29,7 +29,7 @@ def unit_rows(count: int, seed: int) -> FloatArray:
 
 
 VECTORS, QUERIES = unit_rows(ROWS, 0), unit_rows(40, 1)
-PRESETS = presets(load_registry(only="builtin"))
+PRESETS = presets_of(load_registry(only="builtin"))
 
 
 def built(rows: FloatArray, **settings: Any) -> VectorIndex:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kglink.training.run import Curve
-from kglink.workspace import Workspace
+from kglink.workspace.joint_space import WorkspaceSpace
 from kglink_cli.main import run
 
 
@@ -33,7 +33,7 @@ def main() -> None:
             die()
 
     if where == "build":
-        setattr(Workspace, "build", die)  # noqa: B010 - a type checker sees no such assignment
+        setattr(WorkspaceSpace, "build", die)  # noqa: B010 - a type checker sees no such assignment
     else:
         setattr(Curve, "add", add_until)  # noqa: B010 - the same
     run()

@@ -1,0 +1,205 @@
+"""`Opened`: a workspace folder and what is open of it, kept between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
+from kglink.errors import ConfigError, UsageError
+from kglink.plugins import Registry, load_registry
+from kglink.sources import Source, SourceLimits
+from kglink.workspace.folder import expanded, find_workspace, init_workspace
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+    from kglink.linking.pipeline import Linker
+    from kglink.space.space import Space
+    from kglink.store import Store
+    from kglink.workspace.encoder import LazyEncoder
+    from kglink.workspace.joint_space import WorkspaceSpace
+
+#: Linkers that are kept: to other KBs, or with more candidates.
+MOST_LINKERS = 4
+
+#: What tells a file from the one that replaced it; None: there is no file.
+Stamp = tuple[int, int, int] | None
+
+
+class Opened:
+    """The settings, plugins, store, space and linkers of one workspace.
+
+    Each is opened when it is first asked for, and kept. The space, its encoder and its linkers
+    are opened anew once another version of the space has been published.
+    """
+
+    def __init__(self, folder: Path, resolved: ResolvedSettings, registry: Registry) -> None:
+        self.folder = folder
+        self.resolved = resolved
+        self.registry = registry
+        self._closing = ExitStack()
+        self._joint_space: tuple[Stamp, WorkspaceSpace] | None = None
+        self._space: tuple[Stamp, Space] | None = None
+        self._linkers: dict[object, Linker] = {}
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path | None = None,
+        *,
+        create: bool = False,
+        flags: Mapping[str, object] | None = None,
+        registry: Registry | None = None,
+    ) -> Self:
+        """Open a workspace: this folder, or the one found upward from the current folder.
+
+        ``create`` makes one (in ``folder`` or the current folder) where there is none. ``flags``
+        are settings by their full names, such as ``{"link.top_k": 10}``.
+        """
+        named = expanded(Path(folder)) if folder is not None else None
+        if create and named is not None and not (named / CONFIG_FILE).exists():
+            init_workspace(named)
+        found = find_workspace(named=named)
+        if found is None:
+            if not create:
+                raise UsageError(
+                    "there is no workspace here or above",
+                    hint="Make one with `kglink init`, or add a KB: `kglink add-kb NAME SOURCE`.",
+                )
+            found = init_workspace(Path.cwd())
+        resolved = load_settings(found / CONFIG_FILE, flags=flags)
+        return cls(found, resolved, registry or load_registry())
+
+    def with_settings(self, flags: Mapping[str, object]) -> Self:
+        """The same workspace with some settings changed; the store is shared, and closed once."""
+        other = type(self)(self.folder, self.resolved.changed(flags), self.registry)
+        if other.settings.store == self.settings.store:
+            other.__dict__["store"] = self.store
+        return other
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        self._closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def settings(self) -> Settings:
+        """The resolved settings."""
+        return self.resolved.values
+
+    # -------------------------------------------------------------------------------- store
+    @cached_property
+    def store(self) -> Store:
+        """The entity store."""
+        from kglink.store import Store
+
+        store = Store.open(self.store_url)
+        self._closing.callback(store.close)
+        return store
+
+    @property
+    def store_url(self) -> URL:
+        """The store's address, a relative SQLite path counted from the workspace folder."""
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import ArgumentError
+
+        try:
+            url = make_url(self.settings.store.url)
+        except ArgumentError as error:
+            raise ConfigError(
+                "store.url is no database address", hint="For a file: sqlite:///kglink.db"
+            ) from error
+        if url.get_backend_name() == "sqlite" and url.database:
+            return url.set(database=str(self.folder / url.database))
+        return url
+
+    def open_source(self, source: str | Path) -> Source:
+        """Open a file, a folder or ``-`` within the limits of the settings."""
+        ingest = self.settings.ingest
+        limits = SourceLimits(int(ingest.max_line_mb * 2**20), ingest.max_expansion)
+        return Source.open_path(source, limits=limits)
+
+    # -------------------------------------------------------------------------------- space
+    @property
+    def joint_space(self) -> WorkspaceSpace:
+        """The space that the settings name, built or not, with the model that it has now."""
+        from kglink.workspace.encoder import AUTO
+        from kglink.workspace.joint_space import joint_space
+
+        if self._joint_space is not None:
+            before, kept = self._joint_space
+            now = published_stamp(kept)
+            follows = now != before and self.settings.encoder.model == AUTO
+            model = kept.folder.model() if follows else None
+            if model is None or model.fingerprint == kept.encoder.info.fingerprint:
+                self._joint_space = now, kept
+                return kept
+        made = joint_space(self.folder, self.store, self.registry, self.resolved)
+        self._joint_space = published_stamp(made), made
+        return made
+
+    @joint_space.setter
+    def joint_space(self, space: WorkspaceSpace) -> None:
+        self._joint_space = published_stamp(space), space
+
+    @property
+    def encoder(self) -> LazyEncoder:
+        """The encoder of that space, loaded when it is first used."""
+        return self.joint_space.encoder
+
+    def space(self) -> Space:
+        """The published space."""
+        joint = self.joint_space
+        stamp = published_stamp(joint)
+        if self._space is None or self._space[0] != stamp:
+            self._space = stamp, joint.open()
+            self._linkers.clear()
+        return self._space[1]
+
+    def linked_kbs(self, space: Space, kbs: Sequence[str] = ()) -> tuple[str, ...]:
+        """The KBs to link to: these, else those of the settings, else all of the space."""
+        return space.kbs(kbs or self.settings.link.kbs)
+
+    def linker(
+        self, kbs: Sequence[str] = (), *, space: Space | None = None, candidates: int = 0
+    ) -> Linker:
+        """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
+        from kglink.linking.scoring import SCORING_FILE
+        from kglink.workspace.links import linker_of, search_of
+
+        space = space or self.space()
+        link, names = self.settings.link, self.linked_kbs(space, kbs)
+        scoring = stamp_of(space.folder.path / SCORING_FILE)
+        key = (id(space), names, candidates, scoring)
+        linker = self._linkers.get(key)
+        if linker is None:
+            parts = (space, self.encoder, link, self.registry)
+            search = search_of(*parts, candidates=candidates)
+            linker = linker_of(search, space, names, link, self.store, self.registry)
+            while len(self._linkers) >= MOST_LINKERS:
+                del self._linkers[next(iter(self._linkers))]
+            self._linkers[key] = linker
+        return linker
+
+
+def published_stamp(space: WorkspaceSpace) -> Stamp:
+    """What tells the published version of a space from any other."""
+    return stamp_of(space.folder.path / "CURRENT")
+
+
+def stamp_of(path: Path) -> Stamp:
+    """What tells this file from one that takes its place."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,0 +1,188 @@
+"""The JSON that commands print, of values whose own rooms do not know it.
+
+Other values have a method ``as_json``. The shapes are stable: programs read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kglink.config import LinkSection
+    from kglink.evaluation.kept import Comparison
+    from kglink.evaluation.report import RetrievalReport
+    from kglink.evaluation.retrieval import Question
+    from kglink.overlap.train import Training
+    from kglink.plugins import Provider, Registry
+    from kglink.records import Candidate, Entity, EntityId, Overlap
+    from kglink.space.index_change import IndexChange
+    from kglink.workspace.finetune import Finetuned
+    from kglink.workspace.runs import WorkspaceRun
+
+Shape = dict[str, Any]
+
+#: Hooks that add to an app instead of registering plugins by name, and what they add.
+EXTENSIONS = {"register_commands": "commands", "register_routes": "pages"}
+
+
+def overlap_shape(overlap: Overlap) -> Shape:
+    """One overlap."""
+    return {
+        "left": str(overlap.left),
+        "right": str(overlap.right),
+        "probability": overlap.probability,
+        "evidence": dict(overlap.evidence),
+        "verdict": overlap.verdict,
+    }
+
+
+def overlap_model_shape(trained: Training) -> Shape:
+    """What was learnt from verdicts."""
+    return {
+        "correct": trained.correct,
+        "wrong": trained.wrong,
+        "rivals": trained.rivals,
+        "kbs": [list(pair) for pair in trained.kbs],
+        "bias": trained.model.bias,
+        "weights": {name: one.model_dump() for name, one in trained.model.weights.items()},
+    }
+
+
+def found_shape(found: Iterable[Candidate], entities: Mapping[EntityId, Entity]) -> list[Shape]:
+    """What a search found; ``entities`` are those of it that the store still has."""
+    return [
+        {
+            "kb": one.id.kb,
+            "key": one.id.key,
+            "title": one.title,
+            "score": round(one.score, 5),
+            "url": entities[one.id].url if one.id in entities else "",
+            "evidence": one.evidence,
+        }
+        for one in found
+    ]
+
+
+def index_change_shape(change: IndexChange) -> Shape:
+    """Another index of a space."""
+    manifest = change.manifest
+    return {
+        "index": manifest.index,
+        "index_settings": manifest.index_settings,
+        "before": {"index": change.before.name, "index_settings": dict(change.before.settings)},
+        "rebuilt": change.rebuilt,
+        "build_seconds": change.seconds,
+        "bytes": manifest.index_file.bytes,
+    }
+
+
+def evaluation_shape(question: Question, found: RetrievalReport, link: LinkSection) -> Shape:
+    """An evaluation on documents, without the space that it is of."""
+    return {
+        "docs": ",".join(question.docs),
+        "split": question.split,
+        "evidence": link.evidence,
+        "reranker": link.reranker,
+        "counterparts": question.counterparts,
+        "mentions_with_counterparts": found.with_counterparts,
+        "depth": question.depth,
+        "mentions": found.counts_as_json(),
+        "metrics": found.as_json(),
+        **found.slices_as_json(),
+    }
+
+
+def comparison_shape(comparison: Comparison, comparisons: int, seed: int) -> Shape:
+    """Tests of the differences to a kept evaluation."""
+    from kglink.evaluation.rankings import JSON_KEYS
+    from kglink.evaluation.significance import ALPHA
+
+    kept = comparison.kept
+    return {
+        "file": str(comparison.path),
+        "space": kept.space,
+        "model": kept.model,
+        "evidence": kept.evidence,
+        "alpha": ALPHA,
+        "comparisons": comparisons,
+        "tests": {
+            JSON_KEYS.get(pool, pool): {
+                name: {
+                    **test.as_json(),
+                    "significant": test.is_significant(comparisons=comparisons),
+                }
+                for name, test in tests.items()
+            }
+            for pool, tests in comparison.tests(seed=seed).items()
+        },
+    }
+
+
+def run_shape(run: WorkspaceRun) -> Shape:
+    """One run with all that it was told, and its curve."""
+    told = run.info.settings
+    settings = {
+        "recipe": told.recipe.model_dump(mode="json"),
+        "docs": list(told.docs),
+        "hardware": told.hardware,
+        "processes": told.processes,
+        "libraries": told.libraries,
+    }
+    return {**run.as_json(), "settings": settings, "curve": run.curve.lines()}
+
+
+def finetuned_shape(done: Finetuned) -> Shape:
+    """A fine-tuning, and the space that was built with its model."""
+    manifest = done.build.manifest if done.build else None
+    return {
+        "run": done.report.folder.name,
+        **done.report.as_json(),
+        "before": done.before,
+        "after": done.after,
+        "space": manifest.name if manifest else None,
+        "kbs": list(manifest.kbs) if manifest else None,
+        "encoded_rows": done.build.encoded_rows if done.build else None,
+        "scoring": asdict(done.scoring) if done.scoring else None,
+    }
+
+
+def plugin_shapes(registry: Registry) -> list[Shape]:
+    """All plugins, then the modules that add commands or pages."""
+    from kglink.plugins import setting_keys
+
+    rows = [
+        {
+            "kind": plugin.kind,
+            "name": plugin.name,
+            "summary": plugin.summary,
+            "extra": plugin.extra,
+            "settings": setting_keys(plugin.settings),
+            **_origin(plugin.provider),
+        }
+        for plugin in registry.plugins()
+    ]
+    for provider in registry.providers():
+        rows += [
+            {
+                "kind": EXTENSIONS[hook],
+                "name": provider.module,
+                "summary": "",
+                "extra": "",
+                "settings": [],
+                **_origin(provider),
+            }
+            for hook in provider.hooks
+            if hook in EXTENSIONS
+        ]
+    return rows
+
+
+def _origin(provider: Provider) -> Shape:
+    return {
+        "module": provider.module,
+        "distribution": provider.distribution,
+        "version": provider.version,
+        "builtin": provider.builtin,
+    }
