@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from kglink.text.plain import plain
+from kglink.text.printable import printable
 from kglink_cli.overlap_records import evidence_text, short
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def parents_of(store: Store, overlap: Overlap, entities: Mapping[EntityId, Entit
         wanted = [name._replace(key=key) for key in entities[name].parents]
         known = store.get_entities(wanted)
         found.append(
-            ", ".join(plain(known[one].title, MOST_OF_NAME) for one in wanted if one in known)
+            ", ".join(printable(known[one].title, MOST_OF_NAME) for one in wanted if one in known)
         )
     return found
 
@@ -60,19 +60,19 @@ def card(
 
 
 def _entity(name: EntityId, entity: Entity, parents: str) -> Text:
-    title = plain(entity.title, MOST_OF_TITLE)
-    text = Text.assemble((plain(str(name)), "cyan"), "\n", (title, "bold"), "\n")
-    names = dict.fromkeys(plain(alias.surface, MOST_OF_NAME) for alias in entity.aliases)
-    names.pop(plain(entity.title, MOST_OF_NAME), None)
+    title = printable(entity.title, MOST_OF_TITLE)
+    text = Text.assemble((printable(str(name)), "cyan"), "\n", (title, "bold"), "\n")
+    names = dict.fromkeys(printable(alias.surface, MOST_OF_NAME) for alias in entity.aliases)
+    names.pop(printable(entity.title, MOST_OF_NAME), None)
     shown = ", ".join(list(names)[:MOST_NAMES])
     if len(names) > MOST_NAMES:
         shown += f", and {len(names) - MOST_NAMES:,} more"
     for label, value in (
-        ("type", plain(entity.type, MOST_OF_NAME)),
+        ("type", printable(entity.type, MOST_OF_NAME)),
         ("also", shown),
         ("in", parents),
     ):
         if value:
             text.append(f"{label}: ", style="dim").append(f"{value}\n")
-    description = plain(entity.description, MOST_CHARACTERS)
+    description = printable(entity.description, MOST_CHARACTERS)
     return text.append(description or "(no description)")

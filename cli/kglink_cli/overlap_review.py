@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from kglink.errors import UsageError
-from kglink.text.plain import plain
+from kglink.text.printable import printable
 from kglink_cli.console import counted, note, print_json
 from kglink_cli.overlap_records import share_text, two_kbs
 from kglink_cli.session import session_of
@@ -162,7 +162,7 @@ def _show(workspace: Workspace, session: Review, console: Console) -> bool:
     entities = workspace.store.get_entities([pair.left, pair.right])
     if len(entities) < 2:
         raise UsageError(
-            f"{plain(str(pair.left))} or {plain(str(pair.right))} was removed meanwhile",
+            f"{printable(str(pair.left))} or {printable(str(pair.right))} was removed meanwhile",
             hint="Run the same command again: it leaves this pair out.",
         )
     number = session.size - len(session.pending) + 1

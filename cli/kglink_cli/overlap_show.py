@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.errors import UsageError
-from kglink.text.plain import plain
+from kglink.text.printable import printable
 from kglink_cli.console import note, print_json, print_json_list, print_table, progress
 from kglink_cli.overlap_lists import VERDICTS
 from kglink_cli.overlap_records import evidence_text, overlap_record, two_kbs
@@ -98,11 +98,13 @@ def _rows(workspace: Workspace, shown: list[Overlap]) -> list[list[object]]:
     known = workspace.store.get_entities(ids)
 
     def row(one: Overlap) -> list[object]:
-        titles = [plain(known[end].title) if end in known else "" for end in (one.left, one.right)]
+        titles = [
+            printable(known[end].title) if end in known else "" for end in (one.left, one.right)
+        ]
         verdict = f"{one.verdict} (stale)" if one.stale else one.verdict or ""
         return [
-            f"{one.probability:.2f}", plain(str(one.left)), titles[0],
-            plain(str(one.right)), titles[1],
+            f"{one.probability:.2f}", printable(str(one.left)), titles[0],
+            printable(str(one.right)), titles[1],
             verdict, evidence_text(one),
         ]  # fmt: skip
 

@@ -11,8 +11,8 @@ from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
 from kglink.records import CodeMapping, Record, Verdict
 from kglink.sources import Problems, Source, SourceHead
+from kglink.sources.sssom import SAME, SssomReader, SssomRow, is_header
 from kglink.text.codes import code_of
-from kglink.text.sssom import SAME, SssomReader, SssomRow, is_header
 from kglink_kbs.values import BadValue, checked, shortened
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.records import MentionInText
-from kglink.text.windows import mention_window
+from kglink.text.words import mention_window
 
 if TYPE_CHECKING:
     from kglink.models.inputs import MentionText

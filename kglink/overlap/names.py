@@ -23,7 +23,7 @@ import numpy.typing as npt
 from kglink.files.digest import text_hash
 from kglink.records import Entity, OnProgress, Progress
 from kglink.text.fold import fold
-from kglink.text.plain import MOST_SHOWN, plain
+from kglink.text.printable import MOST_SHOWN, printable
 
 if TYPE_CHECKING:
     from kglink.store import Store
@@ -87,7 +87,7 @@ class PassedOver:
         """What a report says of them; empty where there is none."""
         if not self.names:
             return ""
-        shown = ", ".join(f"'{plain(name, MOST_SHOWN)}'" for name in self.examples)
+        shown = ", ".join(f"'{printable(name, MOST_SHOWN)}'" for name in self.examples)
         more = ", ..." if self.names > len(self.examples) else ""
         return (
             f"{self.names:,} name{'s' * (self.names > 1)} that too many entities bear: passed over "

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from alias_names import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, fold, fold_with_map
-from kglink.text.scripts import is_unspaced
+from kglink.text.words import is_unspaced
 from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
 from kglink_plugins.detectors.lexicon.compiled import compile_lexicon, guard_of
 from kglink_plugins.detectors.lexicon.finder import DictionaryDetector, Match

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kglink.text.scripts import cuts_word
-from kglink.text.windows import mention_window
+from kglink.text.words import cuts_word, mention_window
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from kglink.errors import RecordError, SourceError
 from kglink.overlap.exchange.curies import kb_of
 from kglink.records import Verdict
 from kglink.sources import Problems, Source
+from kglink.sources.sssom import SAME, SssomReader, SssomRow, unquoted
 from kglink.sources.values import Line
-from kglink.text.plain import MOST_SHOWN, plain
-from kglink.text.sssom import SAME, SssomReader, SssomRow, unquoted
+from kglink.text.printable import MOST_SHOWN, printable
 
 #: What a table's header may call the two columns of ids.
 HEADERS = (
@@ -155,7 +155,7 @@ def _verdict(said: str, place: str) -> Verdict:
         return "correct"
     if said not in get_args(Verdict):
         known = ", ".join(get_args(Verdict))
-        shown = plain(said, MOST_SHOWN)
+        shown = printable(said, MOST_SHOWN)
         raise RecordError(f"'{shown}' is no verdict", where=place, hint=f"One of: {known}.")
     return cast("Verdict", said)
 

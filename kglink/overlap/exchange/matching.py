@@ -16,7 +16,7 @@ from kglink.errors import UsageError
 from kglink.overlap.exchange.curies import keys_of
 from kglink.overlap.exchange.lists import ListedPair, PairList
 from kglink.records import Entity, EntityId, Overlap, Verdict
-from kglink.text.plain import MOST_SHOWN, plain
+from kglink.text.printable import MOST_SHOWN, printable
 
 if TYPE_CHECKING:
     from kglink.store import Store
@@ -85,7 +85,7 @@ def match_list(listed: PairList, get_entities: GetEntities, left: str, right: st
             for end in filter(lambda end: end not in seen, unknown):
                 seen.add(end)
                 if len(found.examples) < EXAMPLES:
-                    found.examples.append(f"{plain(end, MOST_SHOWN)} ({row.place})")
+                    found.examples.append(f"{printable(end, MOST_SHOWN)} ({row.place})")
     found.unknown, found.left_out = len(seen), listed.left_out
     return found
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.text.fold import Folded
-from kglink.text.scripts import HANGUL, is_unspaced
+from kglink.text.words import HANGUL, is_unspaced
 
 Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Which scripts are written without spaces, and which cuts would go through a word."""
+"""Where words end: scripts without spaces, cuts between words, the context of a mention."""
 
 from __future__ import annotations
 
@@ -34,6 +34,24 @@ def cuts_word(text: str, position: int) -> bool:
     if is_unspaced(left) or is_unspaced(right):
         return False
     return _in_word(left) and _in_word(right)
+
+
+def mention_window(text: str, start: int, end: int, max_chars: int) -> str:
+    """The mention ``text[start:end]`` with what stands around it, at most ``max_chars`` long.
+
+    Both sides get the same room; what one does not need goes to the other. The cuts are between
+    words, and the mention itself stays whole even where it is longer than ``max_chars``.
+    """
+    room = max(0, max_chars - (end - start))
+    left = min(start, room // 2)
+    right = min(len(text) - end, room - left)
+    left = min(start, room - right)
+    first, stop = start - left, end + right
+    while first < start and (text[first].isspace() or cuts_word(text, first)):
+        first += 1
+    while stop > end and (text[stop - 1].isspace() or cuts_word(text, stop)):
+        stop -= 1
+    return text[first:stop]
 
 
 def _in_word(character: str) -> bool:

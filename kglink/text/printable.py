@@ -10,7 +10,7 @@ MOST_SHOWN = 80
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def plain(text: str, most: int = 0) -> str:
+def printable(text: str, most: int = 0) -> str:
     """The text on one line without control characters; cut after ``most`` (0: whole)."""
     shown = " ".join(_CONTROLS.sub(" ", text).split())
     return f"{shown[:most]}..." if most and len(shown) > most else shown
