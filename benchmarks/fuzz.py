@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 from fuzz_checks import TooSlow, check_of, time_limit
 from fuzz_readers import CLEANER, PART, READERS, Reader
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
+TESTS = Path(__file__).resolve().parent.parent / "tests" / "kbs"
 LONGEST, LONG = 8192, 200_000
 LONG_SHARE = 0.2
 #: A process that answers to no signal for so long is ended by libFuzzer.

@@ -40,8 +40,7 @@ def check_of(reader: Reader, scratch: Path) -> Check:
 
 def check_cleaner() -> Check:
     """The cleaner: the places of links are in order and in the text."""
-    from kglink_kbs.mediawiki.siteinfo import Namespace, Site
-    from kglink_kbs.mediawiki.titles import Titles
+    from kglink_kbs.mediawiki.site import Namespace, Site, Titles
     from kglink_kbs.mediawiki.wikitext import clean_prepared, prepared, prose
 
     spaces = (Namespace(0, ""), Namespace(6, "File"), Namespace(14, "Category"))

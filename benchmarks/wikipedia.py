@@ -30,7 +30,7 @@ from xml.parsers import expat
 
 from kglink.sources import Problems, Source
 from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
-from kglink_kbs.wikipedia import WikipediaSettings, make
+from kglink_kbs.mediawiki.wikis import WikipediaSettings, make
 
 RUNS = 3
 SIZES = (10_000, 100_000)

@@ -14,8 +14,8 @@ from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, Record, Split
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
-from kglink_kbs.json_reader import head_objects
-from kglink_kbs.json_records import is_array, json_objects
+from kglink_kbs.json_stream import is_array, json_objects
+from kglink_kbs.jsonl import head_objects
 from kglink_kbs.values import BadValue, key_text, one_line, plain_text
 
 _CONTEXTS = frozenset({"context_left", "mention", "context_right"})

@@ -13,7 +13,7 @@ from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
-from kglink_kbs.json_records import JsonObject, json_objects
+from kglink_kbs.json_stream import JsonObject, json_objects
 from kglink_kbs.values import (
     BadValue,
     described,
@@ -73,7 +73,7 @@ class CirrusSearchAdapter:
                 yield entity
 
     def _entity(self, key: str, page: Mapping[str, Any], problems: Problems) -> Entity | None:
-        from kglink_kbs.mediawiki.sentences import first_sentences
+        from kglink_kbs.mediawiki.wikitext import first_sentences
 
         title = one_line(page.get("title"), "title")
         if not title:

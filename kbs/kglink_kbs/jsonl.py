@@ -1,37 +1,90 @@
-"""Entities as JSON: one object per line, or one array of objects."""
+"""Entities and annotated documents as JSON; each record is told by what it holds."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from typing import Any, Literal
 
+from kglink.errors import RecordError
 from kglink.records import Record
 from kglink.sources import Problems, Source, SourceHead
-from kglink_kbs.json_reader import (
-    JsonReader,
-    JsonSettings,
-    document_share,
-    entity_share,
-    head_objects,
-    known_share,
-)
+from kglink_kbs.annotations import DocumentFields, DocumentMaker
+from kglink_kbs.entities import EntityFields, EntityMaker
+from kglink_kbs.exported import exported_record, is_exported
+from kglink_kbs.json_stream import is_array, json_objects
+from kglink_kbs.spellings import ENTITY, Shapes, find_fields
+from kglink_kbs.values import BadValue
+
+_SPACED = {
+    signs: re.compile(rf"\s*[{re.escape(signs)}]\s*") for signs in ("{", "[", ":", ",}", ",]")
+}
+#: Objects by which a format is guessed: 64 KiB may hold 20,000 empty ones.
+_ENOUGH = 500
+#: What a record with a text and neither mentions nor spans is.
+BareText = Literal["entity", "document"]
+
+
+class JsonSettings(EntityFields, DocumentFields):
+    """The fields of entities and of documents: one file may hold both."""
 
 
 class JsonlSettings(JsonSettings):
     """Settings of ``kglink/jsonl``."""
 
 
-class JsonlAdapter:
-    """Reads entities as JSON; annotated documents among them are read too."""
+class DocumentsSettings(JsonSettings):
+    """Settings of ``kglink/documents``."""
 
-    def __init__(self, settings: JsonlSettings) -> None:
-        self._reader = JsonReader(settings, bare_text="entity")
+
+class JsonAdapter:
+    """Turns every JSON object of a source into the record that it is."""
+
+    bare_text: BareText
+
+    def __init__(self, settings: JsonSettings) -> None:
+        chosen = settings.chosen()
+        self._shapes = Shapes(ENTITY, chosen)
+        self._entities = EntityMaker(settings.separator)
+        self._documents = DocumentMaker(settings, chosen)
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
-        """Yield the records of ``source`` in their order."""
-        return self._reader.read(source, problems)
+        """The records of ``source``; bad ones go to ``problems``."""
+        for line, fields in json_objects(source, problems):
+            place = source.where(line)
+            try:
+                record = self._record(fields, line, place, problems)
+            except BadValue as bad:
+                problems.report(RecordError(bad.message, where=place, hint=bad.hint))
+                continue
+            if record:
+                yield record
+
+    def _record(
+        self, fields: dict[str, Any], line: int, place: str, problems: Problems
+    ) -> Record | None:
+        if is_exported(fields):
+            return exported_record(fields)
+        form = self._documents.form(fields)
+        if not form or (form == "bare" and self.bare_text == "entity"):
+            return self._entities.make(self._shapes.values(fields), fields)
+        return self._documents.make(fields, form, line=line, place=place, problems=problems)
 
 
-def sniff(head: SourceHead) -> float:
+class JsonlAdapter(JsonAdapter):
+    """Reads entities: one object per line, or one array of objects."""
+
+    bare_text = "entity"
+
+
+class DocumentsAdapter(JsonAdapter):
+    """Reads texts with their mentions, in three forms that are told apart record by record."""
+
+    bare_text = "document"
+
+
+def sniff_jsonl(head: SourceHead) -> float:
     """Sure of objects with an id and a title, doubtful of others, silent on the rest."""
     objects = head_objects(head)
     if not objects:
@@ -41,3 +94,104 @@ def sniff(head: SourceHead) -> float:
     if entity_share(objects) > 0.5:
         return 0.9
     return 0.2 if known_share(objects) > 0.5 else 0.05
+
+
+def sniff_documents(head: SourceHead) -> float:
+    """Sure of texts with spans, fairly sure of texts alone."""
+    objects = head_objects(head)
+    if not objects:
+        return 0.0
+    if document_share(objects) > 0.5:
+        return 0.9
+    return 0.5 if bare_text_share(objects) > 0.5 else 0.0
+
+
+def head_objects(head: SourceHead) -> list[dict[str, Any]]:
+    """The first objects in a source's beginning; empty where one that ends in it is broken."""
+    try:
+        text = head.head.decode("utf-8-sig", errors="ignore")
+        objects = _array_objects(text) if is_array(head.head) else _line_objects(text)
+        return objects[:_ENOUGH]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _line_objects(text: str) -> list[dict[str, Any]]:
+    *lines, last = text.split("\n")
+    values = [json.loads(line) for line in lines if line.strip()]
+    if not values:  # one line so far: whole, or longer than the beginning
+        return [_begun_object(last)]
+    return _objects_only(values)
+
+
+def _begun_object(text: str) -> dict[str, Any]:
+    """The fields of an object that may not be whole; the last may have lost its value."""
+    decoder = json.JSONDecoder()
+    fields: dict[str, Any] = {}
+    place = _past(text, 0, "{")
+    while text[place : place + 1] == '"':
+        try:
+            name, place = decoder.raw_decode(text, place)
+            fields[name] = None
+            fields[name], place = decoder.raw_decode(text, _past(text, place, ":"))
+            place = _past(text, place, ",}")
+        except json.JSONDecodeError:
+            break
+    return fields
+
+
+def _past(text: str, place: int, signs: str) -> int:
+    """The place behind one of ``signs`` and the white space on both sides of it."""
+    found = _SPACED[signs].match(text, place)
+    if not found:
+        raise ValueError(f"none of {signs} at {place}")
+    return found.end()
+
+
+def _array_objects(text: str) -> list[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    values: list[object] = []
+    place = _past(text, 0, "[")
+    while text[place : place + 1] == "{":
+        try:
+            value, place = decoder.raw_decode(text, place)
+        except json.JSONDecodeError:
+            if not values:
+                return [_begun_object(text[place:])]
+            break
+        values.append(value)
+        place = _past(text, place, ",]")
+    return _objects_only(values)
+
+
+def _objects_only(values: list[object]) -> list[dict[str, Any]]:
+    objects = [value for value in values if isinstance(value, dict)]
+    return objects if len(objects) == len(values) else []
+
+
+def document_share(objects: list[dict[str, Any]]) -> float:
+    """Which part of ``objects`` are annotated documents."""
+    maker = DocumentMaker(DocumentFields(), {})
+    documents = sum(maker.form(fields) not in ("", "bare") for fields in objects)
+    return documents / len(objects)
+
+
+def entity_share(objects: list[dict[str, Any]]) -> float:
+    """Which part of ``objects`` have an id and a title by names that are known."""
+    named = sum(find_fields(fields, ENTITY).keys() >= {"key", "title"} for fields in objects)
+    return named / len(objects)
+
+
+def bare_text_share(objects: list[dict[str, Any]]) -> float:
+    """Which part of ``objects`` have an id and a text, and little that speaks of more."""
+    bare = sum(
+        {"id", "text"} <= fields.keys() <= {"id", "text", "split", "language", "lang", "meta"}
+        for fields in objects
+    )
+    return bare / len(objects)
+
+
+def known_share(objects: list[dict[str, Any]]) -> float:
+    """Which part of ``objects`` have an id or a title by names that are known."""
+    known = sum(bool({"key", "title"} & find_fields(fields, ENTITY).keys()) for fields in objects)
+    return known / len(objects)

@@ -10,7 +10,6 @@ from kglink.errors import RecordError, SourceError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink.sources.encoding import not_utf8
-from kglink_kbs.obo_text import bare_text, match_target, quoted_text, synonym_of, xref_text
 from kglink_kbs.ontology import (
     OntologySettings,
     OwnPrefixes,
@@ -20,7 +19,67 @@ from kglink_kbs.ontology import (
     ontology_name,
     survey,
 )
-from kglink_kbs.values import BadValue
+from kglink_kbs.values import BadValue, shortened
+
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "W": " "}
+_QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
+_COMMENT = re.compile(r"(?:^|\s)!")
+_MODIFIERS = re.compile(r'\s\{\s*[\w:./#-]+\s*=\s*"[^{}]*"\s*\}$')
+_LABEL = re.compile(r'\s"')
+_SCOPES = frozenset({"exact", "broad", "narrow", "related"})
+
+
+def unescaped(text: str) -> str:
+    r"""``text`` with its escapes undone: ``\n``, ``\t``, ``\W``, and signs such as ``\"``."""
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), text)
+
+
+def bare_text(value: str) -> str:
+    """A value without quotes: comment and modifiers cut off, escapes undone."""
+    if "!" in value and (comment := _COMMENT.search(value)):
+        value = value[: comment.start()].rstrip()
+    if value.endswith("}"):
+        value = _MODIFIERS.sub("", value)
+    return unescaped(value).strip()
+
+
+def quoted_text(value: str, tag: str) -> tuple[str, str]:
+    """The text in quotes that ``value`` begins with, and what follows it."""
+    found = _QUOTED.match(value)
+    if not found:
+        raise BadValue(
+            f"no text in quotes behind {tag}: {shortened(value)}",
+            f'It is written {tag}: "text" ...; a quote inside is written \\".',
+        )
+    return unescaped(found[1]), value[found.end() :]
+
+
+def synonym_of(value: str, scope: str) -> tuple[str, str]:
+    """Scope and text of a synonym; one that says no scope is a related one."""
+    text, rest = quoted_text(value, "synonym")
+    said = rest.split(None, 1)[0].lower() if rest.strip() else ""
+    return scope or (said if said in _SCOPES else "related"), text
+
+
+def xref_text(value: str) -> str:
+    """The id of a cross-reference, without the text in quotes that may follow it."""
+    if label := _LABEL.search(value):
+        value = value[: label.start()]
+    return bare_text(value)
+
+
+def match_target(value: str) -> str:
+    """The id that a ``property_value`` calls an exact match; empty for other properties."""
+    name, _, rest = value.partition(" ")
+    if not name.endswith("exactMatch"):
+        return ""
+    rest = rest.strip()
+    target = quoted_text(rest, name)[0] if rest.startswith('"') else rest.partition(" ")[0]
+    return unescaped(target)
+
 
 _TERM = b"[Term]"
 #: The tags that are read; OBO 1.0 wrote the scope of a synonym into the tag.

@@ -10,7 +10,7 @@ from typing import Any
 from kglink.errors import RecordError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink_kbs.json_walk import JsonWalk
+from kglink_kbs.json_stream import JsonWalk
 from kglink_kbs.ontology import (
     OntologySettings,
     OwnPrefixes,

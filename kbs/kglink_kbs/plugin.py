@@ -6,7 +6,6 @@ from kglink.plugins import RegisterKB, hookimpl
 from kglink_kbs import (
     blink,
     cirrussearch,
-    documents,
     jsonl,
     obo,
     obographs,
@@ -16,11 +15,10 @@ from kglink_kbs import (
     sssom,
     tabular,
     umls,
-    wikia,
     wikidata,
-    wikipedia,
     zeshel,
 )
+from kglink_kbs.mediawiki import wikis
 
 
 @hookimpl
@@ -31,7 +29,7 @@ def register_kbs(register: RegisterKB) -> None:
         jsonl.JsonlAdapter,
         settings=jsonl.JsonlSettings,
         summary="Entities as JSON: one object per line, or one array of objects",
-        sniff=jsonl.sniff,
+        sniff=jsonl.sniff_jsonl,
     )
     register(
         "kglink/csv",
@@ -49,10 +47,10 @@ def register_kbs(register: RegisterKB) -> None:
     )
     register(
         "kglink/documents",
-        documents.DocumentsAdapter,
-        settings=documents.DocumentsSettings,
+        jsonl.DocumentsAdapter,
+        settings=jsonl.DocumentsSettings,
         summary="Annotated texts as JSON lines: spans, single mentions, or BLINK's contexts",
-        sniff=documents.sniff,
+        sniff=jsonl.sniff_documents,
     )
     register(
         "kglink/obo",
@@ -127,17 +125,17 @@ def register_kbs(register: RegisterKB) -> None:
     )
     register(
         "kglink/wikipedia",
-        wikipedia.make,
-        settings=wikipedia.WikipediaSettings,
+        wikis.make,
+        settings=wikis.WikipediaSettings,
         summary="MediaWiki XML exports: Wikipedia's dumps in any language, and other wikis'",
-        sniff=wikipedia.sniff,
+        sniff=wikis.sniff_wikipedia,
     )
     register(
         "kglink/wikia",
-        wikia.make,
-        settings=wikia.WikiaSettings,
+        wikis.make,
+        settings=wikis.WikiaSettings,
         summary="Fandom's (Wikia's) XML exports",
-        sniff=wikia.sniff,
+        sniff=wikis.sniff_wikia,
     )
     register(
         "kglink/cirrussearch",

@@ -25,11 +25,9 @@ from rdflib.term import BNode, Literal
 from kglink.errors import RecordError, SourceError
 from kglink.sources import Problems, Source
 from kglink.sources.encoding import not_utf8
-from kglink_kbs.rdf_syntax import Syntax
-from kglink_kbs.rdf_values import FIELDS, Resources, Value
-from kglink_kbs.rdf_xml import LinearHandler
+from kglink_kbs.rdf import FIELDS, Resources, Syntax, Value
+from kglink_kbs.rdf_xml import GuardedParser, LinearHandler, Refused
 from kglink_kbs.values import described
-from kglink_kbs.xml_guard import GuardedParser, Refused
 
 if TYPE_CHECKING:
     from rdflib.graph import _TripleType

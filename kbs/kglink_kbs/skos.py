@@ -13,8 +13,7 @@ from kglink.plugins import PluginSettings
 from kglink.records import Alias, AliasKind, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink_kbs.ontology import curie, listed, local_name
-from kglink_kbs.rdf_syntax import Syntax, syntax_of
-from kglink_kbs.rdf_values import (
+from kglink_kbs.rdf import (
     CLASS_TYPES,
     NO_CONCEPT_TYPES,
     OWL,
@@ -22,7 +21,9 @@ from kglink_kbs.rdf_values import (
     RDF_MARKS,
     Resource,
     Resources,
+    Syntax,
     Value,
+    syntax_of,
 )
 from kglink_kbs.values import BadValue, key_text, one_line, plain_text
 

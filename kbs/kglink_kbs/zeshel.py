@@ -12,8 +12,8 @@ from kglink.errors import RecordError, SourceError, UnknownNameError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, Mention, Record, Split
 from kglink.sources import Problems, Source, SourceHead
-from kglink_kbs.json_reader import head_objects
-from kglink_kbs.json_records import json_objects
+from kglink_kbs.json_stream import json_objects
+from kglink_kbs.jsonl import head_objects
 from kglink_kbs.values import (
     BadValue,
     described,

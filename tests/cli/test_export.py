@@ -31,8 +31,7 @@ from kglink.sources import Problems, Source
 from kglink.store import IngestJob, Store
 from kglink.workspace import Workspace
 from kglink.workspace.export import record_line
-from kglink_kbs.documents import DocumentsAdapter, DocumentsSettings
-from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings
+from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings, JsonlAdapter, JsonlSettings
 
 FULL = Entity(
     "Q:525",

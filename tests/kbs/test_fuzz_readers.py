@@ -35,5 +35,5 @@ def test_the_settings_are_those_of_the_adapters(fuzzed: dict[str, Any]) -> None:
 
 def test_the_seeds_are_there(fuzzed: dict[str, Any]) -> None:
     for reader in fuzzed.values():
-        assert (ROOT / "tests" / f"{reader.tests}.py").is_file()
+        assert (ROOT / "tests" / "kbs" / f"{reader.tests}.py").is_file()
         assert bool(reader.files) == bool(reader.parts)

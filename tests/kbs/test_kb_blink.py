@@ -16,7 +16,7 @@ from kglink.errors import KglinkError, RecordError, SourceError
 from kglink.records import Document, Entity, EntityId, Mention, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
-from kglink_kbs import documents, jsonl, reddit, tabular, zeshel
+from kglink_kbs import jsonl, reddit, tabular, zeshel
 from kglink_kbs.blink import BlinkAdapter, BlinkSettings, sniff
 
 Fields = Mapping[str, object]
@@ -183,8 +183,8 @@ def test_folders_that_are_none_of_blinks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [lines(entity("Sun", PAGE + "1")), lines(BENCHMARK)])
 def test_only_this_adapter_takes_blinks_files_for_its_own(data: str) -> None:
     head = SourceHead("x.jsonl", data.encode(), None)
-    others = (jsonl, documents, zeshel, reddit)
-    assert sniff(head) > max(other.sniff(head) for other in others)
+    others = (jsonl.sniff_jsonl, jsonl.sniff_documents, zeshel.sniff, reddit.sniff)
+    assert sniff(head) > max(other(head) for other in others)
     assert tabular.sniff_csv(head) == tabular.sniff_tsv(head) == 0
 
 

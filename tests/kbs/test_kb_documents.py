@@ -11,8 +11,9 @@ from kglink.errors import RecordError
 from kglink.records import Document, Entity, EntityId, Mention, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
-from kglink_kbs.documents import DocumentsAdapter, DocumentsSettings, sniff
-from kglink_kbs.offsets import Unit, character_offsets
+from kglink_kbs.annotations import Unit, character_offsets
+from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings
+from kglink_kbs.jsonl import sniff_documents as sniff
 
 Fields = Mapping[str, object]
 PAGE = Path(__file__).parents[2] / "docs" / "kbs" / "documents.md"

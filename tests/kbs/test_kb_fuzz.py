@@ -18,10 +18,14 @@ from kglink.errors import KglinkError
 from kglink.plugins import KBAdapter
 from kglink.records import Document, Entity, Record
 from kglink.sources import OnError, Problems, Source, SourceHead, SourceLimits
-from kglink_kbs.documents import DocumentsAdapter, DocumentsSettings
-from kglink_kbs.documents import sniff as sniff_documents
-from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings
-from kglink_kbs.jsonl import sniff as sniff_jsonl
+from kglink_kbs.jsonl import (
+    DocumentsAdapter,
+    DocumentsSettings,
+    JsonlAdapter,
+    JsonlSettings,
+    sniff_documents,
+    sniff_jsonl,
+)
 from kglink_kbs.tabular import CsvSettings, TabularAdapter, TsvSettings, sniff_csv, sniff_tsv
 
 # No deadline: the machine may be busy. The examples are the same in every run.

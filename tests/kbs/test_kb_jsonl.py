@@ -13,7 +13,8 @@ from kglink.plugins import load_registry
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
 from kglink.sources import Problems, Source, SourceHead, SourceLimits
 from kglink.testing import KBAdapterContract
-from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings, sniff
+from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings
+from kglink_kbs.jsonl import sniff_jsonl as sniff
 from kglink_kbs.spellings import ENTITY
 
 Fields = Mapping[str, object]

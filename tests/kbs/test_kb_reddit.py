@@ -20,9 +20,8 @@ from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
 from kglink.sources import Problems, Source, SourceHead, SourceLimits
 from kglink.store import IngestJob, Store
 from kglink.testing import KBAdapterContract
-from kglink_kbs import blink, documents, jsonl, tabular, zeshel
-from kglink_kbs.reddit import MENDED, RedditAdapter, RedditSettings, sniff
-from kglink_kbs.reddit_files import wiki_title
+from kglink_kbs import blink, jsonl, tabular, zeshel
+from kglink_kbs.reddit import MENDED, RedditAdapter, RedditSettings, sniff, wiki_title
 
 Files = Mapping[str, str]
 
@@ -328,8 +327,8 @@ def test_a_damaged_member_is_told_by_name() -> None:
 
 def test_other_adapters_still_say_that_they_read_no_archive() -> None:
     with Source.from_bytes(packed({"a.jsonl": "{}"}), name="a.zip") as source:
-        for module in (jsonl, documents, zeshel, blink):
-            assert module.sniff(source.head) == 0
+        for other in (jsonl.sniff_jsonl, jsonl.sniff_documents, zeshel.sniff, blink.sniff):
+            assert other(source.head) == 0
         with pytest.raises(SourceError, match=r"a\.zip is packed with zip"):
             list(source.lines(Problems()))
         adapter = jsonl.JsonlAdapter(jsonl.JsonlSettings())

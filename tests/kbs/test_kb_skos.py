@@ -15,7 +15,7 @@ from kglink.errors import RecordError, SourceError
 from kglink.records import Alias, Entity
 from kglink.sources import Problems, Source
 from kglink.testing import KBAdapterContract
-from kglink_kbs.rdf_syntax import syntax_of
+from kglink_kbs.rdf import syntax_of
 from kglink_kbs.skos import SkosAdapter, SkosSettings, sniff
 
 EX = "http://x.example/"

@@ -14,8 +14,14 @@ from kglink.plugins import load_registry
 from kglink.records import Alias, Entity
 from kglink.sources import Problems, Source, SourceHead, SourceLimits
 from kglink.testing import KBAdapterContract
-from kglink_kbs.dialect import guess_dialect
-from kglink_kbs.tabular import CsvSettings, TabularAdapter, TsvSettings, sniff_csv, sniff_tsv
+from kglink_kbs.tabular import (
+    CsvSettings,
+    TabularAdapter,
+    TsvSettings,
+    guess_dialect,
+    sniff_csv,
+    sniff_tsv,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "kbs" / "tabular.md"
 

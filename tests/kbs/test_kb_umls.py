@@ -17,8 +17,14 @@ from kglink.sources import OnError, Problems, Source
 from kglink.testing import KBAdapterContract
 from kglink.testing.contracts.kb import check_record
 from kglink_kbs import umls
-from kglink_kbs.umls import UmlsAdapter, UmlsSettings, sniff
-from kglink_kbs.umls_subset import ST21PV_SOURCES, ST21PV_TYPES, in_st21pv
+from kglink_kbs.umls import (
+    ST21PV_SOURCES,
+    ST21PV_TYPES,
+    UmlsAdapter,
+    UmlsSettings,
+    in_st21pv,
+    sniff,
+)
 
 URL = "https://uts.nlm.nih.gov/uts/umls/concept/"
 

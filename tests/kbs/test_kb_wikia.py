@@ -8,8 +8,7 @@ from kglink.plugins import load_registry
 from kglink.records import Alias, Entity
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
-from kglink_kbs.wikia import WikiaSettings, make, sniff
-from kglink_kbs.wikipedia import sniff as sniff_wikipedia
+from kglink_kbs.mediawiki.wikis import WikiaSettings, make, sniff_wikia, sniff_wikipedia
 from mediawiki_dumps import export, page
 
 BASE = "https://lanternfall.fandom.com/wiki/Lanternfall_Wiki"
@@ -118,7 +117,7 @@ def test_pages_of_other_namespaces_are_left_alone() -> None:
 )
 def test_the_siteinfo_tells_fandom_from_the_rest(base: str, fandom: bool) -> None:
     head = SourceHead("dump.xml", export(base=base).encode(), None)
-    assert (sniff(head) > 0.5) == fandom
+    assert (sniff_wikia(head) > 0.5) == fandom
     assert (sniff_wikipedia(head) > 0.5) != fandom
     guess = load_registry().guess_kb(head)
     assert guess.name == ("kglink/wikia" if fandom else "kglink/wikipedia")

@@ -5,8 +5,8 @@ import random
 from kglink.records import Alias, Document, Entity, EntityId, Mention
 from kglink.sources import Problems
 from kglink.testing import KBAdapterContract
-from kglink_kbs.mediawiki.lots import Lottery, draw_lot
-from kglink_kbs.mediawiki.siteinfo import Site, read_site
+from kglink_kbs.mediawiki.chunk import Lottery, draw_lot
+from kglink_kbs.mediawiki.site import Site, read_site
 from mediawiki_dumps import (
     SAMPLE,
     WIKIPEDIA,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kglink.errors import KglinkError, RecordError, SourceError
 from kglink.sources import Problems, Source, SourceHead, SourceLimits
 from kglink.testing.contracts.kb import check_record
-from kglink_kbs.wikipedia import sniff
+from kglink_kbs.mediawiki.wikis import sniff_wikipedia as sniff
 from mediawiki_dumps import (
     HEADER,
     SAMPLE,

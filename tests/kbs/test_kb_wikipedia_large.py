@@ -12,7 +12,7 @@ from kglink.sources import Problems
 from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
 from kglink.workspace import Workspace, init_workspace
 from kglink_kbs.mediawiki import adapter as adapter_module
-from kglink_kbs.mediawiki.worker import receive, send
+from kglink_kbs.mediawiki.workers import receive, send
 from mediawiki_dumps import (
     adapter,
     count_plainly,

@@ -8,11 +8,9 @@ import pytest
 
 from kglink.sources import Problems, Source
 from kglink.testing.contracts.kb import check_record
-from kglink_kbs.mediawiki.links import find_links, link_pattern, shown_text
 from kglink_kbs.mediawiki.pages import RawPage, is_wikitext, read_pages
-from kglink_kbs.mediawiki.siteinfo import read_site
-from kglink_kbs.mediawiki.titles import Titles
-from kglink_kbs.mediawiki.wikitext import prepared
+from kglink_kbs.mediawiki.site import Titles, read_site
+from kglink_kbs.mediawiki.wikitext import find_links, link_pattern, prepared, shown_text
 from mediawiki_dumps import (
     documents,
     entities,

@@ -18,7 +18,7 @@ from kglink.errors import KglinkError, RecordError, SourceError, UnknownNameErro
 from kglink.records import Document, Entity, EntityId, Mention, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
-from kglink_kbs import blink, documents, jsonl, tabular
+from kglink_kbs import blink, jsonl, tabular
 from kglink_kbs.zeshel import ZeshelAdapter, ZeshelSettings, sniff
 
 Fields = dict[str, object]
@@ -239,7 +239,13 @@ def test_a_folder_is_known_by_its_folders(release: Path, tmp_path: Path) -> None
 
 def test_only_this_adapter_takes_a_documents_file_for_its_own() -> None:
     head = SourceHead("sky.json", lines(SUN, MARS).encode(), None)
-    others = (jsonl.sniff, documents.sniff, tabular.sniff_csv, tabular.sniff_tsv, blink.sniff)
+    others = (
+        jsonl.sniff_jsonl,
+        jsonl.sniff_documents,
+        tabular.sniff_csv,
+        tabular.sniff_tsv,
+        blink.sniff,
+    )
     assert sniff(head) > max(other(head) for other in others)
 
 

@@ -7,11 +7,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kglink_kbs.mediawiki.kinds import infobox_type, is_disambiguation, is_list, redirect_target
-from kglink_kbs.mediawiki.links import find_links, is_name, link_pattern, pipe_trick
-from kglink_kbs.mediawiki.sentences import first_sentences
-from kglink_kbs.mediawiki.siteinfo import Namespace, Site
-from kglink_kbs.mediawiki.titles import Titles
-from kglink_kbs.mediawiki.wikitext import CleanText, KeptLink, clean, prepared, prose
+from kglink_kbs.mediawiki.site import Namespace, Site, Titles
+from kglink_kbs.mediawiki.wikitext import (
+    CleanText,
+    KeptLink,
+    clean,
+    find_links,
+    first_sentences,
+    is_name,
+    link_pattern,
+    pipe_trick,
+    prepared,
+    prose,
+)
 
 ENGLISH = Site(
     language="en",

@@ -26,8 +26,7 @@ from kglink.testing.worlds import (
 from kglink.testing.worlds.settings import Permutation
 from kglink.testing.worlds.words import Draws, long_word, scramble, short_word
 from kglink.testing.worlds.zipf import Zipf
-from kglink_kbs.documents import DocumentsAdapter, DocumentsSettings
-from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings
+from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings, JsonlAdapter, JsonlSettings
 
 
 def names(entity: Entity) -> set[str]:

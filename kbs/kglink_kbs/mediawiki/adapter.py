@@ -14,17 +14,13 @@ from typing import Any
 from kglink.errors import RecordError, SourceError
 from kglink.records import Record
 from kglink.sources import Problems, Source, Step, check_text
-from kglink_kbs.mediawiki.emit import Emitter
-from kglink_kbs.mediawiki.export import Export, Piece
-from kglink_kbs.mediawiki.job import ABOUT, Plan
-from kglink_kbs.mediawiki.lots import Lottery
-from kglink_kbs.mediawiki.pages import BadPage
-from kglink_kbs.mediawiki.resolve import TURNS
-from kglink_kbs.mediawiki.settings import MediaWikiSettings
-from kglink_kbs.mediawiki.siteinfo import Site, read_site
-from kglink_kbs.mediawiki.spill import read_section
-from kglink_kbs.mediawiki.worker import Job
-from kglink_kbs.mediawiki.workers import Workers, processors
+from kglink_kbs.mediawiki.chunk import Lottery
+from kglink_kbs.mediawiki.join import TURNS, Emitter
+from kglink_kbs.mediawiki.pages import BadPage, Export, Piece
+from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section
+from kglink_kbs.mediawiki.site import Site, read_site
+from kglink_kbs.mediawiki.wikis import MediaWikiSettings
+from kglink_kbs.mediawiki.workers import Job, Workers, processors
 
 #: Bytes of a dump as it lies on disk for each part of the titles, and the most parts.
 PART_BYTES = 4 * 2**20

@@ -1,26 +1,88 @@
-"""Reads one chunk of a dump into its spill file: the first of the two passes.
+"""The first pass: reads each chunk of a dump into a file, then cleans the chosen documents.
 
 A chunk's file holds what stands in its pages: the entities, the documents that may be chosen, and
-by part of all titles the titles themselves and the links to them, counted.
+by part of all titles the titles themselves and the links to them, counted. Documents are cleaned
+when all pages have been read: only then is it known which ones the lot fell on.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any
 
-from kglink_kbs.mediawiki.job import DOCUMENTS, ENTITIES, PARTS, Plan
 from kglink_kbs.mediawiki.kinds import PageKind, redirect_target, sort_page
 from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
-from kglink_kbs.mediawiki.links import find_links, link_pattern
-from kglink_kbs.mediawiki.lots import draw_lot
+from kglink_kbs.mediawiki.markup import without_opaque
 from kglink_kbs.mediawiki.pages import BadPage, RawPage, is_wikitext, read_pages
-from kglink_kbs.mediawiki.regions import without_opaque
-from kglink_kbs.mediawiki.sentences import first_sentences
-from kglink_kbs.mediawiki.spill import Sections, write_sections
-from kglink_kbs.mediawiki.titles import Titles
-from kglink_kbs.mediawiki.wikitext import prose
+from kglink_kbs.mediawiki.plan import (
+    DOCUMENTS,
+    ENTITIES,
+    PARTS,
+    TEXT_PARTS,
+    TEXTS,
+    Plan,
+    Sections,
+    json_rows,
+    read_section,
+    write_sections,
+)
+from kglink_kbs.mediawiki.site import Titles
+from kglink_kbs.mediawiki.wikitext import (
+    clean_prepared,
+    find_links,
+    first_sentences,
+    link_pattern,
+    prose,
+)
+
+#: Lots are numbers of so many bits; the chosen documents are those with the smallest.
+LOT_BITS = 48
+_BUCKET_BITS = 16
+_SHIFT = LOT_BITS - _BUCKET_BITS
+
+
+def draw_lot(seed: int, key: str) -> int:
+    """The lot of a page: the same for the same seed, whatever else the dump holds."""
+    digest = blake2b(f"{seed}:{key}".encode(), digest_size=LOT_BITS // 8)
+    return int.from_bytes(digest.digest(), "big")
+
+
+class Lottery:
+    """Counts lots in equal buckets, so that it takes no memory for each of them."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._buckets = [0] * 2**_BUCKET_BITS
+        # The wanted number is reached in the last bucket that counts, or not yet.
+        self._last = len(self._buckets) - 1
+        self._before = 0
+
+    def add(self, lots: Iterable[int]) -> None:
+        """Take in the lots of some documents."""
+        for lot in lots:
+            bucket = lot >> _SHIFT
+            self._buckets[bucket] += 1
+            self._before += bucket < self._last
+        while self._last and self._before >= self._wanted:
+            self._last -= 1
+            self._before -= self._buckets[self._last]
+
+    @property
+    def bound(self) -> int:
+        """No lot from here on can still be among the smallest that are wanted."""
+        return (self._last + 1) << _SHIFT
+
+    def largest(self, lots: Iterable[int]) -> int:
+        """The largest lot that is chosen, when all ``lots`` are known; -1 for none."""
+        left = self._wanted - self._before
+        if left <= 0:
+            return (self._last << _SHIFT) - 1
+        here = sorted(lot for lot in lots if lot >> _SHIFT == self._last)
+        return here[left - 1] if left <= len(here) else self.bound - 1
+
 
 #: A description needs no more of a lead than this, whatever stands before it.
 _LONGEST_LEAD = 50_000
@@ -177,3 +239,28 @@ class _Chunk:
 
     def _leave_out(self, what: str) -> None:
         self._left_out[what] = self._left_out.get(what, 0) + 1
+
+
+class TextCleaner:
+    """Cleans the documents of chunks by one plan."""
+
+    def __init__(self, plan: Plan, titles: Titles) -> None:
+        self._plan = plan
+        self._titles = titles
+
+    def clean(self, chunk: int, largest_lot: int) -> None:
+        """Write the documents of a chunk whose lots are no larger, and the links in them."""
+        out = Sections(TEXT_PARTS + self._plan.parts)
+        for number, lot, text in json_rows(read_section(self._plan.chunk(chunk), DOCUMENTS)):
+            if lot <= largest_lot:
+                self._clean(chunk, number, text, out)
+        write_sections(self._plan.texts(chunk), out.packed())
+
+    def _clean(self, chunk: int, number: int, text: str, out: Sections) -> None:
+        plan = self._plan
+        clean = clean_prepared(text, self._titles, plan.language)
+        spans = [[link.start, link.end] for link in clean.links]
+        out.add(TEXTS, json.dumps([number, clean.text, spans]))
+        for place, link in enumerate(clean.links):
+            line = f"{link.title}\t{chunk}\t{number}\t{place}"
+            out.add(TEXT_PARTS + plan.part_of(link.title), line)

@@ -16,7 +16,7 @@ from kglink_kbs.mediawiki.languages import (
     REDIRECT_WORDS,
     SHORT_DESCRIPTION,
 )
-from kglink_kbs.mediawiki.links import plain_line
+from kglink_kbs.mediawiki.wikitext import plain_line
 
 PageKind = Literal["article", "disambiguation", "list", "category"]
 

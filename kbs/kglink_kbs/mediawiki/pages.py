@@ -1,15 +1,37 @@
-"""Reads whole ``<page>`` elements with expat: one parser for a piece of a dump."""
+"""Cuts an export into pieces of whole pages, and reads their ``<page>`` elements with expat."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Self
 from xml.parsers import expat
 
-from kglink_kbs.mediawiki.expat_errors import refuse_declarations, what_expat_says
+from kglink.errors import SourceError
 
 if TYPE_CHECKING:
     from xml.parsers.expat import XMLParserType
+
+
+def refuse_declarations(parser: XMLParserType, label: str) -> None:
+    """Stop at a document type: an export has none, and entities can be bombs."""
+
+    def refuse(*_: Any) -> NoReturn:
+        raise SourceError(
+            f"{label} declares a document type or entities (line "
+            f"{parser.CurrentLineNumber:,}), which no MediaWiki export does",
+            hint="It may be an entity-expansion bomb; kglink does not read such files.",
+        )
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+
+
+def what_expat_says(error: expat.ExpatError) -> str:
+    """The words for an error code."""
+    return expat.ErrorString(error.code) or "unknown error"
+
 
 _WANTED = frozenset({"title", "ns", "id", "text", "model"})
 _ROOT, _END = b"<mediawiki>", b"</mediawiki>"
@@ -190,3 +212,127 @@ def _place_of(error: expat.ExpatError, data: bytes) -> int:
         line_start = data.find(b"\n", line_start) + 1
     ahead = len(_ROOT) if error.lineno == 1 else 0
     return min(max(line_start + error.offset - ahead, 0), len(data))
+
+
+_PAGE_STARTS = b"<page>", b"<page "
+_MOST_HEADER = 8 * 2**20
+_HEAD_OF_PAGE = 2**16
+
+
+class Piece(NamedTuple):
+    """Some whole pages: their file, where they begin in it once unpacked, and their bytes."""
+
+    label: str
+    offset: int
+    data: bytes
+
+
+class Export:
+    """An export as it is read; where it is cut depends on its bytes alone."""
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        label: str,
+        *,
+        piece_bytes: int,
+        max_page_bytes: int,
+        report: Callable[[BadPage], None],
+    ) -> None:
+        self._stream = stream
+        self._label = label
+        self._piece_bytes = piece_bytes
+        self._max_page_bytes = max_page_bytes
+        self._report = report
+        self._held = bytearray()
+        self._offset = 0
+        self._header: bytes | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stream.close()
+
+    def header(self) -> bytes:
+        """Everything before the first page."""
+        if self._header is None:
+            self._header = self._read_header()
+        return self._header
+
+    def _read_header(self) -> bytes:
+        while (start := _first_page(self._held)) < 0 and self._more():
+            if len(self._held) > _MOST_HEADER:
+                raise SourceError(
+                    f"{self._label}: no page in the first {_MOST_HEADER:,} bytes",
+                    hint="A MediaWiki export has its pages right behind <siteinfo>.",
+                )
+        if start < 0:
+            end = self._held.find(_END)
+            start = end if end >= 0 else len(self._held)
+        return self._take(start)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The pages, in pieces of about the same size."""
+        self.header()
+        searched = 0
+        while True:
+            more = self._more()
+            end = self._held.rfind(_PAGE_END, searched)
+            if end >= 0:
+                offset = self._offset
+                yield Piece(self._label, offset, self._take(end + len(_PAGE_END)))
+                searched = 0
+            elif len(self._held) > self._max_page_bytes:
+                self._skip_page()
+                searched = 0
+            else:
+                searched = max(0, len(self._held) - len(_PAGE_END))
+            if not more:
+                break
+        self._check_end()
+
+    def _more(self) -> bool:
+        data = self._stream.read(self._piece_bytes)
+        self._held += data
+        return bool(data)
+
+    def _take(self, size: int) -> bytes:
+        data = bytes(memoryview(self._held)[:size])
+        del self._held[:size]
+        self._offset += size
+        return data
+
+    def _skip_page(self) -> None:
+        """Read past a page that is too large, without holding more than a piece of it."""
+        title = title_in(bytes(self._held[:_HEAD_OF_PAGE]))
+        self._report(too_large(title, self._max_page_bytes, self._label))
+        while (end := self._held.find(_PAGE_END)) < 0:
+            self._take(max(0, len(self._held) - len(_PAGE_END)))
+            if not self._more():
+                return
+        self._take(end + len(_PAGE_END))
+
+    def _check_end(self) -> None:
+        end = self._held.find(_END)
+        if end >= 0:
+            if self._held[:end].strip():
+                self._report(no_page(self._offset, self._label))
+            return
+        title = title_in(bytes(self._held[:_HEAD_OF_PAGE]))
+        place = f"in page {title!r}" if title else "between two pages"
+        raise SourceError(
+            f"{self._label} is cut short: it ends {place}, at byte "
+            f"{self._offset + len(self._held):,} of the unpacked file",
+            hint="An export ends with </mediawiki>; copy or download it again.",
+        )
+
+
+def _first_page(data: bytearray) -> int:
+    places = [place for mark in _PAGE_STARTS if (place := data.find(mark)) >= 0]
+    return min(places, default=-1)

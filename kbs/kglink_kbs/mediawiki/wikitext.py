@@ -1,35 +1,146 @@
-"""Wikitext as plain text, with the places of the links that are kept in it.
-
-Each step takes the text once and leaves less of it. A link becomes ``<STX>number<EOT>text<ETX>``:
-control characters, which XML cannot hold and which no later step touches. The last step reads
-them off, so that the places are exact whatever the steps before have done.
-"""
+"""Wikitext as plain text with its links, and the first sentences of it."""
 
 from __future__ import annotations
 
+import functools
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kglink_kbs.mediawiki.braces import without_braces
-from kglink_kbs.mediawiki.inline import written_out
-from kglink_kbs.mediawiki.links import link_pattern, shown_text
-from kglink_kbs.mediawiki.regions import (
+from kglink_kbs.mediawiki.languages import link_trail
+from kglink_kbs.mediawiki.markup import (
     literal,
     literal_back,
     without_asides,
+    without_braces,
     without_controls,
     without_opaque,
+    written_out,
 )
-from kglink_kbs.mediawiki.titles import Titles
+from kglink_kbs.mediawiki.site import Titles
+
+# A sentence ends at a full stop and its like, with what closes behind it, where the next word
+# begins with no small letter; in scripts without spaces it ends at their own stop.
+_END = re.compile(r"[.!?…؟।]++[\"'”’»)\]]*+(?=\s|$)|[。！？]++[」』”）]*+|\n")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"“„'’‘«-])(?:[^\W\d_]|[^\W\d_](?:\.[^\W\d_])++|(?:ca|c|cf|ch|co|corp|dr|ed|eds|est"
+    r"|etc|fig|fl|fr|gen|gov|inc|jr|lit|lt|ltd|mr|mrs|ms|mt|nr|op|orig|pl|pp|prof|pron|rev|sec|sen"
+    r"|sgt|sing|sr|ss|st|sta|ste|vol|vs|bzw|geb|gest|ggf|hl|resp|sog|usw|vgl|zt|ul|др|род|ок|св"
+    r"|англ|лат|нем|фр|см|гг|вв))\.$",
+    re.IGNORECASE,
+)
+_LOOK_BACK = 16
+#: No abbreviation has so many letters.
+_LONGEST = 6
+
+
+def first_sentences(text: str, count: int) -> str:
+    """The first ``count`` sentences of ``text``; a line break ends a sentence too."""
+    if count <= 0:
+        return ""
+    for found in _END.finditer(text):
+        if not _is_end(text, found):
+            continue
+        count -= 1
+        if not count:
+            return text[: found.end()].rstrip()
+    return text
+
+
+def _is_end(text: str, found: re.Match[str]) -> bool:
+    sign = found[0]
+    if sign == "\n":
+        return found.start() > 0 and text[found.start() - 1] not in ".!?…؟।。！？\"'”’»)]」』"
+    if sign[0] != ".":
+        return True
+    follows = text[found.end() : found.end() + 2].strip()
+    if follows[:1].islower():
+        return False
+    before = text[max(0, found.start() - _LOOK_BACK) : found.start() + 1]
+    if sign != "." or (len(before) > _LONGEST and before[-_LONGEST - 1 : -1].isalpha()):
+        return True
+    return not _ABBREVIATION.search(before)
+
+
+#: Runs that never give back what they took: no input makes the search slower than linear.
+_TARGET = r"[^\[\]|\n\x02-\x04]*+"
+#: The text of a link; single brackets are part of it.
+_LABEL = r"[^\[\]]*+(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*+)*+"
+
+_MARKUP = re.compile("[<{&'\\[\\]\n\t_|\x02-\x1f\xa0]|  |^ | $")
+_TEMPLATE = re.compile(r"\{\{[^{}]*+\}\}")
+_TAG = re.compile(r"</?[a-zA-Z!][^<>]*+>")
+_QUOTES = re.compile("'{2,}")
+_MARK = re.compile("\x02[0-9]+\x04|\x03")
+_EXTERNAL = re.compile(r"\[(?:[a-zA-Z]{2,8}:)?//[^\s\[\]]*+[ ]*+([^\[\]]*+)\]")
+_CUT_BY_PIPE = re.compile(
+    r"^:?(?:[^:|]*:)?(.*?)(?:\s?\([^()]*+\)|\s?（[^（）]*+）|,\s.*)?$", re.DOTALL
+)
+
+#: An alias longer than this is a sentence, not a name.
+MOST_ANCHOR = 200
+
+
+@functools.cache
+def link_pattern(language: str) -> re.Pattern[str]:
+    """Target, text with its pipe (if any) and trail of a link that holds no other link."""
+    return re.compile(rf"\[\[({_TARGET})(\|{_LABEL})?\]\]({link_trail(language)})")
+
+
+def find_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """The full title and the shown text of every link to an article in ``text``.
+
+    `without_opaque` has taken out of it what is no wikitext.
+    """
+    for raw, label, trail in pattern.findall(text):
+        title = titles.article(raw)
+        if title:
+            yield title, shown_text(raw, label, trail)
+
+
+def shown_text(raw: str, label: str, trail: str) -> str:
+    """What a reader sees of a link, on one line and without markup; ``label`` has its pipe."""
+    text = (label[1:] or pipe_trick(raw) if label else raw.lstrip(": ")) + trail
+    return plain_line(text) if _MARKUP.search(text) else text
+
+
+def pipe_trick(raw: str) -> str:
+    """What MediaWiki shows for ``[[Help:Paris (France)|]]`` and its like: Paris."""
+    found = _CUT_BY_PIPE.match(raw[:MOST_ANCHOR])
+    return found[1] if found and found[1] else raw
+
+
+def plain_line(text: str) -> str:
+    """A short piece of wikitext as one line of plain text."""
+    if "{" in text:
+        text = _TEMPLATE.sub("", text)
+    if "<" in text:
+        text = _TAG.sub("", text)
+    if "\x03" in text:
+        text = _MARK.sub("", text)
+    if "[" in text:
+        text = _EXTERNAL.sub(r"\1", text)
+    text = _QUOTES.sub("", text)
+    if "&" in text:
+        text = html.unescape(text)
+    return " ".join(literal_back(text).split())
+
+
+def is_name(anchor: str) -> bool:
+    """Whether the text of a link may be an alias: no section, no sentence, no markup left."""
+    return 0 < len(anchor) <= MOST_ANCHOR and not _NO_NAME.search(anchor)
+
+
+_NO_NAME = re.compile(r"[#{}\x00-\x1f]|\[\[|\]\]")
+
 
 #: Links in captions in links: deeper nesting than this no page of people has.
 _DEPTH = 4
 
 _LEFT_LINK = re.compile(r"\[\[(?:[^\[\]|\n]*+\|)?|\]\]")
 _LEFT_HIDDEN = re.compile(r"\[\[[ :]*+([^\[\]|\n:]{1,40}:[^\[\]|\n]*+)\|[^\n]*+")
-_EXTERNAL = re.compile(
+_EXTERNAL_IN_TEXT = re.compile(
     r"\[(?:(?:https?|ftps?|ircs?|news|gopher|git|svn|sftp):|mailto:|(?=//))[^\s\[\]<>\"]++"
     r"[ \t]*+([^\[\]\n]*+)\]",
     re.IGNORECASE,
@@ -38,11 +149,10 @@ _BREAK = re.compile(
     r"<(?:br|hr|/?(?:p|div|li|ul|ol|dl|dd|dt|blockquote|center|h[1-6]))(?![\w-])[^<>]*+>",
     re.IGNORECASE,
 )
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*+>")
+_TAG_IN_TEXT = re.compile(r"</?[a-zA-Z][^<>]*+>")
 _HEADING = re.compile(r"\n[ \t]*+=[^\n]*?=[ \t]*+(?=\n|$)")
 _LINE_START = re.compile(r"\n(?:[*#:;]++[ \t]*+|-{4,}+|\|[^\n]*+|!(?=[\s!])[^\n]*+|\{\|[^\n]*+)")
 _SIGN_IN_LINE = re.compile(r"[\[\]{}<>&'_]")
-_QUOTES = re.compile("'{2,}")
 _MAGIC = re.compile(r"__[^\W_]{2,24}(?:_[^\W_]{1,24}){0,3}__")
 #: Marks that show nothing, and spaces of other widths.
 _ODD_SIGNS = {
@@ -164,9 +274,9 @@ def _safe(shown: str) -> str:
 def _plain(text: str) -> str:
     """Everything but links: external links, HTML, headings, lists, quotes, entities, spaces."""
     if "[" in text:
-        text = _EXTERNAL.sub(r"\1", text)
+        text = _EXTERNAL_IN_TEXT.sub(r"\1", text)
     if "<" in text:
-        text = _TAG.sub("", _BREAK.sub("\n", text))
+        text = _TAG_IN_TEXT.sub("", _BREAK.sub("\n", text))
     text = _LINE_START.sub("\n", _HEADING.sub("", f"\n{text}"))
     if "''" in text:
         text = _QUOTES.sub(_apostrophes, text)

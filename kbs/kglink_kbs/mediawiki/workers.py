@@ -2,24 +2,108 @@
 
 `multiprocessing` would run the caller's main module again in each process (spawn) or copy a
 process that may hold threads and open stores (fork); it sends Python objects as pickles, too.
+
+Jobs come in on standard input, answers go out on standard output. A message is the length of its
+head, the length of its data, the head as JSON, the data. A process ends when its input does, so
+none outlives a reader that is killed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import signal
+import struct
 import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from types import TracebackType
-from typing import IO, Self, cast
+from typing import IO, Any, BinaryIO, Self, cast
 
-from kglink.errors import SourceError
-from kglink_kbs.mediawiki.job import Plan
-from kglink_kbs.mediawiki.worker import Job, Worker, receive, send
+from kglink.errors import KglinkError, SourceError
+from kglink_kbs.mediawiki.chunk import ChunkReader, TextCleaner
+from kglink_kbs.mediawiki.join import PartResolver
+from kglink_kbs.mediawiki.plan import Plan
 
-_PROGRAM = "kglink_kbs.mediawiki.worker"
+_LENGTHS = struct.Struct("<QQ")
+
+Job = dict[str, Any]
+
+
+def send(stream: BinaryIO, head: Job, data: bytes = b"") -> None:
+    """Write one message."""
+    packed = json.dumps(head).encode()
+    stream.write(_LENGTHS.pack(len(packed), len(data)) + packed)
+    stream.write(data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> tuple[Job, bytes] | None:
+    """Read one message; None at the end, and for a part of one: its sender was killed."""
+    lengths = stream.read(_LENGTHS.size)
+    if len(lengths) < _LENGTHS.size:
+        return None
+    head_bytes, data_bytes = _LENGTHS.unpack(lengths)
+    head, data = stream.read(head_bytes), stream.read(data_bytes)
+    if len(head) < head_bytes or len(data) < data_bytes:
+        return None
+    return json.loads(head), data
+
+
+class Worker:
+    """Does jobs by one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._reader = ChunkReader(plan)
+        self._cleaner = TextCleaner(plan, self._reader.titles)
+
+    def do(self, job: Job, data: bytes) -> Job:
+        """Do one job; what is written goes to the plan's folder."""
+        try:
+            return self._do(job, data)
+        except OSError as error:
+            raise SourceError(
+                f"cannot keep what has been read in {self._plan.folder}: {error.strerror or error}",
+                hint="It takes about as much room as the packed dump. The workspace's folder, "
+                "or TMPDIR outside of one, says where it lies.",
+            ) from error
+
+    def _do(self, job: Job, data: bytes) -> Job:
+        if job["do"] == "read":
+            return self._reader.read(job["chunk"], data, job["label"], job["offset"], job["bound"])
+        if job["do"] == "clean":
+            self._cleaner.clean(job["chunk"], job["largest"])
+            return {}
+        resolver = PartResolver(self._plan, job["chunks"], job["groups"])
+        match job["do"]:
+            case "ask":
+                resolver.ask(job["part"])
+            case "answer":
+                resolver.answer(job["turn"], job["part"])
+            case _:
+                resolver.join(job["part"])
+        return {}
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to handle
+    first = receive(sys.stdin.buffer)
+    if first is None:
+        return
+    worker = Worker(Plan.from_json(first[0]))
+    while message := receive(sys.stdin.buffer):
+        try:
+            answer = worker.do(*message)
+        except KglinkError as error:
+            answer = {"error": [error.message, error.hint]}
+        try:
+            send(sys.stdout.buffer, answer)
+        except BrokenPipeError:  # the reader was killed
+            os._exit(1)
 
 
 def processors() -> int:
@@ -72,8 +156,10 @@ class Workers:
         self.close()
 
     def _start(self) -> None:
-        process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-            [sys.executable, "-P", "-m", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kglink_kbs.mediawiki.workers"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         self._started.append(process)
         send(cast("IO[bytes]", process.stdin), self._plan.as_json())  # type: ignore[arg-type]  # JSON is a job
@@ -102,3 +188,7 @@ class Workers:
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None  # noqa: S101 - both were asked for when the process was started
     return pipe
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""JSON texts of any size, read value by value: their objects, or a walk through one value."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from kglink.errors import RecordError, SourceError
+from kglink.sources import Problems, Source, check_text
+from kglink_kbs.values import described
+
+_READ = 2**18
+
+
+class JsonWindow:
+    """The part of a text stream that is being looked at, and the line on which it begins."""
+
+    def __init__(self, stream: BinaryIO, label: str) -> None:
+        self._stream = stream
+        self._label = label
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._bytes = 0
+        self.decode = json.JSONDecoder().raw_decode
+        self.text = ""
+        self.start = 0
+        self.line = 1
+        self.ended = False
+
+    def more(self, size: int = _READ) -> None:
+        """Drop what is done with and read on."""
+        data = self._stream.read(size)
+        self.ended = not data
+        try:
+            piece = self._decoder.decode(data, final=self.ended)
+        except UnicodeDecodeError as error:
+            raise SourceError(
+                f"{self._label} is not valid UTF-8 near byte {self._bytes:,} (unpacked)",
+                hint="If it is Latin-1 or Windows-1252: iconv -f WINDOWS-1252 -t UTF-8 FILE",
+            ) from error
+        self._bytes += len(data)
+        self.text = self.text[self.start :] + piece
+        self.start = 0
+
+    def move(self, end: int) -> None:
+        """Be done with everything before ``end``."""
+        self.line += self.text.count("\n", self.start, end)
+        self.start = end
+
+    def sign(self) -> str:
+        """The next character that is no white space; empty at the end."""
+        while True:
+            rest = len(self.text)
+            place = self.start
+            while place < rest and self.text[place] in " \t\r\n":
+                place += 1
+            self.move(place)
+            if place < rest:
+                return self.text[place]
+            if self.ended:
+                return ""
+            self.more()
+
+
+def next_value(source: Source, window: JsonWindow, hint: str) -> object:
+    """The next value; the window grows until it holds all of it."""
+    limit = source.limits.max_line_bytes
+    size = _READ
+    while True:
+        try:
+            value, end = window.decode(window.text, window.start)
+        except RecursionError as error:
+            raise broken(source, window.line, str(error), hint) from error
+        except ValueError as error:
+            if window.ended or len(window.text) - window.start > limit:
+                reason = getattr(error, "msg", str(error))
+                at = getattr(error, "pos", window.start)
+                line = window.line + window.text.count("\n", window.start, at)
+                raise broken(source, line, reason, hint) from error
+        else:
+            if end < len(window.text) or window.ended:
+                window.move(end)
+                return value
+        window.more(size)
+        size *= 2
+
+
+def broken(source: Source, line: int, reason: str, hint: str) -> SourceError:
+    """The error of a text that is no JSON from here on."""
+    return SourceError(f"{source.where(line)}: not valid JSON: {reason}", hint=hint)
+
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class JsonObject(NamedTuple):
+    """An object and the number of the line on which it begins."""
+
+    line: int
+    fields: dict[str, Any]
+
+
+def is_array(head: bytes) -> bool:
+    """Whether JSON that begins like this is one array and not one object per line."""
+    return head.removeprefix(_BOM).lstrip()[:1] == b"["
+
+
+def json_objects(source: Source, problems: Problems) -> Iterator[JsonObject]:
+    """The objects of ``source`` in their order."""
+    array = is_array(source.head.head)
+    found, skipped = False, problems.total
+    for line, value in _array_items(source) if array else _lines(source, problems):
+        found = True
+        match value:
+            case dict():
+                yield JsonObject(line, value)
+            case RecordError():
+                problems.report(value)
+            case _:
+                reason = f"found {described(value)} where an object is wanted"
+                problems.report(RecordError(reason, where=source.where(line)))
+    if not found and problems.total == skipped:
+        raise SourceError(f"{source.label} holds no record", hint="It has blank lines only.")
+
+
+def _lines(source: Source, problems: Problems) -> Iterator[tuple[int, object]]:
+    for number, text in source.lines(problems):
+        if not text or text.isspace():
+            continue
+        try:
+            value: object = json.loads(text)
+        except json.JSONDecodeError as error:
+            value = RecordError(
+                f"not valid JSON: {error.msg} (column {error.colno})",
+                where=source.where(number),
+                hint=_ONE_PER_LINE if text.strip() in "{[" else "",
+            )
+        except (ValueError, RecursionError) as error:  # numbers and nestings without end
+            value = RecordError(f"not usable JSON: {error}", where=source.where(number))
+        yield number, value
+
+
+_ONE_PER_LINE = "Write one object per line; jq -c . FILE does that."
+
+
+def _array_items(source: Source) -> Iterator[tuple[int, object]]:
+    check_text(source.label, source.head.head)
+    with source.open() as stream:
+        window = JsonWindow(stream, source.label)
+        window.sign()
+        window.move(window.start + 1)
+        if window.sign() == "]":
+            window.move(window.start + 1)
+        else:
+            yield from _items(source, window)
+        if window.sign():
+            raise _broken(source, window.line, "something follows the array")
+
+
+def _items(source: Source, window: JsonWindow) -> Iterator[tuple[int, object]]:
+    while True:
+        if not window.sign():
+            raise _broken(source, window.line, "the array does not end")
+        line = window.line
+        yield line, next_value(source, window, _HINT)
+        sign = window.sign()
+        if sign not in (",", "]"):
+            raise _broken(source, window.line, "',' or ']' is missing after an item")
+        window.move(window.start + 1)
+        if sign == "]":
+            return
+
+
+def _broken(source: Source, line: int, reason: str) -> SourceError:
+    return broken(source, line, reason, _HINT)
+
+
+_HINT = (
+    "An array cannot be read past its first fault; with one object per line "
+    "(jq -c '.[]' FILE) such records can be skipped."
+)
+
+
+class JsonWalk:
+    """Stands at a place in a JSON text; `members` and `items` step into what begins there.
+
+    Whoever steps through members or items takes (`value`) or passes over (`skip`) each of them
+    before the next.
+    """
+
+    def __init__(self, source: Source, stream: BinaryIO, hint: str) -> None:
+        self._source = source
+        self._hint = hint
+        self._window = JsonWindow(stream, source.label)
+        self.sign()
+
+    @property
+    def line(self) -> int:
+        """The number of the line."""
+        return self._window.line
+
+    def sign(self) -> str:
+        """The sign with which the next value or mark begins; empty at the end."""
+        return self._window.sign()
+
+    def value(self) -> object:
+        """The value that begins here, as a whole."""
+        self.sign()
+        return next_value(self._source, self._window, self._hint)
+
+    def skip(self) -> None:
+        """Pass over the value that begins here; a list item by item."""
+        if self.sign() == "[":
+            for _ in self.items():
+                self.value()
+        else:
+            self.value()
+
+    def members(self) -> Iterator[str]:
+        """The names in the object that begins here; each time its value comes next."""
+        self._take("{")
+        if self.sign() == "}":
+            self._take("}")
+            return
+        while True:
+            name = self.value() if self.sign() == '"' else None
+            if not isinstance(name, str):
+                raise self.broken("a name in quotes is missing in an object")
+            self._take(":")
+            yield name
+            if self._separated("}"):
+                return
+
+    def items(self) -> Iterator[None]:
+        """Stops once before each item of the list that begins here."""
+        self._take("[")
+        if self.sign() == "]":
+            self._take("]")
+            return
+        while True:
+            self.sign()
+            yield
+            if self._separated("]"):
+                return
+
+    def end(self) -> None:
+        """Refuse whatever follows."""
+        if self.sign():
+            raise self.broken("something follows the end")
+
+    def broken(self, reason: str) -> SourceError:
+        """The error of a text that is no JSON from here on."""
+        return broken(self._source, self.line, reason, self._hint)
+
+    def _separated(self, last: str) -> bool:
+        """Pass over the mark behind a value; whether it was the ``last`` one."""
+        sign = self.sign()
+        if sign not in (",", last) or not sign:
+            found = f"{sign!r} stands" if sign else "the text ends"
+            raise self.broken(f"{found} where ',' or {last!r} is wanted")
+        self._take(sign)
+        return sign == last
+
+    def _take(self, wanted: str) -> None:
+        if self.sign() != wanted:
+            raise self.broken(f"{wanted!r} is missing")
+        self._window.move(self._window.start + 1)

@@ -1,0 +1,150 @@
+"""What the steps of an ingest are told, and the files in which they leave their results.
+
+A file of numbered sections is complete or not there: it is written beside its place and renamed.
+So it is at once the data and the sign that a step is done, and a killed run goes on behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import zstandard
+
+from kglink.files.atomic import atomic_file
+from kglink_kbs.mediawiki.site import Site
+
+_LEVEL = 1
+_NUMBER = struct.Struct("<Q")
+_MAGIC = b"KGSPILL1"
+
+
+def write_sections(path: Path, sections: Sequence[bytes]) -> None:
+    """Write a file of ``sections``, each compressed on its own; empty ones take 8 bytes."""
+    packer = zstandard.ZstdCompressor(level=_LEVEL)
+    packed = [packer.compress(section) if section else b"" for section in sections]
+    ends, end = [], 0
+    for section in packed:
+        end += len(section)
+        ends.append(end)
+    with atomic_file(path) as out:  # a process of a killed run may still be at the same file
+        out.write(_MAGIC + _NUMBER.pack(len(packed)))
+        out.write(struct.pack(f"<{len(ends)}Q", *ends))
+        out.writelines(packed)
+
+
+def read_section(path: Path, number: int) -> bytes:
+    """Section ``number`` of a file."""
+    with path.open("rb") as file:
+        head = file.read(len(_MAGIC) + _NUMBER.size)
+        count = _NUMBER.unpack_from(head, len(_MAGIC))[0]
+        file.seek(len(head) + max(number - 1, 0) * _NUMBER.size)
+        ends = [_NUMBER.unpack(file.read(_NUMBER.size))[0] for _ in range(1 + (number > 0))]
+        start, stop = (0, ends[0]) if number == 0 else ends
+        file.seek(len(head) + count * _NUMBER.size + start)
+        packed = file.read(stop - start)
+    return zstandard.ZstdDecompressor().decompress(packed) if packed else b""
+
+
+def read_lines(paths: Iterable[Path], number: int) -> Iterator[list[str]]:
+    r"""The lines of section ``number`` of each file, each split at its tabs."""
+    for path in paths:
+        data = read_section(path, number)
+        if data:
+            for line in data.decode("utf-8").split("\n")[:-1]:
+                yield line.split("\t")
+
+
+def json_rows(section: bytes) -> list[list[Any]]:
+    """The JSON arrays of a section, one on each of its lines, read at once."""
+    rows: list[list[Any]] = json.loads(b"[%b]" % b",".join(section.split(b"\n")[:-1]))
+    return rows
+
+
+class Sections:
+    """Lines on their way into sections."""
+
+    def __init__(self, count: int) -> None:
+        self._lines: list[list[str]] = [[] for _ in range(count)]
+
+    def add(self, number: int, line: str) -> None:
+        """Put a line, without its break, into a section."""
+        self._lines[number].append(line)
+
+    def packed(self) -> list[bytes]:
+        """The sections as bytes."""
+        return [("\n".join(lines) + "\n").encode() if lines else b"" for lines in self._lines]
+
+
+#: Sections of a chunk's file; behind them one for each part's titles, then one for its links.
+ABOUT, ENTITIES, DOCUMENTS, PARTS = 0, 1, 2, 3
+#: Sections of the file of a chunk's documents; behind it one for each part's links.
+TEXTS, TEXT_PARTS = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that decides what is read from a dump; every process works from the same one."""
+
+    label: str
+    folder: str
+    parts: int
+    site: Site
+    language: str
+    sentences: int = 10
+    namespaces: tuple[int, ...] = (0,)
+    interwiki: tuple[str, ...] = ()
+    disambiguation: bool = False
+    lists: bool = True
+    categories: bool = False
+    max_page_bytes: int = 50 * 2**20
+    min_anchor_count: int = 1
+    documents: int = 0
+    seed: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return asdict(self) | {"site": self.site.as_json()}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Plan:
+        """The plan that `as_json` gave."""
+        lists = {name: tuple(values[name]) for name in ("namespaces", "interwiki")}
+        return cls(**values | lists | {"site": Site.from_json(values["site"])})
+
+    def chunk(self, number: int) -> Path:
+        """What was read from chunk ``number`` of the dump."""
+        return Path(self.folder) / f"chunk-{number:06}"
+
+    def texts(self, number: int) -> Path:
+        """The documents of chunk ``number``, cleaned; behind them, by part, the links in them."""
+        return Path(self.folder) / f"texts-{number:06}"
+
+    def asked(self, turn: int, part: int) -> Path:
+        """The redirects of a part that ask other parts where they lead, in each turn."""
+        return Path(self.folder) / f"asked-{turn}-{part:04}"
+
+    def answered(self, turn: int, part: int) -> Path:
+        """Where a part's pages tell the redirects that asked it, in each turn."""
+        return Path(self.folder) / f"answered-{turn}-{part:04}"
+
+    def joined(self, part: int) -> Path:
+        """The names that a part has found for the entities of every group of chunks."""
+        return Path(self.folder) / f"joined-{part:04}"
+
+    def part_of(self, title: str) -> int:
+        """The part that holds a title and all links to it."""
+        return crc32(title.encode()) % self.parts if self.parts > 1 else 0
+
+    def titles_section(self, part: int) -> int:
+        """The section of a chunk's file with the titles of a part."""
+        return PARTS + part
+
+    def links_section(self, part: int) -> int:
+        """The section of a chunk's file with the links to the titles of a part."""
+        return PARTS + self.parts + part
