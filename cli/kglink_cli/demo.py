@@ -17,7 +17,7 @@ from kglink_cli.build import build_with_progress
 from kglink_cli.console import note, print_table
 from kglink_cli.evaluation_tables import print_recall
 from kglink_cli.finetune import finetune_with_progress, print_finetuned
-from kglink_cli.overlap_records import found_text, pair_name
+from kglink_cli.overlap_words import found_text, pair_name
 
 if TYPE_CHECKING:
     from kglink.workspace import AddedKB

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +12,13 @@ import typer
 from typer.core import TyperGroup
 
 from kglink.errors import UsageError
-from kglink_cli.console import counted, note, print_json_list, progress
-from kglink_cli.overlap_lists import ExportOptions, compare_list, export_overlaps, import_list
-from kglink_cli.overlap_records import found_text, overlap_record, pair_name
+from kglink.text.printable import printable
+from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS
+from kglink.workspace.shapes import overlap_model_shape, overlap_shape
+from kglink_cli.console import counted, note, print_json, print_json_list, print_table, progress
+from kglink_cli.overlap_lists import print_exported, print_list
 from kglink_cli.overlap_review import review
-from kglink_cli.overlap_show import show, train
+from kglink_cli.overlap_words import evidence_text, found_text, pair_name
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
@@ -102,7 +105,7 @@ def overlap(
         Path | None,
         typer.Option("--export", help="Write overlaps: .sssom.tsv is SSSOM, .tsv the plain table."),
     ] = None,
-    import_list_: Annotated[
+    import_list: Annotated[
         Path | None,
         typer.Option("--import", help="Take the pairs of a file in as verdicts on two KBs."),
     ] = None,
@@ -139,7 +142,7 @@ def overlap(
         "overlap.evidence": split_names(evidence) if evidence is not None else None,
         "overlap.one_to_one": one_to_one,
     }
-    listing = {"--export": export, "--import": import_list_, "--compare": compare}
+    listing = {"--export": export, "--import": import_list, "--compare": compare}
     details = {
         "--verdict": verdict,
         "--author": author or None,
@@ -150,14 +153,28 @@ def overlap(
     _check_together(searching | {"overlap.fresh": fresh or None}, listing, details)
     kbs = (left or None, right or None)
     with session_of(context).open(searching) as workspace:
-        if import_list_:
-            import_list(workspace, kbs, import_list_, min_confidence, as_json=as_json)
-        elif compare:
-            least = min_probability or 0.0
-            compare_list(workspace, kbs, compare, min_confidence, least, as_json=as_json)
-        elif export:
-            options = ExportOptions(min_probability or 0.0, verdict, author, licence)
-            export_overlaps(workspace, kbs, export, options, as_json=as_json)
+        if export:
+            written = workspace.export_overlaps(
+                export,
+                *kbs,
+                verdicts=split_names(verdict),
+                min_probability=min_probability or 0.0,
+                author=author,
+                licence=licence,
+            )
+            print_exported(export, written, as_json=as_json)
+        elif import_list or compare:
+            least = LEAST_CONFIDENCE if min_confidence is None else min_confidence
+            if import_list:
+                found = workspace.import_overlaps(import_list, *kbs, min_confidence=least)
+            else:
+                found = workspace.compare_overlaps(
+                    compare or Path(),
+                    *kbs,
+                    min_confidence=least,
+                    min_probability=min_probability or 0.0,
+                )
+            print_list(found, import_list or compare or Path(), as_json=as_json)
         else:
             _find(workspace, kbs, fresh=fresh, as_json=as_json)
 
@@ -198,16 +215,12 @@ def _find(
         note("overlap", "there are no two KBs with entities yet: kglink add-kb NAME SOURCE")
     _tell_how(workspace, reports)
     if as_json:
-        print_json_list(map(overlap_record, _overlaps(workspace, reports)))
+        found = (workspace.overlaps(one.left, one.right) for one in reports)
+        print_json_list(map(overlap_shape, chain.from_iterable(found)))
         return
     width = max((len(pair_name(one)) for one in reports), default=0)
     for one in reports:
         sys.stdout.write(f"{pair_name(one):{width}}  {found_text(one)}\n")
-
-
-def _overlaps(workspace: Workspace, reports: Iterable[OverlapReport]) -> Iterator[Overlap]:
-    for one in reports:
-        yield from workspace.store.overlaps(one.left, one.right)
 
 
 def _tell_how(workspace: Workspace, reports: list[OverlapReport]) -> None:
@@ -229,3 +242,78 @@ def _tell_how(workspace: Workspace, reports: list[OverlapReport]) -> None:
         what = "is" if len(reports) - len(searched) == 1 else "are"
         pairs = counted(len(reports) - len(searched), "pair")
         note("current", f"{pairs} of KBs {what} as found before; --fresh compares again")
+
+
+# ------------------------------------------------------------------------------ show and train
+def show(
+    context: typer.Context,
+    left: Annotated[str | None, typer.Argument(help="One KB; none: all.")] = None,
+    right: Annotated[str | None, typer.Argument(help="The other KB.")] = None,
+    verdict: Annotated[
+        str | None, typer.Option(help="Only these: correct, wrong, unclear or unjudged.")
+    ] = None,
+    stale: Annotated[
+        bool,
+        typer.Option("--stale", help="Only verdicts that a changed description puts in doubt."),
+    ] = False,
+    min_probability: Annotated[
+        float, typer.Option(help="Only pairs at least this probable.", min=0, max=1)
+    ] = 0.0,
+    limit: Annotated[int, typer.Option(help="How many at most; 0: all.", min=0)] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List overlaps that were found, with what speaks for them."""
+    verdicts = (verdict,) if verdict is not None else VERDICTS
+    with session_of(context).open() as workspace:
+        found = workspace.overlaps(
+            left, right, verdicts=verdicts, stale=stale, min_probability=min_probability
+        )
+        if as_json:
+            print_json_list(map(overlap_shape, islice(found, limit or None)))
+            return
+        shown = list(islice(found, limit or None))
+        rows = _rows(workspace, shown)
+        more = next(found, None) is not None
+    if not shown:
+        note("nothing", "there is no such overlap: kglink overlap finds them")
+        return
+    print_table(("probability", "left", "title", "right", "title", "verdict", "evidence"), rows)
+    if more:
+        note("more", f"these are the first {limit:,}; --limit shows more, --export writes all")
+
+
+def train(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Learn from all verdicts how evidence is weighed; searches from now on use what was learnt."""
+    with session_of(context).open() as workspace, progress() as tell:
+        trained = workspace.train_overlap_model(progress=tell)
+    pairs = [f"{left}-{right}" for left, right in trained.kbs]
+    if as_json:
+        print_json(overlap_model_shape(trained))
+        return
+    rivals = f" and {trained.rivals:,} rivals of correct pairs" if trained.rivals else ""
+    sys.stdout.write(
+        f"trained on {trained.correct:,} correct and {trained.wrong:,} wrong pairs{rivals} of "
+        f"{', '.join(pairs)}\n"
+    )
+    note("next", "kglink overlap weighs evidence with this model")
+
+
+def _rows(workspace: Workspace, shown: list[Overlap]) -> list[list[object]]:
+    ids = [entity for one in shown for entity in (one.left, one.right)]
+    known = workspace.store.get_entities(ids)
+
+    def row(one: Overlap) -> list[object]:
+        titles = [
+            printable(known[end].title) if end in known else "" for end in (one.left, one.right)
+        ]
+        verdict = f"{one.verdict} (stale)" if one.stale else one.verdict or ""
+        return [
+            f"{one.probability:.2f}", printable(str(one.left)), titles[0],
+            printable(str(one.right)), titles[1],
+            verdict, evidence_text(one),
+        ]  # fmt: skip
+
+    return [row(one) for one in shown]

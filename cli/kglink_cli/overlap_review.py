@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console, Group
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
 from kglink_cli.console import counted, note, print_json
-from kglink_cli.overlap_records import share_text, two_kbs
+from kglink_cli.overlap_keys import keys
+from kglink_cli.overlap_words import evidence_text, share_text, short
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kglink.overlap.review.journal import Answer
-    from kglink.overlap.review.sample import Order, ReviewPlan, ReviewTable
+    from kglink.overlap.review.sample import ReviewTable
     from kglink.overlap.review.session import Review
+    from kglink.records import Entity, EntityId, Overlap
+    from kglink.store import Store
     from kglink.workspace import Workspace
 
-#: Where the journals lie in the workspace.
-FOLDER = "reviews"
 ANSWERS: dict[str, Answer] = {"c": "correct", "w": "wrong", "u": "unclear", "s": "skip"}
+MOST_NAMES = 12
+#: Characters of a description, of a title, and of another name.
+MOST_CHARACTERS = 1500
+MOST_OF_TITLE = 300
+MOST_OF_NAME = 100
 KEYS = "[c]orrect  [w]rong  [u]nclear  [s]kip   [z] undo  [q]uit"
 
 
@@ -54,65 +62,26 @@ def review(
     on with it. Pairs that were judged before count without being shown again; those whose title
     or description has changed since come first.
     """
-    from kglink.overlap.review.sample import ReviewPlan
-
+    wanted: dict[str, Any] = {"sample": sample, "order": order, "seed": seed}
     with session_of(context).open() as workspace:
-        first, second = _kbs(workspace, left, right)
-        plan = ReviewPlan(first, second, sample, cast("Order", order), seed)
         if table:
-            _print(_judged(workspace, plan), as_json=as_json)
+            _print(workspace.reviewed_overlaps(left, right, **wanted), as_json=as_json)
             return
+        opening = workspace.review_overlaps(left, right, **wanted, undo=undo)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError(
                 "a review needs a terminal: keys are read from it, and the pairs shown on it",
                 hint="Verdicts from a file: kglink overlap KB KB --import FILE. "
                 "The result so far: --table.",
             )
-        result = _review(workspace, plan, undo=undo)
+        with opening as session:
+            _begin(session)
+            with keys() as typed:
+                _judge(workspace, session, typed)
+            result = session.table()
+        if result.open:
+            note("left", f"{counted(result.open, 'pair')} to judge; the same command goes on")
     _print(result, as_json=as_json)
-
-
-def _kbs(workspace: Workspace, left: str | None, right: str | None) -> list[str]:
-    """Two KBs: those named, or the only two whose overlaps were found.
-
-    Their order is that of the store, however they were named: it is one review.
-    """
-    runs = workspace.store.overlap_runs()
-    if left is None and right is None and len(runs) == 1:
-        left, right = runs[0].left, runs[0].right
-    if left is None and right is None and len(runs) > 1:
-        pairs = ", ".join(f"{run.left} {run.right}" for run in runs)
-        raise UsageError(
-            "which two KBs?", hint=f"kglink overlap review, and one of these pairs: {pairs}."
-        )
-    order = [info.name for info in workspace.store.kbs()]
-    return sorted(two_kbs(workspace, left, right), key=order.index)
-
-
-def _judged(workspace: Workspace, plan: ReviewPlan) -> ReviewTable:
-    from kglink.overlap.review.session import last_review
-
-    found = last_review(workspace.folder / FOLDER, workspace.store, plan)
-    if found is None:
-        raise UsageError(
-            f"there is no such review of {plan.left} and {plan.right}",
-            hint="--sample, --order and --seed are part of it.",
-        )
-    return found.table()
-
-
-def _review(workspace: Workspace, plan: ReviewPlan, *, undo: bool) -> ReviewTable:
-    from kglink.overlap.review.session import open_review
-    from kglink_cli.overlap_keys import keys
-
-    with open_review(workspace.folder / FOLDER, workspace.store, plan, undo=undo) as session:
-        _begin(session)
-        with keys() as typed:
-            _judge(workspace, session, typed)
-        result = session.table()
-    if result.open:
-        note("left", f"{counted(result.open, 'pair')} to judge; the same command goes on")
-    return result
 
 
 def _begin(session: Review) -> None:
@@ -133,8 +102,6 @@ def _begin(session: Review) -> None:
 
 
 def _judge(workspace: Workspace, session: Review, typed: Iterator[str]) -> None:
-    from rich.console import Console
-
     console = Console(stderr=True, highlight=False)
     while _show(workspace, session, console):
         for key in map(str.lower, typed):
@@ -154,8 +121,6 @@ def _judge(workspace: Workspace, session: Review, typed: Iterator[str]) -> None:
 
 def _show(workspace: Workspace, session: Review, console: Console) -> bool:
     """Show the pair that is next; False where none is left."""
-    from kglink_cli.overlap_cards import card, parents_of
-
     pair = session.current
     if pair is None:
         return False
@@ -204,3 +169,53 @@ def _rest(result: ReviewTable) -> str:
         f"{result.again:,} besides judged again" if result.again else "",
     ]
     return ", ".join(filter(None, parts)) or "all judged"
+
+
+# --------------------------------------------------------------------------------------- cards
+def parents_of(store: Store, overlap: Overlap, entities: Mapping[EntityId, Entity]) -> list[str]:
+    """The titles of what each of the two entities belongs to."""
+    found = []
+    for name in (overlap.left, overlap.right):
+        wanted = [name._replace(key=key) for key in entities[name].parents]
+        known = store.get_entities(wanted)
+        found.append(
+            ", ".join(printable(known[one].title, MOST_OF_NAME) for one in wanted if one in known)
+        )
+    return found
+
+
+def card(
+    overlap: Overlap, entities: Mapping[EntityId, Entity], parents: Iterable[str], title: str
+) -> Group:
+    """A pair as it is shown: both entities, the evidence, and what was said of it before."""
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(ratio=1, overflow="fold")
+    table.add_column(ratio=1, overflow="fold")
+    sides = zip((overlap.left, overlap.right), parents, strict=True)
+    table.add_row(*(_entity(name, entities[name], within) for name, within in sides))
+    weighed = Text.assemble((f"probability {short(overlap.probability)}", "bold"), "   ")
+    weighed.append(evidence_text(overlap) or "no evidence: it was only told")
+    if overlap.stale:
+        said = f"judged {overlap.verdict} before a title or description changed"
+        weighed.append(f"\n{said}", style="yellow")
+    rule = Rule(title, align="left", characters="-", style="dim")
+    return Group(rule, table, Text(), weighed)
+
+
+def _entity(name: EntityId, entity: Entity, parents: str) -> Text:
+    title = printable(entity.title, MOST_OF_TITLE)
+    text = Text.assemble((printable(str(name)), "cyan"), "\n", (title, "bold"), "\n")
+    names = dict.fromkeys(printable(alias.surface, MOST_OF_NAME) for alias in entity.aliases)
+    names.pop(printable(entity.title, MOST_OF_NAME), None)
+    shown = ", ".join(list(names)[:MOST_NAMES])
+    if len(names) > MOST_NAMES:
+        shown += f", and {len(names) - MOST_NAMES:,} more"
+    for label, value in (
+        ("type", printable(entity.type, MOST_OF_NAME)),
+        ("also", shown),
+        ("in", parents),
+    ):
+        if value:
+            text.append(f"{label}: ", style="dim").append(f"{value}\n")
+    description = printable(entity.description, MOST_CHARACTERS)
+    return text.append(description or "(no description)")
