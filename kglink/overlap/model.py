@@ -8,7 +8,6 @@ as if each were known to within one: a few verdicts move them a little.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kglink.errors import ModelError
+from kglink.files.digest import text_digest
 
 FORMAT = 1
 DEFAULT_FILE = "default_model.json"
@@ -64,7 +64,7 @@ class OverlapModel(BaseModel):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the model does."""
-        return hashlib.blake2b(self.to_json().encode(), digest_size=8).hexdigest()
+        return text_digest(self.to_json(), size=8)
 
     def log_odds(self, values: Values) -> float:
         """The log odds of a pair with these values."""

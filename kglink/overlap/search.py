@@ -8,8 +8,6 @@ search is kept as a run: while neither KB nor settings have changed it need not 
 from __future__ import annotations
 
 import datetime
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kglink.config import OverlapSection
 from kglink.errors import UsageError
+from kglink.files.digest import digest_of
 from kglink.overlap.assign import assign_one_to_one
 from kglink.overlap.model import OverlapModel
 from kglink.overlap.names import NameJoin, NameRules
@@ -134,7 +133,7 @@ class OverlapTools:
             facts += [self.model.fingerprint, [self.space.ready(kb) for kb in kbs]]
         else:
             facts += [settings.names, list(settings.name_kinds)]
-        return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
+        return digest_of(facts)
 
 
 def find_all_overlaps(
