@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from kglink.files.tables import StringWriter
-from kglink.space.names import NameIndex, build_name_index
-from kglink.space.ngrams import gram_counts
+from kglink.space.names import NameIndex, build_name_index, gram_counts
 from kglink.testing.worlds import World, WorldSettings
 from kglink.text.fold import fold
 

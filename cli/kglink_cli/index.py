@@ -15,7 +15,7 @@ from kglink_cli.console import note, print_json, print_table, progress
 from kglink_cli.session import parse_options, session_of
 
 if TYPE_CHECKING:
-    from kglink.space.index_change import IndexChange
+    from kglink.space.index import IndexChange
     from kglink.workspace import Workspace
     from kglink.workspace.index import IndexFigures
 
@@ -87,7 +87,7 @@ def _stage(text: str) -> None:
 
 
 def _tell(change: IndexChange) -> None:
-    from kglink.space.index_choice import IndexChoice
+    from kglink.space.index import IndexChoice
 
     manifest = change.manifest
     now = index_words(IndexChoice(manifest.index, manifest.index_settings))

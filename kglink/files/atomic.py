@@ -63,6 +63,7 @@ def replace_file(draft: Path, path: Path) -> None:
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Give an empty folder that takes the place of ``path`` when the block ends without error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     sweep_drafts(path.parent)
     with _locked_draft(path, is_folder=True) as (draft, _):
         yield draft

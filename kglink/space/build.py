@@ -8,23 +8,17 @@ found by the next build.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
-from kglink.files.atomic import write_atomically
-from kglink.files.manifest import library_versions
-from kglink.plugins import IndexBackend
-from kglink.records import Entity, OnProgress, Progress
-from kglink.space.index_choice import IndexChoice, chosen_index
+from kglink.files.manifest import file_info, library_versions
+from kglink.records import OnProgress, Progress
+from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder
+from kglink.space.index import chosen_index, now, vector_batches
 from kglink.space.manifest import (
     ROW_KINDS,
     ModelInfo,
@@ -33,20 +27,12 @@ from kglink.space.manifest import (
     SegmentInfo,
     SpaceManifest,
 )
-from kglink.space.publish import (
-    build_lock,
-    next_version,
-    publish,
-    save_index,
-    told_of_full_disks,
-    vector_batches,
-)
-from kglink.space.rows import TextEncoder
 from kglink.space.segment import INFO_FILE, Segment
-from kglink.space.segment_build import SegmentPlan, build_segment, changed_meanwhile
-from kglink.space.space import MANIFEST_FILE, BackendOf, SpaceFolder
+from kglink.space.segment_build import SegmentPlan, TextEncoder, build_segment, changed_meanwhile
+from kglink.space.space import BackendOf
 
-FloatArray = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from kglink.store.entity_reader import FoldedEntity
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +43,7 @@ class SpaceSource:
     revision: int
     content: str
     licence: str
-    entities: Callable[[], Iterator[Entity]]
+    entities: Callable[[], Iterable[FoldedEntity]]
     unchanged: Callable[[], bool]
     """Whether the KB still holds ``content``: asked once more after its segment is built."""
     published: str = ""
@@ -96,18 +82,28 @@ def build_space(
     backend = backend_of(index.name, index.settings)
     if not sources:
         raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
-    with told_of_full_disks(folder), build_lock(folder):
+    with folder.writing():
         maker = _SegmentMaker(folder, model, encoder, settings, fresh, progress)
         made = [maker.segment(source) for source in sources]
         segments = {segment.kb: segment for segment, _ in made}
-        version = next_version(folder)
         progress(Progress("building the index"))
-        manifest = _write_version(
-            version, folder.name, segments, model, backend, index, recorded_settings
-        )
-        publish(folder, version)
-        kept = {segment.folder.name for segment in segments.values()}
-        drop_segments(folder, kept.__contains__)
+        with folder.new_version() as version:
+            backend.build(vector_batches(segments.values()), model.dim).save(version / INDEX_FILE)
+            manifest = SpaceManifest(
+                name=folder.name,
+                created=now(),
+                model=model,
+                segments={kb: segment.folder.name for kb, segment in segments.items()},
+                revisions={kb: segment.info.revision for kb, segment in segments.items()},
+                spans=tuple(_spans(segments)),
+                index=index.name,
+                index_settings=dict(index.settings),
+                index_file=file_info(version / INDEX_FILE),
+                settings=dict(recorded_settings),
+                libraries=library_versions(),
+            )
+            (version / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1))
+        folder.drop_segments(set(manifest.segments.values()).__contains__)
     new = [segment.info for segment, is_new in made if is_new]
     encoded = sum(_row_count(info) - info.reused_rows for info in new)
     return BuildReport(
@@ -129,7 +125,7 @@ def make_segment(
     progress: OnProgress = lambda _: None,
 ) -> Segment:
     """One KB's segment, made where it is missing: the next build finds it ready."""
-    with told_of_full_disks(folder), build_lock(folder):
+    with folder.writing():
         return _SegmentMaker(folder, model, encoder, settings, False, progress).segment(source)[0]
 
 
@@ -240,35 +236,6 @@ def _row_count(info: SegmentInfo) -> int:
     return sum(info.entities if kind == "text" else info.alias_rows for kind in info.rows)
 
 
-def _write_version(
-    version: Path,
-    name: str,
-    segments: Mapping[str, Segment],
-    model: ModelInfo,
-    backend: IndexBackend,
-    choice: IndexChoice,
-    recorded_settings: Mapping[str, Any],
-) -> SpaceManifest:
-    version.mkdir()
-    index = backend.build(vector_batches(segments.values()), model.dim)
-    index_file = save_index(index, version)
-    manifest = SpaceManifest(
-        name=name,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        model=model,
-        segments={kb: segment.folder.name for kb, segment in segments.items()},
-        revisions={kb: segment.info.revision for kb, segment in segments.items()},
-        spans=tuple(_spans(segments)),
-        index=choice.name,
-        index_settings=dict(choice.settings),
-        index_file=index_file,
-        settings=dict(recorded_settings),
-        libraries=library_versions(),
-    )
-    write_atomically(version / MANIFEST_FILE, manifest.model_dump_json(indent=1))
-    return manifest
-
-
 def _spans(segments: Mapping[str, Segment]) -> Iterator[RowSpan]:
     start = 0
     for kb, segment in segments.items():
@@ -276,10 +243,3 @@ def _spans(segments: Mapping[str, Segment]) -> Iterator[RowSpan]:
             stop = start + segment.row_count(kind)
             yield RowSpan(kb=kb, kind=kind, start=start, stop=stop)
             start = stop
-
-
-def drop_segments(folder: SpaceFolder, keep: Callable[[str], bool]) -> None:
-    """Remove all segments but those to keep; what readers have open stays readable."""
-    for path in folder.segments.iterdir():
-        if not keep(path.name):
-            shutil.rmtree(path)

@@ -4,6 +4,11 @@ A KB's names are its *alias rows*, in entity order with the title first; the vec
 use the same rows. Exact names are found by a sorted array of hashes, similar ones by the cosine
 of trigram vectors: a sparse product against shards of at most `SHARD_ROWS` rows, so that neither
 building nor searching ever holds more than one shard's matrix in memory.
+
+The trigrams of a folded name are hashed into a fixed number of buckets by arithmetic on code
+points: a million names take seconds, nothing but the idf of each bucket has to be kept, and the
+same name has the same vector on every machine. Bigrams as well were measured: no better at rank 1
+on the disease KBs, and three to five times slower.
 """
 
 from __future__ import annotations
@@ -19,9 +24,13 @@ from sparse_dot_topn import sp_matmul_topn
 
 from kglink.files.digest import text_hash
 from kglink.files.tables import StringTable, map_array
-from kglink.space.ngrams import BUCKETS, gram_counts, inverse_frequency, weighted
 
 SHARD_ROWS = 500_000
+BUCKETS = 1 << 18
+_BORDER = "\x1f"
+_MULTIPLIERS = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D], dtype=np.uint64)
+_MIX = np.uint64(0x27D4EB2F165667C5)
+_SHIFT = np.uint64(64 - 18)
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -104,3 +113,35 @@ def _load_shard(folder: Path, number: int, rows: int) -> sp.csr_matrix:
         for part in ("indptr", "indices", "data")
     )
     return sp.csr_matrix((data, indices, indptr), shape=(BUCKETS, rows), copy=False)
+
+
+def gram_counts(names: Sequence[str]) -> sp.csr_matrix:
+    """How often each hashed trigram stands in each name: a (names, buckets) matrix."""
+    blob = "".join(f"{_BORDER}{name}{_BORDER}" for name in names)
+    codes = np.frombuffer(blob.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    lengths = np.fromiter((len(name) + 2 for name in names), dtype=np.int64, count=len(names))
+    ends = np.repeat(np.cumsum(lengths), lengths)
+    owner = np.repeat(np.arange(len(names), dtype=np.int64), lengths)
+    start = np.arange(len(codes), dtype=np.int64)
+    start = start[start + 3 <= ends]
+    mixed = np.zeros(len(start), dtype=np.uint64)
+    for offset, multiplier in enumerate(_MULTIPLIERS):
+        mixed += codes[start + offset] * multiplier
+    bucket = ((mixed * _MIX) >> _SHIFT).astype(np.int32)
+    ones = np.ones(len(start), dtype=np.float32)
+    # Converting from coordinates sums the trigrams that a name holds twice.
+    return sp.coo_matrix((ones, (owner[start], bucket)), shape=(len(names), BUCKETS)).tocsr()
+
+
+def inverse_frequency(frequency: npt.NDArray[np.int64], names: int) -> FloatArray:
+    """Smoothed idf of each bucket; a bucket that no name uses is the rarest of all."""
+    return (np.log((1 + names) / (1 + frequency)) + 1).astype(np.float32)
+
+
+def weighted(counts: sp.csr_matrix, idf: FloatArray) -> sp.csr_matrix:
+    """Rows ``sqrt(count) * idf``, scaled to length one."""
+    data = np.sqrt(counts.data) * idf[counts.indices]
+    matrix = sp.csr_matrix((data, counts.indices, counts.indptr), shape=counts.shape)
+    norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    matrix.data /= np.repeat(np.where(norms > 0, norms, 1), np.diff(matrix.indptr))
+    return matrix.astype(np.float32)

@@ -1,7 +1,8 @@
 """Building a segment: names first, then the vectors that no earlier segment has.
 
-kill -9 leaves a draft folder; the next build of the same content finds how many vectors were
-written and goes on from there.
+A KB is read once. What the encoder reads of its entities is kept in the draft until all vectors
+are made. kill -9 leaves a draft folder; the next build of the same content finds how many vectors
+were written and goes on from there.
 """
 
 from __future__ import annotations
@@ -10,36 +11,75 @@ import json
 import os
 import shutil
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import SpaceError
+from kglink.errors import DamagedFileError, SpaceError
 from kglink.files.atomic import replace_folder, write_atomically
-from kglink.files.digest import digest_of
-from kglink.files.manifest import file_info
-from kglink.files.tables import StringTable, StringWriter
-from kglink.records import Entity, OnProgress, Progress
+from kglink.files.digest import digest_of, text_hash
+from kglink.files.manifest import file_info, read_json
+from kglink.files.tables import StringTable, StringWriter, map_array
+from kglink.records import Alias, Entity, OnProgress, Progress
 from kglink.space.manifest import ModelInfo, RowKind, SegmentInfo
 from kglink.space.names import build_name_index
-from kglink.space.rows import EntityEncoder, Item, Rows, TextEncoder, entity_rows, name_rows
 from kglink.space.segment import INFO_FILE, Segment
+from kglink.text.entity_text import entity_text
 from kglink.text.fold import fold
 
 if TYPE_CHECKING:
+    from kglink.models.runtime import TokenMatrices
     from kglink.space.token_rows import TokenRows
+    from kglink.store.entity_reader import FoldedEntity
 
 #: Rows encoded and written between two notes of progress.
 CHUNK_ROWS = 8192
 _DRAFT = ".draft-"
+#: The folder of a draft that holds what the encoder reads of each entity.
+_READ = "read"
 
 FloatArray = npt.NDArray[np.float32]
+HashArray = npt.NDArray[np.uint64]
+IntArray = npt.NDArray[np.int64]
+
+
+class TextEncoder(Protocol):
+    """What a segment needs of an encoder: a plain one reads an entity as one text."""
+
+    @property
+    def truncated(self) -> int:
+        """How many texts, so far, were longer than the model reads."""
+        ...
+
+    def encode(self, texts: list[str]) -> FloatArray:
+        """One vector for each text."""
+        ...
+
+
+@runtime_checkable
+class EntityEncoder(Protocol):
+    """What a trained encoder adds: a tower that is given the entity itself."""
+
+    def entity_text(self, entity: Entity) -> str:
+        """All that the tower is told of an entity."""
+        ...
+
+    def encode_entities(self, entities: Sequence[Entity]) -> FloatArray:
+        """One vector for each entity."""
+        ...
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether it compares all tokens, and not just one vector of each text."""
+        ...
+
+    def entity_matrices(self, entities: Sequence[Entity]) -> TokenMatrices:
+        """The vectors of all tokens of each entity."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +104,7 @@ class SegmentPlan:
 
 def build_segment(
     plan: SegmentPlan,
-    entities: Callable[[], Iterable[Entity]],
+    entities: Callable[[], Iterable[FoldedEntity]],
     encoder: TextEncoder,
     root: Path,
     *,
@@ -73,24 +113,51 @@ def build_segment(
     progress: OnProgress = lambda _: None,
 ) -> Path:
     """Make the segment of ``plan`` under ``root``; returns its folder."""
-    final = root / plan.folder_name
     draft = root / (_DRAFT + plan.folder_name)
     if fresh and draft.exists():
         shutil.rmtree(draft)
-    draft.mkdir(parents=True, exist_ok=True)
+    is_resumed = draft.exists()
+    try:
+        _fill(draft, plan, entities, encoder, previous, progress)
+    except DamagedFileError:
+        if not is_resumed:
+            raise
+        shutil.rmtree(draft)
+        _fill(draft, plan, entities, encoder, previous, progress)
+    shutil.rmtree(draft / _READ, ignore_errors=True)
+    final = root / plan.folder_name
+    replace_folder(draft, final)  # Readers keep what they have mapped.
+    return final
+
+
+def changed_meanwhile(kb: str) -> SpaceError:
+    """The error where a KB is not what it was when its segment was begun."""
+    return SpaceError(f"KB {kb!r} changed while its segment was built", hint="Run the build again.")
+
+
+def _fill(
+    draft: Path,
+    plan: SegmentPlan,
+    entities: Callable[[], Iterable[FoldedEntity]],
+    encoder: TextEncoder,
+    previous: Segment | None,
+    progress: OnProgress,
+) -> None:
+    """Write all files of a segment that are not there yet, its manifest last."""
+    if (draft / INFO_FILE).is_file():
+        return
+    (draft / _READ).mkdir(parents=True, exist_ok=True)
     if not (draft / "names.done").is_file():
         counted = _write_names(draft, entities())
         build_name_index(draft)
         write_atomically(draft / "names.done", json.dumps(counted))
-    counted = json.loads((draft / "names.done").read_text(encoding="utf-8"))
-    as_counted = partial(_no_more_than, counted["entities"], plan.kb, entities)
+    counts = read_json(draft / "names.done")
     by_tokens = isinstance(encoder, EntityEncoder) and encoder.has_tokens
-    counts = {"text": counted["entities"], "alias": counted["alias_rows"]}
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
     reused = truncated = before = 0
     for kind in plan.rows:
-        rows = _rows(kind, draft, as_counted, encoder, plan.description_chars)
-        known = _KnownVectors(previous, kind, plan.model) if previous else None
+        known = KnownVectors(previous, kind, plan.model) if previous else None
+        rows = _rows(kind, draft, encoder, plan.description_chars)
         filler = _Filler(draft, kind, counts[kind], plan.model.dim, encoder, known)
         for done in filler.fill(rows):
             progress(Progress(f"encoding {plan.kb}", before + done, total))
@@ -98,16 +165,16 @@ def build_segment(
         reused += filler.reused
         truncated += filler.truncated
         if kind == "text" and isinstance(encoder, EntityEncoder) and encoder.has_tokens:
-            from kglink.space.token_build import write_tokens
+            from kglink.space.token_rows import write_tokens
 
-            for done in write_tokens(draft, as_counted(), encoder, plan.model.dim, known):
+            for done in write_tokens(draft, _Entities(draft), encoder, plan.model.dim, known):
                 progress(Progress(f"encoding {plan.kb}", before + done, total))
             before += counts[kind]
     info = SegmentInfo(
         kb=plan.kb,
         revision=plan.revision,
-        entities=counted["entities"],
-        alias_rows=counted["alias_rows"],
+        entities=counts["text"],
+        alias_rows=counts["alias"],
         rows=plan.rows,
         model=plan.model,
         description_chars=plan.description_chars,
@@ -121,26 +188,9 @@ def build_segment(
         },
     )
     write_atomically(draft / INFO_FILE, info.model_dump_json(indent=1))
-    replace_folder(draft, final)  # Readers keep what they have mapped.
-    return final
 
 
-def changed_meanwhile(kb: str) -> SpaceError:
-    """The error where a KB is not what it was when its segment was begun."""
-    return SpaceError(f"KB {kb!r} changed while its segment was built", hint="Run the build again.")
-
-
-def _no_more_than(
-    count: int, kb: str, entities: Callable[[], Iterable[Entity]]
-) -> Iterator[Entity]:
-    """The entities once more: as many as there were when their names were written."""
-    for number, entity in enumerate(entities()):
-        if number == count:
-            raise changed_meanwhile(kb)
-        yield entity
-
-
-def _write_names(draft: Path, entities: Iterable[Entity]) -> dict[str, int]:
+def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> dict[RowKind, int]:
     """The entity and alias tables; one alias row for each folded form, the title's first."""
     popularity, counts, starts = array("f"), array("f"), array("q", [0])
     with (
@@ -148,12 +198,14 @@ def _write_names(draft: Path, entities: Iterable[Entity]) -> dict[str, int]:
         StringWriter(draft / "titles") as titles,
         StringWriter(draft / "surfaces") as surfaces,
         StringWriter(draft / "folded") as folded_names,
+        StringWriter(draft / _READ / "entities") as read,
     ):
-        for entity in entities:
+        for entity, folded_forms in entities:
             keys.add(entity.key)
             titles.add(entity.title)
+            read.add(json.dumps(_parts(entity)))
             popularity.append(entity.popularity)
-            for folded, (surface, count) in _alias_rows(entity).items():
+            for folded, (surface, count) in _alias_rows(entity, folded_forms).items():
                 surfaces.add(surface)
                 folded_names.add(folded)
                 counts.append(count)
@@ -161,31 +213,65 @@ def _write_names(draft: Path, entities: Iterable[Entity]) -> dict[str, int]:
     np.save(draft / "popularity.npy", np.frombuffer(popularity, dtype=np.float32))
     np.save(draft / "alias_counts.npy", np.frombuffer(counts, dtype=np.float32))
     np.save(draft / "alias_starts.npy", np.frombuffer(starts, dtype=np.int64))
-    return {"entities": len(popularity), "alias_rows": len(counts)}
+    return {"text": len(popularity), "alias": len(counts)}
 
 
-def _alias_rows(entity: Entity) -> dict[str, tuple[str, int]]:
+def _alias_rows(entity: Entity, folded_names: Sequence[str]) -> dict[str, tuple[str, int]]:
     """Folded form -> most frequent surface and total count; a name of signs alone stays."""
     rows: dict[str, tuple[str, int]] = {}
-    title = fold(entity.title) or entity.title
+    names = list(zip(entity.aliases, folded_names, strict=True))
+    forms = {alias.surface: folded for alias, folded in names}
+    title = forms.get(entity.title) or fold(entity.title) or entity.title
     rows[title] = (entity.title, 1)
-    for alias in sorted(entity.aliases, key=lambda alias: -alias.count):
-        folded = fold(alias.surface) or alias.surface
+    for alias, found in sorted(names, key=lambda name: -name[0].count):
+        # The store holds no folded form of a name that is too long for its index.
+        folded = found or fold(alias.surface) or alias.surface
         surface, count = rows.get(folded, (alias.surface, 0))
         rows[folded] = (surface, count + alias.count)
     return rows
 
 
-def _rows(
-    kind: RowKind,
-    draft: Path,
-    entities: Callable[[], Iterable[Entity]],
-    encoder: TextEncoder,
-    description_chars: int,
-) -> Rows[Any]:
+def _parts(entity: Entity) -> list[Any]:
+    """All that an encoder may read of an entity."""
+    surfaces = [alias.surface for alias in entity.aliases]
+    return [entity.title, entity.type, entity.description, surfaces]
+
+
+class _Entities(Sequence[Entity]):
+    """The entities of a draft, with what an encoder may read of them."""
+
+    def __init__(self, draft: Path) -> None:
+        self._table = StringTable(draft / _READ / "entities")
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __getitem__(self, at: int) -> Entity:  # type: ignore[override]  # no slices: one each
+        title, kind, description, surfaces = json.loads(self._table[at])
+        aliases = tuple(Alias(surface) for surface in surfaces)
+        return Entity("", title, description, kind, aliases=aliases)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of one kind, in their order."""
+
+    items: Sequence[Any]
+    read: Callable[[Any], str]
+    """What the encoder reads of a row: rows that read the same have the same vector."""
+    encode: Callable[[list[Any]], FloatArray]
+
+
+def _rows(kind: RowKind, draft: Path, encoder: TextEncoder, description_chars: int) -> _Rows:
     if kind == "alias":
-        return name_rows(StringTable(draft / "surfaces"), encoder)
-    return entity_rows(entities(), encoder, description_chars)
+        return _Rows(StringTable(draft / "surfaces"), str, encoder.encode)
+    if isinstance(encoder, EntityEncoder):
+        return _Rows(_Entities(draft), encoder.entity_text, encoder.encode_entities)
+
+    def read(entity: Entity) -> str:
+        return entity_text(entity, description_chars=description_chars)
+
+    return _Rows(_Entities(draft), read, lambda some: encoder.encode([read(one) for one in some]))
 
 
 class _Filler:
@@ -198,7 +284,7 @@ class _Filler:
         total: int,
         dim: int,
         encoder: TextEncoder,
-        known: _KnownVectors | None,
+        known: KnownVectors | None,
     ) -> None:
         self._state_file = draft / f"{kind}.state"
         self._encoder, self._known = encoder, known
@@ -206,19 +292,17 @@ class _Filler:
         mode: Literal["r+", "w+"] = "w+"
         if self._state_file.is_file():
             mode = "r+"
-            state = json.loads(self._state_file.read_text(encoding="utf-8"))
-            self._done, self.reused, self.truncated = state
+            self._done, self.reused, self.truncated = read_json(self._state_file)
         self._vectors = _reserved(draft / f"{kind}.npy", mode, np.float16, (total, dim))
         self._hashes = _reserved(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
 
-    def fill(self, rows: Rows[Item]) -> Iterator[int]:
+    def fill(self, rows: _Rows) -> Iterator[int]:
         """Encode or copy every row that is not there yet; yields how many are."""
         yield self._done
-        for _ in islice(rows.items, self._done):
-            pass
-        while chunk := list(islice(rows.items, CHUNK_ROWS)):
-            stop = self._done + len(chunk)
-            hashes = rows.hashes(chunk)
+        while self._done < len(rows.items):
+            stop = min(self._done + CHUNK_ROWS, len(rows.items))
+            chunk = [rows.items[at] for at in range(self._done, stop)]
+            hashes = np.fromiter((text_hash(rows.read(item)) for item in chunk), np.uint64)
             self._vectors[self._done : stop] = self._block(rows, chunk, hashes)
             self._hashes[self._done : stop] = hashes
             self._vectors.flush()
@@ -228,9 +312,7 @@ class _Filler:
             write_atomically(self._state_file, state)
             yield self._done
 
-    def _block(
-        self, rows: Rows[Item], chunk: list[Item], hashes: npt.NDArray[np.uint64]
-    ) -> FloatArray:
+    def _block(self, rows: _Rows, chunk: list[Any], hashes: HashArray) -> FloatArray:
         found = self._known.find(hashes) if self._known else np.full(len(chunk), -1)
         fresh = np.flatnonzero(found < 0)
         block = np.empty((len(chunk), self._vectors.shape[1]), dtype=np.float32)
@@ -244,25 +326,25 @@ class _Filler:
         return block
 
 
-class _KnownVectors:
+class KnownVectors:
     """The vectors of an earlier segment, found by the hash of what they stand for."""
 
     def __init__(self, segment: Segment, kind: RowKind, model: ModelInfo) -> None:
         usable = segment.info.model.fingerprint == model.fingerprint and kind in segment.info.rows
         self._segment, self._kind = segment, kind
         path = segment.folder / f"{kind}_hashes.npy"
-        hashes = np.load(path, mmap_mode="r") if usable else np.empty(0, dtype=np.uint64)
+        hashes = map_array(path) if usable else np.empty(0, dtype=np.uint64)
         self._order = np.argsort(hashes, kind="stable")
-        self._sorted = np.asarray(hashes)[self._order]
+        self._sorted: HashArray = hashes[self._order]
 
-    def find(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    def find(self, hashes: HashArray) -> IntArray:
         """The row of each hash, or -1."""
         if not len(self._sorted):
             return np.full(len(hashes), -1)
         at = np.minimum(np.searchsorted(self._sorted, hashes), len(self._sorted) - 1)
         return np.where(self._sorted[at] == hashes, self._order[at], -1)
 
-    def vectors(self, rows: npt.NDArray[np.int64]) -> FloatArray:
+    def vectors(self, rows: IntArray) -> FloatArray:
         """Some of its vectors."""
         return self._segment.vectors(self._kind, rows)
 
@@ -281,6 +363,8 @@ def _reserved(
     the process.
     """
     mapped = np.lib.format.open_memmap(path, mode, kind, shape)
+    if mapped.shape != shape or mapped.dtype != kind:
+        raise DamagedFileError(f"{path}: not the array that was begun")
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return mapped

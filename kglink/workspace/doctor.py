@@ -19,7 +19,7 @@ from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspac
 from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
-    from kglink.space.space import SpaceFolder
+    from kglink.space.folder import SpaceFolder
     from kglink.workspace.encoder import LazyEncoder
 
 _LIBRARIES = (
@@ -122,7 +122,7 @@ def licences(opened: Opened) -> list[Licence]:
 
 def _encoders(opened: Opened) -> list[LazyEncoder]:
     """The encoders of the settings, of all spaces and of the overlaps, each once."""
-    from kglink.space.space import SpaceFolder, space_names
+    from kglink.space.folder import SpaceFolder, space_names
     from kglink.workspace.encoder import LazyEncoder, own_encoder
 
     folder, section = opened.folder, opened.settings.encoder
@@ -228,7 +228,7 @@ def _ago(seconds: float) -> str:
 
 
 def _space_checks(opened: Opened) -> Iterator[Check]:
-    from kglink.space.space import SpaceFolder, space_names
+    from kglink.space.folder import SpaceFolder, space_names
 
     root = opened.folder / SPACES_FOLDER
     for name in space_names(root):

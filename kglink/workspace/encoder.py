@@ -15,8 +15,8 @@ from kglink.models import DEFAULT_MODEL, ModelSource, load_encoder, resolve_mode
 from kglink.models.model_folder import is_model_folder, read_manifest
 from kglink.models.written import write_entity
 from kglink.records import OnProgress
+from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.manifest import ModelInfo
-from kglink.space.space import SpaceFolder, build_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kglink.linking.reading import Reader
-    from kglink.space.index_change import IndexChange
-    from kglink.space.index_choice import IndexChoice
+    from kglink.space.index import IndexChange, IndexChoice
     from kglink.space.manifest import RowKind, SpaceManifest
     from kglink.space.recall import IndexQueries, PartFigures
     from kglink.space.space import BackendOf, Space
@@ -80,7 +79,7 @@ def index_presets(opened: Opened) -> dict[str, OfferedPreset]:
 
 def presets_of(registry: Registry) -> dict[str, OfferedPreset]:
     """All presets by name; kglink's own come first, and keep their names."""
-    from kglink.space.index_choice import DEFAULT_INDEX
+    from kglink.space.index import DEFAULT_INDEX
 
     found: dict[str, OfferedPreset] = {}
     plugins = sorted(
@@ -109,15 +108,14 @@ def change_index(
     ``preset`` is a name, ``factory`` a faiss factory string; ``settings`` alone change those of
     the index that the space has. ``stage`` is told what is being done.
     """
-    from kglink.space.index_change import change_index, has_whole_index, published_manifest
-    from kglink.space.index_choice import IndexChoice
+    from kglink.space.index import IndexChoice, change_index
 
     folder, registry = opened.joint_space.folder, opened.registry
-    manifest = published_manifest(folder)
+    manifest = folder.published_manifest()
     has = IndexChoice(manifest.index, manifest.index_settings)
     wanted = _wanted(registry, has, preset, factory, settings or {})
     changed = _differences(registry, has, wanted)
-    whole = has_whole_index(folder)
+    whole = folder.has_whole_index()
     if whole and changed == set():
         return None
     _refuse_to_be_undone(opened, manifest, wanted)
@@ -139,7 +137,7 @@ def _wanted(
     factory: str,
     changes: Mapping[str, object],
 ) -> IndexChoice:
-    from kglink.space.index_choice import IndexChoice
+    from kglink.space.index import IndexChoice
 
     if preset and factory:
         raise UsageError("a preset and a factory string are two indexes", hint="Name one of them.")
@@ -168,7 +166,7 @@ def _differences(registry: Registry, left: IndexChoice, right: IndexChoice) -> s
 
 def _refuse_to_be_undone(opened: Opened, manifest: SpaceManifest, wanted: IndexChoice) -> None:
     """Refuse an index that the next build would replace."""
-    from kglink.space.index_choice import chosen_index
+    from kglink.space.index import chosen_index
 
     after = {"index": wanted.name, "index_settings": dict(wanted.settings)}
     if chosen_index(opened.settings.space, manifest.model_copy(update=after)) == wanted:
@@ -203,8 +201,7 @@ def measure_index(
     progress: OnProgress = lambda _: None,
 ) -> IndexFigures:
     """Compare the space's index with exact search on the same vectors."""
-    from kglink.space.index_change import trial_index
-    from kglink.space.index_choice import DEFAULT_INDEX, IndexChoice
+    from kglink.space.index import DEFAULT_INDEX, IndexChoice, trial_index
     from kglink.space.recall import measure_index
     from kglink.workspace.links import reader_of
 
@@ -238,11 +235,10 @@ def measure_index(
 
 def is_index_asked(opened: Opened) -> bool:
     """Whether searches use the space's index: not where all of its rows are compared by tokens."""
-    from kglink.space.index_change import published_manifest
     from kglink.space.token_rows import BITS_FILE
 
     folder = opened.joint_space.folder
-    manifest = published_manifest(folder)
+    manifest = folder.published_manifest()
     by_tokens = all(
         (folder.segments / name / BITS_FILE).is_file() for name in manifest.segments.values()
     )

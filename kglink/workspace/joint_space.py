@@ -16,21 +16,21 @@ from kglink.space.build import (
     BuildReport,
     SpaceSource,
     build_space,
-    drop_segments,
     has_segment,
     is_current,
     make_segment,
     row_kinds,
     wanted_folder,
 )
+from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
-from kglink.space.space import Space, SpaceFolder, build_command
+from kglink.space.space import Space
 from kglink.workspace.encoder import AUTO, LazyEncoder, space_encoder, towers_of
 from kglink.workspace.folder import SPACES_FOLDER
 
 if TYPE_CHECKING:
     from kglink.plugins import IndexBackend
-    from kglink.space.rows import TextEncoder
+    from kglink.space.segment_build import TextEncoder
     from kglink.store import KBInfo, Store
 
 
@@ -106,8 +106,8 @@ class WorkspaceSpace:
         sources = {source.kb: source for source in self._sources()}
         unfinished = set(self.unfinished())
         wanted = {wanted_folder(one, self.encoder.info, self._section) for one in sources.values()}
-        drop_segments(
-            self.folder, lambda name: name in wanted or name.rpartition("-")[0] in unfinished
+        self.folder.drop_segments(
+            lambda name: name in wanted or name.rpartition("-")[0] in unfinished
         )
 
     def _source(self, kb: str) -> SpaceSource | None:
@@ -194,7 +194,7 @@ class WorkspaceSpace:
                     revision=info.revision,
                     content=_content(info),
                     licence=info.licence,
-                    entities=partial(self.store.entities, info.name),
+                    entities=partial(self.store.folded_entities, info.name),
                     unchanged=partial(self._is_still, info),
                     published=keep,
                 )

@@ -15,8 +15,7 @@ from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring, write_scoring
 from kglink.linking.stages import Stage
 from kglink.records import Candidate, Document, MentionInText, OnProgress
-from kglink.space.alias_names import SpaceNames
-from kglink.space.space import Space
+from kglink.space.space import Space, SpaceNames
 from kglink.workspace.encoder import LazyEncoder, towers_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from kglink.errors import TrainingError, UnknownNameError, UsageError
 from kglink.files.atomic import write_atomically
-from kglink.space.space import SpaceFolder, build_command, space_names
+from kglink.space.folder import SpaceFolder, build_command, space_names
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe
 from kglink.training.run import MODEL, SETTINGS, Curve, RunInfo, alone, is_busy, list_runs, read_run
 from kglink.workspace.folder import RUNS_FOLDER, SPACES_FOLDER

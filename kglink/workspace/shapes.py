@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kglink.overlap.train import Training
     from kglink.plugins import Provider, Registry
     from kglink.records import Candidate, Entity, EntityId, Overlap
-    from kglink.space.index_change import IndexChange
+    from kglink.space.index import IndexChange
     from kglink.workspace.finetune import Finetuned
     from kglink.workspace.runs import WorkspaceRun
 

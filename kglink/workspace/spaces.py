@@ -18,7 +18,7 @@ from kglink.workspace.folder import SPACES_FOLDER
 if TYPE_CHECKING:
     from kglink.evaluation.report import RetrievalReport
     from kglink.evaluation.significance import RandomizationTest
-    from kglink.space.space import SpaceFolder
+    from kglink.space.folder import SpaceFolder
     from kglink.workspace.opened import Opened
 
 #: Below the spaces, so that what lies in it is none: a deleted space until it is gone.
@@ -75,7 +75,7 @@ class SpaceSummary:
 
 def spaces(opened: Opened) -> list[SpaceSummary]:
     """All published spaces by name."""
-    from kglink.space.space import space_names
+    from kglink.space.folder import space_names
 
     return [_summary(opened, name) for name in space_names(opened.folder / SPACES_FOLDER)]
 
@@ -90,11 +90,9 @@ def delete_space(opened: Opened, name: str) -> None:
 
     While it is built, or its index is changed, it cannot be removed.
     """
-    from kglink.space.publish import build_lock, told_of_full_disks
-
     folder = _folder_of(opened, name)
     trash = opened.folder / SPACES_FOLDER / _TRASH
-    with told_of_full_disks(folder), build_lock(folder):
+    with folder.writing():
         trash.mkdir(exist_ok=True)
         folder.path.rename(trash / f"{name}-{os.getpid()}")
     # What an earlier deletion did not come to remove goes as well.
@@ -102,7 +100,7 @@ def delete_space(opened: Opened, name: str) -> None:
 
 
 def _folder_of(opened: Opened, name: str) -> SpaceFolder:
-    from kglink.space.space import SpaceFolder, space_names
+    from kglink.space.folder import SpaceFolder, space_names
 
     root = opened.folder / SPACES_FOLDER
     if name not in (known := space_names(root)):
@@ -111,16 +109,16 @@ def _folder_of(opened: Opened, name: str) -> SpaceFolder:
 
 
 def _summary(opened: Opened, name: str) -> SpaceSummary:
-    from kglink.space.index_change import published_manifest
+
+    from kglink.space.folder import SpaceFolder
     from kglink.space.manifest import SegmentInfo, read_part
     from kglink.space.segment import INFO_FILE
-    from kglink.space.space import SpaceFolder
 
     folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
     summary = SpaceSummary(name, name == opened.settings.space.name, _bytes(folder.path))
     shares = []
     try:
-        manifest, version = published_manifest(folder), folder.current
+        manifest, version = folder.published_manifest(), folder.current
         for kb in manifest.kbs:
             info = read_part(SegmentInfo, folder.segments / manifest.segments[kb] / INFO_FILE)
             rows = sum(span.stop - span.start for span in manifest.spans if span.kb == kb)

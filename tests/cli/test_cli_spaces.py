@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
-from kglink.space.publish import build_lock
-from kglink.space.space import SpaceFolder
+from kglink.space.folder import SpaceFolder
 from kglink.workspace import Workspace
 
 
@@ -162,7 +161,7 @@ def test_a_reader_of_a_deleted_space_goes_on(kglink: Kglink, two: Path) -> None:
 
 
 def test_a_space_that_is_being_built_is_not_deleted(kglink: Kglink, two: Path) -> None:
-    with build_lock(SpaceFolder(two / "spaces", "twofold")):
+    with SpaceFolder(two / "spaces", "twofold").writing():
         ran = kglink("spaces", "--delete", "twofold", "--yes", code=1)
     assert "being built by another process" in ran.err
     assert (two / "spaces" / "twofold" / "CURRENT").is_file()

@@ -15,9 +15,10 @@ from kglink.errors import SpaceError
 from kglink.evaluation import overlaps as overlaps_module
 from kglink.evaluation.overlaps import OverlapFigures, evaluate_overlaps
 from kglink.records import EntityId, Overlap
+from kglink.space.folder import SpaceFolder
 from kglink.space.manifest import RowKind
 from kglink.space.segment import Segment
-from kglink.space.space import Space, SpaceFolder
+from kglink.space.space import Space
 from kglink.store import Store
 from kglink.workspace import Workspace
 from store_support import entity, job

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 
 from kglink.files.tables import StringTable, StringWriter
 from kglink.space import names as names_module
-from kglink.space.names import NameIndex, build_name_index
-from kglink.space.ngrams import BUCKETS, gram_counts, inverse_frequency, weighted
+from kglink.space.names import (
+    BUCKETS,
+    NameIndex,
+    build_name_index,
+    gram_counts,
+    inverse_frequency,
+    weighted,
+)
 
 WORDS = ["lung", "heart", "cancer", "of", "the", "acute", "kidney", "type", "ii", "x", "y", "zo"]
 

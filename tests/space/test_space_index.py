@@ -15,9 +15,8 @@ from test_space import HERON, MERCURY, backend_of, build, opened, source
 from kglink.errors import ConfigError, SpaceError
 from kglink.plugins import RowRange
 from kglink.records import Entity
-from kglink.space.index_change import change_index, has_whole_index, trial_index
-from kglink.space.index_choice import IndexChoice
-from kglink.space.publish import build_lock
+from kglink.space.folder import SpaceFolder
+from kglink.space.index import IndexChoice, change_index, trial_index
 from kglink.space.recall import (
     BATCH,
     IndexQueries,
@@ -26,7 +25,7 @@ from kglink.space.recall import (
     sample_rows,
     vectors_of,
 )
-from kglink.space.space import Space, SpaceFolder
+from kglink.space.space import Space
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray, IntArray, VectorIndex
@@ -80,7 +79,7 @@ def test_a_file_is_kept_where_only_searching_changes(folder: SpaceFolder) -> Non
     change = change_index(folder, wider, backend_of, keep_file=True)
     assert not change.rebuilt
     assert change.manifest.index_file == first.index_file
-    assert has_whole_index(folder)
+    assert folder.has_whole_index()
     exact = vectors_of(opened(folder), np.arange(300))
     queries = exact[::7]
     found = opened(folder).index.search(queries, 3)[1]
@@ -98,7 +97,7 @@ def test_unfinished_segments_of_a_build_are_kept(folder: SpaceFolder) -> None:
 
 def test_a_space_that_is_being_built_is_refused(folder: SpaceFolder) -> None:
     before = folder.current
-    with build_lock(folder), pytest.raises(SpaceError, match="being built by another process"):
+    with folder.writing(), pytest.raises(SpaceError, match="being built by another process"):
         change_index(folder, FP16, backend_of)
     assert folder.current == before
 
@@ -124,22 +123,21 @@ def test_a_trial_belongs_to_no_space(folder: SpaceFolder) -> None:
 
 
 def test_a_damaged_index_is_no_whole_one(folder: SpaceFolder) -> None:
-    assert has_whole_index(folder)
+    assert folder.has_whole_index()
     assert folder.current
     path = folder.current / "index.faiss"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert not has_whole_index(folder)
+    assert not folder.has_whole_index()
     change_index(folder, IndexChoice("kglink/flat", {}), backend_of)
-    assert has_whole_index(folder)
+    assert folder.has_whole_index()
 
 
 KILLED = """
-import os, shutil, signal, sys
+import os, signal, sys
 from pathlib import Path
 from kglink.plugins import load_registry
-from kglink.space import index_change, publish
-from kglink.space.index_choice import IndexChoice
-from kglink.space.space import SpaceFolder
+from kglink.space import folder
+from kglink.space.index import IndexChoice, change_index
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -160,11 +158,11 @@ def backend_of(name, settings):
     return Backend() if where == "saving" else registry.create("index", name, settings)
 
 if where == "before publishing":
-    index_change.publish = die
+    folder.write_atomically = die
 if where == "before removing":
-    shutil.rmtree = die
-index_change.change_index(
-    SpaceFolder(Path(root), "default"), IndexChoice("kglink/faiss", {"factory": "SQfp16"}),
+    folder._remove_folders = die
+change_index(
+    folder.SpaceFolder(Path(root), "default"), IndexChoice("kglink/faiss", {"factory": "SQfp16"}),
     backend_of,
 )
 """
@@ -181,7 +179,8 @@ def test_killed_at_any_moment_a_whole_version_stays(folder: SpaceFolder, where: 
     assert len(list(folder.versions.iterdir())) == 2
     change_index(folder, LISTS, backend_of)
     assert opened(folder).manifest.index_settings == LISTS.settings
-    assert [path.name for path in folder.versions.iterdir()] == ["000003"]
+    number = "000002" if where == "saving" else "000003"
+    assert [path.name for path in folder.versions.iterdir()] == [number]
 
 
 # ------------------------------------------------------------------------------------ recall

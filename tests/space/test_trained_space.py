@@ -16,9 +16,8 @@ from conftest import Kglink
 from kglink.errors import ConfigError, ModelError, SpaceError, UsageError
 from kglink.records import Entity
 from kglink.space import segment_build
+from kglink.space.folder import SpaceFolder, space_names
 from kglink.space.manifest import SpaceManifest
-from kglink.space.publish import build_lock
-from kglink.space.space import SpaceFolder, space_names
 from kglink.workspace.encoder import TrainedEncoder
 from store_support import job
 from trained_spaces import add_run, copied, entities_of, make_workspace, opened, plain_of, towers
@@ -75,13 +74,13 @@ def test_links_are_made_with_the_version_before_while_another_process_builds(
     monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
     with opened(folder) as workspace:
         spaces = SpaceFolder(folder / "spaces", "default")
-        with build_lock(spaces):
+        with spaces.writing():
             ran = kglink("link", "-", stdin="The Heron", code=1)
         assert "being built by another process" in ran.err
         workspace.build(model="runs/one/model")
         entities = entities_of(workspace, "atlas")
         workspace.store.ingest(job("third", fingerprint="third"), entities[:2])
-        with build_lock(spaces):
+        with spaces.writing():
             ran = kglink("link", "-", "--format", "json", stdin="The Heron")
         assert "the version before it is used" in ran.err
         assert json.loads(ran.out)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from kglink.overlap.names import folded_names
 from kglink.plugins import PairedKBs, Side
-from kglink.space import ngrams
+from kglink.space import names as ngrams
 from kglink_plugins.overlap_evidence.name_words import name_words
 
 BUCKETS = 1 << 20

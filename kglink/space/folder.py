@@ -1,0 +1,166 @@
+"""The folder of a space: its versions and segments, which version is published, who may write."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError
+from kglink.files.atomic import atomic_folder, write_atomically
+from kglink.files.lock import file_lock
+from kglink.files.manifest import damaged_files
+from kglink.space.manifest import ModelInfo, SegmentInfo, SpaceManifest, read_part
+from kglink.space.segment import INFO_FILE, Segment
+
+CURRENT_FILE = "CURRENT"
+MANIFEST_FILE = "manifest.json"
+INDEX_FILE = "index.faiss"
+_DEFAULT = "default"
+
+
+class SpaceFolder:
+    """Where the versions and segments of one space lie."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.name = name
+        self.path = root / name
+        self.segments = self.path / "segments"
+        self.versions = self.path / "versions"
+
+    @property
+    def current(self) -> Path | None:
+        """The folder of the published version, None where nothing was published yet."""
+        # Read once: a build may replace the pointer at any moment.
+        name = self.pointer
+        if name is None:
+            return None
+        version = self.versions / name
+        if not name.isdigit() or not version.is_dir():
+            raise DamagedSpaceError(f"{self.path / CURRENT_FILE}: names no version")
+        return version
+
+    @property
+    def pointer(self) -> str | None:
+        """What names the published version, None where nothing was published yet."""
+        pointer = self.path / CURRENT_FILE
+        return pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else None
+
+    def manifest(self) -> SpaceManifest | None:
+        """The manifest of the published version."""
+        folder = self.current
+        return read_part(SpaceManifest, folder / MANIFEST_FILE) if folder else None
+
+    def usable_manifest(self) -> SpaceManifest | None:
+        """The manifest of the published version, None where it is damaged as well."""
+        try:
+            return self.manifest()
+        except DamagedSpaceError:
+            return None
+
+    def published_manifest(self) -> SpaceManifest:
+        """The manifest of the published version; an error where there is none."""
+        manifest = self.manifest()
+        if manifest is None:
+            raise self.not_built()
+        return manifest
+
+    def not_built(self) -> SpaceError:
+        """The error where a space has no version."""
+        return SpaceError(
+            f"space {self.name!r} is not built yet", hint=f"Run `{build_command(self.name)}`."
+        )
+
+    def model(self) -> ModelInfo | None:
+        """The model of the published version; where that is damaged, of its newest segment."""
+        if not (self.path / CURRENT_FILE).is_file():
+            return None
+        if manifest := self.usable_manifest():
+            return manifest.model
+        found = sorted(self.segments.glob(f"*/{INFO_FILE}"), key=lambda path: path.stat().st_mtime)
+        for path in reversed(found):
+            with contextlib.suppress(SpaceError):
+                return read_part(SegmentInfo, path).model
+        return None
+
+    def has_whole_index(self) -> bool:
+        """Whether the published index is the file that was written."""
+        version, manifest = self.current, self.published_manifest()
+        files = {INDEX_FILE: manifest.index_file}
+        return version is not None and not damaged_files(version, files, thorough=True)
+
+    def damage(self) -> list[str]:
+        """Every file of the published version whose content is not what was written."""
+        try:
+            folder, manifest = self.current, self.manifest()
+        except DamagedSpaceError as error:
+            return [error.message]
+        if folder is None or manifest is None:
+            return []
+        bad = damaged_files(folder, {INDEX_FILE: manifest.index_file}, thorough=True)
+        told = [str(path) for path in bad]
+        for name in manifest.segments.values():
+            try:
+                segment = Segment(self.segments / name)
+            except SpaceError as error:
+                told.append(error.message)
+            else:
+                bad = damaged_files(segment.folder, segment.info.files, thorough=True)
+                told += [str(path) for path in bad]
+        return told
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the only writer of the space; what cannot be written becomes a `SpaceError`."""
+        busy = SpaceBusyError(
+            f"space {self.name!r} is being built by another process",
+            hint="Wait until it is done, or use another space: `--space NAME`, or space.name.",
+        )
+        try:
+            self.segments.mkdir(parents=True, exist_ok=True)
+            self.versions.mkdir(parents=True, exist_ok=True)
+            with file_lock(self.path / "lock", busy):
+                yield
+        except OSError as error:
+            raise SpaceError(
+                f"cannot write space {self.name!r} in {self.path}: {error.strerror or error}",
+                hint="If the disk is full, free some of it and run the same command again: it "
+                "goes on where it stopped. The published version is as it was.",
+            ) from error
+
+    @contextlib.contextmanager
+    def new_version(self) -> Iterator[Path]:
+        """Give an empty folder that is published when the block ends without error.
+
+        Then older versions are removed; open files of them stay readable.
+        """
+        made = [int(path.name) for path in self.versions.iterdir() if path.name.isdigit()]
+        version = self.versions / f"{max(made, default=0) + 1:06d}"
+        with atomic_folder(version) as draft:
+            yield draft
+        write_atomically(self.path / CURRENT_FILE, version.name + "\n")
+        _remove_folders(self.versions, lambda name: name == version.name)
+
+    def drop_segments(self, keep: Callable[[str], bool]) -> None:
+        """Remove all segments but those to keep; what readers have open stays readable."""
+        _remove_folders(self.segments, keep)
+
+
+def _remove_folders(root: Path, keep: Callable[[str], bool]) -> None:
+    """Remove folders; what cannot be removed now is left to the next build."""
+    for path in root.iterdir():
+        if path.is_dir() and not path.is_symlink() and not keep(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def space_names(root: Path) -> list[str]:
+    """The spaces under a folder that were published."""
+    if not root.is_dir():
+        return []
+    return sorted(path.parent.name for path in root.glob(f"*/{CURRENT_FILE}"))
+
+
+def build_command(space: str) -> str:
+    """What a user types to build a space."""
+    return "kglink build" if space == _DEFAULT else f"kglink build --space {space}"

@@ -1,0 +1,139 @@
+"""The joint index of a space: which one it gets, writing it, changing it without encoding.
+
+kill -9 at any moment leaves the version before it readable; what was half-made is removed by the
+next change or build.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.config import SpaceSection
+from kglink.files.manifest import file_info, library_versions
+from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder
+from kglink.space.manifest import SpaceManifest
+from kglink.space.segment import Segment
+from kglink.space.space import BackendOf
+
+if TYPE_CHECKING:
+    from kglink.plugins import IndexBackend, VectorIndex
+
+AUTO = "auto"
+#: What a new space gets where nothing is set.
+DEFAULT_INDEX = "kglink/flat"
+_BATCH_ROWS = 65_536
+
+FloatArray = npt.NDArray[np.float32]
+
+
+class IndexChoice(NamedTuple):
+    """A back end and its settings."""
+
+    name: str
+    settings: Mapping[str, str | int | float | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChange:
+    """What a change did."""
+
+    before: IndexChoice
+    manifest: SpaceManifest
+    seconds: float
+    rebuilt: bool
+    """False: the file stayed as it was, and only how it is searched was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialIndex:
+    """An index that was built and belongs to no space."""
+
+    index: VectorIndex
+    bytes: int
+    seconds: float
+
+
+def chosen_index(settings: SpaceSection, manifest: SpaceManifest | None) -> IndexChoice:
+    """The back end that is set, else that of the published version."""
+    if settings.index != AUTO:
+        return IndexChoice(settings.index, settings.index_settings)
+    if manifest is None:
+        return IndexChoice(DEFAULT_INDEX, settings.index_settings)
+    return IndexChoice(manifest.index, settings.index_settings or manifest.index_settings)
+
+
+def vector_batches(segments: Iterable[Segment]) -> Iterator[FloatArray]:
+    """The rows of the joint index: KB by KB and kind by kind."""
+    for segment in segments:
+        for kind in segment.info.rows:
+            for first in range(0, segment.row_count(kind), _BATCH_ROWS):
+                yield segment.vectors(kind, slice(first, first + _BATCH_ROWS))
+
+
+def change_index(
+    folder: SpaceFolder, choice: IndexChoice, backend_of: BackendOf, *, keep_file: bool = False
+) -> IndexChange:
+    """Publish the space with another index; nothing is encoded.
+
+    With ``keep_file`` the index stays the file that it is: only settings of searching differ.
+    """
+    backend = backend_of(choice.name, choice.settings)
+    with folder.writing():
+        before, old = folder.published_manifest(), folder.current
+        began = time.perf_counter()
+        with folder.new_version() as version:
+            if keep_file and old is not None:
+                shutil.copyfile(old / INDEX_FILE, version / INDEX_FILE)
+            else:
+                _built(backend, folder, before).save(version / INDEX_FILE)
+            backend.load(version / INDEX_FILE)  # What cannot be opened must not be published.
+            seconds = time.perf_counter() - began
+            manifest = before.model_copy(
+                update={
+                    "created": now(),
+                    "index": choice.name,
+                    "index_settings": dict(choice.settings),
+                    "index_file": file_info(version / INDEX_FILE),
+                    "libraries": library_versions(),
+                }
+            )
+            (version / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1))
+    return IndexChange(
+        IndexChoice(before.index, before.index_settings), manifest, seconds, not keep_file
+    )
+
+
+@contextmanager
+def trial_index(
+    folder: SpaceFolder, choice: IndexChoice, backend_of: BackendOf
+) -> Iterator[TrialIndex]:
+    """An index of the published vectors in a temporary file, opened as a published one is."""
+    manifest = folder.published_manifest()
+    backend = backend_of(choice.name, choice.settings)
+    with tempfile.TemporaryDirectory(prefix="kglink-index-") as scratch:
+        path = Path(scratch) / INDEX_FILE
+        began = time.perf_counter()
+        _built(backend, folder, manifest).save(path)
+        seconds = time.perf_counter() - began
+        yield TrialIndex(backend.load(path), path.stat().st_size, seconds)
+
+
+def now() -> str:
+    """The time, as manifests hold it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _built(backend: IndexBackend, folder: SpaceFolder, manifest: SpaceManifest) -> VectorIndex:
+    segments = [Segment(folder.segments / name) for name in manifest.segments.values()]
+    return backend.build(vector_batches(segments), manifest.model.dim)
