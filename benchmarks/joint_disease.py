@@ -30,6 +30,7 @@ from overlap import KBS as KB_FILES
 from kglink.evaluation.metrics import hit
 from kglink.evaluation.rankings import JUDGED_JOINT, RankedMention
 from kglink.evaluation.significance import randomization_test
+from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace
 
 SOURCE = "ncit"
@@ -158,7 +159,7 @@ def train(workspace: Workspace, target: str, row: str, seed: int, budget: Budget
         before = workspace.folder / "runs" / f"{BEGUN[row].lower()}-{seed}" / "model"
         changes["model"] = {"base": str(before)}
         sources = "O"
-    workspace.finetune(
+    job = FinetuneJob(
         recipe=budget.recipe,
         sources=sources,
         source_kbs=(SOURCE,),
@@ -168,6 +169,7 @@ def train(workspace: Workspace, target: str, row: str, seed: int, budget: Budget
         run=f"{row.lower()}-{seed}",
         space=workspace.settings.space.name,
     )
+    workspace.finetune(job)
 
 
 def head(target: str) -> None:

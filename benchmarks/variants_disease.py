@@ -31,7 +31,7 @@ from overlap import KBS as KB_FILES
 
 from kglink.plugins import load_registry
 from kglink.records import Entity
-from kglink.training import load_recipe
+from kglink.training.job import FinetuneJob
 from kglink.training.run import read_report
 from kglink.training.train import train
 from kglink.workspace import Workspace
@@ -155,16 +155,10 @@ def run(folder: Path, variant: Variant, seed: int, batch: int) -> dict[str, floa
     report = read_report(place)
     if report is None:
         with Workspace.open(folder, flags=FLAGS) as workspace:
-            report = train(
-                workspace.store,
-                load_recipe("default", changes_of(variant, seed, batch)),
-                "T",
-                (SOURCE,),
-                (TARGET,),
-                place,
-                registry=load_registry(only="builtin"),
-                docs=TRAIN,
+            job = FinetuneJob(
+                (SOURCE,), (TARGET,), "T", TRAIN, changes=changes_of(variant, seed, batch)
             )
+            report = train(workspace.store, load_registry(only="builtin"), job, place)
     recalls: Any = report.recalls
     return {**recalls["kb"][TARGET], "seconds": report.seconds or time.monotonic() - began}
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Span,
         TextInput,
     )
+    from kglink.training.job import FinetuneJob
     from kglink.workspace import Workspace
 
     __version__: str
@@ -40,6 +41,7 @@ __all__ = [
     "Document",
     "Entity",
     "EntityId",
+    "FinetuneJob",
     "Judgement",
     "KglinkError",
     "Link",
@@ -58,6 +60,7 @@ __all__ = [
 ]
 
 _ROOM_OF_NAME = {
+    "FinetuneJob": "training.job",
     "KglinkError": "errors",
     "PluginSettings": "plugins",
     "Workspace": "workspace",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.records import TextInput
+from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
 from kglink_cli.build import build_with_progress
 from kglink_cli.console import note, print_table
@@ -83,8 +84,8 @@ def _finetune(workspace: Workspace) -> None:
     source, target = KBS
     kbs = f"--source-kb {source} --target-kb {target}"
     _show(f"kglink finetune --recipe {RECIPE} --sources TOS {kbs}")
-    told = {"sources": "TOS", "source_kbs": [source], "target_kbs": [target]}
-    print_finetuned(finetune_with_progress(workspace, told | {"recipe": RECIPE}))
+    job = FinetuneJob([source], [target], sources="TOS", recipe=RECIPE)
+    print_finetuned(finetune_with_progress(workspace, job))
     _show(f"kglink eval --docs {DOCUMENTS} --split test   # R@1 before and after, and --by vectors")
     _, after = _recalls_at_1(workspace)
     columns = ("pool", "mentions", *(f"{way} {when}" for way in WAYS for when in BEFORE_AFTER))

@@ -16,6 +16,7 @@ from kglink_cli.console import counted, display, note, print_json, print_table
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
+    from kglink.training.job import FinetuneJob
     from kglink.workspace import Workspace
     from kglink.workspace.finetune import Finetuned
 
@@ -77,38 +78,38 @@ def finetune(
 
     Under torchrun: `torchrun --nproc-per-node 2 -m kglink_cli finetune ...`.
     """
-    from kglink.training.loop import Pace
+    from kglink.training.job import FinetuneJob
 
-    told: dict[str, Any] = {
-        "sources": sources,
-        "source_kbs": _names(source_kb),
-        "target_kbs": _names(target_kb),
-        "docs": _names(docs),
-        "recipe": recipe,
-        "changes": read_changes(changes or [], seed),
-        "run": run,
-        "resume": resume,
-        "space": space or "",
-        "publish": not no_publish,
-        "pace": Pace(checkpoint_steps),
-    }
+    job = FinetuneJob(
+        source_kbs=_names(source_kb),
+        target_kbs=_names(target_kb),
+        sources=sources,
+        docs=_names(docs),
+        recipe=recipe,
+        changes=read_changes(changes or [], seed),
+        run=run,
+        resume=resume,
+        space=space or "",
+        publish=not no_publish,
+        checkpoint_steps=checkpoint_steps,
+    )
     with session_of(context).open({"space.name": space}) as workspace:
         if not _is_first():
-            workspace.finetune(**told)
+            workspace.finetune(job)
             return
-        done = finetune_with_progress(workspace, told)
+        done = finetune_with_progress(workspace, job)
     if as_json:
         print_json(finetuned_shape(done))
     else:
         print_finetuned(done)
 
 
-def finetune_with_progress(workspace: Workspace, told: Mapping[str, Any]) -> Finetuned:
+def finetune_with_progress(workspace: Workspace, job: FinetuneJob) -> Finetuned:
     """Fine-tune with a progress bar, and a line for each epoch, on standard error."""
     from kglink_cli.finetune_progress import FinetuneNews
 
     with display() as show:
-        done = workspace.finetune(**told, progress=FinetuneNews(show).take)
+        done = workspace.finetune(job, progress=FinetuneNews(show).take)
     _tell(done)
     return done
 

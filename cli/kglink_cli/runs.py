@@ -121,8 +121,8 @@ def _facts(run: WorkspaceRun) -> dict[str, object]:
         "seed": told.seed,
         "began": told.started,
         "steps": f"{info.steps:,}",
-        "computed on": f"{hardware['device']}, {hardware['precision']}, "
-        f"{hardware['threads']} threads, {told.processes} processes",
+        "computed on": f"{hardware.device}, {hardware.precision}, "
+        f"{hardware.threads} threads, {told.processes} processes",
         "folder": info.folder,
         "picture": picture if picture.is_file() else "none",
     }

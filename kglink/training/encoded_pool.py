@@ -29,7 +29,7 @@ _SCORES = 1 << 25
 _BY_TOKENS = 256
 
 
-class FrozenPool:
+class EncodedPool:
     """The entities of the pool, encoded, and the tower of mentions to compare with them."""
 
     def __init__(self, model: BiEncoder, scorer: Scorer, hardware: Hardware, folder: Path) -> None:

@@ -2,11 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kglink.errors import UsageError
+from kglink.models.hardware import Precision
 from kglink.records import Progress
-from kglink.training.validation import Recalls
+from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
+
+if TYPE_CHECKING:
+    from kglink.training.validation import Recalls
+
+#: What ``sources`` may be.
+SOURCES = ("S", "T", "O", "TS", "TO", "SO", "TOS")
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneJob:
+    """One fine-tuning, as it is told. Empty values are the recipe's, or all that there is."""
+
+    source_kbs: Sequence[str] = ()
+    target_kbs: Sequence[str] = ()
+    sources: str = ""
+    """Stages: any of S, T, O, TS, TO, SO, TOS; empty: the recipe's, else all that the KBs allow."""
+    docs: Sequence[str] = ()
+    """The KBs whose documents are learnt from; empty: all."""
+    recipe: Recipe | str | Path | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the recipe that differ, nested as in its file."""
+    run: str = ""
+    """The name of the run; empty: one is made from the recipe's name."""
+    resume: bool = False
+    """Go on with a run. What is given again must be what it began with."""
+    space: str = ""
+    """The space that gets the model; empty: the workspace's."""
+    publish: bool = True
+    """Build the space with the model; else only train."""
+    device: str = "auto"
+    precision: Precision = "auto"
+    threads: int = 0
+    """0: all cores, shared by the processes of the run."""
+    checkpoint_steps: int = 500
+    """A checkpoint after so many steps; there is one after each epoch in any case."""
+    curve_steps: int = 10
+    """A line of the curve, and news of the loss, after so many steps."""
+
+    def chosen_recipe(self) -> Recipe:
+        """The recipe with the changes."""
+        return chosen_recipe(self.recipe or DEFAULT_RECIPE, self.changes)
+
+    def stages(self) -> str:
+        """The stages in the papers' spelling, such as ``TOS``."""
+        both = "TOS" if self.source_kbs and self.target_kbs else ""
+        all_allowed = both or ("S" if self.source_kbs else "T")
+        return read_sources(self.sources or self.chosen_recipe().sources or all_allowed)
+
+
+def read_sources(text: str) -> str:
+    """Stages in the papers' spelling, whatever the order and case of the letters."""
+    letters = sorted(text.upper().replace(",", "").replace("+", ""))
+    for known in SOURCES:
+        if sorted(known) == letters:
+            return known
+    raise UsageError(
+        f"unknown sources {text!r}",
+        hint=f"There is: {', '.join(SOURCES)}. S: mentions of the source KBs, T: of the target "
+        "KBs, O: overlaps between them.",
+    )
 
 
 class Note(NamedTuple):

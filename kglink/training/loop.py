@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -21,8 +21,8 @@ from kglink.training.checkpoint import (
     saying_what_is_kept,
     write_tensors,
 )
-from kglink.training.encoded_pool import FrozenPool
-from kglink.training.job import BeforeNews, EpochNews, Note, StepNews, Tell
+from kglink.training.encoded_pool import EncodedPool
+from kglink.training.job import BeforeNews, EpochNews, FinetuneJob, Note, StepNews, Tell
 from kglink.training.recipe import OverlapSection, SelectionSection, StageSection
 from kglink.training.run import Curve
 from kglink.training.stages import Batch, Stage, batches_of
@@ -32,74 +32,52 @@ from kglink.training.validation import Recalls, validate
 _BEST = "best.safetensors"
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How often a run writes."""
-
-    checkpoint_steps: int = 500
-    """A checkpoint after so many steps; there is one after each epoch in any case."""
-    curve_steps: int = 10
-    """A line of the curve, and news of the loss, after so many steps."""
-
-
+@dataclass(slots=True)
 class Loop:
-    """Runs the stages of a plan in the run's folder."""
+    """Runs the stages of a run, one after the other, and keeps what they come to."""
 
-    def __init__(
-        self,
-        tools: Tools,
-        plan: Sequence[Stage],
-        selection: SelectionSection,
-        hardware: Hardware,
-        folder: Path,
-        checkpoints: Checkpoints,
-        pace: Pace,
-        tell: Tell,
-    ) -> None:
-        self._tools = tools
-        self._plan = plan
-        self._selection = selection
-        self._hardware = hardware
-        self._folder = folder
-        self._checkpoints = checkpoints
-        self._pace = pace
-        self._tell = tell
-        self._curve = Curve(folder)
-        self._frozen: FrozenPool | None = None
-        self.position = Position()
-        self.recalls: Recalls | None = None
+    tools: Tools
+    stages: Sequence[Stage]
+    selection: SelectionSection
+    hardware: Hardware
+    job: FinetuneJob
+    folder: Path
+    checkpoints: Checkpoints
+    tell: Tell
+    position: Position = field(default_factory=Position)
+    _encoded: EncodedPool | None = None
 
     def run(self, *, resume: bool) -> tuple[StageResult, ...]:
         """Train from the last checkpoint, or from the beginning, to the end."""
         if resume:
-            self.position = self._checkpoints.position()
-            self._tell(Note(f"going on after step {self.position.total:,}"))
+            self.position = self.checkpoints.position()
+            self.tell(Note(f"going on after step {self.position.total:,}"))
         if self._is_first:
-            self._curve.begin(self.position.total)
-        while self.position.stage < len(self._plan):
-            self._stage(self._plan[self.position.stage], resume=resume)
+            Curve(self.folder).begin(self.position.total)
+        while self.position.stage < len(self.stages):
+            self._stage(self.stages[self.position.stage], resume=resume)
             resume = False
         return self.position.results
 
     @property
     def _is_first(self) -> bool:
-        return self._tools.team.is_first
+        return self.tools.team.is_first
 
     def _stage(self, stage: Stage, *, resume: bool) -> None:
         at_its_begin = (self.position.epoch, self.position.step) == (0, 0)
         if resume and at_its_begin:  # there is no optimiser yet, and no A
-            self._checkpoints.load_model(self._tools.model)
-        trainer = Trainer(self._tools, stage, self.position.stage)
+            self.checkpoints.load_model(self.tools.model)
+        trainer = Trainer(self.tools, stage, self.position.stage)
         if resume and not at_its_begin:
-            self._checkpoints.load_model(self._tools.model)
-            self._checkpoints.load_optimiser(self._tools.model, trainer.optimiser, trainer.ascent)
+            self.checkpoints.load_model(self.tools.model)
+            self.checkpoints.load_optimiser(self.tools.model, trainer.optimiser, trainer.ascent)
         while not self._is_over(stage):
             self._epoch(stage, trainer)
             self._checkpoint(trainer)
         self._finish(stage)
 
     def _is_over(self, stage: Stage) -> bool:
-        at, patience = self.position, self._selection.patience
+        at, patience = self.position, self.selection.patience
         waited = at.epoch - 1 - at.best_epoch
         if patience and at.best is not None and waited >= patience:
             return True
@@ -109,7 +87,7 @@ class Loop:
         """Whether the best epoch is kept: of O it is the last, unless the recipe says so."""
         section = stage.section
         wanted = isinstance(section, StageSection) or section.keep == "best"
-        return wanted and len(self._tools.data.valid) > 0
+        return wanted and len(self.tools.data.valid) > 0
 
     def _epoch(self, stage: Stage, trainer: Trainer) -> None:
         began = time.monotonic()
@@ -122,29 +100,29 @@ class Loop:
 
     def _judge_before(self, stage: Stage) -> float:
         """Judge the model that the run begins with; says how long that took."""
-        began, data = time.monotonic(), self._tools.data
+        began, data = time.monotonic(), self.tools.data
         if self.position.total or not self._is_first or not len(data.valid):
             return 0.0
         recalls = self._validate()
         seconds = time.monotonic() - began
         self._line({"total": 0, "stage": stage.name, "epoch": 0, **recalls.as_json()})
-        self._tell(BeforeNews(recalls, seconds))
+        self.tell(BeforeNews(recalls, seconds))
         return seconds
 
     def _mine(self, trainer: Trainer) -> None:
         """Look for hard negatives at a refresh point; a run that goes on finds them on disk."""
-        files = trainer.mined_files(self._folder / "data", self.position.epoch)
+        files = trainer.mined_files(self.folder / "data", self.position.epoch)
         if self._is_first and not all(path.is_file() for path in files.values()):
-            for old in (self._folder / "data").glob("negatives-*.npy"):
+            for old in (self.folder / "data").glob("negatives-*.npy"):
                 old.unlink()
             with advising(advice_for_searches("the search for hard negatives")):
-                trainer.mine(self._pool(), files, self.position.epoch, self._tell)
-        self._tools.team.wait()
+                trainer.mine(self._pool(), files, self.position.epoch, self.tell)
+        self.tools.team.wait()
         trainer.open_mined(files)
 
     def _steps(self, stage: Stage, trainer: Trainer) -> None:
         batches = batches_of(stage, self.position.epoch, trainer.order_seed)
-        self._frozen = None if self.position.step < len(batches) else self._frozen
+        self._encoded = None if self.position.step < len(batches) else self._encoded
         begun, seen = time.monotonic(), 0
         left = batches[self.position.step :]
         for number, batch in enumerate(left, 1):
@@ -152,7 +130,7 @@ class Loop:
             seen += done.texts
             pace = (time.monotonic() - begun) / number
             self._report(stage, done, seen / max(1e-9, pace * number), pace)
-            if number < len(left) and self.position.total % self._pace.checkpoint_steps == 0:
+            if number < len(left) and self.position.total % self.job.checkpoint_steps == 0:
                 self._checkpoint(trainer)
 
     def _step(self, stage: Stage, trainer: Trainer, batch: Batch) -> Done:
@@ -164,7 +142,7 @@ class Loop:
 
     def _report(self, stage: Stage, done: Done, pairs_per_second: float, pace: float) -> None:
         at, section = self.position, stage.section
-        if at.total % self._pace.curve_steps:
+        if at.total % self.job.curve_steps:
             return
         loss = sum(at.losses) / len(at.losses)
         self.position = replace(at, losses=())
@@ -172,7 +150,7 @@ class Loop:
         left = pace * (stage.steps - steps)
         line = {"total": at.total, "stage": stage.name, "epoch": at.epoch + 1, "step": steps}
         self._line({**line, "loss": loss, "rate": done.rate})
-        self._tell(
+        self.tell(
             StepNews(
                 *(stage.name, at.epoch + 1, section.epochs, steps, stage.steps),
                 *(loss, done.rate, pairs_per_second, left),
@@ -193,7 +171,7 @@ class Loop:
         if recalls is not None:
             line = {"total": at.total, "stage": stage.name, "epoch": at.epoch + 1}
             self._line({**line, **recalls.as_json(), "epoch_loss": loss, "best": is_best})
-        self._tell(
+        self.tell(
             EpochNews(
                 stage=stage.name,
                 epoch=at.epoch + 1,
@@ -210,58 +188,58 @@ class Loop:
 
     def _figure(self) -> tuple[float | None, Recalls | None]:
         """The recall that epochs are compared by: all processes hear what the first one finds."""
-        if not len(self._tools.data.valid):
+        if not len(self.tools.data.valid):
             return None, None
-        values = None
+        values = recalls = None
         if self._is_first:
-            self.recalls = self._validate()
-            values = [self.recalls.chosen(self._selection)]
-        return self._tools.team.agree(values, 1)[0], self.recalls
+            recalls = self._validate()
+            values = [recalls.chosen(self.selection)]
+        return self.tools.team.agree(values, 1)[0], recalls
 
     def _validate(self) -> Recalls:
         with advising(advice_for_searches("judging the model")):
-            return validate(self._tools.data, self._pool(), self._selection, self._tell)
+            return validate(self.tools.data, self._pool(), self.selection, self.tell)
 
-    def _pool(self) -> FrozenPool:
+    def _pool(self) -> EncodedPool:
         """The pool encoded with the model as it is; once for validation and mining."""
-        if self._frozen is None:
-            tools = self._tools
-            frozen = FrozenPool(tools.model, tools.scorer, self._hardware, self._folder / "data")
-            frozen.encode(tools.data.pool.tokens, self._tell)
-            self._frozen = frozen
-        return self._frozen
+        if self._encoded is None:
+            tools = self.tools
+            pool = EncodedPool(tools.model, tools.scorer, self.hardware, self.folder / "data")
+            pool.encode(tools.data.pool.tokens, self.tell)
+            self._encoded = pool
+        return self._encoded
 
     def _finish(self, stage: Stage) -> None:
         """Go on from the best epoch, or from the last where nothing says which was best."""
         at = self.position
         kept = at.epoch
         if at.best_epoch >= 0:
-            self._tools.team.wait()
-            load_parameters(self._folder / _BEST, self._tools.model)
+            self.tools.team.wait()
+            load_parameters(self.folder / _BEST, self.tools.model)
             kept = at.best_epoch + 1
-            self._frozen = None
+            self._encoded = None
         self.position = at.next_stage(StageResult(stage.name, at.epoch, kept, at.best))
-        self._tools.model.transformation = None
-        if self.position.stage < len(self._plan):
+        self.tools.model.transformation = None
+        if self.position.stage < len(self.stages):
             self._checkpoint(None)
 
     def _keep(self) -> None:
         """Write the best weights so far."""
         if not self._is_first:
             return
-        path = self._folder / _BEST
+        path = self.folder / _BEST
         with saying_what_is_kept(path), atomic_path(path) as draft:
-            write_tensors(draft, dict(self._tools.model.named_parameters()))
+            write_tensors(draft, dict(self.tools.model.named_parameters()))
 
     def _checkpoint(self, trainer: Trainer | None) -> None:
         if not self._is_first:
             return
         optimiser, ascent = (trainer.optimiser, trainer.ascent) if trainer else (None, None)
-        self._checkpoints.save(self.position, self._tools.model, optimiser, ascent)
+        self.checkpoints.save(self.position, self.tools.model, optimiser, ascent)
 
     def _line(self, line: dict[str, object]) -> None:
         if self._is_first:
-            self._curve.add(line)
+            Curve(self.folder).add(line)
 
 
 #: How torch says on a CPU that there is no more memory.

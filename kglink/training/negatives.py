@@ -28,7 +28,7 @@ from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray
 from kglink.training.batch import MentionBatch, choose_golds, known_rows
 from kglink.training.data import TrainingData
-from kglink.training.encoded_pool import FrozenPool
+from kglink.training.encoded_pool import EncodedPool
 from kglink.training.pool import as_ids
 from kglink.training.recipe import StageSection
 from kglink.training.stages import Group
@@ -107,7 +107,7 @@ class Negatives:
 
     def mine(
         self,
-        pool: FrozenPool,
+        pool: EncodedPool,
         path: Path,
         rng: np.random.Generator,
         progress: OnProgress = lambda _: None,
@@ -140,7 +140,7 @@ class Negatives:
         size = _BY_SCORES if known.vectors is None else _BY_VECTORS
         return (slice(at, at + size) for at in range(0, len(self._group.items), size))
 
-    def _seen(self, pool: FrozenPool, part: slice, batch: SamplerBatch) -> SamplerBatch:
+    def _seen(self, pool: EncodedPool, part: slice, batch: SamplerBatch) -> SamplerBatch:
         """A batch with what its mentions look like to the model."""
         texts = as_ids(self._data.train.tokens.take(self._group.items[part].tolist()))
         if pool.vectors(self._rows) is not None:

@@ -16,7 +16,7 @@ import datetime
 import errno
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from kglink.errors import TrainingError, UsageError
 from kglink.files.atomic import write_atomically
 from kglink.files.lock import file_lock, is_locked
 from kglink.files.manifest import library_versions
+from kglink.models.hardware import Hardware
 from kglink.training.recipe import Recipe, read_recipe
 
 FORMAT = 1
@@ -38,9 +39,13 @@ SETTINGS, REPORT, MODEL, DATA, CHECKPOINTS = (
 DATA_FACTS = "data.json"
 
 
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run was told."""
+    """What a run was told, and where it computes."""
 
     recipe: Recipe
     recipe_name: str
@@ -48,11 +53,15 @@ class RunSettings:
     source_kbs: tuple[str, ...]
     target_kbs: tuple[str, ...]
     docs: tuple[str, ...]
-    seed: int
-    started: str
-    hardware: dict[str, Any]
-    processes: int
-    libraries: dict[str, str]
+    hardware: Hardware
+    processes: int = 1
+    started: str = field(default_factory=_now)
+    libraries: dict[str, str] = field(default_factory=library_versions)
+
+    @property
+    def seed(self) -> int:
+        """What all chance of the run is drawn from."""
+        return self.recipe.seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,31 +126,6 @@ class RunInfo:
         }
 
 
-def run_settings(
-    recipe: Recipe,
-    recipe_name: str,
-    sources: str,
-    kbs: tuple[Sequence[str], Sequence[str]],
-    docs: Sequence[str],
-    hardware: Mapping[str, Any],
-    processes: int,
-) -> RunSettings:
-    """What a new run is told."""
-    return RunSettings(
-        recipe=recipe,
-        recipe_name=recipe_name,
-        sources=sources,
-        source_kbs=tuple(kbs[0]),
-        target_kbs=tuple(kbs[1]),
-        docs=tuple(docs),
-        seed=recipe.seed,
-        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        hardware=dict(hardware),
-        processes=processes,
-        libraries=library_versions(),
-    )
-
-
 def write_settings(folder: Path, settings: RunSettings) -> None:
     """Begin a run's folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -161,6 +145,7 @@ def read_settings(folder: Path) -> RunSettings:
     values["recipe"] = read_recipe(values["recipe"], str(folder / SETTINGS))
     for name in ("source_kbs", "target_kbs", "docs"):
         values[name] = tuple(values[name])
+    values["hardware"] = Hardware(**values["hardware"])
     return RunSettings(**values)
 
 

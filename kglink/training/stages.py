@@ -16,11 +16,8 @@ from kglink.errors import UsageError
 from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.store import Store
-from kglink.training.data import KBChoice, TrainingData
+from kglink.training.data import TrainingData
 from kglink.training.recipe import OverlapSection, Recipe, StageSection
-
-#: What ``--sources`` may be.
-SOURCES = ("S", "T", "O", "TS", "TO", "SO", "TOS")
 
 
 class Group(NamedTuple):
@@ -32,7 +29,7 @@ class Group(NamedTuple):
     items: IntArray
     """Numbers of mentions or of overlap pairs."""
     names: IntArray = np.empty(0, np.int64)
-    """Numbers of names that some of are learnt besides, in every epoch other ones."""
+    """Names to learn too; each epoch samples others."""
 
 
 class Stage(NamedTuple):
@@ -73,30 +70,10 @@ class Batch(NamedTuple):
     parts: tuple[IntArray, ...]
 
 
-def read_sources(text: str) -> str:
-    """``--sources`` in the papers' spelling, whatever the order and case of its letters."""
-    letters = sorted(text.upper().replace(",", "").replace("+", ""))
-    for known in SOURCES:
-        if sorted(known) == letters:
-            return known
-    raise UsageError(
-        f"unknown sources {text!r}",
-        hint=f"There is: {', '.join(SOURCES)}. S: mentions of the source KBs, T: of the target "
-        "KBs, O: overlaps between them.",
-    )
-
-
-def default_sources(source_kbs: Sequence[str], target_kbs: Sequence[str]) -> str:
-    """The stages where nobody names them: all that the KBs allow."""
-    if source_kbs and target_kbs:
-        return "TOS"
-    return "S" if source_kbs else "T"
-
-
-def choose_kbs(
+def check_kbs(
     store: Store, sources: str, source_kbs: Sequence[str], target_kbs: Sequence[str]
-) -> KBChoice:
-    """Check that every named KB is there and every stage has the KBs that it needs."""
+) -> None:
+    """Refuse KBs that are not there, and stages that lack KBs."""
     names = [*source_kbs, *target_kbs]
     for name in names:
         store.kb(name)
@@ -111,7 +88,6 @@ def choose_kbs(
                 f"sources {sources} need a {option} KB",
                 hint=f"Name one or more with --{option}-kb.",
             )
-    return KBChoice(tuple(source_kbs), tuple(target_kbs))
 
 
 def make_plan(data: TrainingData, recipe: Recipe, sources: str) -> list[Stage]:

@@ -27,7 +27,7 @@ from kglink.training.batch import (
     own_columns,
 )
 from kglink.training.data import TrainingData
-from kglink.training.encoded_pool import FrozenPool
+from kglink.training.encoded_pool import EncodedPool
 from kglink.training.negatives import Negatives
 from kglink.training.pool import as_ids
 from kglink.training.processes import Encoding, Team, Texts
@@ -108,7 +108,7 @@ class Trainer:
 
     def mine(
         self,
-        pool: FrozenPool,
+        pool: EncodedPool,
         files: Mapping[str, Path],
         epoch: int,
         progress: OnProgress = lambda _: None,

@@ -1,4 +1,4 @@
-"""`train`: from KBs, documents and overlaps of a store to the folder of a fine-tuned model."""
+"""Trains: from KBs, documents and overlaps of a store to the folder of a fine-tuned model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ import torch
 
 from kglink.errors import TrainingError, UsageError
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
-from kglink.models.hardware import Hardware, Precision, choose_hardware, usable_cores
+from kglink.models.hardware import Hardware, choose_hardware, usable_cores
 from kglink.plugins import Registry
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
 from kglink.training.data import KBChoice, TrainingData, prepare
-from kglink.training.job import News, Note, Planned, Tell
-from kglink.training.loop import Loop, Pace
+from kglink.training.job import FinetuneJob, Note, Planned, Tell, read_sources
+from kglink.training.loop import Loop
 from kglink.training.processes import Team, leave
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
 from kglink.training.run import (
@@ -40,224 +40,195 @@ from kglink.training.run import (
     read_report,
     read_settings,
     recalls_of_epoch,
-    run_settings,
     write_report,
     write_settings,
 )
-from kglink.training.stages import (
-    Stage,
-    choose_kbs,
-    default_sources,
-    make_plan,
-    read_sources,
-    warnings_of,
-)
+from kglink.training.stages import Stage, check_kbs, make_plan, warnings_of
 from kglink.training.step import Tools, check_sections
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """What a run computes on; ``threads`` of 0 are all cores, shared by its processes."""
-
-    device: str = "auto"
-    precision: Precision = "auto"
-    threads: int = 0
 
 
 def train(
     store: Store,
-    recipe: Recipe | str | Path | None = None,
-    sources: str = "",
-    source_kbs: Sequence[str] = (),
-    target_kbs: Sequence[str] = (),
-    folder: Path | str = Path("runs/run"),
-    *,
     registry: Registry,
-    docs: Sequence[str] = (),
-    changes: Mapping[str, Any] | None = None,
-    resume: bool = False,
-    where: Where = Where(),
-    pace: Pace = Pace(),  # noqa: B008 - frozen
-    progress: Tell = lambda news: None,
+    job: FinetuneJob,
+    folder: Path,
+    *,
+    progress: Tell = lambda _: None,
 ) -> TrainingReport:
-    """Fine-tune a model so that entities of these KBs, and mentions of them, share one space.
+    """Fine-tune a model in ``folder``: entities and mentions of the job's KBs share one space.
 
-    ``sources`` are the stages: any of S, T, O, TS, TO, SO, TOS; none named: those of the recipe,
-    else all that the KBs allow. ``docs`` names the KBs whose documents are learnt from; none: all.
-    ``changes`` are values of the recipe that differ, nested as in its file.
-    With ``resume`` the run in ``folder`` goes on as it was told when it began; what is given again
-    must be the same. Under torchrun all processes call this with the same arguments.
+    A run that is resumed goes on as it was told when it began. Under torchrun all processes call
+    this with the same arguments.
     """
-    team = Team(where.device)
-    run = _Run(store, registry, Path(folder), team, progress if team.is_first else _say_nothing)
+    team = Team(job.device)
+    run = _Run(store, registry, job, folder, team, progress if team.is_first else lambda _: None)
     try:
-        with alone(Path(folder)) if team.is_first else contextlib.nullcontext():
-            if resume:
-                told = run.told_before()
-                _check_same(told, recipe, changes, sources, source_kbs, target_kbs, docs)
-                if report := read_report(run.folder):
-                    run.clear()
-                    return report
-                run.check_processes(told)
-            else:
-                told = run.told_now(recipe, changes, sources, source_kbs, target_kbs, docs, where)
-            return run.train(told, pace, resume=resume)
+        with alone(folder) if team.is_first else contextlib.nullcontext():
+            settings = run.resumed_settings() if job.resume else run.new_settings()
+            if job.resume and (report := read_report(folder)):
+                run.clear()
+                return report
+            if settings.processes != team.count:  # dropout would draw otherwise
+                raise TrainingError(
+                    f"the run began with {settings.processes} processes, and here are {team.count}",
+                    hint="Start it as it was started then (torchrun --nproc-per-node), "
+                    "or begin a new run.",
+                )
+            with _threads(settings.hardware.threads):
+                return run.train(settings)
     finally:
         leave()
 
 
+@dataclass(frozen=True, slots=True)
 class _Run:
     """One process of a run."""
 
-    def __init__(
-        self, store: Store, registry: Registry, folder: Path, team: Team, tell: Tell
-    ) -> None:
-        self.folder = folder
-        self._store = store
-        self._registry = registry
-        self._team = team
-        self._notes: list[str] = []
-        self._tell = tell
+    store: Store
+    registry: Registry
+    job: FinetuneJob
+    folder: Path
+    team: Team
+    tell: Tell
 
-    def told_before(self) -> RunSettings:
-        """What the run was told when it began."""
-        return read_settings(self.folder)
+    @property
+    def _is_new(self) -> bool:
+        """Whether this process begins the run's folder."""
+        return self.team.is_first and not self.job.resume
 
-    def check_processes(self, told: RunSettings) -> None:
-        """Refuse to go on with more or fewer processes: dropout would draw otherwise."""
-        if told.processes != self._team.count:
-            raise TrainingError(
-                f"the run began with {told.processes} processes, and here are {self._team.count}",
-                hint="Start it as it was started then (torchrun --nproc-per-node), "
-                "or begin a new run.",
-            )
-
-    def told_now(
-        self,
-        recipe: Recipe | str | Path | None,
-        changes: Mapping[str, Any] | None,
-        sources: str,
-        source_kbs: Sequence[str],
-        target_kbs: Sequence[str],
-        docs: Sequence[str],
-        where: Where,
-    ) -> RunSettings:
+    def new_settings(self) -> RunSettings:
         """Read what a new run is told, and refuse what cannot be."""
         if (self.folder / SETTINGS).exists():
             raise UsageError(
                 f"{self.folder}: there is a run already",
                 hint="Go on with it (--resume), give another name, or delete the folder.",
             )
-        chosen = chosen_recipe(recipe or DEFAULT_RECIPE, changes)
-        name = "" if isinstance(recipe, Recipe) else str(recipe or DEFAULT_RECIPE)
-        stages = read_sources(sources or chosen.sources or default_sources(source_kbs, target_kbs))
-        kbs = choose_kbs(self._store, stages, source_kbs, target_kbs)
-        for one in docs:
-            self._store.kb(one)
-        threads = where.threads or max(1, usable_cores() // self._team.count)
-        device = self._team.device(where.device)
-        hardware = choose_hardware(device, where.precision, threads)
-        facts = dataclasses.asdict(hardware)
-        return run_settings(chosen, name, stages, kbs, docs, facts, self._team.count)
-
-    def train(self, told: RunSettings, pace: Pace, *, resume: bool) -> TrainingReport:
-        """Train to the end, write the model, and say what came of it."""
-        with _threads(told.hardware["threads"]):
-            return self._train(told, pace, resume=resume)
-
-    def _train(self, told: RunSettings, pace: Pace, *, resume: bool) -> TrainingReport:
-        began = time.monotonic()
-        hardware = Hardware(**told.hardware)
-        if self._team.count > 1 and hardware.device != "cpu":
-            hardware = dataclasses.replace(hardware, device=self._team.device("auto"))
-        model = load_bi_encoder(
-            told.recipe.model.base, settings=told.recipe.model.settings, hardware=hardware
+        job = self.job
+        recipe, stages = job.chosen_recipe(), job.stages()
+        check_kbs(self.store, stages, job.source_kbs, job.target_kbs)
+        for name in job.docs:
+            self.store.kb(name)
+        threads = job.threads or max(1, usable_cores() // self.team.count)
+        return RunSettings(
+            recipe=recipe,
+            recipe_name="" if isinstance(job.recipe, Recipe) else str(job.recipe or DEFAULT_RECIPE),
+            sources=stages,
+            source_kbs=tuple(job.source_kbs),
+            target_kbs=tuple(job.target_kbs),
+            docs=tuple(job.docs),
+            hardware=choose_hardware(self.team.device(job.device), job.precision, threads),
+            processes=self.team.count,
         )
-        recipe = told.recipe
-        scorer = self._registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
-        check_sections(recipe.sections(told.sources), model, self._registry)
-        data = self._prepared(told, model, resume=resume)
-        plan = make_plan(data, told.recipe, told.sources)
-        checkpoints = Checkpoints(self.folder / CHECKPOINTS, _identity(told, model, data))
-        self._begin(told, data, checkpoints, model, resume=resume)
-        self._tell(_planned(plan, data, told, hardware))
-        tools = Tools(model, scorer, data, self._registry, self._team, told.seed)
-        selection = told.recipe.selection
-        loop = Loop(tools, plan, selection, hardware, self.folder, checkpoints, pace, self._tell)
+
+    def resumed_settings(self) -> RunSettings:
+        """What the run was told when it began; a job that says something else is refused."""
+        began, job = read_settings(self.folder), self.job
+        given: list[tuple[str, Any, Any]] = []
+        if job.recipe is not None or job.changes:
+            # Changes alone are of the run's own recipe.
+            whole = chosen_recipe(began.recipe if job.recipe is None else job.recipe, job.changes)
+            given.append(("recipe", _facts(whole), _facts(began.recipe)))
+        if job.sources:
+            given.append(("list of sources", read_sources(job.sources), began.sources))
+        for what, now, before in (
+            ("list of source KBs", job.source_kbs, began.source_kbs),
+            ("list of target KBs", job.target_kbs, began.target_kbs),
+            ("list of documents", job.docs, began.docs),
+        ):
+            if now:
+                given.append((what, tuple(now), before))
+        for what, now, before in given:
+            if now != before:
+                raise TrainingError(
+                    f"the run began with another {what}",
+                    hint="Leave it out to go on as the run began, or begin a new run.",
+                )
+        return began
+
+    def train(self, settings: RunSettings) -> TrainingReport:
+        """Train to the end, write the model, and say what came of it."""
+        began = time.monotonic()
+        recipe, hardware = settings.recipe, settings.hardware
+        if self.team.count > 1 and hardware.device != "cpu":
+            hardware = dataclasses.replace(hardware, device=self.team.device("auto"))
+        model = load_bi_encoder(
+            recipe.model.base, settings=recipe.model.settings, hardware=hardware
+        )
+        scorer = self.registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
+        check_sections(recipe.sections(settings.sources), model, self.registry)
+        data = self._data(settings, model)
+        stages = make_plan(data, recipe, settings.sources)
+        checkpoints = Checkpoints(self.folder / CHECKPOINTS, _identity(settings, model, data))
+        notes = warnings_of(data)
+        if model.inputs.added_tags:
+            added = ", ".join(model.inputs.added_tags)
+            notes.append(f"the vocabulary got rows for the tags {added}")
+        for note in notes:
+            self.tell(Note(note))
+        if self._is_new:
+            checkpoints.clear()
+            write_settings(self.folder, settings)
+        self.team.wait()
+        self.tell(_planned(stages, data, settings, hardware))
+        tools = Tools(model, scorer, data, self.registry, self.team, settings.seed)
+        loop = Loop(
+            tools, stages, recipe.selection, hardware, self.job, self.folder, checkpoints, self.tell
+        )
         loop.run(resume=checkpoints.exists())
-        seconds = time.monotonic() - began
-        if self._team.is_first:
-            self._finish(told, model, loop, seconds)
-        self._team.wait()
+        if self.team.is_first:
+            self._finish(settings, model, loop, notes, time.monotonic() - began)
+        self.team.wait()
         report = read_report(self.folder)
         if report is None:
             raise TrainingError(f"{self.folder / REPORT}: is gone")
         return report
 
-    def _prepared(self, told: RunSettings, model: BiEncoder, *, resume: bool) -> TrainingData:
+    def _data(self, settings: RunSettings, model: BiEncoder) -> TrainingData:
         """The data of the run: what the store held when it began."""
-        folder = self.folder / DATA
-        if self._team.is_first and not resume:
+        if self._is_new:
+            kbs = KBChoice(settings.source_kbs, settings.target_kbs)
             prepare(
-                folder,
-                self._store,
-                told.recipe,
-                KBChoice(told.source_kbs, told.target_kbs),
-                model.inputs,
-                docs=told.docs,
-                progress=self._tell,
+                *(self.folder / DATA, self.store, settings.recipe, kbs, model.inputs),
+                docs=settings.docs,
+                progress=self.tell,
             )
-        self._team.wait()
-        return TrainingData(folder)
+        self.team.wait()
+        return TrainingData(self.folder / DATA)
 
-    def _begin(
+    def _finish(
         self,
-        told: RunSettings,
-        data: TrainingData,
-        checkpoints: Checkpoints,
+        settings: RunSettings,
         model: BiEncoder,
-        *,
-        resume: bool,
+        loop: Loop,
+        notes: list[str],
+        seconds: float,
     ) -> None:
-        """Say what a user should know, and make a folder that can be gone on with."""
-        self._notes = warnings_of(data)
-        if model.inputs.added_tags:
-            added = ", ".join(model.inputs.added_tags)
-            self._notes.append(f"the vocabulary got rows for the tags {added}")
-        for note in self._notes:
-            self._tell(Note(note))
-        if self._team.is_first and not resume:
-            checkpoints.clear()
-            write_settings(self.folder, told)
-        self._team.wait()
-
-    def _finish(self, told: RunSettings, model: BiEncoder, loop: Loop, seconds: float) -> None:
         results = [result._asdict() for result in loop.position.results]
         step = {
             "kind": "finetune",
             "run": self.folder.name,
-            "recipe": told.recipe_name,
-            "sources": told.sources,
-            "source_kbs": list(told.source_kbs),
-            "target_kbs": list(told.target_kbs),
-            "seed": told.seed,
+            "recipe": settings.recipe_name,
+            "sources": settings.sources,
+            "source_kbs": list(settings.source_kbs),
+            "target_kbs": list(settings.target_kbs),
+            "seed": settings.seed,
             "steps": loop.position.total,
             "stages": results,
         }
         model.history = (*model.history, step)
-        model.save(self.folder / MODEL, libraries=told.libraries)
+        model.save(self.folder / MODEL, libraries=settings.libraries)
         if Curve(self.folder).draw() is None:
-            self._notes.append("no picture of the curves: pip install 'kglink[plots]'")
+            notes.append("no picture of the curves: pip install 'kglink[plots]'")
         write_report(
             TrainingReport(
                 folder=self.folder,
                 model=self.folder / MODEL,
-                sources=told.sources,
+                sources=settings.sources,
                 steps=loop.position.total,
                 seconds=round(seconds, 3),
                 stages=tuple(results),
                 recalls=recalls_of_epoch(self.folder, results[-1]["name"], results[-1]["kept"]),
-                notes=tuple(self._notes),
+                notes=tuple(notes),
                 before=recalls_of_epoch(self.folder, results[0]["name"], 0),
             )
         )
@@ -265,7 +236,7 @@ class _Run:
 
     def clear(self) -> None:
         """Remove what a run that is done needs no longer."""
-        if not self._team.is_first:
+        if not self.team.is_first:
             return
         Checkpoints(self.folder / CHECKPOINTS, {}).clear()
         for scratch in (*self.folder.glob("best.*"), *(self.folder / DATA).iterdir()):
@@ -275,51 +246,20 @@ class _Run:
                 scratch.unlink()
 
 
-def _check_same(
-    told: RunSettings,
-    recipe: Recipe | str | Path | None,
-    changes: Mapping[str, Any] | None,
-    sources: str,
-    source_kbs: Sequence[str],
-    target_kbs: Sequence[str],
-    docs: Sequence[str],
-) -> None:
-    """Refuse to go on with something else than the run began with."""
-    given: list[tuple[str, Any, Any]] = []
-    if recipe is not None or changes:
-        # Changes alone are of the recipe that the run has: one that changes nothing is no other.
-        whole = chosen_recipe(told.recipe if recipe is None else recipe, changes)
-        given.append(("recipe", _facts(whole), _facts(told.recipe)))
-    if sources:
-        given.append(("list of sources", read_sources(sources), told.sources))
-    if source_kbs:
-        given.append(("list of source KBs", tuple(source_kbs), told.source_kbs))
-    if target_kbs:
-        given.append(("list of target KBs", tuple(target_kbs), told.target_kbs))
-    if docs:
-        given.append(("list of documents", tuple(docs), told.docs))
-    for what, now, before in given:
-        if now != before:
-            raise TrainingError(
-                f"the run began with another {what}",
-                hint="Leave it out to go on as the run began, or begin a new run.",
-            )
-
-
 def _planned(
-    plan: Sequence[Stage], data: TrainingData, told: RunSettings, hardware: Hardware
+    plan: Sequence[Stage], data: TrainingData, settings: RunSettings, hardware: Hardware
 ) -> Planned:
     """What a user should know of the work ahead."""
     groups = {group.letter: len(group.items) for stage in plan for group in stage.groups}
     return Planned(
-        base=told.recipe.model.base,
+        base=settings.recipe.model.base,
         stages=tuple((stage.name, stage.steps) for stage in plan),
         groups=tuple(groups.items()),
         valid=len(data.valid),
         device=hardware.device,
         precision=hardware.precision,
         threads=hardware.threads,
-        processes=told.processes,
+        processes=settings.processes,
     )
 
 
@@ -328,12 +268,14 @@ def _facts(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json", exclude={"summary", "source", "extends"})
 
 
-def _identity(told: RunSettings, model: BiEncoder, data: TrainingData) -> dict[str, str]:
+def _identity(settings: RunSettings, model: BiEncoder, data: TrainingData) -> dict[str, str]:
     """What must be the same for a checkpoint to be gone on with."""
     return {
-        "recipe": _digest(_facts(told.recipe)),
+        "recipe": _digest(_facts(settings.recipe)),
         "base model": model.base.fingerprint,
-        "list of stages and KBs": _digest([told.sources, told.source_kbs, told.target_kbs]),
+        "list of stages and KBs": _digest(
+            [settings.sources, settings.source_kbs, settings.target_kbs]
+        ),
         "state of the data": _digest(data.fingerprints),
     }
 
@@ -351,7 +293,3 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _say_nothing(news: News) -> None:
-    """What processes tell that are not the first."""

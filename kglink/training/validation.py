@@ -17,7 +17,7 @@ from kglink.plugins import RowRange
 from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray
 from kglink.training.data import TrainingData
-from kglink.training.encoded_pool import FrozenPool
+from kglink.training.encoded_pool import EncodedPool
 from kglink.training.pool import as_ids
 from kglink.training.recipe import SelectionSection
 
@@ -62,7 +62,7 @@ class Recalls(NamedTuple):
 
 def validate(
     data: TrainingData,
-    pool: FrozenPool,
+    pool: EncodedPool,
     selection: SelectionSection,
     progress: OnProgress = lambda _: None,
 ) -> Recalls:

@@ -126,7 +126,7 @@ def run_shape(run: WorkspaceRun) -> Shape:
     settings = {
         "recipe": told.recipe.model_dump(mode="json"),
         "docs": list(told.docs),
-        "hardware": told.hardware,
+        "hardware": asdict(told.hardware),
         "processes": told.processes,
         "libraries": told.libraries,
     }

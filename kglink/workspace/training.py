@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kglink.training.job import Tell
-    from kglink.training.loop import Pace
+    from kglink.training.job import FinetuneJob, Tell
     from kglink.training.recipe import Recipe, RecipeInfo
     from kglink.workspace.finetune import Finetuned
     from kglink.workspace.opened import Opened
     from kglink.workspace.runs import WorkspaceRun
 
 
-def finetune(
-    opened: Opened,
-    *,
-    recipe: Recipe | str | Path | None = None,
-    sources: str = "",
-    source_kbs: Sequence[str] = (),
-    target_kbs: Sequence[str] = (),
-    docs: Sequence[str] = (),
-    changes: Mapping[str, object] | None = None,
-    run: str = "",
-    resume: bool = False,
-    space: str = "",
-    publish: bool = True,
-    pace: Pace | None = None,
-    progress: Tell = lambda _: None,
-) -> Finetuned:
+def finetune(opened: Opened, job: FinetuneJob, *, progress: Tell = lambda _: None) -> Finetuned:
     """Learn from mentions of the source KBs (S), the target KBs (T), their overlaps (O).
 
-    The run ``run`` (of none, one is named after the recipe) leaves a model, and ``space`` is
-    built with it and published. ``resume`` goes on with the run, or with the last that did not
-    come to its end. ``changes`` are values of the recipe that differ, nested as in its file.
-    ``progress`` is told of every step, and what the training reports of itself.
+    The run leaves a model, with which the job's space is built and published. ``progress`` is
+    told of every step, and what the training reports of itself.
     """
-    from kglink.training.loop import Pace
-    from kglink.workspace.finetune import Learning, finetune
+    from kglink.workspace.finetune import finetune
 
-    return finetune(
-        opened,
-        Learning(recipe, sources, source_kbs, target_kbs, docs, changes),
-        run=run,
-        resume=resume,
-        space=space,
-        publish=publish,
-        pace=pace or Pace(),
-        progress=progress,
-    )
+    return finetune(opened, job, progress)
 
 
 def runs(opened: Opened) -> list[WorkspaceRun]:

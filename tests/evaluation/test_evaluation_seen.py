@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +13,12 @@ from hand_made_rankings import HandMade
 from kglink.errors import UnknownNameError, UsageError
 from kglink.evaluation.retrieval import Question, evaluate_retrieval
 from kglink.evaluation.seen import find_learnt, folded, seen_surfaces
+from kglink.models import Hardware
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.store import Store
-from kglink.training import load_recipe
+from kglink.training import Recipe, load_recipe
 from kglink.training.documents import held_back_documents, mentions_of_runs
-from kglink.training.run import run_of_model, run_settings, write_settings
+from kglink.training.run import RunSettings, run_of_model, write_settings
 from store_support import entity, job
 
 KBS = ("a", "b")
@@ -90,11 +91,18 @@ def test_names_and_splits_that_are_not_there_are_refused(store: Store) -> None:
             find_learnt(store, text, ["both"], "dev", None)
 
 
+def settings_of(
+    recipe: Recipe, sources: str, kbs: tuple[list[str], list[str]], docs: Sequence[str]
+) -> RunSettings:
+    sides = (tuple(kbs[0]), tuple(kbs[1]))
+    return RunSettings(recipe, "default", sources, *sides, tuple(docs), Hardware("cpu", "fp32", 1))
+
+
 def run_in(workspace: Path, *documents: str, kbs: tuple[str, str] = KBS) -> Path:
     """The folder of a run that read these documents, as far as it is looked at."""
     folder = workspace / "runs" / "first"
     recipe = load_recipe("default", {"selection": {"documents": "held_out", "held_out": 0.5}})
-    told = run_settings(recipe, "default", "TS", ([kbs[0]], [kbs[1]]), documents, {}, 1)
+    told = settings_of(recipe, "TS", ([kbs[0]], [kbs[1]]), documents)
     write_settings(folder, told)
     facts = {"documents": [{"documents": name, "train": 1} for name in documents]}
     (folder / "data").mkdir()
@@ -117,9 +125,7 @@ def test_what_the_run_of_the_model_learnt_from(store: Store, tmp_path: Path) -> 
 def test_mentions_of_other_kbs_were_not_learnt_from(store: Store, tmp_path: Path) -> None:
     everything = {"selection": {"documents": "held_out", "held_out": 0.0}}
     run = run_in(tmp_path, "both", kbs=("a", "other"))
-    told = run_settings(
-        load_recipe("default", everything), "default", "T", (["a"], ["other"]), ["both"], {}, 1
-    )
+    told = settings_of(load_recipe("default", everything), "T", (["a"], ["other"]), ["both"])
     write_settings(run, told)
     assert find_learnt(store, "auto", ["both"], "dev", mentions_of_runs(store, run)) is None
     write_settings(run, replace(told, sources="S"))
@@ -136,7 +142,7 @@ def test_a_stage_learns_from_the_mentions_of_its_side(
     everything = {"selection": {"documents": "held_out", "held_out": 0.0}}
     run = run_in(tmp_path, "both")
     recipe = load_recipe("default", everything)
-    write_settings(run, run_settings(recipe, "default", sources, (["a"], ["b"]), ["both"], {}, 1))
+    write_settings(run, settings_of(recipe, sources, (["a"], ["b"]), ["both"]))
     assert seen(store, "auto", run) == (("run first",), surfaces)
 
 
@@ -146,9 +152,7 @@ def test_a_run_of_overlaps_learnt_what_the_run_before_it_had_learnt(
     first = run_in(tmp_path, "both", "more")
     then = tmp_path / "runs" / "second"
     changes = {"model": {"base": str(first / "model")}}
-    told = run_settings(
-        load_recipe("default", changes), "default", "O", (["a"], ["b"]), ["both"], {}, 1
-    )
+    told = settings_of(load_recipe("default", changes), "O", (["a"], ["b"]), ["both"])
     write_settings(then, told)
     words, found = seen(store, "auto", then)
     assert words == ("run first",)

@@ -14,9 +14,8 @@ from pathlib import Path
 from kglink.plugins import load_registry
 from kglink.store import Store
 from kglink.training import Recipe
-from kglink.training.job import News, StepNews
-from kglink.training.loop import Pace
-from kglink.training.train import Where, train
+from kglink.training.job import FinetuneJob, News, StepNews
+from kglink.training.train import train
 
 
 def main() -> None:
@@ -31,18 +30,17 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with Store.open(url) as store:
-        train(
-            store,
-            Recipe.model_validate(json.loads(Path(told).read_text())),
-            "TOS",
+        job = FinetuneJob(
             ["atlas"],
             ["saga"],
-            Path(folder),
-            registry=load_registry(),
-            where=Where("auto", "fp32", 1),
-            pace=Pace(checkpoint_steps=3, curve_steps=1),
-            progress=tell,
+            "TOS",
+            recipe=Recipe.model_validate(json.loads(Path(told).read_text())),
+            precision="fp32",
+            threads=1,
+            checkpoint_steps=3,
+            curve_steps=1,
         )
+        train(store, load_registry(), job, Path(folder), progress=tell)
 
 
 if __name__ == "__main__":

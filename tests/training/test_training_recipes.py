@@ -19,7 +19,7 @@ from kglink.plugins import Registry, load_registry
 from kglink.store import Store
 from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
-from kglink.training.encoded_pool import FrozenPool
+from kglink.training.encoded_pool import EncodedPool
 from kglink.training.processes import Team
 from kglink.training.recipe import chosen_recipe
 from kglink.training.stages import batches_of, make_plan
@@ -75,7 +75,7 @@ def test_every_recipe_trains(
     for number, stage in enumerate(make_plan(data, recipe, "TOS")):
         trainer = Trainer(tools, stage, number)
         if files := trainer.mined_files(tmp_path, 0):
-            pool = FrozenPool(model, scorer, CPU, tmp_path)
+            pool = EncodedPool(model, scorer, CPU, tmp_path)
             pool.encode(data.pool.tokens)
             trainer.mine(pool, files, 0)
             trainer.open_mined(files)

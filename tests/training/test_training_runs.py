@@ -23,8 +23,7 @@ from kglink.plugins import load_registry
 from kglink.records import Entity, Progress
 from kglink.store import Store
 from kglink.training import Recipe
-from kglink.training.job import EpochNews, News, Note, StepNews
-from kglink.training.loop import Pace
+from kglink.training.job import EpochNews, FinetuneJob, News, Note, StepNews, Tell
 from kglink.training.run import (
     Curve,
     TrainingReport,
@@ -34,12 +33,13 @@ from kglink.training.run import (
     write_settings,
 )
 from kglink.training.step import Done, Trainer
-from kglink.training.train import Where, train
+from kglink.training.train import train
 from training_world import fill, small, world_of, write_world_model
 
 SUPPORT = Path(__file__).parents[1] / "support"
 Run = Callable[..., TrainingReport]
 
+ON_ONE_CORE: Any = {"device": "cpu", "precision": "fp32", "threads": 1}
 #: Hard negatives, two epochs, the transformation: what a run must carry over a kill.
 CHANGES: dict[str, Any] = {
     "train": {"epochs": 2, "transformation": {"layer": 1, "epsilon": 20.0}},
@@ -73,16 +73,21 @@ def recipe(base: Path) -> Recipe:
 
 @pytest.fixture(scope="module")
 def run(store: Store, recipe: Recipe) -> Run:
-    def run_it(folder: Path, given: Recipe | None = recipe, **more: Any) -> TrainingReport:
-        options: dict[str, Any] = {
+    def run_it(
+        folder: Path,
+        given: Recipe | None = recipe,
+        progress: Tell = lambda _: None,
+        **more: Any,
+    ) -> TrainingReport:
+        told: dict[str, Any] = {
             "sources": "TOS",
             "source_kbs": ["atlas"],
             "target_kbs": ["saga"],
-            "where": Where("cpu", "fp32", 1),
-            "pace": Pace(checkpoint_steps=3, curve_steps=1),
+            "checkpoint_steps": 3,
+            "curve_steps": 1,
         }
-        options |= more
-        return train(store, given, folder=folder, registry=load_registry(), **options)
+        job = FinetuneJob(recipe=given, **ON_ONE_CORE, **told | more)
+        return train(store, load_registry(), job, folder, progress=progress)
 
     return run_it
 
@@ -192,16 +197,9 @@ def test_training_teaches(tmp_path: Path) -> None:
     quick = {"epochs": 4, "learning_rate": 2e-3, "batch": 16, "freeze_embeddings": False}
     changes = {"train": quick, "selection": {"metric": "R@1"}}
     with fill(f"sqlite:///{tmp_path}/kglink.db", world, 150) as store:
-        report = train(
-            store,
-            small("small", base, changes),
-            "TS",
-            ["atlas"],
-            ["saga"],
-            tmp_path / "run",
-            registry=load_registry(),
-            where=Where("cpu", "fp32", 1),
-        )
+        recipe = small("small", base, changes)
+        job = FinetuneJob(["atlas"], ["saga"], "TS", recipe=recipe, **ON_ONE_CORE)
+        report = train(store, load_registry(), job, tmp_path / "run")
     found = [line["mean"]["R@1"] for line in curve(tmp_path / "run") if "mean" in line]
     # One of 100 by chance; after an epoch 1 in 13, after four of them half of the mentions.
     assert found[0] < found[1] < 0.15
@@ -551,17 +549,8 @@ def test_a_kb_without_descriptions_is_told_of(url: str, base: Path, tmp_path: Pa
 
         pairs = [Overlap(EntityId("left", k), EntityId("right", k), 1.0) for k in "012"]
         store.save_overlaps("left", "right", pairs)
-        report = train(
-            store,
-            small("small", base),
-            "O",
-            ["left"],
-            ["right"],
-            tmp_path / "run",
-            registry=load_registry(),
-            where=Where("cpu", "fp32", 1),
-            progress=tell,
-        )
+        given = FinetuneJob(["left"], ["right"], "O", recipe=small("small", base), **ON_ONE_CORE)
+        report = train(store, load_registry(), given, tmp_path / "run", progress=tell)
     assert any("left: none of its 3 entities has a description" in note for note in notes)
     assert any("the last epoch is kept" in note for note in notes)
     assert report.recalls is None

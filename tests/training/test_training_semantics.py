@@ -26,7 +26,7 @@ from kglink.training.batch import (
     overlap_masks,
 )
 from kglink.training.data import KBChoice, TrainingData, prepare
-from kglink.training.encoded_pool import FrozenPool
+from kglink.training.encoded_pool import EncodedPool
 from kglink.training.processes import Team
 from kglink.training.recipe import OverlapSection, SelectionSection, StageSection, load_recipe
 from kglink.training.stages import Stage, batches_of, make_plan
@@ -196,7 +196,7 @@ def test_own_columns_score_as_one_by_one(registry: Registry, scorer: str) -> Non
 # ------------------------------------------------------------------------------- negatives
 def mined(
     name: str, registry: Registry, data: TrainingData, base: Path, folder: Path, **changes: object
-) -> tuple[Stage, Trainer, FrozenPool]:
+) -> tuple[Stage, Trainer, EncodedPool]:
     """A stage whose negatives were looked for, and what they were looked for with."""
     whole = small("small", base, {"train": {"negatives": 5, **changes}})
     if name == "sum_of_max":
@@ -205,7 +205,7 @@ def mined(
     scorer = registry.create("scorer", whole.model.scorer)
     stage = make_plan(data, whole, "TS")[0]
     trainer = Trainer(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
-    pool = FrozenPool(model, scorer, CPU, folder)
+    pool = EncodedPool(model, scorer, CPU, folder)
     pool.encode(data.pool.tokens)
     files = trainer.mined_files(folder, 0)
     trainer.mine(pool, files, 0)
@@ -256,7 +256,7 @@ def test_a_scorer_without_a_rule_is_asked_and_says_the_same(
     texts = [data.train.tokens[number] for number in range(40)]
     found = []
     for one in (scorer, Asked()):
-        pool = FrozenPool(made(whole), one, CPU, tmp_path / type(one).__name__)
+        pool = EncodedPool(made(whole), one, CPU, tmp_path / type(one).__name__)
         pool.encode(data.pool.tokens)
         found.append(np.concatenate([part for _, part in pool.scores(texts, RowRange(0, 80), 80)]))
     assert found[0].shape == (40, 80)
@@ -511,7 +511,7 @@ def test_one_tower_for_both_sides_cannot_be_frozen_on_one() -> None:
 def test_recall_is_that_of_a_plain_search(
     registry: Registry, data: TrainingData, recipe: Recipe, model: BiEncoder, tmp_path: Path
 ) -> None:
-    pool = FrozenPool(model, registry.create("scorer", "mean"), CPU, tmp_path)
+    pool = EncodedPool(model, registry.create("scorer", "mean"), CPU, tmp_path)
     pool.encode(data.pool.tokens)
     told = SelectionSection(metric="R@3", most_mentions=1000)
     recalls = validate(data, pool, told)
@@ -547,7 +547,7 @@ def test_a_pool_is_searched_by_cosine_where_the_recipe_says_so(
     recipe = small("joint/tos", base)
     assert (recipe.model.metric, recipe.model.retrieval_metric) == ("dot", "cosine")
     model = made(recipe)
-    pool = FrozenPool(model, registry.create("scorer", "dual"), CPU, tmp_path)
+    pool = EncodedPool(model, registry.create("scorer", "dual"), CPU, tmp_path)
     pool.encode(data.pool.tokens)
     entities = pool.vectors(RowRange(0, 80))
     assert entities is not None
