@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kglink.models import load_encoder, resolve_model
+from kglink.models import Encoder, resolve_model
 
 FloatArray = npt.NDArray[np.float32]
 Encode = Callable[[Sequence[str]], FloatArray]
@@ -115,7 +115,7 @@ def main() -> None:
     options = parser.parse_args()
 
     start = time.perf_counter()
-    encoder = load_encoder()
+    encoder = Encoder()
     first = encoder.encode(["the first text"])
     loaded = time.perf_counter() - start
     from sentence_transformers import SentenceTransformer

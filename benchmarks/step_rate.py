@@ -31,9 +31,8 @@ from torch import Tensor
 
 from kglink.models import choose_hardware, resolve_model
 from kglink.models.bi_encoder import load_bi_encoder
-from kglink.models.inputs import Inputs, MentionText
-from kglink.models.tokenise import IdArray
-from kglink.records import Alias, Entity
+from kglink.models.inputs import IdArray, Inputs
+from kglink.records import Alias, Entity, MentionInText
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "disease"
 LOOPS = ("tower", "plain", "plain, embeddings frozen")
@@ -66,7 +65,7 @@ def read_pairs(data: Path, inputs: Inputs, count: int) -> Pairs:
     with gzip.open(data / "mentions" / "bc5cdr_train.jsonl.gz", "rt", encoding="utf-8") as lines:
         for record in map(json.loads, lines):
             if gold := [key for key in record["gold"].get("doid", []) if key in entities]:
-                text = MentionText(record["context"], record["start"], record["end"])
+                text = MentionInText(record["context"], record["start"], record["end"])
                 mentions.append(text)
                 golds.append(entities[gold[0]])
     rows = np.random.default_rng(0).permutation(len(mentions))[:count]

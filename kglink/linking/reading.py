@@ -17,7 +17,6 @@ from kglink.records import MentionInText
 from kglink.text.words import mention_window
 
 if TYPE_CHECKING:
-    from kglink.models.inputs import MentionText
     from kglink.models.runtime import TokenMatrices
     from kglink.models.settings import BiEncoderSettings
 
@@ -81,15 +80,15 @@ class MentionEncoder(TextEncoder, Protocol):
     """What a trained encoder has beside it."""
 
     @property
-    def settings(self) -> BiEncoderSettings:
+    def trained(self) -> BiEncoderSettings | None:
         """How its towers are pooled, compared and fed."""
         ...
 
-    def encode_mentions(self, mentions: Sequence[MentionText]) -> FloatArray:
+    def encode_mentions(self, mentions: Sequence[MentionInText]) -> FloatArray:
         """One vector for each mention in its text."""
         ...
 
-    def mention_matrices(self, mentions: Sequence[MentionText]) -> TokenMatrices:
+    def mention_matrices(self, mentions: Sequence[MentionInText]) -> TokenMatrices:
         """The vectors of all tokens of each mention in its text."""
         ...
 
@@ -149,7 +148,7 @@ class TrainedReader:
 
     def __init__(self, encoder: MentionEncoder) -> None:
         self._encoder = encoder
-        self.trained = encoder.settings
+        self.trained = encoder.trained
 
     def read(
         self,
@@ -162,21 +161,16 @@ class TrainedReader:
     ) -> ReadMentions:
         """Surfaces as names, and mentions in their texts."""
         own = self._encoder.encode(list(surfaces)) if names else None
-        texts = [self._near(mention) for mention in mentions]
         found: list[FloatArray | None] = [None] * len(mentions)
         if contexts:
-            found = list(self._encoder.encode_mentions(texts))
-        return ReadMentions(own, found, self._encoder.mention_matrices(texts) if tokens else None)
+            found = list(self._encoder.encode_mentions(mentions))
+        return ReadMentions(
+            own, found, self._encoder.mention_matrices(mentions) if tokens else None
+        )
 
     def count_truncated(self, mentions: Sequence[MentionInText]) -> int:
         """How many mentions are longer than the encoder reads; windows are cut to fit it."""
         return _count_long([mention.surface for mention in mentions], self._encoder)
-
-    def _near(self, mention: MentionInText) -> MentionText:
-        from kglink.models.inputs import MentionText
-
-        whole = MentionText(mention.text, mention.start, mention.end)
-        return whole.near(self._encoder.settings.inputs.mention_tokens)
 
 
 def _count_long(texts: Sequence[str], encoder: TextEncoder) -> int:

@@ -1,37 +1,20 @@
-"""The encoding room: models found and checked, texts turned into vectors.
+"""The models room: encoders found, checked and loaded; texts turned into vectors; towers trained.
 
-Importing it loads no torch; `load_encoder` does.
+Importing it loads no torch; the first text that an `Encoder` is given does.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from kglink.models.encoder import Encoder
 from kglink.models.hardware import Hardware, Precision, choose_hardware
-from kglink.models.models import DEFAULT_MODEL, ModelSource, resolve_model
-
-if TYPE_CHECKING:
-    from kglink.models.runtime import Encoder
+from kglink.models.opening import DEFAULT_MODEL, resolve_model
+from kglink.models.source import ModelInfo, ModelSource
 
 __all__ = [
     "DEFAULT_MODEL",
+    "Encoder",
     "Hardware",
+    "ModelInfo",
     "ModelSource",
     "Precision",
     "choose_hardware",
-    "load_encoder",
     "resolve_model",
 ]
-
-
-def load_encoder(
-    model: str | ModelSource = DEFAULT_MODEL,
-    *,
-    precision: Precision = "auto",
-    device: str = "auto",
-    threads: int = 0,
-) -> Encoder:
-    """Find, check and load a model; ``threads = 0`` takes every physical core."""
-    from kglink.models import runtime
-
-    return runtime.load_encoder(model, precision=precision, device=device, threads=threads)

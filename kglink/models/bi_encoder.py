@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError, UsageError
 from kglink.models.hardware import Hardware, choose_hardware
-from kglink.models.inputs import Inputs
+from kglink.models.inputs import IdArray, Inputs, tokenizer_files
 from kglink.models.model_folder import (
     BaseInfo,
     ModelManifest,
@@ -25,11 +25,10 @@ from kglink.models.model_folder import (
     tower_sources,
     write_model_folder,
 )
-from kglink.models.models import DEFAULT_MODEL, ModelSource, read_json, resolve_model
-from kglink.models.packing import TokenBatch, encoded, pack, split
+from kglink.models.opening import DEFAULT_MODEL, resolve_model
 from kglink.models.settings import BiEncoderSettings, InputSettings, TransformationSettings
-from kglink.models.tokenise import IdArray, tokenizer_files
-from kglink.models.tower import Change, Tower
+from kglink.models.source import ModelSource, read_json
+from kglink.models.tower import Change, TokenBatch, Tower, encoded, pack, split
 from kglink.models.towers import check_bert_like, load_tower
 from kglink.models.transformation import SIDES, Side, Transformation
 from kglink.plugins import Encoded

@@ -1,4 +1,4 @@
-"""What the towers read: a mention in its window, an entity as its title and its text.
+"""What a model reads: texts as token ids; for towers, mentions in windows and entities as texts.
 
 The mention window is BLINK's, [CLS] left [Ms] mention [Me] right [SEP], the entity text
 [CLS] title [ENT] text [SEP]. Tags are inserted by their ids and never looked for in texts.
@@ -10,31 +10,46 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import tokenizers
 
-from kglink.errors import ConfigError, UsageError
-from kglink.models.models import ModelSource
+from kglink.errors import ConfigError, ModelError, UsageError
 from kglink.models.settings import InputSettings
-from kglink.models.tokenise import IdArray, PieceTokenizer, Tokens
-from kglink.models.written import write_entity
-from kglink.records import Entity
+from kglink.models.source import ModelSource
+from kglink.records import Entity, MentionInText
+from kglink.text.entity_text import entity_parts
 
-#: Characters on each side of a mention for every token of its window.
-_REACH = 128
+#: Texts that the tokenizer holds at once: its own records need about 100 bytes a token.
+_SLICE = 2048
+#: As many characters for each piece are tokenised at first; rarely too few.
+_LIKELY_CHARS = 6
+#: A longer text is cut before it is tokenised, so that a 50 MB description costs nothing.
+_MAX_CHARS_PER_TOKEN = 64
+
+#: What a tokenizer may consist of; tokenizer.json alone says all, the others are for other tools.
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+)
+
+IdArray = npt.NDArray[np.int32]
 
 
-class MentionText(NamedTuple):
-    """The mention ``text[start:end]`` and the text that it stands in."""
+class Tokens(NamedTuple):
+    """Token ids of n texts, one array each, and which of the texts were cut."""
 
-    text: str
-    start: int
-    end: int
+    ids: list[IdArray]
+    truncated: npt.NDArray[np.bool_]
 
-    def near(self, tokens: int) -> MentionText:
-        """The same with more of its text than a window of so many tokens ever holds, not a book."""
-        reach = _REACH * (tokens + 8)
-        first = max(0, self.start - reach)
-        near = self.text[first : self.end + reach]
-        return MentionText(near, self.start - first, self.end - first)
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The number of tokens of each text."""
+        return np.fromiter((len(ids) for ids in self.ids), np.int64, len(self.ids))
 
 
 class Inputs:
@@ -71,7 +86,7 @@ class Inputs:
         self.rows = max(rows, *(row + 1 for row in self.tag_ids))
         self._start, self._end, self._title = (_ids([row]) for row in self.tag_ids)
 
-    def mentions(self, mentions: Sequence[MentionText]) -> list[IdArray]:
+    def mentions(self, mentions: Sequence[MentionInText]) -> list[IdArray]:
         """The token ids of each mention's window."""
         for mention in mentions:
             if not 0 <= mention.start < mention.end <= len(mention.text):
@@ -81,12 +96,17 @@ class Inputs:
                     hint="Offsets are half-open: text[start:end] is the mention.",
                 )
         room = self.settings.mention_tokens
-        lefts = self._pieces.ends([text[:start] for text, start, _ in mentions], room)
-        middles = self._pieces.starts([text[start:end] for text, start, end in mentions], room)
-        rights = self._pieces.starts([text[end:] for text, _, end in mentions], room)
+        reach = _MAX_CHARS_PER_TOKEN * 2 * (room + 8)
+        lefts = [one.text[max(0, one.start - reach) : one.start] for one in mentions]
+        rights = [one.text[one.end : one.end + reach] for one in mentions]
         return [
             self.window(left, middle, right)
-            for left, middle, right in zip(lefts, middles, rights, strict=True)
+            for left, middle, right in zip(
+                self._pieces.ends(lefts, room),
+                self._pieces.starts([one.surface for one in mentions], room),
+                self._pieces.starts(rights, room),
+                strict=True,
+            )
         ]
 
     def window(self, left: IdArray, mention: IdArray, right: IdArray) -> IdArray:
@@ -109,7 +129,8 @@ class Inputs:
 
     def tokens(self, entities: Iterable[Entity]) -> Tokens:
         """The token ids of each entity, and which of them were cut."""
-        written = [write_entity(entity, self.settings) for entity in entities]
+        parts, aliases = self.settings.parts, self.settings.aliases
+        written = [entity_parts(entity, parts, aliases) for entity in entities]
         room = self.settings.entity_tokens
         columns = [self._pieces.starts(list(texts), room) for texts in zip(*written, strict=True)]
         whole = [self._inner(*row) for row in zip(*columns, strict=True)]
@@ -137,6 +158,164 @@ class Inputs:
                     f"{source.max_tokens} tokens",
                     hint=f"Give {name} of at most {source.max_tokens}.",
                 )
+
+
+class TextTokenizer:
+    """A model's fast tokenizer, set to its length and to no padding."""
+
+    def __init__(self, source: ModelSource) -> None:
+        self.max_tokens = source.max_tokens
+        self._tokenizer = _load(source)
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(source.max_tokens)
+
+    def __call__(self, texts: Sequence[str]) -> Tokens:
+        """Tokenise on all cores."""
+        ids: list[IdArray] = []
+        truncated = np.zeros(len(texts), dtype=bool)
+        for start in range(0, len(texts), _SLICE):
+            part = texts[start : start + _SLICE]
+            cut = [self._cut(text) for text in part]
+            for row, encoding in enumerate(self._tokenizer.encode_batch_fast(cut), start):
+                ids.append(np.array(encoding.ids, dtype=np.int32))
+                full = len(encoding.ids) >= self.max_tokens
+                truncated[row] = full and bool(encoding.overflowing)
+            truncated[start : start + len(part)] |= [len(text) > self._max_chars for text in part]
+        return Tokens(ids, truncated)
+
+    @property
+    def _max_chars(self) -> int:
+        return self.max_tokens * _MAX_CHARS_PER_TOKEN
+
+    def _cut(self, text: str) -> str:
+        """At most ``_max_chars`` of a text, lone surrogates (no real characters) replaced."""
+        return _no_surrogates(text[: self._max_chars])
+
+
+class PieceTokenizer:
+    """A model's tokenizer without its frame: the pieces at a text's beginning or end.
+
+    Of a long text only as much is tokenised as is asked for.
+    """
+
+    def __init__(self, source: ModelSource) -> None:
+        self._tokenizer = _load(source)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self.frame = _frame(source, self._tokenizer)
+        # A text that says "[SEP]" says these five characters, and does not end the input.
+        self._tokenizer.encode_special_tokens = True
+
+    def id_of(self, token: str) -> int | None:
+        """The vocabulary row of a token."""
+        row = self._tokenizer.token_to_id(token)
+        return None if row is None else int(row)
+
+    def starts(self, texts: Sequence[str], count: int) -> list[IdArray]:
+        """The first ``count`` pieces of each text."""
+        return [ids[:count] for ids in self._enough(texts, count, last=False)]
+
+    def ends(self, texts: Sequence[str], count: int) -> list[IdArray]:
+        """The last ``count`` pieces of each text."""
+        return [ids[max(0, len(ids) - count) :] for ids in self._enough(texts, count, last=True)]
+
+    def _enough(self, texts: Sequence[str], count: int, *, last: bool) -> list[IdArray]:
+        """The pieces of a part of each text that has at least ``count``, or of all of it."""
+        parts = [
+            _whole_words(_end(text, _LIKELY_CHARS * (count + 8), last), text, last)
+            for text in texts
+        ]
+        found = self._pieces(parts)
+        short = [
+            row
+            for row, ids in enumerate(found)
+            if len(ids) < count and len(parts[row]) < len(texts[row])
+        ]
+        most = _MAX_CHARS_PER_TOKEN * (count + 8)
+        ends = [(_end(texts[row], most, last), texts[row]) for row in short]
+        again = self._pieces([_whole_words(part, text, last) or part for part, text in ends])
+        for row, ids in zip(short, again, strict=True):
+            found[row] = ids
+        return found
+
+    def _pieces(self, texts: Sequence[str]) -> list[IdArray]:
+        found: list[IdArray] = []
+        for start in range(0, len(texts), _SLICE):
+            part = [_no_surrogates(text) for text in texts[start : start + _SLICE]]
+            encodings = self._tokenizer.encode_batch_fast(part, add_special_tokens=False)
+            found += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+        return found
+
+
+def tokenizer_files(source: ModelSource) -> dict[str, bytes]:
+    """A tokenizer's files by name, tokenizer.json always among them."""
+    found = {
+        name: (source.path / name).read_bytes()
+        for name in TOKENIZER_FILES
+        if (source.path / name).is_file()
+    }
+    if "tokenizer.json" not in found:
+        found["tokenizer.json"] = _load(source).to_str(pretty=True).encode()
+    return found
+
+
+def _frame(source: ModelSource, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
+    """What stands before and after a text ([CLS], [SEP]): all that an empty text consists of."""
+    ids = tokenizer.encode("").ids
+    if len(ids) != 2:
+        raise ModelError(
+            f"{source.name}: its tokenizer puts {len(ids)} tokens around a text and not two, "
+            "[CLS] and [SEP]",
+            hint="Towers are made of encoders like BERT.",
+        )
+    return ids[0], ids[1]
+
+
+def _end(text: str, most: int, last: bool) -> str:
+    """The first characters of a text, or its last."""
+    return text[max(0, len(text) - most) :] if last else text[:most]
+
+
+def _whole_words(part: str, text: str, last: bool) -> str:
+    """The whole words of a text's beginning or end: where that is one long word, none."""
+    if len(part) == len(text):
+        return part
+    return part.partition(" ")[2] if last else part.rpartition(" ")[0]
+
+
+def _no_surrogates(text: str) -> str:
+    """Lone surrogates (no real characters) replaced."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _load(source: ModelSource) -> tokenizers.Tokenizer:
+    """Read tokenizer.json directly; only a folder without one needs transformers."""
+    path = source.path / "tokenizer.json"
+    if not path.is_file():
+        return _convert(source)
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the Rust library raises this very class
+        raise ModelError(f"{path}: the tokenizer cannot be read: {error}") from error
+
+
+def _convert(source: ModelSource) -> tokenizers.Tokenizer:
+    """Let transformers build the fast tokenizer from an older vocabulary file."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{source.path}: the tokenizer cannot be read: {error}") from error
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, tokenizers.Tokenizer):
+        raise ModelError(
+            f"{source.path}: {type(tokenizer).__name__} is no fast tokenizer",
+            hint="Save a fast one beside the weights (tokenizer.json).",
+        )
+    return backend
 
 
 def _ids(values: Sequence[int]) -> IdArray:

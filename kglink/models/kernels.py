@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from torch import Tensor
 from torch.autograd import Function
 
-from kglink.models.packing import Bucket
+from kglink.models.tower import Bucket
 
 _LEVELS = 1 << 15  # of the chance to keep a number: it is exact to 1/32768
 Grads = tuple[Tensor | None, ...]

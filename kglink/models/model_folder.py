@@ -19,14 +19,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kglink.errors import ModelError
 from kglink.files.atomic import atomic_folder, recover_folder
-from kglink.models.models import (
-    HISTORY,
-    ModelSource,
-    describe_folder,
-    file_sha256,
-    read_json,
-)
 from kglink.models.settings import BiEncoderSettings
+from kglink.models.source import HISTORY, ModelSource, describe_folder, file_sha256, read_json
 
 MODEL_FILE = "kglink.json"
 FORMAT = 1

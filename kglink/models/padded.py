@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,35 +12,25 @@ import torch
 from torch import Tensor, nn
 
 from kglink.errors import ModelError
-from kglink.models.models import ModelSource, read_json
-from kglink.models.packing import TokenBatch
-from kglink.models.tower import Change, Tower, Views, added_rows, copied
+from kglink.models.hardware import Hardware
+from kglink.models.source import ModelSource, read_json
+from kglink.models.tower import (
+    DTYPES,
+    Change,
+    StateModel,
+    TokenBatch,
+    Tower,
+    Views,
+    added_rows,
+    copied,
+)
 
 #: Where families keep their layers.
 _LAYERS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers")
 
 
-class PaddedModel:
-    """A transformers model in evaluation mode, for searching."""
-
-    def __init__(self, model: Any, dim: int, pad_id: int) -> None:
-        self.dim = dim
-        self._model = model
-        self._pad_id = pad_id
-
-    def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """The last states, (tokens, dim) in fp32, of texts laid end to end."""
-        rows = list(torch.split(ids, list(lengths)))
-        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
-        steps = torch.arange(padded.shape[1], device=ids.device)
-        mask = steps < torch.tensor(lengths, device=ids.device).unsqueeze(1)
-        output = self._model(input_ids=padded, attention_mask=mask.long())
-        found: Tensor = output.last_hidden_state.float()[mask]
-        return found
-
-
 class PaddedTower(Tower):
-    """A transformers model in training."""
+    """A transformers model, in training or as it is searched with."""
 
     def __init__(self, model: Any, config: Mapping[str, Any], dim: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -49,7 +40,7 @@ class PaddedTower(Tower):
         self.model = model
         self._layers = _find_layers(model)
         self.depth = len(self._layers or ())
-        self._pad_id = _pad_id(model)
+        self._pad_id = getattr(model.config, "pad_token_id", None) or 0
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """The last states, (tokens, dim), in packed order."""
@@ -76,6 +67,22 @@ class PaddedTower(Tower):
             states if plain else None,
             self._hooked(batch, layer, lambda _: self._change_rows(seen[0], batch, change)),
         )
+
+    def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The last states, (tokens, dim) in fp32, of texts laid end to end."""
+        rows = list(torch.split(ids, list(lengths)))
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
+        steps = torch.arange(padded.shape[1], device=ids.device)
+        mask = steps < torch.tensor(lengths, device=ids.device).unsqueeze(1)
+        output = self.model(input_ids=padded, attention_mask=mask.long())
+        found: Tensor = output.last_hidden_state.float()[mask]
+        return found
+
+    def snapshot(self, hardware: Hardware) -> StateModel:
+        """What it is now, for searching: later training does not change it."""
+        dtype = DTYPES[hardware.precision]
+        model = copy.deepcopy(self.model).to(dtype).eval()
+        return PaddedTower(model, self.config, self.dim, dtype).to(hardware.device)
 
     def weights(self) -> dict[str, Tensor]:
         """Its weights under the names of Hugging Face, fp32 on the CPU."""
@@ -134,19 +141,15 @@ class PaddedTower(Tower):
         return texts * batch.lengths[0] + batch.steps
 
 
-def load_padded(source: ModelSource, dtype: torch.dtype, device: torch.device) -> PaddedModel:
+def load_padded(source: ModelSource, dtype: torch.dtype) -> PaddedTower:
     """Load a model folder for searching."""
-    return padded_model(load_transformer(source, dtype), source.dim, device)
-
-
-def padded_model(model: Any, dim: int, device: torch.device) -> PaddedModel:
-    """Make a transformers model ready for searching."""
-    return PaddedModel(model.eval().to(device), dim, _pad_id(model))
+    config = read_json(source.path / "config.json")
+    return PaddedTower(_load_transformer(source, dtype).eval(), config, source.dim, dtype)
 
 
 def load_padded_tower(source: ModelSource, rows: int, dtype: torch.dtype) -> PaddedTower:
     """Load a model folder for training; ``dtype`` is what its products are computed in."""
-    model = load_transformer(source, torch.float32)
+    model = _load_transformer(source, torch.float32)
     words = model.get_input_embeddings()
     if rows > len(words.weight):
         table = added_rows(words.weight.detach(), rows)
@@ -157,7 +160,7 @@ def load_padded_tower(source: ModelSource, rows: int, dtype: torch.dtype) -> Pad
     return PaddedTower(model.train(), config, source.dim, dtype)
 
 
-def load_transformer(source: ModelSource, dtype: torch.dtype) -> Any:
+def _load_transformer(source: ModelSource, dtype: torch.dtype) -> Any:
     """Load a model folder with transformers, from safetensors only and without the network."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from transformers import AutoModel
@@ -181,10 +184,6 @@ def load_transformer(source: ModelSource, dtype: torch.dtype) -> Any:
             hint="Give weights and configuration of one and the same model.",
         )
     return model
-
-
-def _pad_id(model: Any) -> int:
-    return getattr(model.config, "pad_token_id", None) or 0
 
 
 def _find_layers(model: nn.Module) -> nn.ModuleList | None:

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kglink.models.models import Pooling
+from kglink.text.entity_text import EntityPart
 
-EntityPart = Literal["title", "type", "aliases", "description"]
+Pooling = Literal["mean", "cls", "tokens"]
 
 #: [CLS], two tags, [SEP] and one token between the tags.
 _LEAST_TOKENS = 5

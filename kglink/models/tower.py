@@ -1,27 +1,92 @@
-"""Towers: encoders that are trained, over packed texts, and that can be cut after a layer.
+"""Towers: encoders that are trained, the packed batches that they read, and what scorers get.
 
-A plain BERT is computed here without padding and in the hardware's fastest precision; its
-parameters are fp32 and have the names of Hugging Face. Any other BERT-like model goes through
-transformers (`kglink.models.padded`).
+The texts of a batch are laid end to end by falling length. Linear layers see one long run of
+tokens; attention takes the texts in buckets of nearly equal length, padded to the longest of the
+bucket and no further.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor, nn
 
-from kglink.errors import ConfigError, ModelError
-from kglink.models.bert import ACTIVATIONS, modern_name
-from kglink.models.kernels import add_norm, attend, dropout
-from kglink.models.packing import TokenBatch
+from kglink.errors import ConfigError, UsageError
+from kglink.models.hardware import Hardware
+from kglink.models.inputs import IdArray
+from kglink.models.settings import Pooling
+from kglink.plugins import Encoded
 
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+#: A bucket takes texts down to this share of its longest: at most a fifth of it is padding.
+_SHORTEST = 0.8
 #: Changes the states after a layer: the transformation, and any test's own.
 Change = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Texts of nearly equal length: their tokens in the batch, padded to (texts, length)."""
+
+    tokens: slice
+    texts: int
+    length: int
+    places: Tensor | None
+    """Where each token stands in the padded layout; None where nothing is padded."""
+    masked: Tensor | None
+    """(texts, 1, 1, length), true where there is padding."""
+
+    def pad(self, values: Tensor) -> Tensor:
+        """Its rows of a (tokens, width) matrix as (texts, length, width), zeros between."""
+        rows = values[self.tokens]
+        if self.places is not None:
+            padded = values.new_zeros(self.texts * self.length, values.shape[1])
+            rows = padded.index_copy_(0, self.places, rows)
+        return rows.view(self.texts, self.length, -1)
+
+    def unpad(self, padded: Tensor) -> Tensor:
+        """The inverse of `pad`."""
+        rows = padded.reshape(self.texts * self.length, -1)
+        return rows if self.places is None else rows.index_select(0, self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """Token ids of ``n`` texts end to end, longest first; text i of the caller is ``rows[i]``."""
+
+    ids: Tensor
+    steps: Tensor
+    """The position of each token in its own text."""
+    lengths: Tensor
+    """Tokens of each text, in packed order."""
+    buckets: tuple[Bucket, ...]
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def texts_of_tokens(self) -> Tensor:
+        """For each token the caller's number of its text."""
+        order = torch.empty_like(self.rows)
+        order[self.rows] = torch.arange(len(self.rows), device=self.rows.device)
+        return order.repeat_interleave(self.lengths)
+
+
+class StateModel(Protocol):
+    """A model that reads texts as tokens laid end to end."""
+
+    dim: int
+
+    def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
+        """Its last states, one row for each token."""
+        ...
 
 
 class Views(NamedTuple):
@@ -56,6 +121,10 @@ class Tower(nn.Module, ABC):
     def freeze_embeddings(self, frozen: bool = True) -> None:
         """Leave the embeddings and their norm as they are in training, or train them too."""
 
+    @abstractmethod
+    def snapshot(self, hardware: Hardware) -> StateModel:
+        """What it is now, for searching: later training does not change it."""
+
     def check_layer(self, layer: int) -> None:
         """Refuse a layer that it does not have."""
         if not 0 <= layer <= self.depth:
@@ -65,126 +134,76 @@ class Tower(nn.Module, ABC):
             )
 
 
-class BertTower(Tower):
-    """A BERT over packed texts; ``dtype`` is what its products are computed in."""
-
-    def __init__(
-        self, config: Mapping[str, Any], rows: int, dtype: torch.dtype = torch.float32
-    ) -> None:
-        super().__init__()
-        self.config = {**config, "vocab_size": rows}
-        self.dim = int(config["hidden_size"])
-        self.depth = int(config["num_hidden_layers"])
-        self.dtype = dtype
-        self._heads = int(config["num_attention_heads"])
-        self._eps = float(config.get("layer_norm_eps", 1e-12))
-        self._gelu = ACTIVATIONS[config.get("hidden_act", "gelu")]
-        self._hidden_dropout = float(config.get("hidden_dropout_prob", 0.1))
-        self._attention_dropout = float(config.get("attention_probs_dropout_prob", 0.1))
-        self.embeddings = nn.ModuleDict(
-            {
-                "word_embeddings": nn.Embedding(rows, self.dim),
-                "position_embeddings": nn.Embedding(
-                    int(config["max_position_embeddings"]), self.dim
-                ),
-                "token_type_embeddings": nn.Embedding(
-                    int(config.get("type_vocab_size", 2)), self.dim
-                ),
-                "LayerNorm": nn.LayerNorm(self.dim, eps=self._eps),
-            }
+def pack(texts: Sequence[IdArray], device: torch.device | str = "cpu") -> TokenBatch:
+    """Lay the token ids of texts end to end."""
+    lengths = np.fromiter((len(text) for text in texts), np.int64, len(texts))
+    if not len(texts) or not lengths.all():
+        raise UsageError(
+            "a batch of no texts, or with a text of no tokens, cannot be encoded",
+            hint="Give at least one text, each with its first and last token ([CLS], [SEP]).",
         )
-        inner = int(config["intermediate_size"])
-        layers = [_layer(self.dim, inner, self._eps) for _ in range(self.depth)]
-        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(layers)})
+    order = np.argsort(-lengths, kind="stable")
+    rows = np.empty(len(texts), np.int64)
+    rows[order] = np.arange(len(texts))
+    ranked = lengths[order]
+    starts = np.cumsum(ranked) - ranked
+    steps = np.arange(ranked.sum()) - np.repeat(starts, ranked)
+    ids = np.concatenate([texts[row] for row in order]).astype(np.int64)
+    return TokenBatch(
+        ids=torch.from_numpy(ids).to(device),
+        steps=torch.from_numpy(steps).to(device),
+        lengths=torch.from_numpy(ranked).to(device),
+        buckets=tuple(_buckets(ranked, starts, steps, device)),
+        rows=torch.from_numpy(rows).to(device),
+    )
 
-    def forward(self, batch: TokenBatch) -> Tensor:
-        """The last states, (tokens, dim), in packed order."""
-        return self._run(self._embed(batch), batch, self._layers)
 
-    def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
-        """The last states without and with ``change`` after ``layer``; lower layers run once."""
-        self.check_layer(layer)
-        below = self._run(self._embed(batch), batch, self._layers[:layer])
-        upper = self._layers[layer:]
-        states = self._run(below, batch, upper) if plain else None
-        return Views(states, self._run(change(below), batch, upper))
+def pool(states: Tensor, batch: TokenBatch, pooling: Pooling) -> Tensor:
+    """One fp32 vector for each text, in the caller's order, from states in packed order."""
+    if pooling == "mean":
+        sums = torch.segment_reduce(states.float(), "sum", lengths=batch.lengths, axis=0)
+        return (sums / batch.lengths.unsqueeze(1)).index_select(0, batch.rows)
+    starts = batch.lengths.cumsum(0) - batch.lengths
+    return states.index_select(0, starts.index_select(0, batch.rows)).float()
 
-    def weights(self) -> dict[str, Tensor]:
-        """Its weights under the names of Hugging Face, fp32 on the CPU."""
-        return copied(self.state_dict())
 
-    def freeze_embeddings(self, frozen: bool = True) -> None:
-        """Leave the embeddings and their norm as they are in training, or train them too."""
-        self.embeddings.requires_grad_(not frozen)
+def encoded(
+    states: Tensor, batch: TokenBatch, pooling: Pooling, *, cosine: bool = False
+) -> Encoded:
+    """What scorers read: a matrix of one row for each text if pooled, else of all its tokens.
 
-    def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Take the weights of a checkpoint, and make the rows that its vocabulary lacks."""
-        own = self.state_dict()
-        given = {modern_name(name): value for name, value in weights.items()}
-        words = "embeddings.word_embeddings.weight"
-        if words in given and len(given[words]) < len(own[words]):
-            given[words] = added_rows(given[words], len(own[words]))
-        missing = sorted(own.keys() - given.keys())
-        if missing:
-            raise ModelError(
-                f"the weights do not fit config.json: {missing[0]} is missing",
-                hint="Give weights and configuration of one and the same model.",
-            )
-        for name, value in own.items():
-            found = given[name]
-            if value.shape != found.shape:
-                raise ModelError(
-                    f"the weights do not fit config.json: {name} is {tuple(found.shape)} "
-                    f"and not {tuple(value.shape)}",
-                    hint="Give weights and configuration of one and the same model.",
-                )
-            value.copy_(found)
+    With ``cosine`` every row has length one, so that a dot product is a cosine.
+    """
+    if pooling != "tokens":
+        vectors = pool(states, batch, pooling).unsqueeze(1)
+        vectors = F.normalize(vectors, dim=-1) if cosine else vectors
+        return Encoded(vectors, vectors.new_ones(vectors.shape[:2], dtype=torch.bool))
+    tokens = F.normalize(states.float(), dim=-1) if cosine else states.float()
+    texts, longest = len(batch), int(batch.lengths[0])
+    places = batch.texts_of_tokens() * longest + batch.steps
+    padded = tokens.new_zeros(texts * longest, tokens.shape[1]).index_copy(0, places, tokens)
+    lengths = batch.lengths.index_select(0, batch.rows).unsqueeze(1)
+    mask = torch.arange(longest, device=lengths.device) < lengths
+    return Encoded(padded.view(texts, longest, -1), mask)
 
-    @property
-    def _layers(self) -> Sequence[Any]:
-        layers: Any = self.encoder["layer"]
-        return list(layers)
 
-    def _embed(self, batch: TokenBatch) -> Tensor:
-        part: Any = self.embeddings
-        kind = part["token_type_embeddings"].weight[0]
-        positions = F.embedding(batch.steps, part["position_embeddings"].weight + kind)
-        summed = part["word_embeddings"](batch.ids) + positions
-        states: Tensor = part["LayerNorm"](summed).to(self.dtype)
-        return dropout(states, self._chance(self._hidden_dropout))
+def join(parts: Sequence[Encoded]) -> Encoded:
+    """Several batches as one, padded to the longest of them."""
+    longest = max(part.mask.shape[1] for part in parts)
+    spare = [longest - part.mask.shape[1] for part in parts]
+    states = [F.pad(part.states, (0, 0, 0, n)) for part, n in zip(parts, spare, strict=True)]
+    masks = [F.pad(part.mask, (0, n)) for part, n in zip(parts, spare, strict=True)]
+    return Encoded(torch.cat(states), torch.cat(masks))
 
-    def _run(self, states: Tensor, batch: TokenBatch, layers: Sequence[Any]) -> Tensor:
-        for layer in layers:
-            states = self._one(layer, states, batch)
-        return states
 
-    def _one(self, layer: Any, states: Tensor, batch: TokenBatch) -> Tensor:
-        attention = layer["attention"]
-        hidden, chance = map(self._chance, (self._hidden_dropout, self._attention_dropout))
-        qkv = F.linear(states, *self._qkv(attention["self"]))
-        attended = attend(qkv, batch.buckets, self._heads, chance)
-        output = attention["output"]
-        added = self._linear(output["dense"], attended)
-        norm = output["LayerNorm"]
-        states = add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
-        inner = F.gelu(self._linear(layer["intermediate"]["dense"], states), approximate=self._gelu)
-        added = self._linear(layer["output"]["dense"], inner)
-        norm = layer["output"]["LayerNorm"]
-        return add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
-
-    def _qkv(self, part: Any) -> tuple[Tensor, Tensor]:
-        """One product for queries, keys and values; the queries' weights hold the scale."""
-        scale = (self.dim // self._heads) ** -0.5
-        query, others = part["query"], (part["key"], part["value"])
-        weights = [query.weight * scale, *(other.weight for other in others)]
-        biases = [query.bias * scale, *(other.bias for other in others)]
-        return torch.cat(weights).to(self.dtype), torch.cat(biases).to(self.dtype)
-
-    def _linear(self, part: Any, values: Tensor) -> Tensor:
-        return F.linear(values, part.weight.to(self.dtype), part.bias.to(self.dtype))
-
-    def _chance(self, dropout_rate: float) -> float:
-        return dropout_rate if self.training else 0.0
+def split(whole: Encoded, first: int) -> tuple[Encoded, Encoded]:
+    """The first texts and the others, each without the padding that only the whole needs."""
+    parts = []
+    for rows in (slice(first), slice(first, None)):
+        mask = whole.mask[rows]
+        longest = int(mask.sum(dim=1).max()) if len(mask) else 0
+        parts.append(Encoded(whole.states[rows, :longest], mask[:, :longest]))
+    return parts[0], parts[1]
 
 
 def copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -202,18 +221,25 @@ def added_rows(table: Tensor, rows: int) -> Tensor:
     return torch.cat([table, table.mean(dim=0) + table.std(dim=0) * drawn])
 
 
-def _layer(dim: int, inner: int, eps: float) -> nn.ModuleDict:
-    """The parameters of one layer, under the names of Hugging Face."""
-    parts = {part: nn.Linear(dim, dim) for part in ("query", "key", "value")}
-    attended = {"dense": nn.Linear(dim, dim), "LayerNorm": nn.LayerNorm(dim, eps=eps)}
-    return nn.ModuleDict(
-        {
-            "attention": nn.ModuleDict(
-                {"self": nn.ModuleDict(parts), "output": nn.ModuleDict(attended)}
-            ),
-            "intermediate": nn.ModuleDict({"dense": nn.Linear(dim, inner)}),
-            "output": nn.ModuleDict(
-                {"dense": nn.Linear(inner, dim), "LayerNorm": nn.LayerNorm(dim, eps=eps)}
-            ),
-        }
-    )
+def _buckets(
+    lengths: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    steps: npt.NDArray[np.int64],
+    device: torch.device | str,
+) -> Iterator[Bucket]:
+    """The runs of texts that are padded to one length; ``lengths`` fall."""
+    first = 0
+    while first < len(lengths):
+        longest = int(lengths[first])
+        count = int((lengths[first:] >= _SHORTEST * longest).sum())
+        own = lengths[first : first + count]
+        begin = int(starts[first])
+        tokens = slice(begin, begin + int(own.sum()))
+        places = masked = None
+        if own[-1] < longest:
+            texts = np.repeat(np.arange(count), own)
+            places = torch.from_numpy(texts * longest + steps[tokens]).to(device)
+            beyond = np.arange(longest) >= own[:, None]
+            masked = torch.from_numpy(beyond[:, None, None, :]).to(device)
+        yield Bucket(tokens, count, longest, places, masked)
+        first += count

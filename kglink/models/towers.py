@@ -1,22 +1,36 @@
-"""Making towers: which kind fits a model folder, which precision it trains in."""
+"""Loading: which tower fits a model folder, for training and for searching."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
 
 from kglink.errors import ModelError
-from kglink.models.bert import PackedBert, is_plain_bert
 from kglink.models.hardware import Hardware
-from kglink.models.models import ModelSource, read_json
-from kglink.models.runtime import DTYPES, StateModel, read_weights
-from kglink.models.tower import BertTower, Tower
+from kglink.models.packed import PackedBert, PackedTower, is_plain_bert
+from kglink.models.padded import load_padded, load_padded_tower
+from kglink.models.source import ModelSource, read_json
+from kglink.models.tower import DTYPES, StateModel, Tower
 
 #: Families with a decoder that transformers also lists under masked language models.
 _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "funnel"})
+
+
+def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
+    """The model of a folder of Hugging Face, for searching."""
+    dtype, device = DTYPES[hardware.precision], torch.device(hardware.device)
+    config = read_json(source.path / "config.json")
+    if not is_plain_bert(config):
+        return load_padded(source, dtype).to(device)
+    try:
+        return PackedBert(config, _read_weights(source), dtype, device)
+    except (KeyError, RuntimeError, ValueError) as error:
+        raise _unfit(source, error) from error
 
 
 def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tower:
@@ -26,17 +40,12 @@ def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tow
     rows = max(rows, int(config.get("vocab_size", 0)))
     dtype = training_dtype(hardware)
     if not is_plain_bert(config):
-        from kglink.models.padded import load_padded_tower
-
         return load_padded_tower(source, rows, dtype).to(hardware.device)
     try:
-        tower = BertTower(config, rows, dtype)
-        tower.load(read_weights(source))
+        tower = PackedTower(config, rows, dtype)
+        tower.load(_read_weights(source))
     except (KeyError, RuntimeError, ValueError) as error:
-        raise ModelError(
-            f"{source.path}: the weights do not fit config.json: {error}",
-            hint="Give weights and configuration of one and the same model.",
-        ) from error
+        raise _unfit(source, error) from error
     return tower.to(hardware.device)
 
 
@@ -59,21 +68,24 @@ def check_bert_like(name: str, config: Mapping[str, Any]) -> None:
         )
 
 
-def snapshot(tower: Tower, hardware: Hardware) -> StateModel:
-    """What a tower is now, for searching: later training does not change it."""
-    device, dtype = torch.device(hardware.device), DTYPES[hardware.precision]
-    if isinstance(tower, BertTower):
-        return PackedBert(tower.config, tower.weights(), dtype, device)
-    from kglink.models.padded import PaddedTower, padded_model
-
-    if not isinstance(tower, PaddedTower):
-        raise ModelError(f"{type(tower).__name__} is no tower that kglink can search with")
-    return padded_model(copy.deepcopy(tower.model).to(dtype), tower.dim, device)
-
-
 def training_dtype(hardware: Hardware) -> torch.dtype:
     """What products are computed in: bf16 where the hardware gains from it, else fp32.
 
     Never fp16: gradients would leave its range.
     """
     return torch.bfloat16 if hardware.precision == "bf16" else torch.float32
+
+
+def _read_weights(source: ModelSource) -> dict[str, Tensor]:
+    """All tensors of a model folder."""
+    try:
+        return {name: value for path in source.weights for name, value in load_file(path).items()}
+    except SafetensorError as error:
+        raise ModelError(f"{source.path}: the weights cannot be read: {error}") from error
+
+
+def _unfit(source: ModelSource, error: Exception) -> ModelError:
+    return ModelError(
+        f"{source.path}: the weights do not fit config.json: {error}",
+        hint="Give weights and configuration of one and the same model.",
+    )

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.manifest import file_info, library_versions
+from kglink.models.source import ModelInfo
 from kglink.records import OnProgress, Progress
 from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder
 from kglink.space.index import chosen_index, now, vector_batches
 from kglink.space.manifest import (
     ROW_KINDS,
-    ModelInfo,
     RowKind,
     RowSpan,
     SegmentInfo,

@@ -11,7 +11,8 @@ from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError
 from kglink.files.atomic import atomic_folder, write_atomically
 from kglink.files.lock import file_lock
 from kglink.files.manifest import damaged_files
-from kglink.space.manifest import ModelInfo, SegmentInfo, SpaceManifest, read_part
+from kglink.models.source import ModelInfo
+from kglink.space.manifest import SegmentInfo, SpaceManifest, read_part
 from kglink.space.segment import INFO_FILE, Segment
 
 CURRENT_FILE = "CURRENT"

@@ -9,21 +9,12 @@ from typing import Any, Literal, TypeVar
 
 from kglink.errors import DamagedFileError, DamagedSpaceError, NewerFileError, SpaceError
 from kglink.files.manifest import FileInfo, ManifestPart, read_manifest
+from kglink.models.source import ModelInfo
 
 FORMAT = 1
 Part = TypeVar("Part", bound=ManifestPart)
 RowKind = Literal["text", "alias"]
 ROW_KINDS: tuple[RowKind, ...] = ("text", "alias")
-
-
-class ModelInfo(ManifestPart):
-    """The encoder that made the vectors."""
-
-    name: str
-    fingerprint: str
-    dim: int
-    path: str = ""
-    """Where it is found again: a name, or a folder, from the workspace if it lies in there."""
 
 
 class SegmentInfo(ManifestPart):

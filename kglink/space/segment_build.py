@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,9 @@ from kglink.files.atomic import replace_folder, write_atomically
 from kglink.files.digest import digest_of, text_hash
 from kglink.files.manifest import file_info, read_json
 from kglink.files.tables import StringTable, StringWriter, map_array
+from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
-from kglink.space.manifest import ModelInfo, RowKind, SegmentInfo
+from kglink.space.manifest import RowKind, SegmentInfo
 from kglink.space.names import build_name_index
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.text.entity_text import entity_text
@@ -33,6 +34,7 @@ from kglink.text.fold import fold
 
 if TYPE_CHECKING:
     from kglink.models.runtime import TokenMatrices
+    from kglink.models.settings import BiEncoderSettings
     from kglink.space.token_rows import TokenRows
     from kglink.store.entity_reader import FoldedEntity
 
@@ -55,13 +57,17 @@ class TextEncoder(Protocol):
         """How many texts, so far, were longer than the model reads."""
         ...
 
+    @property
+    def trained(self) -> BiEncoderSettings | None:
+        """How a trained encoder compares; None: it is a plain one, which reads texts alone."""
+        ...
+
     def encode(self, texts: list[str]) -> FloatArray:
         """One vector for each text."""
         ...
 
 
-@runtime_checkable
-class EntityEncoder(Protocol):
+class EntityEncoder(TextEncoder, Protocol):
     """What a trained encoder adds: a tower that is given the entity itself."""
 
     def entity_text(self, entity: Entity) -> str:
@@ -70,11 +76,6 @@ class EntityEncoder(Protocol):
 
     def encode_entities(self, entities: Sequence[Entity]) -> FloatArray:
         """One vector for each entity."""
-        ...
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether it compares all tokens, and not just one vector of each text."""
         ...
 
     def entity_matrices(self, entities: Sequence[Entity]) -> TokenMatrices:
@@ -152,7 +153,7 @@ def _fill(
         build_name_index(draft)
         write_atomically(draft / "names.done", json.dumps(counted))
     counts = read_json(draft / "names.done")
-    by_tokens = isinstance(encoder, EntityEncoder) and encoder.has_tokens
+    by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
     reused = truncated = before = 0
     for kind in plan.rows:
@@ -164,7 +165,7 @@ def _fill(
         before += counts[kind]
         reused += filler.reused
         truncated += filler.truncated
-        if kind == "text" and isinstance(encoder, EntityEncoder) and encoder.has_tokens:
+        if kind == "text" and by_tokens and _reads_entities(encoder):
             from kglink.space.token_rows import write_tokens
 
             for done in write_tokens(draft, _Entities(draft), encoder, plan.model.dim, known):
@@ -262,10 +263,15 @@ class _Rows:
     encode: Callable[[list[Any]], FloatArray]
 
 
+def _reads_entities(encoder: TextEncoder) -> TypeGuard[EntityEncoder]:
+    """Whether an encoder is a trained one."""
+    return encoder.trained is not None
+
+
 def _rows(kind: RowKind, draft: Path, encoder: TextEncoder, description_chars: int) -> _Rows:
     if kind == "alias":
         return _Rows(StringTable(draft / "surfaces"), str, encoder.encode)
-    if isinstance(encoder, EntityEncoder):
+    if _reads_entities(encoder):
         return _Rows(_Entities(draft), encoder.entity_text, encoder.encode_entities)
 
     def read(entity: Entity) -> str:

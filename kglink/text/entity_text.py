@@ -1,19 +1,52 @@
-"""What the encoder reads of an entity."""
+"""What an encoder is told of an entity: one sentence, or the title and what stands around it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
 from kglink.records import Entity
+
+EntityPart = Literal["title", "type", "aliases", "description"]
 
 #: More aliases push the description out of the model's window and made no retrieval better.
 MOST_ALIASES = 6
 
 
+class EntityParts(NamedTuple):
+    """An entity in words, its title apart."""
+
+    before: str
+    title: str
+    after: str
+
+
 def entity_text(entity: Entity, *, description_chars: int = 1000) -> str:
     """Title, type, a few other names and the description, as one plain sentence."""
-    names = dict.fromkeys(alias.surface for alias in entity.aliases)
-    names.pop(entity.title, None)
     text = f"{entity.title} ({entity.type})" if entity.type else entity.title
-    if names:
-        text += "; " + "; ".join(list(names)[:MOST_ALIASES])
+    if names := _other_names(entity, MOST_ALIASES):
+        text += f"; {names}"
     description = entity.description[:description_chars].strip()
     return f"{text}. {description}" if description else text
+
+
+def entity_parts(entity: Entity, parts: Sequence[EntityPart], aliases: int) -> EntityParts:
+    """The wanted parts before and after the title; at most so many aliases."""
+    texts = {
+        "type": entity.type,
+        "aliases": _other_names(entity, aliases),
+        "description": entity.description.strip(),
+    }
+    place = parts.index("title")
+    before, after = (
+        ". ".join(texts[part] for part in some if texts[part])
+        for some in (parts[:place], parts[place + 1 :])
+    )
+    return EntityParts(before, entity.title, after)
+
+
+def _other_names(entity: Entity, most: int) -> str:
+    """An entity's first aliases that are not its title."""
+    names = dict.fromkeys(alias.surface for alias in entity.aliases)
+    names.pop(entity.title, None)
+    return "; ".join(list(names)[:most])

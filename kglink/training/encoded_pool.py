@@ -12,9 +12,8 @@ import torch
 from kglink.files.tables import IntArray, RowTable
 from kglink.models.bi_encoder import BiEncoder
 from kglink.models.hardware import Hardware, usable_cores
+from kglink.models.inputs import IdArray
 from kglink.models.runtime import TokenEncoder, TokenMatrices, single_threaded_workers
-from kglink.models.tokenise import IdArray
-from kglink.models.towers import snapshot
 from kglink.plugins import PairScores, RowRange, Scorer, SumOfMaxRule, TokenScorer
 from kglink.records import OnProgress, Progress
 from kglink.space.token_products import Block, TokenProducts
@@ -40,7 +39,7 @@ class EncodedPool:
         self._tokens: FrozenTokens | None = None
         self._vectors: FloatArray | None = None
         cosine = model.settings.searches_by_cosine
-        towers = [snapshot(tower, hardware) for tower in model.towers()]
+        towers = [tower.snapshot(hardware) for tower in model.towers()]
         self._mention, self._entity = (
             TokenEncoder(
                 "the model in training", tower, hardware, model.settings.pooling, cosine=cosine

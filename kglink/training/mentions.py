@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from kglink.files.digest import text_hash
 from kglink.files.tables import IntArray, RowTable, RowWriter, StringTable, StringWriter
-from kglink.models.inputs import Inputs, MentionText
+from kglink.models.inputs import Inputs
 from kglink.plugins import RowRange
-from kglink.records import Document, Entity, OnProgress, Progress
+from kglink.records import Document, Entity, MentionInText, OnProgress, Progress
 from kglink.store import Store
 from kglink.text.fold import fold
 from kglink.training.documents import Splits, sources_of_documents, splits_of
@@ -164,13 +164,14 @@ class _Reader:
             writers.golds.add(rows)
         return outside
 
-    def _annotated(self, documents: Sequence[Document]) -> Iterator[tuple[MentionText, list[int]]]:
+    def _annotated(
+        self, documents: Sequence[Document]
+    ) -> Iterator[tuple[MentionInText, list[int]]]:
         for document in documents:
             for mention in document.mentions:
                 if mention.gold:
                     rows = {self._pool.row(gold) for gold in mention.gold} - {-1}
-                    whole = MentionText(document.text, mention.start, mention.end)
-                    yield whole.near(self._inputs.settings.mention_tokens), sorted(rows)
+                    yield MentionInText(document.text, mention.start, mention.end), sorted(rows)
 
 
 _CHUNK = 4096
@@ -197,7 +198,7 @@ def write_names(
     written = 0
     for chunk in chunks(bearers, _CHUNK):
         names = [texts[first] for first, _ in chunk]
-        mentions = [MentionText(name, 0, len(name)) for name in names]
+        mentions = [MentionInText(name, 0, len(name)) for name in names]
         for ids, (_, entities) in zip(inputs.mentions(mentions), chunk, strict=True):
             tokens.add(ids)
             golds.add(entities)

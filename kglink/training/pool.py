@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.files.tables import IntArray, RowTable, RowWriter, StringTable, StringWriter, map_array
-from kglink.models.inputs import Inputs
-from kglink.models.tokenise import IdArray
+from kglink.models.inputs import IdArray, Inputs
 from kglink.plugins import RowRange
 from kglink.records import EntityId, OnProgress, Progress
 from kglink.store import Store

@@ -22,8 +22,8 @@ from torch.autograd import Function
 
 from kglink.models.bi_encoder import BiEncoder, Output, Pair, ViewMode
 from kglink.models.grad_cache import Outputs, cached_backward
-from kglink.models.packing import join
-from kglink.models.tokenise import IdArray
+from kglink.models.inputs import IdArray
+from kglink.models.tower import join
 from kglink.plugins import Encoded
 
 #: While one process looks for hard negatives the others wait; that may take hours.

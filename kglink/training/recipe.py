@@ -17,8 +17,13 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kglink.errors import ConfigError, UnknownNameError
-from kglink.models.models import DEFAULT_MODEL, Pooling
-from kglink.models.settings import BiEncoderSettings, InputSettings, TransformationSettings
+from kglink.models import DEFAULT_MODEL
+from kglink.models.settings import (
+    BiEncoderSettings,
+    InputSettings,
+    Pooling,
+    TransformationSettings,
+)
 
 DEFAULT_RECIPE = "default"
 _SUFFIX = ".toml"

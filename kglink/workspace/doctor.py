@@ -19,8 +19,8 @@ from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspac
 from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
+    from kglink.models import Encoder
     from kglink.space.folder import SpaceFolder
-    from kglink.workspace.encoder import LazyEncoder
 
 _LIBRARIES = (
     "kglink", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy", "scipy", "sqlalchemy",
@@ -120,29 +120,29 @@ def licences(opened: Opened) -> list[Licence]:
     return rows
 
 
-def _encoders(opened: Opened) -> list[LazyEncoder]:
+def _encoders(opened: Opened) -> list[Encoder]:
     """The encoders of the settings, of all spaces and of the overlaps, each once."""
     from kglink.space.folder import SpaceFolder, space_names
-    from kglink.workspace.encoder import LazyEncoder, own_encoder
+    from kglink.workspace.encoder import encoder_of, own_encoder
 
     folder, section = opened.folder, opened.settings.encoder
     spaces = folder / SPACES_FOLDER
     found = [
         opened.encoder,
         *(own_encoder(folder, SpaceFolder(spaces, name), section) for name in space_names(spaces)),
-        LazyEncoder(opened.settings.overlap.model, section, folder),
+        encoder_of(opened.settings.overlap.model, section, folder),
     ]
-    each: dict[str, LazyEncoder] = {}
+    each: dict[str, Encoder] = {}
     for encoder in found:
         each.setdefault(encoder.info.fingerprint, encoder)
     return list(each.values())
 
 
-def _model_licence(encoder: LazyEncoder) -> Licence:
+def _model_licence(encoder: Encoder) -> Licence:
     """The licence of a model; of a trained one that of the model it began with."""
     from kglink.models import resolve_model
     from kglink.models.model_folder import read_manifest
-    from kglink.models.models import MINILM_NAMES
+    from kglink.models.opening import MINILM_NAMES
 
     source = encoder.source
     if encoder.trained is None:

@@ -25,12 +25,12 @@ from kglink.space.build import (
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
 from kglink.space.space import Space
-from kglink.workspace.encoder import AUTO, LazyEncoder, space_encoder, towers_of
+from kglink.workspace.encoder import AUTO, encoder_of, space_encoder
 from kglink.workspace.folder import SPACES_FOLDER
 
 if TYPE_CHECKING:
+    from kglink.models import Encoder
     from kglink.plugins import IndexBackend
-    from kglink.space.segment_build import TextEncoder
     from kglink.store import KBInfo, Store
 
 
@@ -43,7 +43,7 @@ class WorkspaceSpace:
 
     root: Path
     store: Store
-    encoder: LazyEncoder
+    encoder: Encoder
     registry: Registry
     resolved: ResolvedSettings
     own_name: str = ""
@@ -56,7 +56,7 @@ class WorkspaceSpace:
     def with_model(self, model: str) -> WorkspaceSpace:
         """The same space made with another model; one that the settings name stands against it."""
         section = self.resolved.values.encoder
-        encoder = LazyEncoder(model, section, self.root)
+        encoder = encoder_of(model, section, self.root)
         if section.model == AUTO or self.encoder.info.fingerprint == encoder.info.fingerprint:
             return replace(self, encoder=encoder)
         origin = self.resolved.origins.get("encoder.model", "settings")
@@ -95,7 +95,7 @@ class WorkspaceSpace:
         source = self._source(kb)
         if source is None:
             return None
-        parts = (source, self.encoder.info, self._row_encoder, self._section)
+        parts = (source, self.encoder.info, self.encoder, self._section)
         segment = make_segment(self.folder, *parts, progress=progress)
         if self.own_name:  # No build will ever do it.
             self._drop_stale_segments()
@@ -123,7 +123,7 @@ class WorkspaceSpace:
             self.folder,
             list(self._sources()),
             self.encoder.info,
-            self._row_encoder,
+            self.encoder,
             self._index_backend,
             self._section,
             recorded_settings=self.resolved.as_dict(),
@@ -160,11 +160,6 @@ class WorkspaceSpace:
                 # Another process may have published between our reading CURRENT and its files.
                 if self.folder.pointer == before:
                     raise
-
-    @property
-    def _row_encoder(self) -> TextEncoder:
-        """The encoder as it makes rows: a trained one reads entities as such."""
-        return towers_of(self.encoder) or self.encoder
 
     @property
     def _settings(self) -> SpaceSection:

@@ -16,20 +16,19 @@ from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring, write_
 from kglink.linking.stages import Stage
 from kglink.records import Candidate, Document, MentionInText, OnProgress
 from kglink.space.space import Space, SpaceNames
-from kglink.workspace.encoder import LazyEncoder, towers_of
 
 if TYPE_CHECKING:
+    from kglink.models import Encoder
     from kglink.plugins import Detector, Registry
     from kglink.store import Store
 
 
-def reader_of(encoder: LazyEncoder, window_chars: int) -> Reader:
+def reader_of(encoder: Encoder, window_chars: int) -> Reader:
     """Reads mentions as the encoder does."""
-    towers = towers_of(encoder)
-    return TrainedReader(towers) if towers else PlainReader(encoder, window_chars)
+    return TrainedReader(encoder) if encoder.trained else PlainReader(encoder, window_chars)
 
 
-def token_search_of(encoder: LazyEncoder, registry: Registry) -> TokenSearchOf | None:
+def token_search_of(encoder: Encoder, registry: Registry) -> TokenSearchOf | None:
     """How the token matrices of a model that compares tokens are searched: exactly."""
     trained = encoder.trained
     if trained is None or not trained.compares_tokens:
@@ -42,7 +41,7 @@ def token_search_of(encoder: LazyEncoder, registry: Registry) -> TokenSearchOf |
 
 def search_of(
     space: Space,
-    encoder: LazyEncoder,
+    encoder: Encoder,
     settings: LinkSection,
     registry: Registry,
     *,
@@ -77,7 +76,7 @@ def linker_of(
 
 def search(
     space: Space,
-    encoder: LazyEncoder,
+    encoder: Encoder,
     registry: Registry,
     text: str,
     k: int,
@@ -88,8 +87,9 @@ def search(
         raise UsageError(f"k = {k}: a search has at least one answer")
     if not text:
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
-    towers = towers_of(encoder)
-    reader = TrainedReader(towers) if towers else PlainReader(encoder, 0, repeat_alone=True)
+    reader = (
+        TrainedReader(encoder) if encoder.trained else PlainReader(encoder, 0, repeat_alone=True)
+    )
     candidates = CandidateSearch(
         space,
         reader,
@@ -103,7 +103,7 @@ def search(
 
 def fit_space(
     space: Space,
-    encoder: LazyEncoder,
+    encoder: Encoder,
     settings: LinkSection,
     registry: Registry,
     documents: Iterable[Document],
@@ -112,8 +112,7 @@ def fit_space(
     """Fit the scoring of a trained model's space, and keep it."""
     from kglink.linking.fit import fit_scoring
 
-    towers = towers_of(encoder)
-    if towers is None:
+    if encoder.trained is None:
         raise UsageError(
             f"space {space.folder.name!r} is of an untrained model: its weights are fixed",
             hint="`kglink finetune` trains one.",
@@ -121,7 +120,7 @@ def fit_space(
     candidates = max(settings.candidates, settings.top_k)
     search = CandidateSearch(
         space,
-        TrainedReader(towers),
+        TrainedReader(encoder),
         candidates=candidates,
         token_search=token_search_of(encoder, registry),
     )

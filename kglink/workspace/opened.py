@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from kglink.linking.pipeline import Linker
+    from kglink.models import Encoder
     from kglink.space.space import Space
     from kglink.store import Store
-    from kglink.workspace.encoder import LazyEncoder
     from kglink.workspace.joint_space import WorkspaceSpace
 
 #: Linkers that are kept: to other KBs, or with more candidates.
@@ -152,7 +152,7 @@ class Opened:
         self._joint_space = published_stamp(space), space
 
     @property
-    def encoder(self) -> LazyEncoder:
+    def encoder(self) -> Encoder:
         """The encoder of that space, loaded when it is first used."""
         return self.joint_space.encoder
 

@@ -14,13 +14,14 @@ import numpy.typing as npt
 from kglink.config import OverlapSection
 from kglink.errors import ConfigError
 from kglink.files.atomic import write_atomically
+from kglink.models import Encoder
 from kglink.overlap.model import OverlapModel, default_model, read_model
 from kglink.overlap.search import OverlapTools
 from kglink.overlap.vectors import VectorCache
 from kglink.plugins import PairEvidence, PluginSettings, Registry
 from kglink.records import OnProgress
 from kglink.space.segment import Segment
-from kglink.workspace.encoder import LazyEncoder
+from kglink.workspace.encoder import encoder_of
 from kglink.workspace.folder import VECTORS_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace
 
@@ -107,7 +108,7 @@ def overlap_space(space: WorkspaceSpace) -> WorkspaceSpace:
     what was accepted before.
     """
     values = space.resolved.values
-    encoder = LazyEncoder(values.overlap.model, values.encoder, space.root)
+    encoder = encoder_of(values.overlap.model, values.encoder, space.root)
     if encoder.trained:
         raise ConfigError(
             f"overlap.model = {values.overlap.model!r} is a trained model",
@@ -122,7 +123,7 @@ def overlap_tools(
     root: Path,
     store: Store,
     settings: OverlapSection,
-    encoder: LazyEncoder,
+    encoder: Encoder,
     space: WorkspaceSpace,
     registry: Registry,
     *,

@@ -195,7 +195,7 @@ def test_another_index_without_encoding(
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("something was encoded")
 
-    monkeypatch.setattr("kglink.workspace.encoder.LazyEncoder.encode", fail)
+    monkeypatch.setattr("kglink.models.encoder.Encoder.encode", fail)
     linked = ("search", "heron", "--json")
     ran = read(kglink, "index", "--preset", "ivf", "--set", "nprobe=2", "--queries", "0")
     assert ran["published"] is True

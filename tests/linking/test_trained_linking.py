@@ -19,7 +19,6 @@ from kglink.linking.scoring import (
     TRAINED_SCORING,
     read_scoring,
 )
-from kglink.models.inputs import MentionText
 from kglink.records import Candidate, Document, MentionInText, Progress
 from kglink.workspace import Workspace
 from trained_spaces import (
@@ -61,12 +60,12 @@ def trained(folder: Path, request: pytest.FixtureRequest) -> Iterator[Workspace]
 
 
 def found_by(
-    linker: Linker, mentions: Sequence[MentionText], limit: int = 5
+    linker: Linker, mentions: Sequence[MentionInText], limit: int = 5
 ) -> list[dict[str, list[Candidate]]]:
-    return linker.candidates([MentionInText(*one) for one in mentions], limit=limit)
+    return linker.candidates(mentions, limit=limit)
 
 
-def mentions_of(workspace: Workspace) -> list[MentionText]:
+def mentions_of(workspace: Workspace) -> list[MentionInText]:
     return [mention for mention, _ in judged(documents_of(workspace))]
 
 
@@ -122,7 +121,7 @@ def test_vectors_alone_order_by_the_product_of_both_towers(
         found = found_by(workspace.linker(), mentions, limit=7)
         for kb in ("atlas", "saga"):
             entities = entities_of(workspace, kb)
-            rows = next(encoder.encode_entities(entities)).astype(np.float16).astype(np.float32)
+            rows = encoder.encode_entities(entities).astype(np.float16).astype(np.float32)
             products = queries @ rows.T
             best = -np.sort(-products, axis=1)[:, :7]
             for scores, own, by_kb in zip(best, products, found, strict=True):
@@ -135,7 +134,7 @@ def test_vectors_alone_in_a_plain_space_are_those_of_names(folder: Path) -> None
     with opened(folder, space__name="plain", link__evidence="vectors") as workspace:
         mentions = mentions_of(workspace)[:20]
         found = found_by(workspace.linker(), mentions, limit=3)
-        surfaces = [text[start:end] for text, start, end in mentions]
+        surfaces = [mention.surface for mention in mentions]
         queries = workspace.encoder.encode(surfaces)
         segment = workspace.space().segments["saga"]
         rows = segment.vectors("alias", slice(None))
@@ -157,7 +156,7 @@ def test_names_alone_load_no_model(trained: Workspace, folder: Path) -> None:
                 assert one.score == pytest.approx(NAME_WEIGHTS.score(arrays)[0], abs=1e-4)
                 assert one.evidence["alias"] == one.evidence["context"] == 0
         (document,) = workspace.link([mentions[0].text])
-        assert workspace.encoder._encoder is None
+        assert not workspace.encoder.is_loaded
         assert any(link.chosen for link in document.links)
 
 
@@ -211,13 +210,13 @@ def test_a_mention_is_read_in_its_text(trained: Workspace) -> None:
     title = next(iter(trained.space().segments["atlas"].titles))
     texts = [f"{title} of the river", f"the old {title}", title]
     mentions = [
-        MentionText(text, text.index(title), text.index(title) + len(title)) for text in texts
+        MentionInText(text, text.index(title), text.index(title) + len(title)) for text in texts
     ]
     found = found_by(trained.linker(), mentions)
     contexts = {by_kb["atlas"][0].evidence["context"] for by_kb in found}
     assert len(contexts) == 3
-    long = MentionText("river " * 100_000 + texts[0], 600_000, 600_000 + len(title))
-    near = MentionText("river " * 100 + texts[0], 600, 600 + len(title))
+    long = MentionInText("river " * 100_000 + texts[0], 600_000, 600_000 + len(title))
+    near = MentionInText("river " * 100 + texts[0], 600, 600 + len(title))
     assert found_by(trained.linker(), [long]) == found_by(trained.linker(), [near])
 
 

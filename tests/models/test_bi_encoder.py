@@ -10,12 +10,11 @@ import torch
 
 from bi_encoders import ENTITIES, FP32, MENTIONS, make, shake
 from kglink.errors import ModelError, UsageError
-from kglink.models import choose_hardware, load_encoder
+from kglink.models import Encoder, choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
-from kglink.models.runtime import as_bf16
+from kglink.models.runtime import TokenEncoder, as_bf16
 from kglink.models.settings import BiEncoderSettings, TransformationSettings
 from kglink.models.transformation import SIDES
-from kglink.models.two_towers import TwoTowerEncoder, freeze
 from kglink.records import Entity
 from tiny_models import bert_weights, write_model
 
@@ -25,9 +24,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
-def open_encoder(folder: Path) -> TwoTowerEncoder:
-    encoder = load_encoder(str(folder), precision="fp32", device="cpu")
-    assert isinstance(encoder, TwoTowerEncoder)
+def open_encoder(folder: Path) -> Encoder:
+    encoder = Encoder(str(folder), precision="fp32", device="cpu")
+    assert encoder.trained
     return encoder
 
 
@@ -102,21 +101,22 @@ def test_searching_gives_the_vectors_of_training(
     entities = model.encode(model.inputs.entities(ENTITIES), "entity").states[:, 0]
     found = encoder.encode_mentions(MENTIONS)
     np.testing.assert_allclose(found, mentions.detach().numpy(), atol=1e-5)
-    first, second = encoder.encode_entities(iter(ENTITIES), chunk_size=2)
-    assert (len(first), len(second)) == (2, 1)
-    both = np.concatenate([first, second])
+    both = encoder.encode_entities(ENTITIES)
     np.testing.assert_allclose(both, entities.detach().numpy(), atol=1e-5)
     assert encoder.truncated == 1
-    frozen = freeze(model, FP32)
-    assert np.array_equal(frozen.encode_mentions(MENTIONS), found)
+    frozen = TokenEncoder(
+        "frozen", model.mention.snapshot(FP32), FP32, "mean", cosine=metric == "cosine"
+    )
+    ids = model.inputs.mentions(MENTIONS)
+    assert np.array_equal(frozen.vectors(ids), found)
     shake(model)
-    assert np.array_equal(frozen.encode_mentions(MENTIONS), found)
+    assert np.array_equal(frozen.vectors(ids), found)
 
 
 def test_names_alone_are_entities_of_one_name(base: Path, tmp_path: Path) -> None:
     make(base).save(tmp_path / "model")
     encoder = open_encoder(tmp_path / "model")
-    (expected,) = encoder.encode_entities([Entity("", "grey heron"), Entity("", "amber " * 14)])
+    expected = encoder.encode_entities([Entity("", "grey heron"), Entity("", "amber " * 14)])
     assert encoder.truncated == 1
     found = encoder.encode(["grey heron", "amber " * 14, "grey heron"])
     np.testing.assert_allclose(found, expected[[0, 1, 0]], atol=1e-6)
@@ -129,7 +129,7 @@ def test_token_matrices_are_the_states_in_bf16(base: Path, tmp_path: Path) -> No
     model = make(base, pooling="tokens", scorer="sum_of_max")
     model.save(tmp_path / "model")
     encoder = open_encoder(tmp_path / "model")
-    (found,) = encoder.entity_matrices(ENTITIES)
+    found = encoder.entity_matrices(ENTITIES)
     ids = model.inputs.entities(ENTITIES)
     assert np.diff(found.offsets).tolist() == [len(row) for row in ids]
     assert found.bits.nbytes == 2 * 32 * sum(map(len, ids))
@@ -144,12 +144,13 @@ def test_token_matrices_are_the_states_in_bf16(base: Path, tmp_path: Path) -> No
     ]
 
 
-def test_one_vector_for_each_text_has_no_matrices(base: Path) -> None:
-    encoder = freeze(make(base), FP32)
+def test_one_vector_for_each_text_has_no_matrices(base: Path, tmp_path: Path) -> None:
+    make(base).save(tmp_path / "model")
+    encoder = open_encoder(tmp_path / "model")
     with pytest.raises(UsageError, match="one vector for each text"):
         encoder.mention_matrices(MENTIONS)
     with pytest.raises(UsageError, match="one vector for each text"):
-        list(encoder.entity_matrices(ENTITIES))
+        encoder.entity_matrices(ENTITIES)
 
 
 def test_matrices_do_not_depend_on_threads(base: Path) -> None:
@@ -157,9 +158,9 @@ def test_matrices_do_not_depend_on_threads(base: Path) -> None:
     many = [Entity(str(row), "heron " * (row % 11)) for row in range(300)]
     results = set()
     for threads in (1, 3):
-        encoder = freeze(model, choose_hardware("cpu", "fp32", threads))
-        (found,) = encoder.entity_matrices(many)
-        results.add(found.bits.tobytes())
+        hardware = choose_hardware("cpu", "fp32", threads)
+        encoder = TokenEncoder("frozen", model.entity.snapshot(hardware), hardware, "tokens")
+        results.add(encoder.matrices(model.inputs.entities(many)).bits.tobytes())
     assert len(results) == 1
 
 
@@ -181,5 +182,6 @@ def test_broken_weights_are_named(tmp_path: Path) -> None:
     weights = bert_weights()
     weights["encoder.layer.1.output.dense.bias"][3] = np.nan
     folder = write_model(tmp_path / "nan", weights)
+    make(folder).save(tmp_path / "model")
     with pytest.raises(ModelError, match="not finite"):
-        freeze(make(folder), FP32).encode_mentions(MENTIONS)
+        open_encoder(tmp_path / "model").encode_mentions(MENTIONS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from kglink.errors import ModelError, UsageError
-from kglink.models import choose_hardware, load_encoder, resolve_model
-from kglink.models.bert import Group, group_lengths
+from kglink.models import Encoder, choose_hardware, resolve_model
+from kglink.models.inputs import TextTokenizer
+from kglink.models.packed import Group, group_lengths
 from kglink.models.padded import load_padded
-from kglink.models.runtime import Encoder, single_threaded_workers
+from kglink.models.runtime import TokenEncoder, single_threaded_workers
 from kglink.records import Progress
 from tiny_models import WORDS, bert_weights, write_model, write_modules
 
@@ -36,12 +37,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny(folder: Path) -> Encoder:
-    return load_encoder(str(folder), device="cpu", precision="fp32", threads=2)
+    return Encoder(str(folder), device="cpu", precision="fp32", threads=2)
 
 
 @pytest.fixture(scope="module")
 def minilm() -> Encoder:
-    return load_encoder(device="cpu", precision="fp32")
+    return Encoder(device="cpu", precision="fp32")
 
 
 def by_transformers(folder: Path, texts: Sequence[str], pooling: str = "mean") -> FloatArray:
@@ -71,7 +72,7 @@ def test_the_first_token_as_the_vector(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "cls")
     write_modules(folder, "Transformer", "Pooling", pooling_mode="cls")
     texts = texts_of(20)
-    vectors = load_encoder(str(folder), device="cpu", precision="fp32").encode(texts)
+    vectors = Encoder(str(folder), device="cpu", precision="fp32").encode(texts)
     np.testing.assert_allclose(vectors, by_transformers(folder, texts, "cls"), atol=2e-6)
 
 
@@ -80,11 +81,12 @@ def test_any_transformers_model_padded(tmp_path: Path, pooling: str) -> None:
     folder = write_model(tmp_path / "padded")
     write_modules(folder, "Transformer", "Pooling", pooling_mode=pooling)
     source = resolve_model(str(folder))
-    model = load_padded(source, torch.float32, torch.device("cpu"))
-    encoder = Encoder(source, model, choose_hardware("cpu", "fp32", 2))
+    model = load_padded(source, torch.float32)
+    encoder = TokenEncoder("padded", model, choose_hardware("cpu", "fp32", 2), source.pooling)
     texts = texts_of(100)
     expected = by_transformers(folder, texts, pooling)
-    np.testing.assert_allclose(encoder.encode(texts), expected, atol=2e-6)
+    ids = TextTokenizer(source)(texts).ids
+    np.testing.assert_allclose(encoder.vectors(ids), expected, atol=2e-6)
 
 
 def test_other_architectures_go_through_transformers(
@@ -97,7 +99,7 @@ def test_other_architectures_go_through_transformers(
     torch.manual_seed(0)
     DistilBertModel(config).save_pretrained(folder)
     capsys.readouterr()
-    encoder = load_encoder(str(folder), device="cpu", precision="fp32")
+    encoder = Encoder(str(folder), device="cpu", precision="fp32")
     vectors = encoder.encode(texts_of(10))
     assert vectors.shape == (10, encoder.dim) == (10, 32)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
@@ -109,9 +111,9 @@ def test_weights_that_are_missing_are_never_made_up(tmp_path: Path) -> None:
     del weights["encoder.layer.1.output.dense.bias"]
     source = resolve_model(str(write_model(tmp_path / "lacking", weights)))
     with pytest.raises(ModelError, match=r"encoder\.layer\.1\.output\.dense\.bias"):
-        load_encoder(source, device="cpu")
+        Encoder(source, device="cpu").load()
     with pytest.raises(ModelError, match=r"encoder\.layer\.1\.output\.dense\.bias"):
-        load_padded(source, torch.float32, torch.device("cpu"))
+        load_padded(source, torch.float32)
 
 
 def test_names_of_older_checkpoints(tiny: Encoder, tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_names_of_older_checkpoints(tiny: Encoder, tmp_path: Path) -> None:
         + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("Norm.bias", "Norm.beta"): w
         for name, w in bert_weights().items()
     }
-    old = load_encoder(str(write_model(tmp_path / "old", renamed)), device="cpu", precision="fp32")
+    old = Encoder(str(write_model(tmp_path / "old", renamed)), device="cpu", precision="fp32")
     assert np.array_equal(old.encode(WORDS), tiny.encode(WORDS))
 
 
@@ -132,7 +134,7 @@ def test_known_similarity(minilm: Encoder) -> None:
 
 def test_bf16_stays_close_to_fp32(minilm: Encoder) -> None:
     texts = ["heron", "a large wading bird of the family Ardeidae; it eats fish", ""] * 3
-    rounded = load_encoder(device="cpu", precision="bf16").encode(texts)
+    rounded = Encoder(device="cpu", precision="bf16").encode(texts)
     assert (rounded * minilm.encode(texts)).sum(axis=1).min() > 0.9995
 
 
@@ -141,7 +143,7 @@ def test_the_same_list_gives_the_same_bytes(folder: Path, precision: str) -> Non
     texts = texts_of(500)
     expected = None
     for threads in (1, 2, 3, 2):
-        encoder = load_encoder(str(folder), device="cpu", precision=precision, threads=threads)  # type: ignore[arg-type] # a str
+        encoder = Encoder(str(folder), device="cpu", precision=precision, threads=threads)  # type: ignore[arg-type] # a str
         vectors = encoder.encode(texts).tobytes()
         assert expected in {None, vectors}
         expected = vectors
@@ -162,34 +164,17 @@ def test_results_keep_the_order_of_the_texts(tiny: Encoder) -> None:
 
 def test_equal_texts_are_encoded_once(tiny: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenised: list[str] = []
-    tokenizer = tiny._tokenizer
+    tokenise = TextTokenizer.__call__
 
-    def count(texts: Sequence[str]) -> object:
+    def count(self: TextTokenizer, texts: Sequence[str]) -> object:
         tokenised.extend(texts)
-        return tokenizer(texts)
+        return tokenise(self, texts)
 
-    monkeypatch.setattr(tiny, "_tokenizer", count)
+    monkeypatch.setattr(TextTokenizer, "__call__", count)
     vectors = tiny.encode(["heron", "amber", "heron", "heron"])
     assert tokenised == ["heron", "amber"]
     assert np.array_equal(vectors[0], vectors[2])
     assert not np.array_equal(vectors[0], vectors[1])
-
-
-def test_a_stream_reads_no_further_than_its_chunk(tiny: Encoder) -> None:
-    texts, taken = texts_of(10), 0
-
-    def counted() -> Iterator[str]:
-        nonlocal taken
-        for text in texts:
-            taken += 1
-            yield text
-
-    stream = tiny.encode_stream(counted(), chunk_size=4)
-    first = next(stream)
-    assert taken == 4
-    rest = list(stream)
-    assert [len(part) for part in (first, *rest)] == [4, 4, 2]
-    np.testing.assert_allclose(np.concatenate([first, *rest]), tiny.encode(texts), atol=1e-6)
 
 
 def test_progress_adds_up_to_all_texts(tiny: Encoder) -> None:
@@ -201,7 +186,7 @@ def test_progress_adds_up_to_all_texts(tiny: Encoder) -> None:
 
 
 def test_long_texts_are_cut_and_counted(folder: Path) -> None:
-    encoder = load_encoder(str(folder), device="cpu", precision="fp32")
+    encoder = Encoder(str(folder), device="cpu", precision="fp32")
     assert encoder.max_tokens == 24
     fits, long = " ".join(["heron"] * 22), " ".join(["heron"] * 23)  # [CLS] and [SEP] take two
     vectors = encoder.encode([fits, "amber", long, long])
@@ -211,7 +196,7 @@ def test_long_texts_are_cut_and_counted(folder: Path) -> None:
 
 
 def test_a_text_of_megabytes_is_cut_before_it_is_tokenised(folder: Path) -> None:
-    encoder = load_encoder(str(folder), device="cpu", precision="fp32")
+    encoder = Encoder(str(folder), device="cpu", precision="fp32")
     huge = "heron " * 2_000_000
     vectors = encoder.encode([huge, "heron " * 22, " " * 2_000_000])
     assert encoder.truncated == 2
@@ -228,7 +213,6 @@ def test_any_string_has_a_vector(tiny: Encoder, text: str) -> None:
 
 def test_no_texts(tiny: Encoder) -> None:
     assert tiny.encode([]).shape == (0, 32)
-    assert list(tiny.encode_stream(iter(()))) == []
 
 
 def test_one_text_in_place_of_a_list_is_refused(tiny: Encoder) -> None:
@@ -239,14 +223,14 @@ def test_one_text_in_place_of_a_list_is_refused(tiny: Encoder) -> None:
 def test_broken_weights_are_named(tmp_path: Path) -> None:
     weights = bert_weights()
     weights["encoder.layer.1.output.dense.bias"][3] = np.nan
-    encoder = load_encoder(str(write_model(tmp_path / "nan", weights)), device="cpu")
+    encoder = Encoder(str(write_model(tmp_path / "nan", weights)), device="cpu")
     with pytest.raises(ModelError, match="not finite"):
         encoder.encode(["heron"])
 
 
 def test_encoding_leaves_torch_threads_as_they_were(folder: Path) -> None:
     before = torch.get_num_threads()
-    load_encoder(str(folder), device="cpu", threads=2).encode(["heron"])
+    Encoder(str(folder), device="cpu", threads=2).encode(["heron"])
     seen: list[int] = []
     thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
     thread.start()

@@ -14,9 +14,9 @@ from torch import Tensor
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.models.grad_cache import Outputs, cached_backward
-from kglink.models.packing import join
+from kglink.models.inputs import IdArray
 from kglink.models.settings import BiEncoderSettings, InputSettings
-from kglink.models.tokenise import IdArray
+from kglink.models.tower import join
 from kglink.plugins import Encoded
 from tiny_models import write_model
 

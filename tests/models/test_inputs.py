@@ -13,10 +13,9 @@ from tokenizers import processors
 
 from kglink.errors import ConfigError, ModelError, UsageError
 from kglink.models import resolve_model
-from kglink.models.inputs import Inputs, MentionText
+from kglink.models.inputs import IdArray, Inputs, PieceTokenizer
 from kglink.models.settings import InputSettings
-from kglink.models.tokenise import IdArray, PieceTokenizer
-from kglink.records import Alias, Entity
+from kglink.records import Alias, Entity, MentionInText
 from tiny_models import WORDS, write_model
 
 CLS, SEP = 101, 102
@@ -83,7 +82,7 @@ def test_what_one_side_leaves_goes_to_the_other(
 
 def test_a_mention_in_its_text(minilm: tokenizers.Tokenizer) -> None:
     text = "The grey heron (Ardea cinerea) fishes."
-    (found,) = inputs().mentions([MentionText(text, 4, 14)])
+    (found,) = inputs().mentions([MentionInText(text, 4, 14)])
     tokens = [minilm.id_to_token(int(row)) for row in found]
     assert tokens[:6] == ["[CLS]", "the", "[unused0]", "grey", "heron", "[unused1]"]
     assert tokens[6] == "("
@@ -92,7 +91,7 @@ def test_a_mention_in_its_text(minilm: tokenizers.Tokenizer) -> None:
 
 def test_tags_and_frame_in_a_text_are_only_text(minilm: tokenizers.Tokenizer) -> None:
     text = "[SEP] a [unused1] b [CLS]"
-    (found,) = inputs().mentions([MentionText(text, 6, 7)])
+    (found,) = inputs().mentions([MentionInText(text, 6, 7)])
     assert (found == SEP).sum() == 1
     assert (found == CLS).sum() == 1
     assert (found == END).sum() == 1
@@ -118,7 +117,7 @@ def test_long_texts_are_read_as_if_all_of_them_were_tokenised(
 
 @pytest.mark.parametrize("text", ["\ud800", "🜍 ⁂", "\x00", " "])
 def test_any_mention_has_an_input(text: str) -> None:
-    (found,) = inputs().mentions([MentionText(text, 0, len(text))])
+    (found,) = inputs().mentions([MentionInText(text, 0, len(text))])
     assert found[[0, 1, -2, -1]].tolist() == [CLS, START, END, SEP]
 
 
@@ -130,7 +129,7 @@ def test_no_mentions_and_no_entities() -> None:
 @pytest.mark.parametrize(("start", "end"), [(-1, 2), (2, 2), (3, 2), (0, 6)])
 def test_offsets_outside_the_text_are_refused(start: int, end: int) -> None:
     with pytest.raises(UsageError, match="is not in its text of 5 characters"):
-        inputs().mentions([MentionText("heron", start, end)])
+        inputs().mentions([MentionInText("heron", start, end)])
 
 
 def test_an_entity_is_its_title_a_tag_and_its_text() -> None:

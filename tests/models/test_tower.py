@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from kglink.errors import ConfigError, ModelError
-from kglink.models import choose_hardware, load_encoder, resolve_model
-from kglink.models.models import ModelSource
-from kglink.models.packing import TokenBatch, encoded, pack, pool
-from kglink.models.tokenise import IdArray
-from kglink.models.tower import BertTower, Tower
-from kglink.models.towers import load_tower, snapshot, training_dtype
+from kglink.models import choose_hardware, resolve_model
+from kglink.models.inputs import IdArray
+from kglink.models.packed import PackedTower
+from kglink.models.runtime import TokenEncoder
+from kglink.models.source import ModelSource
+from kglink.models.tower import TokenBatch, Tower, encoded, pack, pool
+from kglink.models.towers import load_tower, training_dtype
 from tiny_models import bert_weights, write_model
 
 FP32 = choose_hardware("cpu", "fp32", 2)
@@ -103,8 +104,8 @@ def test_pooled_vectors_are_those_of_the_runtime(minilm: Tower) -> None:
     texts = texts_of([64, 7, 63, 30, 51, 64, 12], 30000)
     batch = pack(texts)
     vectors = encoded(minilm(batch), batch, "mean", cosine=True).states[:, 0].detach().numpy()
-    encoder = load_encoder(device="cpu", precision="fp32")
-    np.testing.assert_allclose(encoder.encode_ids(texts), vectors, atol=2e-6)
+    encoder = TokenEncoder("minilm", minilm.snapshot(FP32), FP32, "mean")
+    np.testing.assert_allclose(encoder.vectors(texts), vectors, atol=2e-6)
 
 
 def test_bf16_gives_nearly_the_same_gradients(source: ModelSource, tower: Tower) -> None:
@@ -131,7 +132,7 @@ def test_training_is_in_bf16_only_where_the_hardware_gains() -> None:
 def test_a_snapshot_does_not_change_with_the_tower(tower: Tower) -> None:
     texts = texts_of([5, 5, 3])
     ids, lengths = torch.from_numpy(np.concatenate(texts)), [5, 5, 3]
-    kept = snapshot(tower, FP32)
+    kept = tower.snapshot(FP32)
     before = kept.states(ids, lengths)
     torch.testing.assert_close(before, tower(pack(texts)), atol=1e-5, rtol=0)
     with torch.no_grad():
@@ -261,7 +262,7 @@ def test_other_encoders_train_through_transformers(tmp_path: Path, kind: str) ->
     lower = [p for name, p in tower.named_parameters() if "layer.0" in name]
     assert lower
     assert all(parameter.grad is not None for parameter in lower)
-    kept = snapshot(tower, FP32)
+    kept = tower.snapshot(FP32)
     ids = torch.from_numpy(np.concatenate(texts))
     expected = torch.cat(by_text(tower(batch), batch))
     torch.testing.assert_close(kept.states(ids, [5, 20, 9, 2]), expected, atol=1e-5, rtol=0)
@@ -325,5 +326,5 @@ def test_weights_that_do_not_fit(tmp_path: Path, damage: str) -> None:
 def test_the_configuration_of_a_tower_is_that_of_its_folder(
     tower: Tower, source: ModelSource
 ) -> None:
-    assert isinstance(tower, BertTower)
+    assert isinstance(tower, PackedTower)
     assert dict(tower.config) == json.loads((source.path / "config.json").read_text())

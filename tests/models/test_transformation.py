@@ -13,8 +13,8 @@ from torch import Tensor
 from kglink.errors import ConfigError, UsageError
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import BiEncoder, Pair, load_bi_encoder
+from kglink.models.inputs import IdArray
 from kglink.models.settings import BiEncoderSettings, InputSettings, TransformationSettings
-from kglink.models.tokenise import IdArray
 from kglink.models.transformation import Ascent, Transformation
 from tiny_models import write_model
 

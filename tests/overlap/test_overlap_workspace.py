@@ -117,7 +117,7 @@ def test_descriptions_are_encoded_once(folder: Path, model: Path) -> None:
         assert not report.current
         # The model itself was not even loaded.
         assert workspace.encoder.truncated == 0
-        assert workspace.encoder._encoder is None
+        assert not workspace.encoder.is_loaded
         assert list(workspace.store.overlaps()) == before
 
 

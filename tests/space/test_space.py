@@ -19,12 +19,12 @@ import pytest
 from kglink.config import SpaceSection
 from kglink.errors import SpaceError, UnknownNameError
 from kglink.files import atomic
+from kglink.models.source import ModelInfo
 from kglink.plugins import IndexBackend, load_registry
 from kglink.records import Alias, Entity
 from kglink.space import segment_build
 from kglink.space.build import BuildReport, SpaceSource, build_space, is_current
 from kglink.space.folder import SpaceFolder, space_names
-from kglink.space.manifest import ModelInfo
 from kglink.space.segment import Segment
 from kglink.space.space import Space, SpaceNames
 from kglink.store.entity_reader import FoldedEntity
@@ -46,6 +46,7 @@ class HashEncoder:
 
     seen: list[str] = field(default_factory=list)
     truncated: int = 0
+    trained: None = None
     fail_after: int | None = None
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:

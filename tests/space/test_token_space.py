@@ -13,14 +13,14 @@ import torch
 from conftest import Kglink
 
 from kglink.errors import DamagedSpaceError
+from kglink.models import Encoder
 from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.models.settings import InputSettings
 from kglink.plugins import Encoded
-from kglink.records import Entity, MentionInText
+from kglink.records import Entity
 from kglink.space import token_rows
 from kglink.space.token_rows import TokenRowsWriter
 from kglink.workspace import Workspace
-from kglink.workspace.encoder import TrainedEncoder
 from store_support import job
 from trained_spaces import (
     FloatArray,
@@ -70,8 +70,7 @@ def sums_of_max(mentions: TokenMatrices, entities: TokenMatrices) -> FloatArray:
 
 
 def matrices_of(workspace: Workspace, kb: str) -> TokenMatrices:
-    (matrices,) = towers(workspace).entity_matrices(entities_of(workspace, kb))
-    return matrices
+    return towers(workspace).entity_matrices(entities_of(workspace, kb))
 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot"])
@@ -85,7 +84,7 @@ def test_beside_the_rows_stand_the_tokens_of_all_entities(master: Path, metric: 
             np.testing.assert_array_equal(taken.offsets, expected.offsets)
             for at in range(len(found)):
                 np.testing.assert_allclose(matrix(taken, at), matrix(expected, at), rtol=1e-2)
-            pooled = next(towers(workspace).encode_entities(entities_of(workspace, kb)))
+            pooled = towers(workspace).encode_entities(entities_of(workspace, kb))
             kept = segment.vectors("text", slice(None))
             np.testing.assert_allclose(kept, pooled, rtol=2e-3, atol=1e-3)
             assert {"tokens.bf16", "token_starts.npy"} <= segment.info.files.keys()
@@ -97,8 +96,7 @@ def test_vectors_alone_order_by_the_sum_of_the_best_products(master: Path, metri
     with opened(master, space__name=metric, link__evidence="vectors") as workspace:
         mentions = [mention for mention, _ in judged(documents_of(workspace))][:12]
         queries = towers(workspace).mention_matrices(mentions)
-        places = [MentionInText(*one) for one in mentions]
-        found = workspace.linker().candidates(places, limit=5)
+        found = workspace.linker().candidates(mentions, limit=5)
         for kb in ("atlas", "saga"):
             keys = [entity.key for entity in entities_of(workspace, kb)]
             sums = sums_of_max(queries, matrices_of(workspace, kb))
@@ -130,8 +128,7 @@ def test_candidates_stand_in_the_order_that_the_scorer_gives_them(
         mentions = [mention for mention, _ in judged(documents_of(workspace))][:12]
         scorer = workspace.registry.create("scorer", "sum_of_max", rule)
         queries = encoded(towers(workspace).mention_matrices(mentions))
-        places = [MentionInText(*one) for one in mentions]
-        found = workspace.linker().candidates(places, limit=8)
+        found = workspace.linker().candidates(mentions, limit=8)
         plain = workspace.registry.create("scorer", "sum_of_max", {})
         another = 0
         for kb, segment in workspace.space().segments.items():
@@ -155,8 +152,7 @@ def test_the_context_is_the_mean_of_the_best_products_of_each_token(master: Path
     with opened(master, space__name="cosine") as workspace:
         mentions = [mention for mention, _ in judged(documents_of(workspace))][:6]
         queries = towers(workspace).mention_matrices(mentions)
-        places = [MentionInText(*one) for one in mentions]
-        found = workspace.linker().candidates(places, limit=100)
+        found = workspace.linker().candidates(mentions, limit=100)
         keys = [entity.key for entity in entities_of(workspace, "atlas")]
         means = sums_of_max(queries, matrices_of(workspace, "atlas"))
         means /= np.diff(queries.offsets)[:, None]
@@ -166,7 +162,7 @@ def test_the_context_is_the_mean_of_the_best_products_of_each_token(master: Path
                 assert value == pytest.approx(own[keys.index(key)], abs=2e-3)
             assert {keys[at] for at in np.argsort(-own)[:30]} <= values.keys()
     with opened(master, space__name="dot") as workspace:
-        found = workspace.linker().candidates(places, limit=100)
+        found = workspace.linker().candidates(mentions, limit=100)
         everything = [one for by_kb in found for ranked in by_kb.values() for one in ranked]
         assert max(abs(one.evidence["context"]) for one in everything) < 1.5
 
@@ -194,14 +190,14 @@ def test_links_searches_and_fitting_with_tokens(folder: Path) -> None:
 def test_an_update_keeps_the_matrices_of_what_reads_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = TrainedEncoder.entity_matrices
+    real = Encoder.entity_matrices
     asked: list[str] = []
 
-    def noted(self: TrainedEncoder, entities: Sequence[Entity]) -> TokenMatrices:
+    def noted(self: Encoder, entities: Sequence[Entity]) -> TokenMatrices:
         asked.extend(entity.title for entity in entities)
         return real(self, entities)
 
-    monkeypatch.setattr(TrainedEncoder, "entity_matrices", noted)
+    monkeypatch.setattr(Encoder, "entity_matrices", noted)
     with opened(folder, space__name="cosine") as workspace:
         entities = entities_of(workspace, "atlas")
         changed = replace(entities[7], description="another heron altogether")
@@ -227,10 +223,10 @@ def test_an_interrupted_build_goes_on_in_the_middle_of_the_tokens(
     monkeypatch.setattr(token_rows, "CHUNK_ENTITIES", 16)
     with opened(folder, space__name="whole") as workspace:
         workspace.build(model="runs/cosine/model")
-    real = TrainedEncoder.entity_matrices
+    real = Encoder.entity_matrices
     asked: list[int] = []
 
-    def interrupted(self: TrainedEncoder, entities: Sequence[Entity]) -> TokenMatrices:
+    def interrupted(self: Encoder, entities: Sequence[Entity]) -> TokenMatrices:
         asked.append(len(entities))
         if stop_at == "second chunk" and len(asked) == 2:
             raise KeyboardInterrupt
@@ -244,7 +240,7 @@ def test_an_interrupted_build_goes_on_in_the_middle_of_the_tokens(
             asked.append(0)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(TrainedEncoder, "entity_matrices", interrupted)
+    monkeypatch.setattr(Encoder, "entity_matrices", interrupted)
     monkeypatch.setattr(TokenRowsWriter, "finish", stopped)
     with opened(folder, space__name="broken") as workspace:
         with pytest.raises(KeyboardInterrupt):

@@ -14,11 +14,11 @@ import pytest
 from conftest import Kglink
 
 from kglink.errors import ConfigError, ModelError, SpaceError, UsageError
+from kglink.models import Encoder
 from kglink.records import Entity
 from kglink.space import segment_build
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.space.manifest import SpaceManifest
-from kglink.workspace.encoder import TrainedEncoder
 from store_support import job
 from trained_spaces import add_run, copied, entities_of, make_workspace, opened, plain_of, towers
 
@@ -220,7 +220,7 @@ def test_rows_are_entities_and_names_through_the_entity_tower(
             entities = entities_of(workspace, kb)
             (texts,) = encoder.encode_entities(entities)
             names = encoder.encode(list(segment.surfaces))
-            alone = next(encoder.encode_entities([Entity("", segment.surfaces[3])]))
+            alone = encoder.encode_entities([Entity("", segment.surfaces[3])])
             everything = slice(None)
             np.testing.assert_allclose(
                 segment.vectors("text", everything), texts, rtol=2e-3, atol=1e-3
@@ -273,16 +273,16 @@ def test_an_interrupted_build_of_a_trained_space_ends_in_the_same_bytes(
     monkeypatch.setattr(segment_build, "CHUNK_ROWS", 16)
     with opened(folder, space__name="whole") as workspace:
         workspace.build(model="runs/one/model")
-    real = TrainedEncoder.encode_entities
+    real = Encoder.encode_entities
     calls: list[int] = []
 
-    def interrupted(self: TrainedEncoder, entities: Sequence[Entity]) -> np.ndarray:
+    def interrupted(self: Encoder, entities: Sequence[Entity]) -> np.ndarray:
         calls.append(len(entities))
         if len(calls) == 3:
             raise KeyboardInterrupt
         return real(self, entities)
 
-    monkeypatch.setattr(TrainedEncoder, "encode_entities", interrupted)
+    monkeypatch.setattr(Encoder, "encode_entities", interrupted)
     with opened(folder) as workspace:
         with pytest.raises(KeyboardInterrupt):
             workspace.build(model="runs/one/model")

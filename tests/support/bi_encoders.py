@@ -9,14 +9,13 @@ import torch
 
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
-from kglink.models.inputs import MentionText
 from kglink.models.settings import BiEncoderSettings, InputSettings
-from kglink.records import Alias, Entity
+from kglink.records import Alias, Entity, MentionInText
 
 FP32 = choose_hardware("cpu", "fp32", 2)
 INPUTS = InputSettings(mention_tokens=12, entity_tokens=16)
 TEXT = "the bird of the river a heron of amber the metal of a planet"
-MENTIONS = [MentionText(TEXT, 4, 8), MentionText(TEXT, 24, 29), MentionText("mercury", 0, 7)]
+MENTIONS = [MentionInText(TEXT, 4, 8), MentionInText(TEXT, 24, 29), MentionInText("mercury", 0, 7)]
 ENTITIES = [
     Entity("1", "heron", description="a bird of the river"),
     Entity("2", "mercury", type="metal", aliases=(Alias("planet"), Alias("amber"))),

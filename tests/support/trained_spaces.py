@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bi_encoders import make, shake
-from kglink.models.inputs import MentionText
+from kglink.models import Encoder
 from kglink.models.settings import InputSettings
-from kglink.models.two_towers import TwoTowerEncoder
-from kglink.records import Document, Entity, EntityId
+from kglink.records import Document, Entity, EntityId, MentionInText
 from kglink.workspace import Workspace, init_workspace
 from training_world import fill, world_of, write_world_model
 
@@ -56,11 +55,10 @@ def opened(folder: Path, **flags: object) -> Workspace:
     return Workspace.open(folder, flags={"encoder.device": "cpu", **own})
 
 
-def towers(workspace: Workspace) -> TwoTowerEncoder:
+def towers(workspace: Workspace) -> Encoder:
     """The loaded towers of the workspace's space."""
-    loaded = workspace.encoder.loaded
-    assert isinstance(loaded, TwoTowerEncoder)
-    return loaded
+    assert workspace.encoder.trained
+    return workspace.encoder
 
 
 def entities_of(workspace: Workspace, kb: str) -> list[Entity]:
@@ -73,10 +71,10 @@ def documents_of(workspace: Workspace) -> list[Document]:
     return list(workspace.store.documents("docs"))
 
 
-def judged(documents: list[Document]) -> list[tuple[MentionText, frozenset[EntityId]]]:
+def judged(documents: list[Document]) -> list[tuple[MentionInText, frozenset[EntityId]]]:
     """The mentions with their golds."""
     return [
-        (MentionText(one.text, mention.start, mention.end), frozenset(mention.gold))
+        (MentionInText(one.text, mention.start, mention.end), frozenset(mention.gold))
         for one in documents
         for mention in one.mentions
         if mention.gold

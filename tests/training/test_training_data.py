@@ -170,11 +170,11 @@ def test_a_domain_may_be_a_type_of_a_kb(
 def test_mentions_are_those_of_the_documents(
     data: TrainingData, store: Store, model: BiEncoder
 ) -> None:
-    from kglink.models.inputs import MentionText
+    from kglink.records import MentionInText
 
     for split, table in (("train", data.train), ("dev", data.valid)):
         mentions = [
-            (MentionText(document.text, mention.start, mention.end), mention.gold)
+            (MentionInText(document.text, mention.start, mention.end), mention.gold)
             for document in store.documents("docs", split)
             for mention in document.mentions
             if mention.gold

@@ -11,9 +11,9 @@ import pytest
 from kglink.errors import ConfigError
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
-from kglink.models.inputs import Inputs, MentionText
+from kglink.models.inputs import Inputs
 from kglink.plugins import load_registry
-from kglink.records import Alias, Entity
+from kglink.records import Alias, Entity, MentionInText
 from kglink.store import Store
 from kglink.text.fold import fold
 from kglink.training import load_recipe
@@ -73,7 +73,7 @@ def test_every_name_stands_once_behind_the_mentions_and_means_all_that_bear_it(
                 first.setdefault(fold(name), name)
             row += 1
     assert len(data.train) - data.annotated == len(bearers) > 80
-    windows = inputs.mentions([MentionText(name, 0, len(name)) for name in first.values()])
+    windows = inputs.mentions([MentionInText(name, 0, len(name)) for name in first.values()])
     for number, (folded, window) in enumerate(zip(first, windows, strict=True), data.annotated):
         assert np.array_equal(data.train.tokens[number], window)
         assert data.train.gold_sets([number]) == [frozenset(bearers[folded])]

