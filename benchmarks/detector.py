@@ -44,8 +44,9 @@ import numpy.typing as npt
 
 from kglink.plugins import NameRow
 from kglink.text.fold import fold
-from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
-from kglink_plugins.detectors.lexicon.english import COMMON_WORDS, FUNCTION_WORDS
+from kglink_plugins.detectors.dictionary.english import COMMON_WORDS, FUNCTION_WORDS
+from kglink_plugins.detectors.dictionary.finder import dictionary_detector
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 IntArray = npt.NDArray[np.int64]
 

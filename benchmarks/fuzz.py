@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 from fuzz_checks import TooSlow, check_of, time_limit
 from fuzz_readers import CLEANER, PART, READERS, Reader
 
-TESTS = Path(__file__).resolve().parent.parent / "tests" / "kbs"
+TESTS = Path(__file__).resolve().parent.parent / "tests"
 LONGEST, LONG = 8192, 200_000
 LONG_SHARE = 0.2
 #: A process that answers to no signal for so long is ended by libFuzzer.
@@ -308,7 +308,7 @@ def main() -> int:
 
 
 def _fuzz_all(chosen: list[Reader], given: argparse.Namespace) -> int:
-    sys.path.insert(0, str(TESTS))
+    sys.path[:0] = [str(TESTS / "kbs"), str(TESTS / "support")]
     found = 0
     print(f"{'reader':16}{'executions':>12}{'seconds':>9}{'CPU':>7}{'corpus':>8}{'findings':>10}")
     for reader in chosen:

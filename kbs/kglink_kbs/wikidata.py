@@ -237,8 +237,6 @@ class WikidataAdapter:
     """Reads one entity from each item with a label in the languages that are asked for."""
 
     def __init__(self, settings: WikidataSettings) -> None:
-        from kglink_kbs.wikidata import Items
-
         self._items = Items(listed(settings.languages), settings.prefixes())
         self._maker = ItemMaker(settings)
         self._filter = LineFilter(settings)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from kglink.errors import SourceError
-from kglink.sources.unpacked import Unpacked
+from kglink.sources.files import Unpacked
 
 if TYPE_CHECKING:
     from kglink.sources.values import SourceLimits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from kglink.plugins import Factory, IndexBackend, PairEvidence, PluginSettings, Register, hookimpl
-from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
+from kglink.plugins import Factory, Register, hookimpl
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.table import TableExporter, TableSettings
@@ -26,7 +26,7 @@ def register_detectors(register: Register) -> None:
     """Register the mention detectors."""
     register(
         "kglink/dictionary",
-        dictionary_detector,
+        _later("detectors.dictionary.finder", "dictionary_detector"),
         settings=DictionarySettings,
         summary="finds every alias of the linked KBs, whatever its case, accents and punctuation",
     )
@@ -35,41 +35,51 @@ def register_detectors(register: Register) -> None:
 @hookimpl
 def register_overlap_evidence(register: Register) -> None:
     """Register the evidence of overlaps."""
-    register("kglink/names", _name_evidence, summary="names in common, and who else bears them")
+    register(
+        "kglink/names",
+        _later("overlap_evidence.names", "NameEvidence"),
+        summary="names in common, and who else bears them",
+    )
     register(
         "kglink/fuzzy",
-        _fuzzy_evidence,
+        _later("overlap_evidence.fuzzy", "FuzzyEvidence"),
         settings=FuzzySettings,
         summary="names alike in words, letters and words that the KBs use for each other",
     )
     register(
         "kglink/neighbours",
-        _neighbour_evidence,
+        _later("overlap_evidence.neighbours", "NeighbourEvidence"),
         settings=NeighbourSettings,
         summary="names and texts near each other in the joint space, hubs held back",
     )
     register(
         "kglink/description",
-        _description_evidence,
+        _later("overlap_evidence.meaning", "DescriptionEvidence"),
         summary="descriptions that mean the same to the encoder",
     )
-    register("kglink/type", _type_evidence, summary="types that mean the same to the encoder")
     register(
-        "kglink/parents", _parent_evidence, summary="parents and children that match (second pass)"
+        "kglink/type",
+        _later("overlap_evidence.meaning", "TypeEvidence"),
+        summary="types that mean the same to the encoder",
+    )
+    register(
+        "kglink/parents",
+        _later("overlap_evidence.parents", "ParentEvidence"),
+        summary="parents and children that match (second pass)",
     )
     register(
         "kglink/rivals",
-        _rival_evidence,
+        _later("overlap_evidence.rivals", "RivalEvidence"),
         summary="how far a pair leads other pairs of its entities (second pass)",
     )
     register(
         "kglink/through",
-        _through_evidence,
+        _later("overlap_evidence.through", "ThroughEvidence"),
         summary="both are one entity of a third KB, or of different ones (second pass)",
     )
     register(
         "kglink/xrefs",
-        _xref_evidence,
+        _later("overlap_evidence.xrefs", "XrefEvidence"),
         summary="codes that both entities name: what curators know; not in use by default",
     )
 
@@ -208,13 +218,13 @@ def register_index_backends(register: Register) -> None:
     """Register the vector indexes."""
     register(
         "kglink/flat",
-        _flat_backend,
+        _later("indexes.flat", "FlatBackend"),
         settings=FlatSettings,
         summary="exact search over all vectors, memory-mapped",
     )
     register(
         "kglink/faiss",
-        _factory_backend,
+        _later("indexes.factory", "FactoryBackend"),
         settings=FactorySettings,
         summary="any index of a faiss factory string: smaller or faster, approximate; presets: "
         "`kglink index --presets`",
@@ -224,73 +234,7 @@ def register_index_backends(register: Register) -> None:
 def _later(module: str, name: str) -> Factory:
     """A class of this package as a factory that imports it when it is called."""
 
-    def make(settings: PluginSettings) -> Any:
-        return getattr(import_module(f"kglink_plugins.{module}"), name)(settings)
+    def make(*arguments: object) -> Any:
+        return getattr(import_module(f"kglink_plugins.{module}"), name)(*arguments)
 
     return make
-
-
-def _name_evidence(settings: PluginSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.names import NameEvidence
-
-    return NameEvidence(settings)
-
-
-def _description_evidence(settings: PluginSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.meaning import DescriptionEvidence
-
-    return DescriptionEvidence(settings)
-
-
-def _fuzzy_evidence(settings: FuzzySettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.fuzzy import FuzzyEvidence
-
-    return FuzzyEvidence(settings)
-
-
-def _neighbour_evidence(settings: NeighbourSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.neighbours import NeighbourEvidence
-
-    return NeighbourEvidence(settings)
-
-
-def _type_evidence(settings: PluginSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.meaning import TypeEvidence
-
-    return TypeEvidence(settings)
-
-
-def _parent_evidence(settings: PluginSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.parents import ParentEvidence
-
-    return ParentEvidence(settings)
-
-
-def _rival_evidence(settings: PluginSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.rivals import RivalEvidence
-
-    return RivalEvidence(settings)
-
-
-def _through_evidence(settings: PluginSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.through import ThroughEvidence
-
-    return ThroughEvidence(settings)
-
-
-def _xref_evidence(settings: PluginSettings) -> PairEvidence:
-    from kglink_plugins.overlap_evidence.xrefs import XrefEvidence
-
-    return XrefEvidence(settings)
-
-
-def _flat_backend(settings: FlatSettings) -> IndexBackend:
-    from kglink_plugins.indexes.flat import FlatBackend
-
-    return FlatBackend(settings)
-
-
-def _factory_backend(settings: FactorySettings) -> IndexBackend:
-    from kglink_plugins.indexes.factory import FactoryBackend
-
-    return FactoryBackend(settings)

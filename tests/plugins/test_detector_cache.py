@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from alias_names import Names
 from kglink.errors import StoreError
 from kglink.records import Span
-from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
-from kglink_plugins.detectors.lexicon import cache
+from kglink_plugins.detectors.dictionary import cache
+from kglink_plugins.detectors.dictionary.finder import dictionary_detector
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 
 def test_the_cache_is_used_until_a_name_or_a_setting_changes(tmp_path: Path) -> None:

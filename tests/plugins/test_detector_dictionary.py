@@ -6,8 +6,8 @@ import pytest
 
 from alias_names import Names, found
 from kglink.testing import DetectorContract
-from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
-from kglink_plugins.detectors.lexicon.finder import Match, without_overlaps
+from kglink_plugins.detectors.dictionary.finder import Match, dictionary_detector, without_overlaps
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 
 class TestContract(DetectorContract):

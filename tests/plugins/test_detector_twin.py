@@ -14,10 +14,14 @@ from alias_names import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, fold, fold_with_map
 from kglink.text.words import is_unspaced
-from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
-from kglink_plugins.detectors.lexicon.compiled import compile_lexicon, guard_of
-from kglink_plugins.detectors.lexicon.finder import DictionaryDetector, Match
-from kglink_plugins.detectors.lexicon.guard import in_context
+from kglink_plugins.detectors.dictionary.compiled import compile_lexicon, guard_of
+from kglink_plugins.detectors.dictionary.finder import (
+    DictionaryDetector,
+    Match,
+    dictionary_detector,
+)
+from kglink_plugins.detectors.dictionary.guard import in_context
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 ALPHABET = "aAbßé\u0301 東京한국+#-.1\n\u200d👩½"
 SURFACES = st.lists(st.text(st.sampled_from(ALPHABET), min_size=1, max_size=4), max_size=6)

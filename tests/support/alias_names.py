@@ -8,7 +8,8 @@ from pathlib import Path
 
 from kglink.plugins import NameRow
 from kglink.text.fold import fold
-from kglink_plugins.detectors.dictionary import DictionarySettings, dictionary_detector
+from kglink_plugins.detectors.dictionary.finder import dictionary_detector
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 
 class Names:

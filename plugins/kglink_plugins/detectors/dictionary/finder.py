@@ -9,18 +9,22 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kglink.plugins import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, Offsets, fold_with_map
-from kglink_plugins.detectors.lexicon.borders import Borders, borders_of, code_points, words_of
-from kglink_plugins.detectors.lexicon.compiled import (
+from kglink_plugins.detectors.dictionary.borders import Borders, borders_of, code_points, words_of
+from kglink_plugins.detectors.dictionary.cache import open_lexicon
+from kglink_plugins.detectors.dictionary.compiled import (
     ONE_CAPITAL_WORD,
     ONE_WORD,
     TWO_WORDS,
     Lexicon,
+    guard_of,
     is_text,
     passes,
 )
-from kglink_plugins.detectors.lexicon.guard import EDGED, Guard, Verdict, in_context
+from kglink_plugins.detectors.dictionary.guard import EDGED, Guard, Verdict, in_context
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 #: Characters of text that are folded at once: few enough for the processor's cache.
 PIECE = 1 << 17
@@ -53,6 +57,11 @@ class _Known(NamedTuple):
     shape: int
     frequency: int
     verdict: Verdict
+
+
+def dictionary_detector(settings: DictionarySettings, names: Names) -> DictionaryDetector:
+    """Open the compiled aliases of ``names``, compiling them where that was not done yet."""
+    return DictionaryDetector(open_lexicon(names, settings), guard_of(settings))
 
 
 class DictionaryDetector:

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.plugins import NameRow
-from kglink_plugins.detectors.lexicon.borders import Hashes, words_of
-from kglink_plugins.detectors.lexicon.guard import Guard, shape_of
-from kglink_plugins.detectors.lexicon.settings import DictionarySettings
+from kglink_plugins.detectors.dictionary.borders import Hashes, words_of
+from kglink_plugins.detectors.dictionary.guard import Guard, shape_of
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 Bytes = npt.NDArray[np.uint8]
 

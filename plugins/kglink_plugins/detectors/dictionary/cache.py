@@ -21,8 +21,8 @@ from kglink.files.digest import digest_of
 from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, file_info, read_manifest
 from kglink.files.tables import map_array
 from kglink.plugins import Names
-from kglink_plugins.detectors.lexicon.compiled import Lexicon, compile_lexicon
-from kglink_plugins.detectors.lexicon.settings import DictionarySettings
+from kglink_plugins.detectors.dictionary.compiled import Lexicon, compile_lexicon
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 #: Raise it when the files, the folding or the borders of words change.
 FORMAT = 1

@@ -20,8 +20,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from kglink.text.fold import fold
-from kglink_plugins.detectors.lexicon.english import COMMON_WORDS, FUNCTION_WORDS
-from kglink_plugins.detectors.lexicon.settings import MatchCase
+from kglink_plugins.detectors.dictionary.english import COMMON_WORDS, FUNCTION_WORDS
+from kglink_plugins.detectors.dictionary.settings import MatchCase
 
 # Scores of a match. Only their order matters to detection; a linker may learn better ones.
 EXACT, SAME_CASE, OTHER_CASE, OTHER_CASE_WORD, DOUBTFUL, REFUSED = 1.0, 0.9, 0.8, 0.7, 0.4, 0.0
