@@ -22,8 +22,7 @@ from pydantic.fields import FieldInfo
 
 from kglink import plugins
 from kglink.config import NOT_SETTINGS, Settings, all_settings, env_name
-from kglink.plugins import HOOK_OF_KIND, KINDS, WORD_OF_KIND, Kind, Plugin, load_registry
-from kglink.plugins import hooks as hookspecs
+from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
 
 FOLDER = Path(__file__).parent / "reference"
 MADE_BY = (
@@ -36,6 +35,9 @@ VARIABLES: Mapping[str, str] = {
     "KGLINK_PLUGINS": (
         "Which third-party plugins load: `builtin` for none, else the names of distributions, "
         "separated by commas. Unset: all."
+    ),
+    "KGLINK_PLUGIN_SECONDS": (
+        "How many seconds a third-party plugin may take to be imported and to register. Unset: 30."
     ),
     "KGLINK_TRACE_HOOKS": "`1` writes each hook call to standard error.",
     "KGLINK_WORKSPACE": "The workspace folder, as `--workspace` says it.",
@@ -229,21 +231,14 @@ def plugins_page() -> Iterator[str]:
         "`kglink plugins` lists these and those of other packages that are installed. "
         "A name may be written without its vendor where no other vendor has the same."
     )
-    for kind in KINDS:
-        yield f"## {plural_of(kind)}"
-        plugins = registry.plugins(kind)
-        yield f"Registered by the hook [`{HOOK_OF_KIND[kind]}`](hooks.md#{HOOK_OF_KIND[kind]})."
+    for kind in KINDS.values():
+        yield f"## {kind.plural[0].upper()}{kind.plural[1:]}"
+        plugins = registry.plugins(kind.name)
+        yield f"Registered by the hook [`{kind.hook}`](hooks.md#{kind.hook})."
         if not plugins:
             yield "None comes with kglink yet."
         for plugin in plugins:
             yield from _plugin(plugin)
-
-
-def plural_of(kind: Kind) -> str:
-    """The heading of a kind."""
-    word = WORD_OF_KIND[kind]
-    plural = word if kind == "overlap-evidence" else word + "s"
-    return plural[0].upper() + plural[1:]
 
 
 def _plugin(plugin: Plugin) -> Iterator[str]:
@@ -272,26 +267,18 @@ def hooks_page() -> Iterator[str]:
     yield "# Hooks"
     yield (
         "A plugin is a module that implements some of these, each marked `@kglink.hookimpl`, and "
-        "that its package names in the entry-point group `kglink`. "
-        "[Writing a plugin](../plugins.md) shows how."
+        "that its package names in the entry-point group `kglink`; commands and pages in the "
+        "group `kglink.commands`. [Writing a plugin](../plugins.md) shows how."
     )
-    for name, hook in hooks():
+    for name, hook in HOOKS.items():
         signature = str(inspect.signature(hook)).replace("'", "")
         yield f"## `{name}` {{ #{name} }}"
         yield inspect.getdoc(hook) or ""
         yield _source_block(f"def {name}{signature}: ...")
-        for contract in re.findall(r"`kglink\.plugins\.(\w+)`", hook.__doc__ or ""):
+        for contract in (kind.protocol for kind in KINDS.values() if kind.hook == name):
             yield _source_block(_source(plugins, contract))
     yield "## What `register` is"
-    for contract in ("Register", "RegisterKB"):
-        yield _source_block(_source(hookspecs, contract))
-
-
-def hooks() -> Iterator[tuple[str, Any]]:
-    """Every hook specification by name, in the order of the module."""
-    for name, value in vars(hookspecs).items():
-        if hasattr(value, f"{hookspecs.PROJECT}_spec"):
-            yield name, value
+    yield _source_block(_source(plugins, "Register"))
 
 
 def _source(module: ModuleType, name: str) -> str:

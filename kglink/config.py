@@ -2,8 +2,8 @@
 
 A setting is named ``section.key`` everywhere: ``[link]`` / ``top_k = 5`` in the file,
 ``KGLINK_LINK_TOP_K=5`` in the environment, ``--top-k 5`` on the command line. The variables
-that are no settings (``KGLINK_WORKSPACE``, ``KGLINK_PLUGINS``, ``KGLINK_TRACE_HOOKS``,
-``KGLINK_DEBUG``) are read where they are needed.
+that are no settings (``KGLINK_WORKSPACE``, ``KGLINK_PLUGINS``,
+``KGLINK_PLUGIN_SECONDS``, ``KGLINK_TRACE_HOOKS``, ``KGLINK_DEBUG``) are read where they are needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ from kglink.errors import ConfigError, UnknownNameError
 
 CONFIG_FILE = "kglink.toml"
 NOT_SETTINGS = frozenset(
-    {"KGLINK_WORKSPACE", "KGLINK_PLUGINS", "KGLINK_TRACE_HOOKS", "KGLINK_DEBUG"}
+    {
+        "KGLINK_WORKSPACE",
+        "KGLINK_PLUGINS",
+        "KGLINK_PLUGIN_SECONDS",
+        "KGLINK_TRACE_HOOKS",
+        "KGLINK_DEBUG",
+    }
 )
 #: Variables of this prefix belong to the tests.
 _RESERVED_PREFIXES = ("KGLINK_TEST_", "KGLINK_REALDATA")

@@ -5,17 +5,19 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
-from kglink.errors import KglinkError
-from kglink.plugins import load_registry
+from kglink.errors import KglinkError, PluginWarning
+from kglink.plugins import BUILTIN, ONLY_VARIABLE
 from kglink.workspace import WORKSPACE_VARIABLE
-from kglink_cli.console import print_error
-from kglink_cli.plugins_command import refuse_taken_commands
+from kglink_cli.console import note, print_error
+from kglink_cli.plugin import add_commands
+from kglink_cli.plugins_command import CommandGroup
 from kglink_cli.session import DEBUG_VARIABLE, Session
 
 EPILOG = "Documentation: docs/ in the project. Settings: kglink settings."
@@ -25,6 +27,7 @@ def build_app() -> typer.Typer:
     """The app with our commands and those of installed plugins."""
     app = typer.Typer(
         name="kglink",
+        cls=CommandGroup,
         help="Link text to several knowledge bases at once, in one joint vector space.",
         epilog=EPILOG,
         no_args_is_help=True,
@@ -33,14 +36,14 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    load_registry().add_commands(app)
-    refuse_taken_commands(app)
+    add_commands(app)
     return app
 
 
 def run() -> None:
     """Run the command line: an error is one message and an exit code, not a traceback."""
     _prepare_output()
+    warnings.showwarning = _show_warning
     try:
         build_app()(prog_name="kglink")
     except KglinkError as error:
@@ -58,6 +61,19 @@ def run() -> None:
     except Exception as error:  # noqa: BLE001 - the last resort: a person reads this
         what = f"{type(error).__name__}: {error}"
         _fail(error, f"unexpected error: {what}", "This is a bug: --debug shows where.", 1)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Warnings of libraries are none of a user's business; a plugin that is left out is."""
+    if issubclass(category, PluginWarning):
+        note("plugins", str(message))
 
 
 def _prepare_output() -> None:
@@ -93,6 +109,12 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _leave_out_plugins(wanted: bool) -> None:
+    """Whoever loads plugins from here on, this process or one that it starts, loads ours alone."""
+    if wanted:
+        os.environ[ONLY_VARIABLE] = BUILTIN
+
+
 def _options(
     context: typer.Context,
     workspace: Annotated[
@@ -107,11 +129,20 @@ def _options(
     debug: Annotated[
         bool, typer.Option("--debug", help=f"Show tracebacks ({DEBUG_VARIABLE}=1).")
     ] = False,
+    no_plugins: Annotated[
+        bool,
+        typer.Option(
+            "--no-plugins",
+            help=f"Go on without third-party plugins ({ONLY_VARIABLE}={BUILTIN}).",
+            callback=_leave_out_plugins,
+            is_eager=True,
+        ),
+    ] = False,
     show_version: Annotated[
         bool,
         typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
     """Options that stand before the command."""
-    del debug, show_version
+    del debug, no_plugins, show_version
     context.obj = Session(workspace)

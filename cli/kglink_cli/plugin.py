@@ -1,10 +1,9 @@
-"""Our own commands, registered in the same way as those of a third party."""
+"""The commands of kglink."""
 
 from __future__ import annotations
 
 import typer
 
-from kglink import hookimpl
 from kglink_cli import (
     add_kb,
     build,
@@ -27,8 +26,7 @@ from kglink_cli import (
 from kglink_cli.plugins_command import app as plugins_app
 
 
-@hookimpl
-def register_commands(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add every command, in the order of the journey."""
     app.command("demo")(demo.demo)
     app.command("init")(init.init)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from kglink.errors import PluginError
-from kglink.plugins import load_registry
+from kglink.errors import KglinkError, PluginError, PluginWarning
+from kglink.plugins import (
+    PluginModule,
+    find_modules,
+    guarded,
+    load_registry,
+)
 from kglink.workspace.shapes import plugin_shapes
 from kglink_cli.console import note, print_json, print_table
 from kglink_cli.plugin_project import write_project
@@ -68,20 +75,53 @@ def new(
     note("next", f"cd {project} && pip install -e '.[dev]' && pytest && kglink plugins")
 
 
-def refuse_taken_commands(kglink: typer.Typer) -> None:
-    """Raise where two commands of the app have one name: typer would silently take the last."""
-    modules: defaultdict[str, list[str]] = defaultdict(list)
-    for command in kglink.registered_commands:
-        if command.callback is not None:
-            name = command.name or command.callback.__name__.replace("_", "-")
-            modules[name].append(command.callback.__module__)
-    for group in kglink.registered_groups:
-        callback = group.typer_instance and group.typer_instance.registered_callback
-        brought_by = callback.callback.__module__ if callback and callback.callback else "?"
-        modules[str(group.name)].append(brought_by)
-    for name, brought_by_all in modules.items():
-        if len(brought_by_all) > 1:
-            raise PluginError(
-                f"the command {name!r} is registered twice: by {' and by '.join(brought_by_all)}",
-                hint="Uninstall one of the two, or leave one out with KGLINK_PLUGINS.",
-            )
+class CommandGroup(TyperGroup):
+    """The commands of kglink; those of third parties are imported when one is asked for.
+
+    A third-party module that fails is left out, and a `PluginWarning` says why.
+    """
+
+    _complete = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands."""
+        self._add_third_parties()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name."""
+        if cmd_name not in self.commands:
+            self._add_third_parties()
+        return super().get_command(ctx, cmd_name)
+
+    def _add_third_parties(self) -> None:
+        if self._complete:
+            return
+        self._complete = True
+        brought_by = dict.fromkeys(self.commands, "kglink")
+        for module in find_modules("kglink.commands"):
+            try:
+                added = _commands_of(module)
+                for name in added:
+                    if name in brought_by:
+                        raise PluginError(
+                            f"the command {name!r} is registered twice: by {brought_by[name]} "
+                            f"and by {module.provider}",
+                            hint=module.provider.remedy,
+                        )
+            except KglinkError as error:
+                told = f"{module.provider} is left out: {error.message}. {error.hint}"
+                warnings.warn(told, PluginWarning, stacklevel=2)
+            else:
+                self.commands.update(added)
+                brought_by |= dict.fromkeys(added, str(module.provider))
+
+
+def _commands_of(module: PluginModule) -> Mapping[str, Any]:
+    """The commands that a third-party module adds."""
+    app = typer.Typer()
+    hooks = module.hooks("kglink.commands")
+    if "register_commands" in hooks.provider.hooks:
+        hooks.call("register_commands", app=app)
+    with guarded(module.provider, f"the commands of {module.provider} cannot be read"):
+        return typer.main.get_group(app).commands

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kglink.plugins import RegisterKB, hookimpl
+from kglink.plugins import Register, hookimpl
 from kglink_kbs import (
     blink,
     cirrussearch,
@@ -22,7 +22,7 @@ from kglink_kbs.mediawiki import wikis
 
 
 @hookimpl
-def register_kbs(register: RegisterKB) -> None:
+def register_kbs(register: Register) -> None:
     """Offer the adapters of this package."""
     register(
         "kglink/jsonl",

@@ -9,64 +9,62 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kglink.plugins.hooks import PROJECT, Register, RegisterKB, hookimpl
+    from kglink.plugins.hooks import HOOKS, HOOKS_OF_GROUP, PROJECT, Register, hookimpl
+    from kglink.plugins.kinds import KINDS, Kind, PluginKind
+    from kglink.plugins.loading import (
+        BUILTIN,
+        ONLY_VARIABLE,
+        PluginHooks,
+        PluginModule,
+        Provider,
+        find_modules,
+        guarded,
+    )
+    from kglink.plugins.overlaps import EntityPair, EntityVectors, PairedKBs, PairEvidence, Side
     from kglink.plugins.protocols import (
         Clusterer,
         Detector,
-        Encoded,
-        EntityPair,
-        EntityVectors,
         Exporter,
         Factory,
         IndexBackend,
         IndexPreset,
         IndexSettings,
         KBAdapter,
-        MixingSampler,
         NameRow,
         Names,
-        Objective,
-        PairedKBs,
-        PairEvidence,
-        PairScores,
         PluginSettings,
-        PoolingScorer,
         Reranker,
         RowRange,
+        Sniff,
+        VectorIndex,
+    )
+    from kglink.plugins.protocols import FloatArray as FloatArray
+    from kglink.plugins.protocols import IntArray as IntArray
+    from kglink.plugins.protocols import KeptVectors as KeptVectors
+    from kglink.plugins.registry import Guess, Plugin, Registry, load_registry
+    from kglink.plugins.settings import setting_keys
+    from kglink.plugins.training import (
+        Encoded,
+        MixingSampler,
+        Objective,
+        PairScores,
+        PoolingScorer,
         Sampler,
         SamplerBatch,
         SamplerPool,
         Scorer,
-        Side,
-        Sniff,
         SumOfMaxRule,
         TaughtObjective,
         TokenScorer,
-        VectorIndex,
     )
-    from kglink.plugins.protocols.arrays import FloatArray as FloatArray
-    from kglink.plugins.protocols.arrays import IntArray as IntArray
-    from kglink.plugins.protocols.arrays import KeptVectors as KeptVectors
-    from kglink.plugins.registry.discovery import find_modules
-    from kglink.plugins.registry.guess import Guess
-    from kglink.plugins.registry.hooks import hook_names
-    from kglink.plugins.registry.loading import load_registry, registry_of
-    from kglink.plugins.registry.plugin import (
-        HOOK_OF_KIND,
-        KINDS,
-        WORD_OF_KIND,
-        Kind,
-        Plugin,
-        Provider,
-    )
-    from kglink.plugins.registry.registry import Registry
-    from kglink.plugins.registry.settings import setting_keys
 
 __all__ = [
-    "HOOK_OF_KIND",
+    "BUILTIN",
+    "HOOKS",
+    "HOOKS_OF_GROUP",
     "KINDS",
+    "ONLY_VARIABLE",
     "PROJECT",
-    "WORD_OF_KIND",
     "Clusterer",
     "Detector",
     "Encoded",
@@ -88,11 +86,13 @@ __all__ = [
     "PairScores",
     "PairedKBs",
     "Plugin",
+    "PluginHooks",
+    "PluginKind",
+    "PluginModule",
     "PluginSettings",
     "PoolingScorer",
     "Provider",
     "Register",
-    "RegisterKB",
     "Registry",
     "Reranker",
     "RowRange",
@@ -107,32 +107,51 @@ __all__ = [
     "TokenScorer",
     "VectorIndex",
     "find_modules",
-    "hook_names",
+    "guarded",
     "hookimpl",
     "load_registry",
-    "registry_of",
     "setting_keys",
 ]
 
-#: Where a name is defined that is no protocol.
+#: Where a name is defined that is not in `protocols`.
 _MODULE_OF_NAME = {
+    "BUILTIN": "loading",
+    "ONLY_VARIABLE": "loading",
+    "HOOKS": "hooks",
+    "HOOKS_OF_GROUP": "hooks",
     "PROJECT": "hooks",
     "Register": "hooks",
-    "RegisterKB": "hooks",
     "hookimpl": "hooks",
-    "HOOK_OF_KIND": "registry.plugin",
-    "KINDS": "registry.plugin",
-    "WORD_OF_KIND": "registry.plugin",
-    "Kind": "registry.plugin",
-    "Plugin": "registry.plugin",
-    "Provider": "registry.plugin",
-    "Guess": "registry.guess",
-    "Registry": "registry.registry",
-    "find_modules": "registry.discovery",
-    "hook_names": "registry.hooks",
-    "load_registry": "registry.loading",
-    "registry_of": "registry.loading",
-    "setting_keys": "registry.settings",
+    "KINDS": "kinds",
+    "Kind": "kinds",
+    "PluginKind": "kinds",
+    "PluginHooks": "loading",
+    "PluginModule": "loading",
+    "Provider": "loading",
+    "find_modules": "loading",
+    "guarded": "loading",
+    "EntityPair": "overlaps",
+    "EntityVectors": "overlaps",
+    "PairEvidence": "overlaps",
+    "PairedKBs": "overlaps",
+    "Side": "overlaps",
+    "Guess": "registry",
+    "Plugin": "registry",
+    "Registry": "registry",
+    "load_registry": "registry",
+    "setting_keys": "settings",
+    "Encoded": "training",
+    "MixingSampler": "training",
+    "Objective": "training",
+    "PairScores": "training",
+    "PoolingScorer": "training",
+    "Sampler": "training",
+    "SamplerBatch": "training",
+    "SamplerPool": "training",
+    "Scorer": "training",
+    "SumOfMaxRule": "training",
+    "TaughtObjective": "training",
+    "TokenScorer": "training",
 }
 
 

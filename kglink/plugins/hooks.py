@@ -1,14 +1,18 @@
 """The hooks that a plugin may implement; `docs/plugins.md` shows each with an example.
 
-Every hook is called once, when the registry is loaded, and registers *factories*: nothing heavy
-is imported or built before a factory is called.
+A hook is called once, when its module is loaded, and registers *factories*: nothing heavy is
+imported or built before a factory is called.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pluggy
+
+from kglink.plugins.kinds import KINDS, PluginKind
 
 if TYPE_CHECKING:
     from kglink.plugins.protocols import Factory, PluginSettings, Sniff
@@ -31,6 +35,7 @@ class Register(Protocol):
         settings: type[PluginSettings] | None = None,
         summary: str,
         extra: str = "",
+        sniff: Sniff | None = None,
     ) -> None:
         """Offer ``factory`` under ``name`` (``vendor/name``, lower case).
 
@@ -41,82 +46,46 @@ class Register(Protocol):
             settings: The class of its settings; None for a plugin without any.
             summary: One line for ``kglink plugins``.
             extra: The extra of its distribution to install where the factory misses a module.
+            sniff: For KB adapters: ``sniff(head)`` says from 0 to 1 how sure it is that a source
+                with this beginning is of its format.
         """
         ...
 
 
-class RegisterKB(Protocol):
-    """`Register`, with a ``sniff`` by which the adapter of a source is guessed."""
+def _register_hook(kind: PluginKind) -> Callable[..., None]:
+    """The hook of a kind."""
 
-    def __call__(
-        self,
-        name: str,
-        factory: Factory,
-        *,
-        settings: type[PluginSettings] | None = None,
-        summary: str,
-        extra: str = "",
-        sniff: Sniff | None = None,
-    ) -> None:
-        """Offer a KB adapter; ``sniff(head)`` says from 0 to 1 how sure it is of a source."""
-        ...
+    def hook(register: Register) -> None: ...
 
-
-@hookspec
-def register_kbs(register: RegisterKB) -> None:
-    """Offer KB adapters: ``factory(settings)`` makes a `kglink.plugins.KBAdapter`."""
-
-
-@hookspec
-def register_detectors(register: Register) -> None:
-    """Offer detectors: ``factory(settings, names)`` makes a `kglink.plugins.Detector`."""
-
-
-@hookspec
-def register_overlap_evidence(register: Register) -> None:
-    """Offer evidence of overlaps: ``factory(settings)`` makes a `kglink.plugins.PairEvidence`."""
-
-
-@hookspec
-def register_scorers(register: Register) -> None:
-    """Offer scorers: ``factory(settings)`` makes a `kglink.plugins.Scorer`."""
-
-
-@hookspec
-def register_samplers(register: Register) -> None:
-    """Offer samplers of negatives: ``factory(settings)`` makes a `kglink.plugins.Sampler`."""
-
-
-@hookspec
-def register_objectives(register: Register) -> None:
-    """Offer training objectives: ``factory(settings)`` makes a `kglink.plugins.Objective`."""
-
-
-@hookspec
-def register_index_backends(register: Register) -> None:
-    """Offer index back ends: ``factory(settings)`` makes a `kglink.plugins.IndexBackend`."""
-
-
-@hookspec
-def register_rerankers(register: Register) -> None:
-    """Offer rerankers: ``factory(settings)`` makes a `kglink.plugins.Reranker`."""
-
-
-@hookspec
-def register_clusterers(register: Register) -> None:
-    """Offer clusterers: ``factory(settings)`` makes a `kglink.plugins.Clusterer`."""
-
-
-@hookspec
-def register_exporters(register: Register) -> None:
-    """Offer output formats: ``factory(settings)`` makes a `kglink.plugins.Exporter`."""
+    hook.__name__ = hook.__qualname__ = kind.hook
+    hook.__doc__ = (
+        f"Offer {kind.plural}: ``{kind.factory}`` makes a `kglink.plugins.{kind.protocol}`."
+    )
+    marked: Callable[..., None] = hookspec(hook)
+    return marked
 
 
 @hookspec
 def register_commands(app: Any) -> None:
-    """Add commands to ``app``, the `typer.Typer` of the ``kglink`` command."""
+    """Add commands to ``app``, a `typer.Typer` whose commands those of ``kglink`` become."""
 
 
 @hookspec
 def register_routes(app: Any) -> None:
     """Add pages to ``app``, the `fastapi.FastAPI` of ``kglink serve``."""
+
+
+#: The entry point groups, and the hooks that are called for the modules named in each.
+HOOKS_OF_GROUP: Mapping[str, Mapping[str, Callable[..., None]]] = MappingProxyType(
+    {
+        "kglink": {kind.hook: _register_hook(kind) for kind in KINDS.values()},
+        "kglink.commands": {
+            "register_commands": register_commands,
+            "register_routes": register_routes,
+        },
+    }
+)
+#: Every hook by its name.
+HOOKS: Mapping[str, Callable[..., None]] = MappingProxyType(
+    {name: hook for hooks in HOOKS_OF_GROUP.values() for name, hook in hooks.items()}
+)

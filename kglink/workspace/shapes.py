@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 Shape = dict[str, Any]
 
-#: Hooks that add to an app instead of registering plugins by name, and what they add.
-EXTENSIONS = {"register_commands": "commands", "register_routes": "pages"}
-
 
 def overlap_shape(overlap: Overlap) -> Shape:
     """One overlap."""
@@ -149,8 +146,8 @@ def finetuned_shape(done: Finetuned) -> Shape:
 
 
 def plugin_shapes(registry: Registry) -> list[Shape]:
-    """All plugins, then the modules that add commands or pages."""
-    from kglink.plugins import setting_keys
+    """All plugins, then the third-party modules that add commands or pages."""
+    from kglink.plugins import find_modules, setting_keys
 
     rows = [
         {
@@ -163,19 +160,10 @@ def plugin_shapes(registry: Registry) -> list[Shape]:
         }
         for plugin in registry.plugins()
     ]
-    for provider in registry.providers():
-        rows += [
-            {
-                "kind": EXTENSIONS[hook],
-                "name": provider.module,
-                "summary": "",
-                "extra": "",
-                "settings": [],
-                **_origin(provider),
-            }
-            for hook in provider.hooks
-            if hook in EXTENSIONS
-        ]
+    nothing: Shape = {"summary": "", "extra": "", "settings": []}
+    for module in find_modules("kglink.commands"):
+        row = {"kind": "commands", "name": module.provider.module, **nothing}
+        rows.append(row | _origin(module.provider))
     return rows
 
 

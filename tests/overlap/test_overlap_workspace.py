@@ -20,13 +20,13 @@ from kglink.overlap.search import OverlapTools
 from kglink.plugins import (
     EntityPair,
     PairedKBs,
+    PluginModule,
     PluginSettings,
     Provider,
     Register,
     Registry,
     find_modules,
     hookimpl,
-    registry_of,
 )
 from kglink.records import EntityId, Progress
 from kglink.workspace import Workspace
@@ -210,8 +210,8 @@ def registry() -> Registry:
     """What is installed, and a third party's evidence."""
     acme = ModuleType("acme")
     vars(acme)["register_overlap_evidence"] = register_overlap_evidence
-    third_party = (Provider("acme", "1", "acme", builtin=False), acme)
-    return registry_of([*find_modules("builtin"), third_party])
+    third_party = PluginModule(Provider("acme", "1", "acme", builtin=False), lambda: acme)
+    return Registry([*find_modules(only="builtin"), third_party])
 
 
 def test_evidence_of_a_third_party_is_weighed_with_its_settings(

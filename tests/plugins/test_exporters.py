@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.cells import cell_len
 
-from kglink.plugins import Exporter, Factory, PluginSettings
+from kglink.plugins import Exporter, Factory, PluginSettings, Sniff
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
 from kglink.testing import ExporterContract
 from kglink_plugins.exporters.escape import json_text, one_line, plain, web_address
@@ -103,8 +103,10 @@ def test_the_four_formats_are_registered() -> None:
         settings: type[PluginSettings] | None = None,
         summary: str,
         extra: str = "",
+        sniff: Sniff | None = None,
     ) -> None:
         assert settings
+        assert not sniff
         assert summary
         assert not extra
         made[name] = factory(settings())

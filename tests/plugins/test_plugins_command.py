@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
+from conftest import Kglink
 from typer.testing import CliRunner
 
 from fake_distributions import ACME, FakeEnvironment, fake_environment
-from kglink.errors import PluginError
-from kglink_cli.plugins_command import app, refuse_taken_commands
+from kglink_cli.plugins_command import app
 
 
 @pytest.fixture
@@ -31,7 +30,8 @@ def test_the_list_is_a_table_with_who_brought_each(env: FakeEnvironment) -> None
 
 
 def test_json_is_one_list(env: FakeEnvironment) -> None:
-    env.install("acme-tools", "1.2", "@hookimpl\ndef register_commands(app): pass")
+    code = "@hookimpl\ndef register_commands(app): pass"
+    env.install("acme-tools", "1.2", code, group="kglink.commands")
     rows = json.loads(CliRunner().invoke(app(), ["--json"]).stdout)
     assert rows[0] == {
         "kind": "kb",
@@ -60,19 +60,25 @@ def test_new_says_what_it_made_and_what_to_do_next(tmp_path: Path) -> None:
     assert (folder / "kglink_wine" / "adapter.py").is_file()
 
 
-def command() -> None:
-    """A command."""
-
-
-def test_a_command_that_takes_the_name_of_another_is_refused() -> None:
-    kglink = typer.Typer()
-    kglink.command("link")(command)
-    kglink.add_typer(app(), name="plugins")
-    refuse_taken_commands(kglink)
-    kglink.command("plugins")(command)
-    with pytest.raises(PluginError) as caught:
-        refuse_taken_commands(kglink)
-    assert caught.value.message == (
-        f"the command 'plugins' is registered twice: "
-        f"by {command.__module__} and by kglink_cli.plugins_command"
-    )
+@pytest.mark.filterwarnings("always::kglink.errors.PluginWarning")
+def test_a_command_that_takes_the_name_of_another_is_left_out(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    code = """
+        @hookimpl
+        def register_commands(app):
+            app.command("extra")(lambda: None)
+            app.command("NAME")(lambda: print("not this one"))
+    """
+    site = FakeEnvironment(tmp_path)
+    for name in ("link", "recipes"):
+        acme = f"acme-{name}"
+        site.install(acme, "1", code.replace("NAME", name), group="kglink.commands")
+    told = kglink("--help")
+    assert (
+        "acme-link 1 (acme_link_plugin) is left out: the command 'link' is registered twice: "
+        "by kglink and by acme-link 1 (acme_link_plugin)"
+    ) in " ".join(told.err.split())
+    assert "extra" not in told.out
+    assert "not this one" not in kglink("recipes").out

@@ -6,6 +6,7 @@ The walk through a KB adapter is run, command by command, with all other pages.
 from __future__ import annotations
 
 import re
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,10 +17,20 @@ from typer.testing import CliRunner
 
 from contract_cases import failing_checks
 from kglink import testing
-from kglink.plugins import HOOK_OF_KIND, KINDS, Kind, Provider, Registry, hook_names, registry_of
+from kglink.plugins import (
+    HOOKS,
+    HOOKS_OF_GROUP,
+    KINDS,
+    Kind,
+    PluginHooks,
+    PluginModule,
+    Provider,
+    Registry,
+)
 from kglink.testing.contracts import base
 from kglink.testing.contracts.base import PluginContract, contract_of, undescribed
 
+PAGE_PROVIDER = Provider("unknown", "?", "page", builtin=False)
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 
 
@@ -29,7 +40,9 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("page")
     for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(compile(block, "docs/plugins.md", "exec"), vars(module))  # noqa: S102 - our own page
-    registry = registry_of([(Provider("acme", "1", "page", builtin=False), module)])
+    entries = [EntryPoint("page", "page", group) for group in HOOKS_OF_GROUP]
+    monkeypatch.setattr("kglink.plugins.loading.entry_points", lambda group: entries)
+    registry = Registry([PluginModule(PAGE_PROVIDER, lambda: module)])
     monkeypatch.setattr(base, "installed_plugins", lambda: registry)
     return module
 
@@ -40,8 +53,8 @@ def registry() -> Registry:
 
 def test_the_page_implements_every_hook(page: ModuleType) -> None:
     shown = re.findall(r"^def (register_\w+)\(", PAGE, re.MULTILINE)
-    assert sorted(shown) == sorted(hook_names())
-    assert set(registry().providers()[0].hooks) == set(hook_names()) - {"register_kbs"}
+    assert sorted(shown) == sorted(HOOKS)
+    assert set(registry().providers()[0].hooks) == set(HOOKS) - {"register_kbs"}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "kb"])
@@ -55,7 +68,7 @@ def test_the_plugin_of_the_page_holds_to_its_contract(
 def test_the_command_of_the_page_works(page: ModuleType) -> None:
     app = typer.Typer()
     app.callback()(lambda: None)
-    registry().add_commands(app)
+    PluginHooks(PAGE_PROVIDER, page, "kglink.commands").call("register_commands", app=app)
     assert CliRunner().invoke(app, ["menu"]).stdout == "soup\n"
 
 
@@ -66,7 +79,7 @@ def test_the_page_of_the_page_works(page: ModuleType) -> None:
         def get(self, path: str) -> Any:
             return lambda function: routes.update({path: function})
 
-    registry().add_routes(App())
+    PluginHooks(PAGE_PROVIDER, page, "kglink.commands").call("register_routes", app=App())
     assert routes["/menu"]() == {"today": "soup"}
 
 
@@ -87,4 +100,4 @@ def test_every_contract_is_on_the_page_with_all_that_can_be_described(kind: Kind
 
 def test_every_hook_of_a_kind_stands_in_the_order_of_the_listing() -> None:
     order = re.findall(r"^### `(\w+)\(", PAGE, re.MULTILINE)
-    assert order == [*HOOK_OF_KIND.values(), "register_commands", "register_routes"]
+    assert order == list(HOOKS)

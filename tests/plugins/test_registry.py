@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fake_distributions import ACME, FakeEnvironment, fake_environment
-from kglink.errors import PluginError, UnknownNameError, UsageError
+from kglink.errors import PluginError, PluginWarning, UnknownNameError, UsageError
 from kglink.plugins import PluginSettings, Registry, load_registry
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,9 @@ def test_a_plugin_is_listed_with_what_it_is_and_who_brought_it(env: FakeEnvironm
 
 
 def test_providers_are_listed_with_their_hooks_ours_first(env: FakeEnvironment) -> None:
-    env.install("aaa", "1", ACME + "\n    @hookimpl\n    def register_commands(app): pass\n")
+    code = ACME + "\n    @hookimpl\n    def register_commands(app): pass\n"
+    for group in ("kglink", "kglink.commands"):
+        env.install("aaa", "1", code, group=group)
     providers = load_registry().providers()
     assert [(provider.distribution, provider.hooks) for provider in providers] == [
         ("kglink", ("register_kbs",)),
@@ -102,10 +104,10 @@ def test_hook_calls_are_traced_on_standard_error(
     env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     env.install("acme", "1", ACME)
-    load_registry()
+    load_registry().plugins()
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("KGLINK_TRACE_HOOKS", "1")
-    load_registry()
+    load_registry().plugins()
     assert capsys.readouterr() == (
         "",
         "kglink: hook register_kbs of kglink 9.9 (fake_builtin)\n"
@@ -114,7 +116,7 @@ def test_hook_calls_are_traced_on_standard_error(
 
 
 def test_an_environment_without_our_own_plugins_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kglink.plugins.registry.discovery.entry_points", lambda group: [])
+    monkeypatch.setattr("kglink.plugins.loading.entry_points", lambda group: [])
     with pytest.raises(PluginError, match="not installed"):
         load_registry()
 
@@ -134,6 +136,10 @@ REFUSED = {
         ["'register_kbs' is not marked", "@kglink.hookimpl"],
     ),
     "no hook": ("x = 1", ["implements no hook", "register_exporters"]),
+    "commands in the group of plugins": (
+        "@hookimpl\ndef register_commands(app): pass",
+        ["'register_commands' is called only for", "'kglink.commands'", "acme_plugin under"],
+    ),
     "import fails": (
         "import no_such_module_here",
         ["cannot be imported", "ModuleNotFoundError", "no_such_module_here", "KGLINK_PLUGINS"],
@@ -198,32 +204,33 @@ def test_a_wrong_plugin_is_refused_with_its_provider_and_the_fix(
 ) -> None:
     code, wanted = REFUSED[case]
     env.install("acme", "1.5", code)
-    with pytest.raises(PluginError) as caught:
-        load_registry()
-    message = str(caught.value)
-    assert "acme 1.5" in message
-    assert "acme_plugin" in message
+    registry = load_registry()
+    with pytest.warns(PluginWarning) as caught:
+        assert third_party(registry) == []
+    message = str(caught[0].message)
+    assert message.startswith("acme 1.5 (acme_plugin) is left out: ")
     for part in wanted:
         assert part in message
-    assert caught.value.exit_code == 2
+    assert message.startswith(registry.left_out()[0])
 
 
 def test_a_duplicate_name_names_both_providers(env: FakeEnvironment) -> None:
     env.install("acme", "1", ACME)
     env.install("acme-fork", "2", ACME)
-    with pytest.raises(PluginError) as caught:
-        load_registry()
-    assert caught.value.message == (
-        "KB adapter 'acme/wiki' is registered twice: "
-        "by acme 1 (acme_plugin) and by acme-fork 2 (acme_fork_plugin)"
+    registry = load_registry()
+    with pytest.warns(PluginWarning):
+        registry.plugins()
+    assert registry.left_out() == (
+        "acme-fork 2 (acme_fork_plugin) is left out: KB adapter 'acme/wiki' is registered twice: "
+        "by acme 1 (acme_plugin) and by acme-fork 2 (acme_fork_plugin).",
     )
 
 
 def test_one_module_brought_twice_is_refused(env: FakeEnvironment) -> None:
     env.install("acme", "1", ACME, module="shared")
     env.install("acme-fork", "2", ACME, module="shared")
-    with pytest.raises(PluginError, match="bring the same module"):
-        load_registry()
+    with pytest.warns(PluginWarning, match="bring the same module"):
+        load_registry().plugins()
 
 
 def test_the_same_name_may_stand_for_two_kinds(env: FakeEnvironment) -> None:
@@ -239,12 +246,21 @@ def test_a_short_name_is_enough_where_one_vendor_has_it(env: FakeEnvironment) ->
 
 
 def test_a_short_name_of_two_vendors_is_refused(env: FakeEnvironment) -> None:
-    env.install("acme", "1", ACME.replace("wiki", "jsonl"))
+    env.install("acme", "1", ACME)
+    env.install("other", "1", ACME.replace("acme/", "other/"))
     registry = load_registry()
     with pytest.raises(UsageError) as caught:
-        registry.get("kb", "jsonl")
-    assert "acme/jsonl, kglink/jsonl" in str(caught.value)
-    assert registry.get("kb", "kglink/jsonl").name == "kglink/jsonl"
+        registry.get("kb", "wiki")
+    assert "acme/wiki, other/wiki" in str(caught.value)
+    assert registry.get("kb", "other/wiki").name == "other/wiki"
+
+
+def test_kglinks_own_plugin_wins_a_short_name(env: FakeEnvironment) -> None:
+    env.install("evil", "1", ACME.replace("acme/wiki", "evil/jsonl"))
+    registry = load_registry()
+    assert "evil/jsonl" in registry.names("kb")
+    assert registry.get("kb", "jsonl").name == "kglink/jsonl"
+    assert registry.get("kb", "evil/jsonl").name == "evil/jsonl"
 
 
 def test_an_unknown_name_lists_what_exists(env: FakeEnvironment) -> None:

@@ -40,7 +40,14 @@ class FakeEnvironment:
         self.folder = folder
 
     def install(
-        self, distribution: str, version: str, code: str, *, module: str = "", entry: str = "main"
+        self,
+        distribution: str,
+        version: str,
+        code: str,
+        *,
+        module: str = "",
+        entry: str = "main",
+        group: str = "kglink",
     ) -> str:
         """Write a module and its distribution; returns the module's name."""
         module = module or distribution.replace("-", "_") + "_plugin"
@@ -51,7 +58,7 @@ class FakeEnvironment:
             f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
         )
         with (info / "entry_points.txt").open("a") as entries:
-            entries.write(f"[kglink]\n{entry} = {module}\n")
+            entries.write(f"[{group}]\n{entry} = {module}\n")
         sys.modules.pop(module, None)  # another test may have used the name
         importlib.invalidate_caches()
         return module

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from kglink.plugins import Kind, Registry, load_registry
+from kglink.plugins import KINDS, Kind, Registry, load_registry
 
 
 class PluginContract:
@@ -57,19 +57,7 @@ def contract_of(kind: Kind) -> type[PluginContract]:
     """The contract of a kind; loads what its checks need, torch for some."""
     from kglink import testing
 
-    contracts: dict[Kind, str] = {
-        "kb": "KBAdapterContract",
-        "detector": "DetectorContract",
-        "overlap-evidence": "PairEvidenceContract",
-        "scorer": "ScorerContract",
-        "sampler": "SamplerContract",
-        "objective": "ObjectiveContract",
-        "index": "IndexBackendContract",
-        "reranker": "RerankerContract",
-        "clusterer": "ClustererContract",
-        "exporter": "ExporterContract",
-    }
-    contract: type[PluginContract] = getattr(testing, contracts[kind])
+    contract: type[PluginContract] = getattr(testing, KINDS[kind].contract)
     return contract
 
 

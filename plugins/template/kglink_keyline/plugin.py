@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kglink.plugins import RegisterKB, hookimpl
+from kglink.plugins import Register, hookimpl
 from kglink_keyline.adapter import LineAdapter, LineSettings, sniff
 
 
 @hookimpl
-def register_kbs(register: RegisterKB) -> None:
+def register_kbs(register: Register) -> None:
     """Offer the adapter."""
     register(
         "example/keyline",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from kglink.plugins.protocols.arrays import FloatArray, IntArray, KeptVectors
+    from kglink.plugins.protocols import FloatArray, IntArray, KeptVectors
 
 
 class Encoded(NamedTuple):

@@ -11,27 +11,28 @@ from pydantic import ValidationError
 
 from kglink.errors import ConfigError
 from kglink.plugins.protocols import PluginSettings
-from kglink.plugins.registry.plugin import Plugin
 
 _LISTS = frozenset({"list_type", "tuple_type", "set_type", "frozen_set_type"})
 _TABLES = frozenset({"dict_type", "mapping_type", "model_type"})
 
 
-def read_settings(plugin: Plugin, raw: Mapping[str, object]) -> PluginSettings:
-    """The settings of ``plugin`` from values or from text, as ``--set key=value`` gives it.
+def read_settings(
+    title: str, settings: type[PluginSettings], raw: Mapping[str, object]
+) -> PluginSettings:
+    """The settings of a plugin from values or from text, as ``--set key=value`` gives it.
 
     Text stands for a list as ``a,b`` or JSON, for a table as JSON.
     """
     try:
-        return plugin.settings.model_validate(dict(raw))
+        return settings.model_validate(dict(raw))
     except ValidationError as first:
         unpacked = _unpack_text(raw, first)
         if unpacked == raw:
-            raise _told(plugin, first) from first
+            raise _told(title, settings, first) from first
     try:
-        return plugin.settings.model_validate(unpacked)
+        return settings.model_validate(unpacked)
     except ValidationError as second:
-        raise _told(plugin, second) from second
+        raise _told(title, settings, second) from second
 
 
 def setting_keys(settings: type[PluginSettings]) -> list[str]:
@@ -58,22 +59,22 @@ def _unpacked(text: str, kind: str) -> object:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _told(plugin: Plugin, error: ValidationError) -> ConfigError:
-    keys = setting_keys(plugin.settings)
-    problems = [_problem(plugin, keys, problem) for problem in error.errors(include_url=False)]
+def _told(title: str, settings: type[PluginSettings], error: ValidationError) -> ConfigError:
+    keys = setting_keys(settings)
+    problems = [_problem(title, keys, problem) for problem in error.errors(include_url=False)]
     known = f"Its settings: {', '.join(keys)}." if keys else "It has no settings."
     return ConfigError("; ".join(problems), hint=known)
 
 
-def _problem(plugin: Plugin, keys: list[str], problem: Mapping[str, Any]) -> str:
+def _problem(title: str, keys: list[str], problem: Mapping[str, Any]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     reason = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, keys, n=1)
         guess = f" (did you mean {near[0]!r}?)" if near else ""
-        return f"{plugin.title} has no setting {key!r}{guess}"
+        return f"{title} has no setting {key!r}{guess}"
     if problem["type"] == "missing":
-        return f"{plugin.title} needs the setting {key!r}"
+        return f"{title} needs the setting {key!r}"
     if not key:
-        return f"{plugin.title}: {reason}"
-    return f"{plugin.title}: setting {key} = {problem['input']!r}: {reason}"
+        return f"{title}: {reason}"
+    return f"{title}: setting {key} = {problem['input']!r}: {reason}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from kglink.records import Entity, Progress
 
 if TYPE_CHECKING:
-    from kglink.plugins.protocols.arrays import FloatArray, IntArray
+    from kglink.plugins.protocols import FloatArray, IntArray
 
 
 #: One of the two KBs whose overlap is looked for.

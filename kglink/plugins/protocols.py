@@ -1,0 +1,195 @@
+"""What a plugin must be able to do: one Protocol for each kind of plugin.
+
+Those of training are in `kglink.plugins.training`, those of overlaps in `kglink.plugins.overlaps`.
+The contract tests in `kglink.testing` check what these signatures cannot say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO
+
+from pydantic import BaseModel, ConfigDict
+
+from kglink.records import LinkedDocument, Ranking, Record, Span
+from kglink.sources import Problems, Source, SourceHead
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    FloatArray = npt.NDArray[np.float32]
+    IntArray = npt.NDArray[np.int64]
+    #: Vectors as they are kept: float32, float16, or the bits of bf16 as int16.
+    KeptVectors = npt.NDArray[np.float32 | np.float16 | np.int16]
+
+#: Makes a plugin of its settings (and, for a detector, of the names of a space).
+Factory = Callable[..., Any]
+
+
+class PluginSettings(BaseModel):
+    """The base of every plugin's settings: unknown keys are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# ---------------------------------------------------------------------------- reading sources
+class KBAdapter(Protocol):
+    """Reads one source format as a stream of records, in the same order on every read.
+
+    An adapter whose golds are no keys may say so in an attribute ``resolve`` (``"xref"`` or
+    ``"title"``); it counts where the user says nothing else and names KBs to link to.
+    """
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the records; report a bad one to ``problems``, which raises or counts it.
+
+        Whatever the source holds, nothing but a `KglinkError` comes out. Entity keys are not
+        empty, and ``text[start:end] == surface`` for every mention of a document.
+        """
+        ...
+
+
+#: Says how sure an adapter is (0 to 1) that a source's beginning is of its format.
+#: From 0.5 on it takes the source for its own; it never raises, whatever it is shown.
+Sniff = Callable[[SourceHead], float]
+
+
+# ---------------------------------------------------------------------------- finding mentions
+@dataclass(frozen=True, slots=True)
+class NameRow:
+    """One alias of one entity as the name index holds it."""
+
+    surface: str
+    folded: str
+    kb: str
+    count: int
+
+
+class Names(Protocol):
+    """All aliases of the KBs that a linker was opened with."""
+
+    fingerprint: str
+    """Changes whenever any alias does; names a cached automaton."""
+    cache_dir: Path | None
+    """Where a detector may keep compiled files (None: nowhere)."""
+
+    def __iter__(self) -> Iterator[NameRow]: ...
+
+    def __len__(self) -> int: ...
+
+
+class Detector(Protocol):
+    """Finds the mentions of a text."""
+
+    def detect(self, text: str) -> list[Span]:
+        """Spans in reading order that do not overlap, with ``0 <= start < end <= len(text)``.
+
+        The answer depends on the text and the names alone, not on what was asked before.
+        """
+        ...
+
+
+# ----------------------------------------------------------------------------- nearest vectors
+class RowRange(NamedTuple):
+    """A half-open range of index rows."""
+
+    start: int
+    stop: int
+
+
+class VectorIndex(Protocol):
+    """Nearest rows by inner product."""
+
+    size: int
+    exact: bool
+
+    def search(
+        self, queries: FloatArray, k: int, ranges: Sequence[RowRange] | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Scores and row numbers, best first, (n, k) each; -inf and -1 where fewer exist.
+
+        With ``ranges`` only those rows take part. Equal scores: the smaller row first.
+        """
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write one file, from which ``load`` makes an index that answers the same."""
+        ...
+
+
+class IndexBackend(Protocol):
+    """Builds and loads one kind of index."""
+
+    def build(self, batches: Iterable[FloatArray], dim: int) -> VectorIndex:
+        """Index the rows of all batches, in their order."""
+        ...
+
+    def load(self, path: Path) -> VectorIndex:
+        """Open a file that ``save`` wrote, memory-mapped where the kind allows it."""
+        ...
+
+
+class IndexPreset(NamedTuple):
+    """Settings of an index back end that go together."""
+
+    settings: Mapping[str, str | int | float | bool]
+    summary: str
+
+
+class IndexSettings(PluginSettings):
+    """The base of the settings of a back end that says more of itself to ``kglink index``."""
+
+    #: Settings that an index file can be opened with anew: changing them takes no new build.
+    search_only: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def presets(cls) -> Mapping[str, IndexPreset]:
+        """By name, what ``kglink index --preset NAME`` can choose."""
+        return {}
+
+
+# -------------------------------------------------------------------------- ordering candidates
+class Reranker(Protocol):
+    """Orders the candidates of mentions anew, each mention by itself.
+
+    It is asked for one batch of mentions after another. The candidates come described: title,
+    description, type, url, aliases, parents, counterparts in other KBs, and evidence by name.
+    """
+
+    def rank(self, rankings: Sequence[Ranking]) -> Sequence[Ranking]:
+        """The same rankings in the same order, each with new scores, best first.
+
+        A ranking has the same candidates as before; only their ``score`` and ``evidence`` may
+        change. Each answer depends on its own ranking alone.
+        """
+        ...
+
+
+class Clusterer(Protocol):
+    """Orders candidates anew by what the other mentions of a run say.
+
+    It is asked once, with all mentions of all texts of a run, after the reranker.
+    """
+
+    def rank(self, rankings: Sequence[Ranking]) -> Sequence[Ranking]:
+        """The same rankings in the same order, each with new scores, best first.
+
+        A ranking has the same candidates as before; only their ``score`` and ``evidence`` may
+        change. The order in which the mentions come changes no answer.
+        """
+        ...
+
+
+# ------------------------------------------------------------------------------ writing links
+class Exporter(Protocol):
+    """Writes linked documents in one format."""
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write all of ``documents``, each as soon as it comes where the format allows it.
+
+        The same documents give the same text. ``out`` is left open.
+        """
+        ...

@@ -1,1 +1,0 @@
-"""How plugins are found, named, refused and made."""
