@@ -77,8 +77,7 @@ class FinetuneNews:
 
 def recalls_text(recalls: Recalls) -> str:
     """``R@1 .41 R@64 .88``: the mean over KBs."""
-    shares = [(f"R@{k}", recalls.mean_over_kbs(f"R@{k}")) for k in recalls.ks]
-    return " ".join(f"{name} {share:.3f}" for name, share in shares)
+    return " ".join(f"{name} {share:.3f}" for name, share in recalls.mean().items())
 
 
 def _time(seconds: float) -> str:

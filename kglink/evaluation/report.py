@@ -38,7 +38,11 @@ class Figures:
     def add(self, mention: RankedMention) -> None:
         """Count a mention in all of its pools."""
         for pool, rank in mention.ranks.items():
-            self._pools.setdefault(pool, PoolRanks()).add(rank, mention.reranked[pool])
+            self.add_rank(pool, rank, mention.reranked[pool])
+
+    def add_rank(self, pool: str, rank: Rank, reranked: Rank) -> None:
+        """Count a mention in one pool."""
+        self._pools.setdefault(pool, PoolRanks()).add(rank, reranked)
 
     @property
     def mentions(self) -> dict[str, int]:

@@ -109,6 +109,40 @@ def nearest_by_tokens(
     return found.scores, found.rows
 
 
+def scores_by_tokens(
+    queries: TokenMatrices,
+    tokens: TokenRows,
+    rows: IntArray,
+    scorer: Scorer,
+    best: int,
+    device: torch.device | None = None,
+) -> FloatArray:
+    """(mentions, entities) scores of these rows; the ``best`` highest of each mention are exact.
+
+    The others may be rounded, but not so far that they come among these. On a GPU the scorer is
+    asked, and all scores are exact.
+    """
+    scores = np.empty((len(queries.offsets) - 1, len(rows)), np.float32)
+    if not isinstance(scorer, TokenScorer) or (device is not None and device.type != "cpu"):
+        for mentions, entities, part in scored_blocks(scorer, queries, tokens, rows, device):
+            scores[mentions, entities] = part
+        return scores
+    with single_threaded_workers(usable_cores()) as workers:
+        products = TokenProducts(queries, tokens, scorer.rule, workers)
+        first = 0
+        for block in products.blocks(rows):
+
+            def refine(at: int, block: Block = block) -> None:
+                places = block.may_be_best(at, best)
+                block.scores[at, places] = products.exact(at, block.rows[places])
+
+            for _ in workers.map(refine, range(len(scores))):
+                pass
+            scores[:, first : first + len(block.rows)] = block.scores
+            first += len(block.rows)
+    return scores
+
+
 class _Nearest:
     """The best so far of each mention."""
 

@@ -11,14 +11,13 @@ import torch
 
 from kglink.files.tables import IntArray, RowTable
 from kglink.models.bi_encoder import BiEncoder
-from kglink.models.hardware import Hardware, usable_cores
+from kglink.models.hardware import Hardware
 from kglink.models.inputs import IdArray
-from kglink.models.runtime import TokenEncoder, TokenMatrices, single_threaded_workers
-from kglink.plugins import PairScores, RowRange, Scorer, SumOfMaxRule, TokenScorer
+from kglink.models.runtime import TokenEncoder, TokenMatrices
+from kglink.plugins import PairScores, RowRange, Scorer
 from kglink.records import OnProgress, Progress
-from kglink.space.token_products import Block, TokenProducts
 from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter, texts_at
-from kglink.space.token_search import scored_blocks
+from kglink.space.token_search import scores_by_tokens
 from kglink.training.pool import as_ids
 
 _CHUNK = 4096
@@ -36,7 +35,7 @@ class EncodedPool:
         self._device = torch.device(hardware.device)
         self._folder = folder
         self._by_tokens = model.settings.pooling == "tokens"
-        self._tokens: FrozenTokens | None = None
+        self._tokens: TokenRows | None = None
         self._vectors: FloatArray | None = None
         cosine = model.settings.searches_by_cosine
         towers = [tower.snapshot(hardware) for tower in model.towers()]
@@ -51,9 +50,7 @@ class EncodedPool:
         """Encode all entities of the pool."""
         if self._by_tokens:
             found = (self._entity.matrices(ids) for ids in _chunks(texts, progress))
-            self._tokens = FrozenTokens(
-                self._folder / "tokens", found, self._entity.dim, self._scorer, self._device
-            )
+            self._tokens = self._written(found)
             return
         path = self._folder / "vectors.f32"
         # Written, not mapped: on a full disk a write to mapped memory would kill the process.
@@ -94,23 +91,34 @@ class EncodedPool:
 
         The ``best`` highest of each call are exact.
         """
-        tokens, matrices, first = self._encoded_tokens(), self._mention.matrices(texts), rows.start
+        matrices, first = self._mention.matrices(texts), rows.start
 
         def score(mentions: IntArray, rows: IntArray) -> FloatArray:
-            return tokens.scores(texts_at(matrices, mentions), rows + first, best)
+            return self._token_scores(texts_at(matrices, mentions), rows + first, best)
 
         return score
 
     def _block(self, texts: Sequence[IdArray], rows: RowRange, best: int) -> FloatArray:
         if self._vectors is None:
             matrices = self._mention.matrices(texts)
-            return self._encoded_tokens().scores(matrices, np.arange(*rows), best)
+            return self._token_scores(matrices, np.arange(*rows), best)
         found: FloatArray = self._mention.vectors(texts) @ self._vectors[rows.start : rows.stop].T
         return found
 
-    def _encoded_tokens(self) -> FrozenTokens:
+    def _token_scores(self, mentions: TokenMatrices, rows: IntArray, best: int) -> FloatArray:
         assert self._tokens is not None, "encode() comes first"  # noqa: S101 - a programmer's error
-        return self._tokens
+        return scores_by_tokens(mentions, self._tokens, rows, self._scorer, best, self._device)
+
+    def _written(self, chunks: Iterable[TokenMatrices]) -> TokenRows:
+        """Write token matrices in the place of those of an earlier epoch, and open them."""
+        folder = self._folder / "tokens"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with TokenRowsWriter(folder, self._entity.dim) as writer:
+            for chunk in chunks:
+                writer.add(chunk)
+            writer.finish()
+        return TokenRows(folder, self._entity.dim)
 
 
 def _chunks(texts: RowTable, progress: OnProgress) -> Iterator[list[IdArray]]:
@@ -119,57 +127,3 @@ def _chunks(texts: RowTable, progress: OnProgress) -> Iterator[list[IdArray]]:
         progress(Progress("encoding the pool", first, len(texts)))
         yield as_ids(texts.take(range(first, min(first + _CHUNK, len(texts)))))
     progress(Progress("encoding the pool", len(texts), len(texts)))
-
-
-class FrozenTokens:
-    """The entities of the pool by their token matrices, kept in a folder."""
-
-    def __init__(
-        self,
-        folder: Path,
-        chunks: Iterable[TokenMatrices],
-        dim: int,
-        scorer: Scorer,
-        device: torch.device,
-    ) -> None:
-        # What an earlier epoch left are the matrices of another model.
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        with TokenRowsWriter(folder, dim) as writer:
-            for chunk in chunks:
-                writer.add(chunk)
-            writer.finish()
-        self._rows = TokenRows(folder, dim)
-        self._scorer, self._device = scorer, device
-
-    def scores(self, mentions: TokenMatrices, rows: IntArray, best: int) -> FloatArray:
-        """(mentions, entities) scores, of which the ``best`` highest of each mention are exact.
-
-        The others may be rounded, but not so far that they come among these.
-        """
-        if isinstance(self._scorer, TokenScorer) and self._device.type == "cpu":
-            return self._by_rule(mentions, rows, self._scorer.rule, best)
-        scores = np.empty((len(mentions.offsets) - 1, len(rows)), np.float32)
-        blocks = scored_blocks(self._scorer, mentions, self._rows, rows, self._device)
-        for some, entities, part in blocks:
-            scores[some, entities] = part
-        return scores
-
-    def _by_rule(
-        self, mentions: TokenMatrices, rows: IntArray, rule: SumOfMaxRule, best: int
-    ) -> FloatArray:
-        scores = np.empty((len(mentions.offsets) - 1, len(rows)), np.float32)
-        with single_threaded_workers(usable_cores()) as workers:
-            products = TokenProducts(mentions, self._rows, rule, workers)
-            first = 0
-            for block in products.blocks(rows):
-
-                def refine(at: int, block: Block = block) -> None:
-                    places = block.may_be_best(at, best)
-                    block.scores[at, places] = products.exact(at, block.rows[places])
-
-                for _ in workers.map(refine, range(len(scores))):
-                    pass
-                scores[:, first : first + len(block.rows)] = block.scores
-                first += len(block.rows)
-        return scores

@@ -1,6 +1,6 @@
 """Recall after an epoch, by exact search: what the best epoch is chosen by.
 
-The words are those of `kglink.evaluation.rankings`: a KB's recall counts the mentions with gold in
+The pools are those of `kglink.evaluation.rankings`: a KB's recall counts the mentions with gold in
 it and searches it alone; judged joint searches all KBs that hold a gold of the mention; joint
 searches all KBs.
 """
@@ -8,10 +8,11 @@ searches all KBs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT
+from kglink.evaluation.report import Figures
 from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.records import OnProgress, Progress
@@ -23,41 +24,28 @@ from kglink.training.recipe import SelectionSection
 
 #: Recall is reported at these k, and at the one that is chosen by.
 KS = (1, 8, 64)
-JUDGED_JOINT = "judged_joint"
-JOINT = "joint"
-#: Several KBs as one list.
-_LISTS = (JUDGED_JOINT, JOINT)
 
 
-class Recalls(NamedTuple):
-    """Recall at each k by KB, judged joint and joint; ``mentions`` says of how many."""
+class Recalls(Figures):
+    """What a model in training finds of the mentions that are held back."""
 
-    ks: tuple[int, ...]
-    mentions: dict[str, int]
-    recalls: dict[str, dict[str, float]]
-
-    def mean_over_kbs(self, metric: str) -> float:
-        """The mean over KBs that any mention has its gold in."""
-        values = [found[metric] for pool, found in self.recalls.items() if pool not in _LISTS]
-        return sum(values) / len(values)
+    def mean(self) -> dict[str, float]:
+        """``{"R@1": ...}``: the mean over KBs that any mention has its gold in."""
+        each = [self.recall(kb) for kb in self.kbs()]
+        return {metric: sum(one[metric] for one in each) / len(each) for metric in each[0]}
 
     def chosen(self, selection: SelectionSection) -> float:
         """The figure that epochs are compared by."""
-        if selection.pool in _LISTS:
-            return self.recalls[selection.pool][selection.metric]
-        return self.mean_over_kbs(selection.metric)
+        for pool, key in JSON_KEYS.items():
+            if selection.pool == key:
+                return self.recall(pool)[selection.metric]
+        return self.mean()[selection.metric]
 
     def as_json(self) -> dict[str, object]:
         """As a line of the curve holds it."""
-        mean = {f"R@{k}": self.mean_over_kbs(f"R@{k}") for k in self.ks}
-        by_kb = {name: found for name, found in self.recalls.items() if name not in _LISTS}
-        return {
-            "mean": mean,
-            "judged_joint": self.recalls[JUDGED_JOINT],
-            "joint": self.recalls[JOINT],
-            "kb": by_kb,
-            "mentions": self.mentions,
-        }
+        joint = {key: self.recall(pool) for pool, key in JSON_KEYS.items()}
+        by_kb = {kb: self.recall(kb) for kb in self.kbs()}
+        return {"mean": self.mean(), **joint, "kb": by_kb, "mentions": self.counts_as_json()}
 
 
 def validate(
@@ -70,14 +58,13 @@ def validate(
     chosen = _sample(len(data.valid), selection.most_mentions)
     texts = as_ids(data.valid.tokens.take(chosen.tolist()))
     golds = data.valid.gold_sets(chosen.tolist())
-    ranks: dict[str, list[int]] = {name: [] for name in (*data.kbs.all, *_LISTS)}
+    recalls = Recalls((*KS, selection.k))
     whole = RowRange(0, len(data.pool))
-    ks = tuple(sorted({*KS, selection.k}))
-    for part, scores in pool.scores(texts, whole, ks[-1]):
-        for name, found in _ranks(scores, golds[part], data).items():
-            ranks[name] += found
+    for part, scores in pool.scores(texts, whole, recalls.ks[-1]):
+        for row, gold in zip(scores, golds[part], strict=True):
+            _add_ranks(recalls, row, sorted(gold), data)
         progress(Progress("judging by mentions", part.stop, len(chosen)))
-    return _recalls(ranks, ks)
+    return recalls
 
 
 def _sample(count: int, most: int) -> IntArray:
@@ -87,23 +74,20 @@ def _sample(count: int, most: int) -> IntArray:
     return np.arange(most) * count // most
 
 
-def _ranks(
-    scores: FloatArray, golds: Sequence[frozenset[int]], data: TrainingData
-) -> dict[str, list[int]]:
-    """For each pool the ranks of its mentions' first golds."""
-    ranks: dict[str, list[int]] = {name: [] for name in (*data.kbs.all, *_LISTS)}
-    for row, gold in zip(scores, golds, strict=True):
-        with_gold = [
-            (kb, inside)
-            for kb in data.pool.kbs
-            if (inside := [one for one in gold if kb.start <= one < kb.stop])
-        ]
-        for kb, inside in with_gold:
-            ranks[kb.name].append(_rank(row, inside, [kb.rows]))
-        kbs = [kb.rows for kb, _ in with_gold]
-        ranks[JUDGED_JOINT].append(_rank(row, sorted(gold), kbs))
-        ranks[JOINT].append(_rank(row, sorted(gold), [RowRange(0, len(data.pool))]))
-    return ranks
+def _add_ranks(
+    recalls: Recalls, scores: FloatArray, gold: Sequence[int], data: TrainingData
+) -> None:
+    """Count a mention in all of its pools."""
+    golds_of = {
+        kb: inside
+        for kb in data.pool.kbs
+        if (inside := [row for row in gold if kb.start <= row < kb.stop])
+    }
+    ranks = {kb.name: _rank(scores, inside, [kb.rows]) for kb, inside in golds_of.items()}
+    ranks[JUDGED_JOINT] = _rank(scores, gold, [kb.rows for kb in golds_of])
+    ranks[JOINT] = _rank(scores, gold, [RowRange(0, len(data.pool))])
+    for pool, rank in ranks.items():
+        recalls.add_rank(pool, rank, rank)
 
 
 def _rank(scores: FloatArray, gold: Sequence[int], pools: Sequence[RowRange]) -> int:
@@ -115,11 +99,3 @@ def _rank(scores: FloatArray, gold: Sequence[int], pools: Sequence[RowRange]) ->
         ahead += int((part > scores[best]).sum())
         ahead += int((scores[start : min(stop, best)] == scores[best]).sum()) if start < best else 0
     return ahead + 1
-
-
-def _recalls(ranks: dict[str, list[int]], ks: tuple[int, ...]) -> Recalls:
-    some = {name: np.array(found) for name, found in ranks.items() if found}
-    recalls = {
-        name: {f"R@{k}": float((found <= k).mean()) for k in ks} for name, found in some.items()
-    }
-    return Recalls(ks, {name: len(found) for name, found in some.items()}, recalls)

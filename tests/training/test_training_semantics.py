@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from kglink.errors import ConfigError
+from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.plugins import Encoded, Registry, RowRange, load_registry
@@ -518,26 +519,26 @@ def test_recall_is_that_of_a_plain_search(
     mentions = pool.mention_vectors([data.valid.tokens[n] for n in range(len(data.valid))])
     entities = pool.vectors(RowRange(0, 80))
     assert entities is not None
-    hits: dict[str, list[bool]] = {"atlas": [], "saga": [], "judged_joint": [], "joint": []}
+    hits: dict[str, list[bool]] = {"atlas": [], "saga": [], JUDGED_JOINT: [], JOINT: []}
     of_kb = {"atlas": set(range(40)), "saga": set(range(40, 80))}
     for number, vector in enumerate(mentions):
         scores = entities @ vector
         gold = set(data.valid.golds[number].tolist())
         held = [kb for kb, rows in of_kb.items() if rows & gold]
         pools = {kb: of_kb[kb] for kb in held}
-        pools["judged_joint"] = set().union(*pools.values())
-        pools["joint"] = set(range(80))
+        pools[JUDGED_JOINT] = set().union(*pools.values())
+        pools[JOINT] = set(range(80))
         for name, rows in pools.items():
             top = sorted(rows, key=lambda one: (-scores[one], one))[:3]
             hits[name].append(bool(set(top) & gold))
     assert recalls.mentions == {name: len(found) for name, found in hits.items()}
     for name, found in hits.items():
-        assert recalls.recalls[name]["R@3"] == pytest.approx(sum(found) / len(found))
+        assert recalls.recall(name)["R@3"] == pytest.approx(sum(found) / len(found))
     mean = sum(sum(hits[kb]) / len(hits[kb]) for kb in of_kb) / 2
     assert recalls.chosen(told) == pytest.approx(mean)
-    for pool_of_all in ("judged_joint", "joint"):
-        joint = told.model_copy(update={"pool": pool_of_all})
-        assert recalls.chosen(joint) == recalls.recalls[pool_of_all]["R@3"]
+    for pool_of_all, key in JSON_KEYS.items():
+        joint = told.model_copy(update={"pool": key})
+        assert recalls.chosen(joint) == recalls.recall(pool_of_all)["R@3"]
 
 
 def test_a_pool_is_searched_by_cosine_where_the_recipe_says_so(
