@@ -183,7 +183,7 @@ def fit(
 def calibration(
     probabilities: Sequence[float], verdicts: Sequence[bool], bins: int = 10
 ) -> list[CalibrationBin]:
-    """Said against seen, for bins of equal width; empty bins are left out."""
+    """Predicted against observed shares in bins of equal width; empty bins are left out."""
     said, seen = np.asarray(probabilities, float), np.asarray(verdicts, float)
     numbers = np.minimum((said * bins).astype(int), bins - 1)
     return [
@@ -199,7 +199,7 @@ def calibration(
 
 
 def calibration_error(bins: Sequence[CalibrationBin]) -> float:
-    """The mean distance of said and seen, over pairs (expected calibration error)."""
+    """The mean distance of predicted and observed shares (expected calibration error)."""
     total = sum(one.pairs for one in bins)
     gaps = (one.pairs * abs(one.mean_probability - one.share_correct) for one in bins)
     return sum(gaps) / total if total else 0.0

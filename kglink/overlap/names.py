@@ -77,7 +77,7 @@ class PassedOver:
     examples: list[str] = field(default_factory=list)
 
     def add(self, name: str, pairs: int) -> None:
-        """Count one."""
+        """Count one more name."""
         self.names += 1
         self.pairs += pairs
         if len(self.examples) < MOST_EXAMPLES:

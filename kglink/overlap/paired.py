@@ -20,7 +20,7 @@ VectorsOf = Callable[[str, RowKind], EntityVectors | None]
 
 
 class StoreKBs:
-    """Reads from the store, the vector cache and the joint space; remembers what was missing."""
+    """Reads from the store, the kept text vectors and the joint space."""
 
     def __init__(
         self,

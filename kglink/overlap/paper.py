@@ -47,7 +47,7 @@ def probability_of(cosine: float, threshold: float) -> float:
 
 
 def cosines(kbs: PairedKBs, texts: Sequence[str]) -> list[float]:
-    """The cosine of each two texts that follow each other."""
+    """The cosines of texts 0 and 1, 2 and 3, and so on."""
     if not texts:
         return []
     vectors = kbs.encode(texts)

@@ -86,7 +86,7 @@ class ScratchPairs:
             self._db.executemany(statement, (_row(pair, second=second) for pair in pairs))
 
     def take_second(self) -> None:
-        """Put what the second pass found in the place of what the first one did."""
+        """Replace the first pass's probabilities by those of the second."""
         with self._writing():
             self._db.execute("UPDATE pairs SET probability = second WHERE second IS NOT NULL")
 
@@ -98,7 +98,7 @@ class ScratchPairs:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction, since each walks all pages that are not on the disk; one clear error."""
+        """One transaction for all rows; a failure is one clear error."""
         try:
             self._db.execute("BEGIN")
             yield

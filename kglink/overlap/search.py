@@ -23,8 +23,7 @@ from kglink.overlap.names import NameJoin, NameRules
 from kglink.overlap.paired import RowKind, StoreKBs
 from kglink.overlap.paper import alike_descriptions, same_names
 from kglink.overlap.scratch import ScratchPairs
-from kglink.overlap.steps import Steps
-from kglink.overlap.weigh import Tally, Verdicts, Weighing
+from kglink.overlap.weigh import Steps, Tally, Verdicts, Weighing
 from kglink.plugins import EntityVectors, PairEvidence
 from kglink.records import OnProgress, Overlap, OverlapRun
 
@@ -248,7 +247,7 @@ class Search:
         return {(one.left.key, one.right.key): one.verdict for one in judged if one.verdict}
 
     def run(self, kept: int) -> OverlapRun | None:
-        """What is kept of the search; None where a KB has changed while it ran."""
+        """The record of this search; None where a KB changed while it ran."""
         store = self._tools.store
         now = {info.name: info for info in store.kbs()}
         self._changed = [info.name for info in self.infos if now.get(info.name) != info]

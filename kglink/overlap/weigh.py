@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import NamedTuple
 
@@ -14,9 +14,8 @@ from kglink.overlap.assign import assign_one_to_one
 from kglink.overlap.model import OverlapModel
 from kglink.overlap.names import folded_names
 from kglink.overlap.scratch import ScratchPair, ScratchPairs
-from kglink.overlap.steps import Steps
 from kglink.plugins import EntityPair, PairedKBs, PairEvidence
-from kglink.records import EntityId, Overlap, Verdict
+from kglink.records import EntityId, OnProgress, Overlap, Progress, Verdict
 
 #: Stands for those whose pairs were judged before: they are weighed even if nothing proposes them.
 JUDGED = 62
@@ -47,6 +46,29 @@ class Tally:
             self.by_name += 1
         else:
             self.by_meaning_only += 1
+
+
+class Steps:
+    """Reports the progress of one step after the other."""
+
+    def __init__(self, tell: OnProgress, of: str = "") -> None:
+        self._tell = tell
+        self._of = f"{of}: " if of else ""
+        self._now = Progress("")
+
+    def begin(self, name: str, total: int = 0) -> None:
+        """Begin a step."""
+        self._now = Progress(f"{self._of}{name}", 0, total)
+        self._tell(self._now)
+
+    def add(self, count: int) -> None:
+        """Report that ``count`` more are done."""
+        self.reach(replace(self._now, done=self._now.done + count))
+
+    def reach(self, part: Progress) -> None:
+        """Report how far a part of this step is, which has another name for it."""
+        self._now = replace(self._now, done=part.done, total=part.total)
+        self._tell(self._now)
 
 
 class _Weighed(NamedTuple):

@@ -164,7 +164,7 @@ class _Reading:
 
     # -------------------------------------------------------------------- between the passes
     def _between_passes(self, plan: Plan, chunks: int, groups: int, workers: Workers) -> None:
-        """Clean the texts that the lot fell on, then join links, redirects and pages."""
+        """Clean the texts that were drawn, then join links, redirects and pages."""
         steps = [*self._cleaning(plan, chunks), *_joining(plan, chunks, groups)]
         total = sum(len(jobs) for jobs, _ in steps)
         done = 0
@@ -203,7 +203,7 @@ def _about(plan: Plan, number: int) -> dict[str, Any]:
 
 
 def _prepare(plan: Plan) -> None:
-    """Make the folder ready; what another plan has left in it goes."""
+    """Prepare the folder; files of another plan are removed."""
     folder, told = Path(plan.folder), json.dumps([_FORMAT, plan.as_json()])
     told_in = folder / "plan.json"
     try:

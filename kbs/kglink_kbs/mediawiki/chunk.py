@@ -160,7 +160,7 @@ class _Chunk:
             self._leave_out("page that is no wikitext")
 
     def about(self) -> dict[str, Any]:
-        """What the process that leads wants to know."""
+        """What the leading process is told."""
         return {
             "bad": [list(page) for page in self._bad],
             "left_out": self._left_out,

@@ -67,7 +67,7 @@ def json_rows(section: bytes) -> list[list[Any]]:
 
 
 class Sections:
-    """Lines on their way into sections."""
+    """Lines to be written, by section."""
 
     def __init__(self, count: int) -> None:
         self._lines: list[list[str]] = [[] for _ in range(count)]

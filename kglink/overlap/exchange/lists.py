@@ -69,7 +69,7 @@ class PairList:
         for row in reader:
 
             def said(slot: str, row: SssomRow = row) -> str:
-                """What all rows have in common, other tools move up into the head."""
+                """A value of the row or of the head, where other tools put common values."""
                 return row.values.get(slot, "") or head.get(slot, "")
 
             reason = self._unusable(row, said("mapping_tool"))
@@ -99,7 +99,7 @@ class PairList:
 
 
 def _is_sssom(source: Source) -> bool:
-    """Whether the head of a file, or its name, says so; a broken header is told as SSSOM's."""
+    """Whether the name or one column is SSSOM's: a broken header counts as SSSOM too."""
     head = source.head
     if ".sssom." in head.name or head.name.endswith(".sssom"):
         return True

@@ -1,4 +1,4 @@
-"""What a list of pairs says of two KBs: which entities its ids mean, what it is taken in for.
+"""A list of pairs matched with the entities of two KBs: imported as verdicts, or compared.
 
 A matched list can become verdicts (`import_verdicts`) or be compared with our own overlaps
 (`compare_overlaps`).
@@ -134,7 +134,7 @@ class _Matcher:
         return next((one for one in self._meanings(text, named, kb) if one in self._known), None)
 
     def _meanings(self, text: str, named: str, kb: str) -> Iterator[EntityId]:
-        """A KB that the list names and we do not have may well be one of ours by another name."""
+        """The entities that an id may mean; a KB name that is unknown here is ignored."""
         if named in self._kbs and named != kb:
             return
         for key in keys_of(text, kb, self._prefixes, named):

@@ -115,7 +115,7 @@ def _sssom_row(
 
 
 def _judgement(overlap: Overlap, about: SetInfo) -> dict[str, str]:
-    """What differs between a proposal and a verdict."""
+    """The cells that differ between proposals and verdicts."""
     if overlap.verdict not in ("correct", "wrong"):
         unclear = "judged unclear" if overlap.verdict else ""
         return {

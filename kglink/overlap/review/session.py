@@ -135,7 +135,7 @@ class Review:
             self._known[entry.pair] = now
 
     def _finish_last_answer(self) -> None:
-        """Do what a killed process had written down and not done."""
+        """Carry out the last answer where a killed process only wrote it down."""
         last = self.journal.entries[-1] if self.journal.entries else None
         if last is None or last.pair not in self._known or last.answer == "skip":
             return

@@ -1,4 +1,4 @@
-"""Rivals: other pairs of the same entities, which say what this pair is not."""
+"""Rivals: how far a pair leads the other pairs of its entities."""
 
 from __future__ import annotations
 
