@@ -25,7 +25,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check versions, device, model, store and spaces, and say how to mend what is not well."""
-    from kglink.workspace.doctor import doctor as checks_of
+    from kglink.workspace.doctor import check
 
     session = session_of(context)
     if show_licences:
@@ -36,7 +36,7 @@ def doctor(
         else:
             print_table(("what", "name", "licence", "source"), rows)
         return
-    checks = checks_of(session.workspace)
+    checks = check(session.workspace)
     if as_json:
         print_json([check._asdict() for check in checks])
     else:

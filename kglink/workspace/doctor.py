@@ -20,6 +20,7 @@ from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
     from kglink.models import Encoder
+    from kglink.plugins import Plugin
     from kglink.space.folder import SpaceFolder
 
 _LIBRARIES = (
@@ -49,9 +50,19 @@ class Licence(NamedTuple):
     source: str
 
 
-def doctor(folder: Path | None = None) -> list[Check]:
+def check(folder: Path | None = None) -> list[Check]:
     """Check the machine, the installation, and a workspace: this one, or the one found upward."""
     return [*_machine_checks(), *_workspace_checks(folder)]
+
+
+def doctor(opened: Opened) -> list[Check]:
+    """Check the machine, the installation, and this workspace."""
+    return check(opened.folder)
+
+
+def plugins(opened: Opened) -> list[Plugin]:
+    """The plugins of this environment."""
+    return list(opened.registry.plugins())
 
 
 def _machine_checks() -> Iterator[Check]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kglink.workspace.add_kb import add_kb
 from kglink.workspace.build import build, build_if_stale
-from kglink.workspace.doctor import licences
+from kglink.workspace.doctor import doctor, licences, plugins
 from kglink.workspace.evaluate import evaluate, evaluate_overlaps
 from kglink.workspace.export import export
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
@@ -84,5 +84,7 @@ class Workspace(Opened):
     fit_scoring = fit_scoring
     evaluate = evaluate
     evaluate_overlaps = evaluate_overlaps
-    # the machine and all of this
+    # the machine, and what is installed
+    doctor = doctor
     licences = licences
+    plugins = plugins

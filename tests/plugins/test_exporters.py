@@ -17,7 +17,8 @@ from rich.cells import cell_len
 from kglink.plugins import Exporter, Factory, PluginSettings, Sniff
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
 from kglink.testing import ExporterContract
-from kglink_plugins.exporters.escape import json_text, one_line, plain, web_address
+from kglink.workspace.shapes import json_value
+from kglink_plugins.exporters.escape import json_text, one_line, web_address
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.summary import marks
@@ -250,7 +251,7 @@ def test_meta_of_any_kind_becomes_json() -> None:
             return "named"
 
     meta = {"n": 3, "set": {"b", "a"}, "deep": {1: (0.12345678, None)}, "x": Named(), "yes": True}
-    assert plain(meta) == {
+    assert json_value(meta) == {
         "n": 3,
         "set": ["a", "b"],
         "deep": {"1": [0.123457, None]},

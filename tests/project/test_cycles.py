@@ -14,7 +14,7 @@ PACKAGES = (
     ROOT / "cli" / "kglink_cli",
 )
 #: Rooms with circles that are still to be undone; nothing is added here.
-KNOWN = ("kglink.models", "kglink.testing")
+KNOWN = ("kglink.space", "kglink.testing")
 
 
 def module_files() -> dict[str, Path]:

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
-from math import isfinite
-from numbers import Integral, Real
 from typing import TextIO
-
-DIGITS = 6
 
 # Every control character gets a visible stand-in of one cell: no data can move the cursor,
 # change a colour or end a line, and offsets stay as they are.
@@ -62,26 +56,6 @@ def encodable(text: str, out: TextIO) -> str:
 def web_address(url: str) -> str | None:
     """``url`` if a click on it can only open a web page, else None."""
     return url if _WEB_ADDRESS.fullmatch(url) else None
-
-
-def number(value: float) -> float | None:
-    """``value`` rounded to six digits; None where it is not a finite number."""
-    value = float(value)
-    return round(value, DIGITS) if isfinite(value) else None
-
-
-def plain(value: object) -> object:
-    """``value`` as JSON can hold it: keys as text, sets sorted, numbers finite and rounded."""
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, Real):
-        return int(value) if isinstance(value, Integral) else number(float(value))
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, AbstractSet | list | tuple):
-        items = [plain(item) for item in value]
-        return sorted(items, key=str) if isinstance(value, AbstractSet) else items
-    return str(value)
 
 
 def json_text(value: object) -> str:

@@ -17,12 +17,11 @@ from pydantic import Field
 
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
+from kglink.workspace.shapes import json_number, json_value
 from kglink_plugins.exporters.escape import (
     for_page,
     json_text,
-    number,
     page_json,
-    plain,
     web_address,
 )
 from kglink_plugins.exporters.summary import Mark, Tally, counted, in_reading_order, marks, notes
@@ -158,17 +157,17 @@ class _Body:
     def _link_data(self, link: Link) -> dict[str, object]:
         chosen = self._entity(link.chosen) if link.chosen else None
         return {
-            "sure": number(link.confidence),
+            "sure": json_number(link.confidence),
             "chosen": chosen,
             "candidates": [self._candidate_data(item) for item in link.candidates],
         }
 
     def _candidate_data(self, item: Candidate) -> dict[str, object]:
-        data: dict[str, object] = {"entity": self._entity(item), "score": number(item.score)}
+        data: dict[str, object] = {"entity": self._entity(item), "score": json_number(item.score)}
         if item.also:
             data["also"] = [[self._kb(entity.kb), for_page(str(entity))] for entity in item.also]
         if self.settings.explain:
-            data["evidence"] = plain(item.evidence)
+            data["evidence"] = json_value(item.evidence)
         return data
 
     def _entity(self, candidate: Candidate) -> int:
@@ -246,7 +245,7 @@ def _details(document: LinkedDocument) -> str:
 
 
 def _value(value: object) -> str:
-    return value if isinstance(value, str) else json_text(plain(value))
+    return value if isinstance(value, str) else json_text(json_value(value))
 
 
 def _entity(candidate: Candidate) -> str:
@@ -264,7 +263,7 @@ def _text(text: str) -> str:
 
 
 def _percent(value: float) -> str:
-    rounded = number(value)
+    rounded = json_number(value)
     return "unknown" if rounded is None else f"{rounded:.0%}"
 
 

@@ -8,9 +8,9 @@ from typing import TextIO
 from pydantic import Field
 
 from kglink.plugins import PluginSettings
-from kglink.records import Candidate, EntityId, Link, LinkedDocument
-from kglink_plugins.exporters.escape import json_text, number, plain
-from kglink_plugins.exporters.summary import in_reading_order
+from kglink.records import LinkedDocument
+from kglink.workspace.shapes import linked_document_shape
+from kglink_plugins.exporters.escape import json_text
 
 
 class JsonSettings(PluginSettings):
@@ -30,7 +30,7 @@ class JsonlExporter:
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write a line for each document and flush it."""
         for document in documents:
-            out.write(json_text(document_record(document, explain=self._explain)) + "\n")
+            out.write(json_text(linked_document_shape(document, explain=self._explain)) + "\n")
             out.flush()
 
 
@@ -44,53 +44,9 @@ class JsonExporter:
         """Write the list, a line and a flush for each document."""
         before = "["
         for document in documents:
-            record = json_text(document_record(document, explain=self._explain))
+            record = json_text(linked_document_shape(document, explain=self._explain))
             out.write(f"{before}\n{record}")
             out.flush()
             before = ","
         out.write("[]\n" if before == "[" else "\n]\n")
         out.flush()
-
-
-def document_record(document: LinkedDocument, *, explain: bool) -> dict[str, object]:
-    """The stable machine-readable shape of a linked document."""
-    return {
-        "id": document.id,
-        "text": document.text,
-        "entities": [
-            link_record(link, explain=explain) for link in in_reading_order(document.links)
-        ],
-        "meta": plain(document.meta),
-    }
-
-
-def link_record(link: Link, *, explain: bool) -> dict[str, object]:
-    """The stable machine-readable shape of a link; what a NIL lacks is null."""
-    chosen = link.chosen
-    return {
-        "start": link.start,
-        "end": link.end,
-        "text": link.surface,
-        "kb": chosen.id.kb if chosen else None,
-        "key": chosen.id.key if chosen else None,
-        "title": chosen.title if chosen else None,
-        "url": (chosen.url or None) if chosen else None,
-        "score": number(chosen.score) if chosen else None,
-        "confidence": number(link.confidence),
-        "nil": chosen is None,
-        "candidates": [_candidate_record(item, explain=explain) for item in link.candidates],
-        "also": [_id_record(entity) for entity in chosen.also] if chosen else [],
-    }
-
-
-def _candidate_record(candidate: Candidate, *, explain: bool) -> dict[str, object]:
-    record: dict[str, object] = {
-        **_id_record(candidate.id),
-        "title": candidate.title,
-        "score": number(candidate.score),
-    }
-    return record | {"evidence": plain(candidate.evidence)} if explain else record
-
-
-def _id_record(entity: EntityId) -> dict[str, object]:
-    return {"kb": entity.kb, "key": entity.key}

@@ -1,0 +1,158 @@
+"""The workspace as programs use it: every command is a method, and what was opened stays open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from conftest import Kglink
+from typer.core import TyperGroup
+
+from kglink.errors import ConfigError, UsageError
+from kglink.records import TextInput
+from kglink.workspace import Workspace, init_workspace
+from kglink.workspace.shapes import linked_document_shape
+from kglink_cli.main import build_app
+
+#: The methods behind each command.
+METHODS = {
+    "init": ("open",),
+    "add-kb": ("add_kb",),
+    "kbs": ("kbs",),
+    "kbs show": ("kb", "entities"),
+    "kbs remove": ("remove_kb",),
+    "export": ("export",),
+    "overlap": ("find_overlaps", "export_overlaps", "import_overlaps", "compare_overlaps"),
+    "overlap review": ("review_overlaps", "reviewed_overlaps"),
+    "overlap show": ("overlaps",),
+    "overlap train": ("train_overlap_model",),
+    "finetune": ("finetune",),
+    "recipes": ("recipes", "recipe"),
+    "runs": ("runs", "run", "delete_run"),
+    "build": ("build",),
+    "spaces": ("spaces", "space_summary", "compare_spaces", "compare_recalls", "delete_space"),
+    "index": ("index_presets", "change_index", "measure_index"),
+    "link": ("link",),
+    "search": ("search",),
+    "eval": ("evaluate", "evaluate_overlaps"),
+    "settings": ("resolved",),
+    "doctor": ("doctor", "licences"),
+    "plugins": ("plugins",),
+}
+#: Commands that work on no workspace: a demonstration, and the beginning of a plugin.
+OTHERS = {"demo", "plugins new"}
+
+
+def commands() -> Iterator[str]:
+    group = typer.main.get_command(build_app())
+    assert isinstance(group, TyperGroup)
+    for name, command in group.commands.items():
+        yield name
+        if isinstance(command, TyperGroup):
+            yield from (f"{name} {inner}" for inner in command.commands)
+
+
+def test_every_command_has_its_methods(demo: Path) -> None:
+    assert set(commands()) == METHODS.keys() | OTHERS
+    with Workspace.open(demo) as workspace:
+        for methods in METHODS.values():
+            for method in methods:
+                assert hasattr(workspace, method), method
+
+
+def test_methods_and_commands_say_the_same(kglink: Kglink, demo: Path) -> None:
+    with Workspace.open(demo) as workspace:
+        text = TextInput("-", "Rose saw a heron.\n")
+        linked = [linked_document_shape(one) for one in workspace.link(text)]
+        said = {
+            ("kbs",): [info.as_json() for info in workspace.kbs()],
+            ("spaces",): [space.as_json() for space in workspace.spaces()],
+            ("runs",): [run.as_json() for run in workspace.runs()],
+            ("doctor", "--licences"): [row._asdict() for row in workspace.licences()],
+            ("recipes",): [recipe._asdict() for recipe in workspace.recipes()],
+        }
+    for words, value in said.items():
+        assert json.loads(kglink(*words, "--json").out) == json.loads(json.dumps(value))
+    ran = kglink("link", "-", "--format", "json", stdin="Rose saw a heron.\n")
+    assert json.loads(ran.out) == json.loads(json.dumps(linked))
+
+
+# -------------------------------------------------------------------------------------- link
+def test_a_bare_string_is_one_text(demo: Path) -> None:
+    with Workspace.open(demo) as workspace:
+        (document,) = workspace.link("Rose saw a heron.")
+        assert (document.id, document.text) == ("1", "Rose saw a heron.")
+        several = [one.text for one in workspace.link(["Rose", TextInput("x", "heron")])]
+        assert several == ["Rose", "heron"]
+
+
+def test_linking_builds_what_is_not_built(tmp_path: Path) -> None:
+    folder = init_workspace(tmp_path / "new")
+    source = tmp_path / "birds.jsonl"
+    source.write_text('{"id": "h", "title": "heron", "description": "A wading bird."}\n')
+    with Workspace.open(folder) as workspace:
+        workspace.add_kb("birds", source)
+        (document,) = workspace.link("A heron stood there.")
+        assert [str(link.candidates[0].id) for link in document.links] == ["birds:h"]
+        source.write_text('{"id": "c", "title": "crane", "description": "Another bird."}\n')
+        workspace.add_kb("birds", source)
+        (found,) = workspace.search("crane", k=1)
+        assert found.id.key == "c"
+
+
+# ---------------------------------------------------------------------------------- kept open
+def test_what_was_opened_is_kept_between_calls(demo: Path) -> None:
+    with Workspace.open(demo) as workspace:
+        space, linker, encoder = workspace.space(), workspace.linker(), workspace.encoder
+        list(workspace.link("Rose saw a heron."))
+        workspace.search("heron")
+        assert workspace.space() is space
+        assert workspace.linker() is linker
+        assert workspace.encoder is encoder
+        other = workspace.linker(["encyclopedia"])
+        assert other is not linker
+        assert workspace.linker(["encyclopedia"]) is other
+        assert workspace.linker() is linker
+
+
+def test_another_published_version_is_opened(demo_copy: Path) -> None:
+    with Workspace.open(demo_copy) as workspace, Workspace.open(demo_copy) as other:
+        space, linker, encoder = workspace.space(), workspace.linker(), workspace.encoder
+        other.remove_kb("lanternfall")
+        assert workspace.space() is space
+        other.build()
+        assert workspace.space() is not space
+        assert workspace.space().kbs() == ("encyclopedia",)
+        assert workspace.linker() is not linker
+        assert workspace.encoder is encoder
+
+
+def test_a_space_that_was_deleted_and_built_anew_is_opened(demo_copy: Path) -> None:
+    with Workspace.open(demo_copy) as workspace:
+        space = workspace.space()
+        with Workspace.open(demo_copy) as other:
+            other.delete_space("default")
+            other.remove_kb("encyclopedia")
+            other.build()
+        assert workspace.space().version == space.version
+        assert workspace.space() is not space
+        assert workspace.space().kbs() == ("lanternfall",)
+
+
+def test_other_settings_share_the_store(demo: Path) -> None:
+    with Workspace.open(demo, flags={"link.top_k": 3}) as workspace:
+        with workspace.with_settings({"link.evidence": "names"}) as other:
+            assert other.store is workspace.store
+            assert (other.settings.link.top_k, other.settings.link.evidence) == (3, "names")
+            assert other.resolved.origins == {
+                **workspace.resolved.origins, "link.evidence": "flag",
+            }  # fmt: skip
+            assert other.linker() is not workspace.linker()
+        assert workspace.kbs()  # the store is still open
+        with pytest.raises(ConfigError, match=r"link\.top_k"):
+            workspace.with_settings({"link.top_k": 0})
+        with pytest.raises(UsageError, match=r"link\.tpo_k"):
+            workspace.with_settings({"link.tpo_k": 1})
