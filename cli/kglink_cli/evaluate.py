@@ -1,4 +1,4 @@
-"""`kglink eval`: retrieval on annotated documents, and how near overlaps are in the space."""
+"""`kglink eval`: annotated documents end to end or by retrieval, and how near overlaps are."""
 
 from __future__ import annotations
 
@@ -14,9 +14,19 @@ import typer
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import whole_file
-from kglink.workspace.shapes import comparison_shape, evaluation_shape
+from kglink.workspace.shapes import (
+    answer_comparison_shape,
+    comparison_shape,
+    end_to_end_shape,
+    evaluation_shape,
+)
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, progress
+from kglink_cli.evaluation_end_to_end import (
+    judge_end_to_end,
+    print_answer_comparison,
+    print_end_to_end,
+)
 from kglink_cli.evaluation_tables import (
     print_comparison,
     print_domains,
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.report import RetrievalReport
     from kglink.evaluation.retrieval import Question
     from kglink.workspace import Workspace
+    from kglink.workspace.evaluation import EndToEnd
 
 RANKS = "1,4,8,16,32,64"
 
@@ -77,9 +88,43 @@ def evaluate(
             help="Also MRR and ACS of accepted overlaps: how near counterparts are in the space.",
         ),
     ] = False,
+    end_to_end: Annotated[
+        bool,
+        typer.Option(
+            "--end-to-end",
+            help="Raw text in, as link has it: detection and links instead of retrieval.",
+        ),
+    ] = False,
+    complete: Annotated[
+        bool | None,
+        typer.Option(
+            "--complete/--partial",
+            help="With --end-to-end: all mentions are annotated, so that precision is known, or "
+            "some; without it: as it seems from the annotation.",
+            show_default=False,
+        ),
+    ] = None,
+    per_kb: Annotated[
+        bool,
+        typer.Option(
+            "--per-kb/--joint-only",
+            help="With --end-to-end: link to each KB alone as well, which takes a run for each.",
+        ),
+    ] = True,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            "--predictions",
+            help="With --end-to-end: judge this file, as link --format jsonl writes it, instead.",
+        ),
+    ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", help="Write the ranks of every mention to this file (JSON lines)."),
+        typer.Option(
+            "--keep",
+            help="Write the ranks of every mention, or with --end-to-end the mentions and answers "
+            "of every text, to this file (JSON lines).",
+        ),
     ] = None,
     against: Annotated[
         Path | None,
@@ -97,15 +142,23 @@ def evaluate(
 ) -> None:
     """Measure retrieval: how often, and how far up, a right entity is, the mentions' places given.
 
+    With --end-to-end, what links of raw text are worth: precision, recall and F1.
+
     R@k: a right entity is among the first k. AP@1 and MAP@10: it is first, and the mean of 1/rank
     among the first 10; of both, after a reranker (link.reranker) has ordered the first 10 anew;
     without one AP@1 is R@1. MRR: the mean of 1/rank as retrieved.
     """
     from kglink.evaluation.retrieval import Question
+    from kglink.workspace.evaluation import EndToEnd
 
     names = tuple(dict.fromkeys(split_names(docs)))
     if not names and (not overlaps or keep or against):
         raise UsageError("there are no documents to evaluate on", hint="Name them with --docs.")
+    _refuse_mixture(
+        end_to_end=end_to_end,
+        of_answers=(predictions, complete, None if per_kb else False),
+        of_ranks=(overlaps, domains),
+    )
     wanted = Question(
         names, split, split_names(kb), _ranks(k), counterparts, domains=domains, seen_in=seen_in
     )
@@ -113,6 +166,10 @@ def evaluate(
     with session_of(context).open(flags) as workspace:
         for name in names:
             workspace.store.kb(name)
+        if end_to_end:
+            raw = EndToEnd(names, split, wanted.kbs, counterparts, complete, per_kb, predictions)
+            _end_to_end(workspace, raw, keep, against, comparisons, seed, as_json=as_json)
+            return
         ensure_space(workspace)
         record: dict[str, object] = {
             "space": workspace.settings.space.name,
@@ -135,9 +192,54 @@ def evaluate(
         parts.append(partial(print_overlaps, nearness))
     if sinks.comparison is not None:
         parts.append(partial(print_comparison, sinks.comparison, comparisons, seed))
+    _print_apart(parts)
+
+
+def _print_apart(parts: Sequence[Callable[[], None]]) -> None:
     for number, part in enumerate(parts):
         sys.stdout.write("\n" * (number > 0))
         part()
+
+
+def _refuse_mixture(
+    *, end_to_end: bool, of_answers: Sequence[object], of_ranks: Sequence[bool]
+) -> None:
+    """Refuse options of the one kind of evaluation in the other."""
+    if not end_to_end and any(value is not None for value in of_answers):
+        raise UsageError(
+            "--predictions, --complete, --partial and --joint-only are of whole answers",
+            hint="Add --end-to-end.",
+        )
+    if end_to_end and any(of_ranks):
+        raise UsageError(
+            "--overlaps and --domains are not measured end to end",
+            hint="Ask for them in a call without --end-to-end.",
+        )
+
+
+def _end_to_end(
+    workspace: Workspace,
+    question: EndToEnd,
+    keep: Path | None,
+    against: Path | None,
+    comparisons: int,
+    seed: int,
+    *,
+    as_json: bool,
+) -> None:
+    if question.predictions is None:
+        ensure_space(workspace)
+    report, comparison = judge_end_to_end(workspace, question, keep, against)
+    if as_json:
+        record = end_to_end_shape(question, report, workspace.settings.space.name)
+        if comparison is not None:
+            record["against"] = answer_comparison_shape(comparison, report, comparisons, seed)
+        print_json(record)
+        return
+    parts = [partial(print_end_to_end, report)]
+    if comparison is not None:
+        parts.append(partial(print_answer_comparison, comparison, report, comparisons, seed))
+    _print_apart(parts)
 
 
 @dataclass

@@ -20,6 +20,7 @@ from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomizat
 from kglink.sources import Problems, Source
 
 FORMAT = 1
+KEPT_HINT = "Name a file that `kglink eval --keep` wrote."
 
 #: What is compared, and the value of one mention: from its rank as retrieved, or re-ranked.
 _COMPARED: Mapping[str, tuple[str, Callable[[Rank], float]]] = {
@@ -37,6 +38,8 @@ class Evaluated:
     split: str
     kbs: tuple[str, ...]
     counterparts: bool
+    protocol: str = "retrieval"
+    """``retrieval``, the mentions' places given, or ``end to end``, raw text in."""
     space: str = ""
     model: str = ""
     evidence: str = ""
@@ -45,7 +48,7 @@ class Evaluated:
     def differences(self, other: Evaluated) -> list[str]:
         """Why the two cannot be compared, empty where they can."""
         found = []
-        for name in ("docs", "split", "kbs", "counterparts"):
+        for name in ("protocol", "docs", "split", "kbs", "counterparts"):
             ours, theirs = getattr(self, name), getattr(other, name)
             # KBs stand in the order in which a store was given them, which changes no rank.
             if ours != theirs and (name != "kbs" or sorted(ours) != sorted(theirs)):
@@ -58,17 +61,14 @@ class KeptWriter:
 
     def __init__(self, out: TextIO, evaluated: Evaluated) -> None:
         self._out = out
-        self._write({"format": FORMAT, **asdict(evaluated)})
+        write_line(out, header_record(evaluated))
 
     def add(self, mention: RankedMention) -> None:
         """Write one mention."""
         record = _identity(mention) | {"ranks": dict(mention.ranks)}
         if mention.reranked is not mention.ranks:
             record["reranked"] = dict(mention.reranked)
-        self._write(record)
-
-    def _write(self, record: Mapping[str, object]) -> None:
-        self._out.write(json.dumps(record, ensure_ascii=False) + "\n")
+        write_line(self._out, record)
 
 
 class Comparison:
@@ -76,10 +76,8 @@ class Comparison:
 
     def __init__(self, path: Path, evaluated: Evaluated) -> None:
         self.path = path
-        self._lines = _read_lines(path)
-        self.kept = _header(path, next(self._lines, None))
-        if differences := evaluated.differences(self.kept):
-            raise _misfit(path, f"another evaluation ({'; '.join(differences)})")
+        self._lines = read_lines(path, KEPT_HINT)
+        self.kept = read_header(path, next(self._lines, None), evaluated)
         reranked = bool(evaluated.reranker or self.kept.reranker)
         # Without re-ranking AP@1 is R@1.
         self._metrics = [name for name in _COMPARED if name != AP_AT_1 or reranked]
@@ -92,13 +90,13 @@ class Comparison:
         self._mentions += 1
         kept = next(self._lines, None)
         if kept is None:
-            raise _misfit(self.path, f"{self._mentions - 1:,} mentions, and there are more here")
+            raise misfit(self.path, f"{self._mentions - 1:,} mentions, and there are more here")
         number, record = kept
         theirs = self._ranks(number, record)
         ours = {"ranks": mention.ranks, "reranked": mention.reranked}
         same = _identity(mention) == {name: record.get(name) for name in _identity(mention)}
         if not same or any(theirs[which].keys() != ours[which].keys() for which in ours):
-            raise _misfit(
+            raise misfit(
                 self.path,
                 f"other mentions (its line {number} is not {mention.surface!r} of document "
                 f"{mention.document!r} with gold in the same KBs)",
@@ -113,7 +111,7 @@ class Comparison:
     def finish(self) -> None:
         """Say that there are no more mentions; the kept file must be at its end too."""
         if next(self._lines, None) is not None:
-            raise _misfit(self.path, f"more than the {self._mentions:,} mentions of this one")
+            raise misfit(self.path, f"more than the {self._mentions:,} mentions of this one")
 
     def tests(
         self, *, rounds: int = ROUNDS, seed: int = 0
@@ -132,7 +130,7 @@ class Comparison:
         ranks: dict[str, Any] = {"ranks": retrieved, "reranked": record.get("reranked", retrieved)}
         for found in ranks.values():
             if not isinstance(found, dict) or not all(map(_is_rank, found.values())):
-                raise _unreadable(self.path, f"line {number} has no ranks")
+                raise unreadable(self.path, f"line {number} has no ranks")
         return ranks
 
 
@@ -150,39 +148,57 @@ def _identity(mention: RankedMention) -> dict[str, object]:
     }
 
 
-def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def header_record(evaluated: Evaluated) -> dict[str, object]:
+    """The first line of a kept file."""
+    return {"format": FORMAT, **asdict(evaluated)}
+
+
+def write_line(out: TextIO, record: Mapping[str, object]) -> None:
+    """Write a record as one line of JSON."""
+    out.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def read_lines(path: Path, hint: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records of a file of JSON lines with their numbers; ``hint`` says what else to name."""
     with Source.open_path(path) as source:
         for line in source.lines(Problems("stop")):
             try:
                 record = json.loads(line.text)
             except ValueError as error:
-                raise _unreadable(path, f"line {line.number} is not JSON ({error})") from error
+                why = f"line {line.number} is not JSON ({error})"
+                raise unreadable(path, why, hint) from error
             if not isinstance(record, dict):
-                raise _unreadable(path, f"line {line.number} is no record")
+                raise unreadable(path, f"line {line.number} is no record", hint)
             yield line.number, record
 
 
-def _header(path: Path, first: tuple[int, dict[str, Any]] | None) -> Evaluated:
+def read_header(
+    path: Path, first: tuple[int, dict[str, Any]] | None, evaluated: Evaluated
+) -> Evaluated:
+    """What a kept file is of; refuse one that cannot be compared with this evaluation."""
     values = first[1] if first else {}
     told: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
     lists = {name: tuple(told[name] or ()) for name in ("docs", "kbs")}
     if values.get("format") != FORMAT or None in told.values() or () in lists.values():
-        raise _unreadable(path, "not what `kglink eval --keep` of this kglink writes")
-    return Evaluated(**told | lists)
+        raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
+    kept = Evaluated(**told | lists)
+    if differences := evaluated.differences(kept):
+        raise misfit(path, f"another evaluation ({'; '.join(differences)})")
+    return kept
 
 
-def _shown(value: object) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _misfit(path: Path, why: str) -> UsageError:
+def misfit(path: Path, why: str) -> UsageError:
+    """The error of a kept file that holds something else."""
     return UsageError(
         f"{path} cannot be compared with this evaluation: it holds {why}",
         hint="Keep one of the same documents, split and KBs: `kglink eval ... --keep FILE`.",
     )
 
 
-def _unreadable(path: Path, why: str) -> UsageError:
-    return UsageError(
-        f"cannot read {path}: {why}", hint="Name a file that `kglink eval --keep` wrote."
-    )
+def unreadable(path: Path, why: str, hint: str = KEPT_HINT) -> UsageError:
+    """The error of a file that is not what it should be."""
+    return UsageError(f"cannot read {path}: {why}", hint=hint)
+
+
+def _shown(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -1,13 +1,15 @@
-"""Measuring a space on annotated documents, and on accepted overlaps."""
+"""Measuring on annotated documents, end to end or by retrieval, and on accepted overlaps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.records import OnProgress
 
 if TYPE_CHECKING:
+    from kglink.evaluation.end_to_end import Answer, EndToEndReport, JudgedText
     from kglink.evaluation.overlaps import OverlapFigures
     from kglink.evaluation.rankings import RankedMention
     from kglink.evaluation.report import RetrievalReport
@@ -41,6 +43,40 @@ def evaluate(
         names, split, tuple(kbs), tuple(ks), counterparts, domains=domains, seen_in=seen_in
     )
     return evaluate(opened, question, progress=progress, each=each)
+
+
+def evaluate_end_to_end(
+    opened: Opened,
+    docs: str | Sequence[str],
+    *,
+    split: str = "dev",
+    kbs: Sequence[str] = (),
+    counterparts: bool = False,
+    complete: bool | None = None,
+    per_kb: bool = True,
+    predictions: str | Path | None = None,
+    progress: OnProgress = lambda _: None,
+    each: Callable[[JudgedText, Sequence[Answer]], None] = lambda text, answers: None,
+) -> EndToEndReport:
+    """What a user gets who links the annotated texts without saying where mentions are.
+
+    With ``counterparts`` a gold's counterpart in another KB is right, except where a KB is
+    judged alone (``per_kb``). Precision is known where all mentions are annotated (``complete``;
+    None: as it seems). ``predictions`` names a file, as ``kglink link --format jsonl`` writes it,
+    that is judged instead. ``each`` is told of every text.
+    """
+    from kglink.workspace.evaluation import EndToEnd, evaluate_end_to_end
+
+    question = EndToEnd(
+        docs=(docs,) if isinstance(docs, str) else tuple(docs),
+        split=split,
+        kbs=tuple(kbs),
+        counterparts=counterparts,
+        complete=complete,
+        per_kb=per_kb,
+        predictions=None if predictions is None else Path(predictions),
+    )
+    return evaluate_end_to_end(opened, question, progress=progress, each=each)
 
 
 def evaluate_overlaps(

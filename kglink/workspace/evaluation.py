@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kglink.errors import UsageError
+from kglink.evaluation.annotated import AnnotatedText, merged_texts
+from kglink.evaluation.answer_files import read_predictions
+from kglink.evaluation.end_to_end import (
+    Answer,
+    EndToEndReport,
+    JudgedText,
+    evaluate_answers,
+    linked_answers,
+)
 from kglink.evaluation.kept import Evaluated
 from kglink.evaluation.rankings import RankedMention
 from kglink.evaluation.report import RetrievalReport
@@ -47,6 +58,92 @@ def evaluated(workspace: Opened, question: Question) -> Evaluated:
         split=question.split,
         kbs=workspace.linked_kbs(space, question.kbs),
         counterparts=question.counterparts,
+        space=manifest.name,
+        model=manifest.model.name,
+        evidence=link.evidence,
+        reranker=link.reranker,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EndToEnd:
+    """What is evaluated from raw text to links, and how."""
+
+    docs: tuple[str, ...]
+    split: str = "dev"
+    kbs: tuple[str, ...] = ()
+    counterparts: bool = False
+    complete: bool | None = None
+    """Whether all mentions are annotated; None: as it seems from the annotation."""
+    per_kb: bool = True
+    predictions: Path | None = None
+    """A file whose answers are judged instead of those of the workspace's space."""
+
+
+def evaluate_end_to_end(
+    workspace: Opened,
+    question: EndToEnd,
+    *,
+    progress: OnProgress,
+    each: Callable[[JudgedText, Sequence[Answer]], None],
+) -> EndToEndReport:
+    """Judge what linking raw texts gives, or what a file says that another tool gave."""
+    store = workspace.store
+    check_documents(store, question.docs, question.split)
+    texts: list[AnnotatedText] = []
+    for name in question.docs:
+        texts += merged_texts(name, store.documents(name, question.split or None))
+    if not any(text.mentions for text in texts):
+        raise UsageError(f"the documents of {', '.join(question.docs)} have no mentions")
+    kbs = kbs_of(workspace, question)
+    if question.predictions is None:
+        space = workspace.space()
+
+        def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
+            return linked_answers(workspace.linker(pool, space=space), texts)
+
+    else:
+        known = {info.name for info in store.kbs() if info.entities}
+        predicted = read_predictions(question.predictions, texts, known)
+
+        def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
+            return iter(predicted)
+
+    return evaluate_answers(
+        texts,
+        kbs,
+        answers,
+        counterparts=store.counterparts if question.counterparts else None,
+        complete=question.complete,
+        per_kb=question.per_kb and question.predictions is None,
+        progress=progress,
+        each=each,
+    )
+
+
+def kbs_of(workspace: Opened, question: EndToEnd) -> tuple[str, ...]:
+    """The KBs that are judged; predictions of another tool need no space."""
+    if question.predictions is None:
+        return workspace.linked_kbs(workspace.space(), question.kbs)
+    named = question.kbs or tuple(workspace.settings.link.kbs)
+    infos = [workspace.store.kb(name) for name in named] or workspace.store.kbs()
+    return tuple(info.name for info in infos if info.entities)
+
+
+def evaluated_end_to_end(workspace: Opened, question: EndToEnd) -> Evaluated:
+    """What an evaluation from raw text is of, written beside the answers that are kept of it."""
+    asked = Evaluated(
+        docs=question.docs,
+        split=question.split,
+        kbs=kbs_of(workspace, question),
+        counterparts=question.counterparts,
+        protocol="end to end",
+    )
+    if question.predictions is not None:
+        return replace(asked, model=question.predictions.name)
+    manifest, link = workspace.space().manifest, workspace.settings.link
+    return replace(
+        asked,
         space=manifest.name,
         model=manifest.model.name,
         evidence=link.evidence,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kglink.config import LinkSection
+    from kglink.evaluation.answer_files import AnswerComparison
+    from kglink.evaluation.end_to_end import EndToEndReport
     from kglink.evaluation.kept import Comparison
     from kglink.evaluation.report import RetrievalReport
     from kglink.evaluation.retrieval import Question
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from kglink.plugins import Provider, Registry
     from kglink.records import Candidate, Entity, EntityId, Link, LinkedDocument, Overlap
     from kglink.space.index import IndexChange
+    from kglink.workspace.evaluation import EndToEnd
     from kglink.workspace.finetune import Finetuned
     from kglink.workspace.runs import WorkspaceRun
 
@@ -156,6 +159,41 @@ def comparison_shape(comparison: Comparison, comparisons: int, seed: int) -> Sha
                 for name, test in tests.items()
             }
             for pool, tests in comparison.tests(seed=seed).items()
+        },
+    }
+
+
+def end_to_end_shape(question: EndToEnd, report: EndToEndReport, space: str) -> Shape:
+    """An evaluation from raw text to links."""
+    return {
+        "protocol": "end to end",
+        "docs": ",".join(question.docs),
+        "split": question.split,
+        "space": None if question.predictions else space,
+        "predictions": str(question.predictions) if question.predictions else None,
+        "counterparts": question.counterparts,
+        **report.as_json(),
+    }
+
+
+def answer_comparison_shape(
+    comparison: AnswerComparison, report: EndToEndReport, comparisons: int, seed: int
+) -> Shape:
+    """Tests of the differences to kept answers."""
+    from kglink.evaluation.significance import ALPHA
+
+    kept = comparison.kept
+    return {
+        "file": str(comparison.path),
+        "space": kept.space,
+        "model": kept.model,
+        "evidence": kept.evidence,
+        "alpha": ALPHA,
+        "comparisons": comparisons,
+        "figure": "f1" if report.complete else "recall",
+        "tests": {
+            name: {**test.as_json(), "significant": test.is_significant(comparisons=comparisons)}
+            for name, test in comparison.tests(complete=report.complete, seed=seed).items()
         },
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kglink.workspace.add_kb import add_kb
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.doctor import doctor, licences, plugins
-from kglink.workspace.evaluate import evaluate, evaluate_overlaps
+from kglink.workspace.evaluate import evaluate, evaluate_end_to_end, evaluate_overlaps
 from kglink.workspace.export import export
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
 from kglink.workspace.kbs import entities, kb, kbs, remove_kb
@@ -83,6 +83,7 @@ class Workspace(Opened):
     search = search
     fit_scoring = fit_scoring
     evaluate = evaluate
+    evaluate_end_to_end = evaluate_end_to_end
     evaluate_overlaps = evaluate_overlaps
     # the machine, and what is installed
     doctor = doctor

@@ -1,0 +1,117 @@
+"""Annotated texts that whole answers are judged by: their mentions, and whether these are all.
+
+Records that share one text are one text here, with the mentions of all of them: many data sets have
+a record for each mention.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kglink.records import Document, Mention
+
+#: Texts are taken for annotated in part where so many of the places that bear an annotated surface
+#: are not annotated. In abstracts that people annotated fully it is 2% at most, and about a half
+#: where each record marks one mention.
+MOST_UNMARKED = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedText:
+    """A text with the mentions of all records that hold it, in reading order."""
+
+    docs: str
+    ids: tuple[str, ...]
+    """Of all records, in the order in which they were read; the first names the text."""
+    text: str
+    mentions: tuple[Mention, ...]
+
+    @property
+    def id(self) -> str:
+        """The id of its first record."""
+        return self.ids[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What the annotation of some texts is like."""
+
+    records: int
+    texts: int
+    mentions: int
+    marked: int
+    """Places that bear a surface annotated in the same text, and are annotated."""
+    unmarked: int
+    """Such places that are not, and lie in no annotated mention."""
+    texts_with_several: int
+    """Texts with more than one mention."""
+
+    @property
+    def partial(self) -> str:
+        """Why the texts seem to be annotated in part; empty where nothing speaks for it."""
+        if self.texts > 1 and not self.texts_with_several:
+            return "no text has more than one mention"
+        places = self.marked + self.unmarked
+        if self.unmarked > MOST_UNMARKED * places:
+            return (
+                f"of {places:,} places with an annotated surface {self.unmarked:,} are not "
+                "annotated themselves"
+            )
+        return ""
+
+
+def merged_texts(docs: str, documents: Iterable[Document]) -> list[AnnotatedText]:
+    """The texts of documents, in the order of their first records."""
+    ids: dict[str, list[str]] = {}
+    mentions: dict[str, dict[tuple[int, int], Mention]] = {}
+    for document in documents:
+        ids.setdefault(document.text, []).append(document.id)
+        known = mentions.setdefault(document.text, {})
+        for mention in document.mentions:
+            place = mention.start, mention.end
+            known[place] = _united(known[place], mention) if place in known else mention
+    return [
+        AnnotatedText(docs, tuple(ids[text]), text, tuple(known[place] for place in sorted(known)))
+        for text, known in mentions.items()
+    ]
+
+
+def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
+    """Counts of what is annotated, and of what is not though its words are elsewhere."""
+    places = [_counted(text) for text in texts]
+    return Annotation(
+        records=sum(len(text.ids) for text in texts),
+        texts=len(texts),
+        mentions=sum(len(text.mentions) for text in texts),
+        marked=sum(marked for marked, _ in places),
+        unmarked=sum(unmarked for _, unmarked in places),
+        texts_with_several=sum(len(text.mentions) > 1 for text in texts),
+    )
+
+
+def _united(left: Mention, right: Mention) -> Mention:
+    """Two records of one mention: it means what any of them says, and NIL where all say so."""
+    if left.gold is None or right.gold is None:
+        return left if right.gold is None else right
+    return replace(left, gold=tuple(dict.fromkeys(left.gold + right.gold)))
+
+
+def _counted(text: AnnotatedText) -> tuple[int, int]:
+    """How many places with an annotated surface are annotated, and how many are not."""
+    places = {(mention.start, mention.end) for mention in text.mentions}
+    covered = bytearray(len(text.text))
+    for start, end in places:
+        covered[start:end] = b"\1" * (end - start)
+    bare = sum(
+        not any(covered[start:end])
+        for surface in {text.text[start:end] for start, end in places}
+        for start, end in _whole_words(surface, text.text)
+    )
+    return len(places), bare
+
+
+def _whole_words(surface: str, text: str) -> Iterator[tuple[int, int]]:
+    for found in re.finditer(rf"(?<!\w){re.escape(surface)}(?!\w)", text):
+        yield found.span()

@@ -1,0 +1,123 @@
+"""Precision, recall, F1 and calibration, from counts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: Bins of confidence, of equal width.
+BINS = 10
+
+
+class PrecisionRecall(NamedTuple):
+    """Precision, recall and F1; where there is nothing to find and nothing was found all are 1."""
+
+    precision: float
+    recall: float
+    f1: float
+
+    @classmethod
+    def of(cls, right: int, found: int, gold: int) -> PrecisionRecall:
+        """From how many answers are right, how many there are, and how many mentions."""
+        if not found and not gold:
+            return cls(1.0, 1.0, 1.0)
+        return cls(
+            right / found if found else 0.0,
+            right / gold if gold else 0.0,
+            2 * right / (found + gold),
+        )
+
+    def as_json(self, *, complete: bool) -> dict[str, float | None]:
+        """By name; where mentions are annotated in part only recall is known."""
+        return {
+            "precision": self.precision if complete else None,
+            "recall": self.recall,
+            "f1": self.f1 if complete else None,
+        }
+
+
+class Score:
+    """Counts over texts, and each text's own figures."""
+
+    def __init__(self) -> None:
+        self.right = self.found = self.gold = 0
+        self._texts: list[PrecisionRecall] = []
+        self._with_gold: list[PrecisionRecall] = []
+
+    def add(self, right: int, found: int, gold: int) -> None:
+        """Count one text."""
+        self.right += right
+        self.found += found
+        self.gold += gold
+        own = PrecisionRecall.of(right, found, gold)
+        self._texts.append(own)
+        if gold:
+            self._with_gold.append(own)
+
+    @property
+    def micro(self) -> PrecisionRecall:
+        """The figures of all mentions together."""
+        return PrecisionRecall.of(self.right, self.found, self.gold)
+
+    def macro(self, *, complete: bool) -> PrecisionRecall:
+        """The mean of the texts' figures; where annotated in part, of texts with a mention."""
+        texts = self._texts if complete else self._with_gold
+        if not texts:
+            return PrecisionRecall(0.0, 0.0, 0.0)
+        return PrecisionRecall(*(sum(each) / len(texts) for each in zip(*texts, strict=True)))
+
+    def as_json(self, *, complete: bool) -> dict[str, object]:
+        """Counts and figures in the shape of ``kglink eval --json``."""
+        return {
+            "gold": self.gold,
+            "found": self.found,
+            "right": self.right,
+            "micro": self.micro.as_json(complete=complete),
+            "macro": self.macro(complete=complete).as_json(complete=complete),
+        }
+
+
+class Calibration:
+    """Whether answers are right as often as they say."""
+
+    def __init__(self) -> None:
+        self._answers = [0] * BINS
+        self._right = [0] * BINS
+        self._confidence = [0.0] * BINS
+
+    def add(self, confidence: float, *, right: bool) -> None:
+        """Count an answer."""
+        at = min(int(confidence * BINS), BINS - 1)
+        self._answers[at] += 1
+        self._right[at] += right
+        self._confidence[at] += confidence
+
+    @property
+    def answers(self) -> int:
+        """How many there are."""
+        return sum(self._answers)
+
+    @property
+    def ece(self) -> float | None:
+        """Expected calibration error: how far confidence is from the share of right answers.
+
+        The mean over all answers of the difference in their bin; None without answers.
+        """
+        if not self.answers:
+            return None
+        bins = zip(self._right, self._confidence, strict=True)
+        return sum(abs(right - confidence) for right, confidence in bins) / self.answers
+
+    def as_json(self) -> dict[str, object]:
+        """The error and its bins; the means of an empty bin are null."""
+        counts = zip(self._answers, self._right, self._confidence, strict=True)
+        bins = [
+            {
+                "from": at / BINS,
+                "to": (at + 1) / BINS,
+                "answers": answers,
+                "confidence": confidence / answers if answers else None,
+                "right": right / answers if answers else None,
+            }
+            for at, (answers, right, confidence) in enumerate(counts)
+        ]
+        return {"answers": self.answers, "ece": self.ece, "bins": bins}
