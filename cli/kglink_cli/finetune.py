@@ -30,8 +30,8 @@ def finetune(
         str,
         typer.Option(
             "--sources",
-            help="What is learnt from: S (mentions of the source KBs), T (of the target KBs), "
-            "O (overlaps), TS, TO, SO or TOS; else what the recipe says, or all.",
+            help="Stages: S (mentions of the source KBs), T (of the target KBs), O (overlaps), TS, "
+            "TO, SO or TOS; by default the recipe's, or all that the KBs allow.",
         ),
     ] = "",
     source_kb: Annotated[
@@ -42,7 +42,7 @@ def finetune(
     ] = None,
     docs: Annotated[
         list[str] | None,
-        typer.Option("--docs", help="KBs whose annotated documents are learnt from; else all."),
+        typer.Option("--docs", help="KBs with documents to learn from: a,b; by default all."),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -52,24 +52,28 @@ def finetune(
         list[str] | None,
         typer.Option("--set", help="Change a value of the recipe: train.epochs=2"),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Of all chance.", min=0)] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of all random choices.", min=0)
+    ] = None,
     run: Annotated[
-        str, typer.Option("--run", help="Name of the run; else the recipe's and a number.")
+        str, typer.Option("--run", help="Name of the run; by default the recipe's and a number.")
     ] = "",
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on with the run, or the last one that was cut short."),
+        typer.Option("--resume", help="Go on with the run, or with the last unfinished one."),
     ] = False,
     space: Annotated[
-        str | None, typer.Option("--space", help="The space that gets the model.")
+        str | None, typer.Option("--space", help="Space to build with the model.")
     ] = None,
     no_publish: Annotated[
-        bool, typer.Option("--no-publish", help="Leave the space as it is: train a model alone.")
+        bool, typer.Option("--no-publish", help="Train a model, and leave the space as it is.")
     ] = False,
     checkpoint_steps: Annotated[
         int,
         typer.Option(
-            "--checkpoint-steps", help="A checkpoint after so many steps, and each epoch.", min=1
+            "--checkpoint-steps",
+            help="Save a checkpoint every so many steps, and after each epoch.",
+            min=1,
         ),
     ] = 500,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -20,7 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class MentionBatch:
-    """Mentions, the entities that are encoded with them, and who is compared with whom."""
+    """Mentions, the entities encoded with them, and which entity belongs to which mention."""
 
     mentions: IntArray
     """Numbers of mentions."""
@@ -42,9 +42,9 @@ def choose_golds(
     mentions: IntArray,
     rng: np.random.Generator | None = None,
 ) -> tuple[IntArray, list[frozenset[int]]]:
-    """One gold of each mention among ``rows``, and all rows that are no negatives of it.
+    """One gold of each mention within ``rows``, and the entities that cannot be its negatives.
 
-    Of several golds one is drawn; without a generator it is the first.
+    Draws one of several golds; without a generator it takes the first.
     """
     chosen, excluded = [], []
     for golds in data.train.gold_sets(mentions.tolist()):
@@ -57,7 +57,7 @@ def choose_golds(
 def mention_batch(
     mentions: IntArray, golds: IntArray, excluded: list[frozenset[int]], negatives: IntArray
 ) -> MentionBatch:
-    """A batch with its own negatives, rows of the pool (-1: none)."""
+    """Build a batch; ``negatives`` are rows of the pool, -1 for none."""
     entities = np.unique(np.concatenate([golds, negatives[negatives >= 0]]))
     gold_at = np.searchsorted(entities, golds)
     negative_at = np.where(negatives >= 0, np.searchsorted(entities, negatives), -1)
@@ -66,10 +66,10 @@ def mention_batch(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What each mention's row of scores holds.
+    """The entities that each mention is compared with.
 
     ``places`` are places among the batch's entities, one row for all mentions or one for each;
-    ``masked`` cells take no part, ``positive`` ones are right.
+    ``masked`` cells are ignored, ``positive`` ones are right.
     """
 
     places: IntArray
@@ -78,7 +78,7 @@ class Columns:
 
 
 def columns_of(batch: MentionBatch, section: StageSection) -> Columns:
-    """The columns that a stage compares a mention with."""
+    """The columns of a batch, by the stage's setting ``columns``."""
     if section.columns == "in_batch":
         return _in_batch(batch, section.mask_same_gold)
     if section.columns == "own":
@@ -128,14 +128,14 @@ def _shared(batch: MentionBatch) -> Columns:
 
 
 def known_rows(excluded: Sequence[frozenset[int]], rows: IntArray) -> BoolArray:
-    """Which of these rows are right answers of each mention, and so no negatives."""
+    """For each mention, which of these rows are right answers, and so no negatives."""
     return np.array([np.isin(rows, list(own)) for own in excluded], np.bool_)
 
 
 def overlap_masks(pairs: IntArray, data: TrainingData) -> tuple[BoolArray, BoolArray]:
-    """Masked and right cells of a batch of pairs: columns are the right members.
+    """Masked and right cells of a batch of pairs; columns are the second members.
 
-    A cell that is an overlap itself is no negative, nor one whose entity stands twice.
+    Known overlaps and repeated entities are masked: they are no negatives.
     """
     left, right = pairs[:, 0], pairs[:, 1]
     positive = np.eye(len(pairs), dtype=np.bool_)
@@ -144,12 +144,12 @@ def overlap_masks(pairs: IntArray, data: TrainingData) -> tuple[BoolArray, BoolA
     return (same | known) & ~positive, positive
 
 
-#: Token matrices of candidates that are laid out for a scorer at once, in numbers.
+#: Most numbers in the token matrices that a scorer gets at once.
 _MOST_NUMBERS = 1 << 26
 
 
 def column_scores(scorer: Scorer, mentions: Encoded, entities: Encoded, columns: Columns) -> Tensor:
-    """One row of scores for each mention, -inf where a column takes no part."""
+    """One row of scores for each mention, -inf in masked columns."""
     device = mentions.states.device
     places = torch.from_numpy(columns.places).to(device)
     masked = torch.from_numpy(columns.masked).to(device)
@@ -179,7 +179,7 @@ def take(entities: Encoded, places: Tensor) -> Encoded:
 
 
 def own_scores(scorer: Scorer, mentions: Encoded, candidates: Encoded) -> Tensor:
-    """Every mention against candidates of its own, (mentions, candidates)."""
+    """Score each mention with its own candidates, (mentions, candidates)."""
     numbers = candidates.states[0].numel() if len(candidates.states) else 1
     chunk = max(1, _MOST_NUMBERS // max(1, numbers))
 

@@ -34,7 +34,7 @@ _MODEL, _OPTIMISER, _STATE = "model.safetensors", "optimiser.safetensors", "stat
 
 
 class StageResult(NamedTuple):
-    """What a stage came to."""
+    """The result of a stage."""
 
     name: str
     epochs: int
@@ -47,7 +47,7 @@ class StageResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a run is: what was done, and what the best of it was."""
+    """How far a run has come, and its best epoch so far."""
 
     stage: int = 0
     epoch: int = 0
@@ -66,7 +66,7 @@ class Position:
     """The stages that are done."""
 
     def stepped(self, loss: float) -> Position:
-        """One step further."""
+        """The position after another step."""
         return replace(
             self,
             step=self.step + 1,
@@ -86,18 +86,18 @@ class Position:
 
 
 class Checkpoints:
-    """The checkpoints of a run; ``identity`` is what must be the same to go on from one."""
+    """The checkpoints of a run; a run with another ``identity`` cannot resume from them."""
 
     def __init__(self, folder: Path, identity: Mapping[str, str]) -> None:
         self._folder = folder
         self._identity = dict(identity)
 
     def exists(self) -> bool:
-        """Whether there is one."""
+        """Whether the run has a checkpoint."""
         return (self._folder / _CURRENT).is_file()
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all checkpoints."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def save(
@@ -107,7 +107,7 @@ class Checkpoints:
         optimiser: torch.optim.Optimizer | None,
         ascent: Ascent | None,
     ) -> None:
-        """Write one; if that fails the one before it stands."""
+        """Write a checkpoint; if that fails, the old one stays."""
         name = f"{position.total:08d}-{position.stage}-{position.epoch}"
         if name == self._current():
             return
@@ -124,7 +124,7 @@ class Checkpoints:
                 shutil.rmtree(other, ignore_errors=True)
 
     def position(self) -> Position:
-        """Where the last checkpoint stands, its identity checked."""
+        """The position of the last checkpoint, its identity checked."""
         facts = json.loads((self._last() / _STATE).read_text(encoding="utf-8"))
         self._check(facts)
         values = facts["position"]
@@ -138,7 +138,7 @@ class Checkpoints:
     def load_optimiser(
         self, model: BiEncoder, optimiser: torch.optim.Optimizer, ascent: Ascent | None
     ) -> None:
-        """Give an optimiser, and the ascent of A, what they knew."""
+        """Restore the state of the optimiser and of the transformation's ascent."""
         given = _read_tensors(self._last() / _OPTIMISER)
         for name, parameter in _trained(model, optimiser):
             prefix = f"theta/{name}/"

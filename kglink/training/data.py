@@ -25,14 +25,14 @@ from kglink.training.run import DATA_FACTS
 
 
 class KBChoice(NamedTuple):
-    """The KBs whose space it will be: sources first."""
+    """Source and target KBs of a run."""
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All of them in the order of the pool."""
+        """All KBs, in the order of the pool."""
         return (*self.sources, *self.targets)
 
 
@@ -53,11 +53,11 @@ class TrainingData:
         self._counterparts = RowTable(folder / "counterparts", np.int64)
 
     def rows(self, names: Sequence[str]) -> RowRange:
-        """The rows of some KBs."""
+        """The rows of some KBs in the pool."""
         return self.pool.rows(names)
 
     def counterparts(self, rows: Sequence[int] | frozenset[int]) -> frozenset[int]:
-        """The same things in other KBs."""
+        """Entities of other KBs that are the same thing."""
         return frozenset(other for row in rows for other in self._counterparts[row].tolist())
 
 
@@ -71,7 +71,7 @@ def prepare(
     docs: Sequence[str] = (),
     progress: OnProgress = lambda _: None,
 ) -> TrainingData:
-    """Read all that takes part from the store; what an earlier run prepared there is replaced."""
+    """Read entities, mentions and overlaps from the store; replaces what is in the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     pooled = write_pool(folder, store, kbs.all, inputs, recipe.domain, progress)
@@ -99,7 +99,7 @@ def prepare(
 def _write_overlaps(
     folder: Path, store: Store, pool: EntityPool, kbs: KBChoice, least: float
 ) -> str:
-    """Keep the accepted pairs, and for each row its counterparts; returns a digest."""
+    """Write the accepted pairs and the counterparts of each row; returns a digest."""
     pairs = _accepted(store, pool, kbs.all, least)
     first_target = pool.kb(kbs.targets[0]).start if kbs.targets else len(pool)
     between = (pairs[:, 0] < first_target) & (pairs[:, 1] >= first_target)

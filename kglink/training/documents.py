@@ -19,7 +19,7 @@ _MOST_RUNS = 16
 
 
 class Splits(NamedTuple):
-    """Which documents of a source serve for what."""
+    """Which documents of a source are for training and which for choosing the best epoch."""
 
     train: str
     dev: bool
@@ -27,7 +27,7 @@ class Splits(NamedTuple):
     seed: int
 
     def is_held_out(self, document: Document) -> bool:
-        """Whether a training document is kept back: by chance, and always the same ones.
+        """Whether a training document is held out: chosen by a hash, so always the same ones.
 
         Documents of one title are parts of one text, such as its mentions each in its context;
         a part that is learnt from would tell what the others mean, so they stay together.
@@ -38,12 +38,12 @@ class Splits(NamedTuple):
 
 
 def sources_of_documents(store: Store, docs: Sequence[str]) -> list[str]:
-    """The KBs whose annotated documents are read: these, or all."""
+    """The KBs whose documents are read: these, or all with annotated documents."""
     return list(docs) or [info.name for info in store.kbs() if info.mentions]
 
 
 def splits_of(store: Store, name: str, selection: SelectionSection, seed: int) -> Splits:
-    """How the documents of a source are divided."""
+    """Divide the documents of a source."""
 
     def has(split: str) -> bool:
         return next(store.documents(name, split), None) is not None
@@ -57,7 +57,7 @@ def splits_of(store: Store, name: str, selection: SelectionSection, seed: int) -
 def held_back_documents(
     store: Store, docs: Sequence[str], selection: SelectionSection, seed: int
 ) -> Iterator[Document]:
-    """The documents that a run with these settings chooses its best epoch by."""
+    """The documents by which a run with these settings chooses its best epoch."""
     for name in sources_of_documents(store, docs):
         splits = splits_of(store, name, selection, seed)
         for document in store.documents(name, splits.train):
@@ -68,7 +68,7 @@ def held_back_documents(
 
 
 def mentions_of_runs(store: Store, run: Path) -> list[tuple[str, Callable[[], Iterator[Mention]]]]:
-    """Name and mentions of a run, then of the runs whose models it and those before it began with.
+    """Name and mentions of a run, then of the runs whose models it started from.
 
     The documents are read as the store holds them now.
     """
@@ -80,7 +80,7 @@ def mentions_of_runs(store: Store, run: Path) -> list[tuple[str, Callable[[], It
 
 
 def _mentions_of_run(store: Store, run: Path) -> Iterator[Mention]:
-    """The mentions that a run itself learnt from."""
+    """The mentions that one run learnt from."""
     told = read_settings(run)
     # Stage S learns from those of source KBs, T from those of target KBs, and O from none.
     sides = {"S": told.source_kbs, "T": told.target_kbs}

@@ -28,7 +28,7 @@ _BY_TOKENS = 256
 
 
 class EncodedPool:
-    """The entities of the pool, encoded, and the tower of mentions to compare with them."""
+    """The encoded entities of the pool, and the mention tower to compare with them."""
 
     def __init__(self, model: BiEncoder, scorer: Scorer, hardware: Hardware, folder: Path) -> None:
         self._scorer = scorer
@@ -62,20 +62,20 @@ class EncodedPool:
         self._vectors = np.memmap(path, np.float32, "r", shape=shape).view(np.ndarray)
 
     def vectors(self, rows: RowRange) -> FloatArray | None:
-        """One vector of each entity, whose inner product with a mention's is the score.
+        """One vector for each entity; scores are inner products with mention vectors.
 
-        None where a score takes more than one vector.
+        None for models that compare token matrices.
         """
         return None if self._vectors is None else self._vectors[rows.start : rows.stop]
 
     def mention_vectors(self, texts: Sequence[IdArray]) -> FloatArray:
-        """One vector of each mention."""
+        """One vector for each mention."""
         return self._mention.vectors(texts)
 
     def scores(
         self, texts: Sequence[IdArray], rows: RowRange, best: int
     ) -> Iterator[tuple[slice, FloatArray]]:
-        """Scores of mentions with all entities of a range, so many mentions at a time.
+        """Scores of mentions with all entities of a range, a block of mentions at a time.
 
         The ``best`` highest of each are exact.
         """
@@ -87,7 +87,7 @@ class EncodedPool:
             yield part, self._block(texts[part], rows, best)
 
     def pair_scores(self, texts: Sequence[IdArray], rows: RowRange, best: int) -> PairScores:
-        """Scores of these mentions with entities whose numbers count from the range's first.
+        """A function that scores these mentions with entities, numbered within the range.
 
         The ``best`` highest of each call are exact.
         """
@@ -110,7 +110,7 @@ class EncodedPool:
         return scores_by_tokens(mentions, self._tokens, rows, self._scorer, best, self._device)
 
     def _written(self, chunks: Iterable[TokenMatrices]) -> TokenRows:
-        """Write token matrices in the place of those of an earlier epoch, and open them."""
+        """Write and open token matrices; replaces those of an earlier epoch."""
         folder = self._folder / "tokens"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -122,7 +122,7 @@ class EncodedPool:
 
 
 def _chunks(texts: RowTable, progress: OnProgress) -> Iterator[list[IdArray]]:
-    """The texts piece by piece; a piece is encoded when the next one is asked for."""
+    """Texts in chunks; a chunk is encoded by the time the next one is requested."""
     for first in range(0, len(texts), _CHUNK):
         progress(Progress("encoding the pool", first, len(texts)))
         yield as_ids(texts.take(range(first, min(first + _CHUNK, len(texts)))))

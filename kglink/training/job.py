@@ -21,21 +21,21 @@ SOURCES = ("S", "T", "O", "TS", "TO", "SO", "TOS")
 
 @dataclass(frozen=True, slots=True)
 class FinetuneJob:
-    """One fine-tuning, as it is told. Empty values are the recipe's, or all that there is."""
+    """Everything that a fine-tuning is told. Empty values: the recipe's, or all that exist."""
 
     source_kbs: Sequence[str] = ()
     target_kbs: Sequence[str] = ()
     sources: str = ""
     """Stages: any of S, T, O, TS, TO, SO, TOS; empty: the recipe's, else all that the KBs allow."""
     docs: Sequence[str] = ()
-    """The KBs whose documents are learnt from; empty: all."""
+    """KBs whose documents are learnt from; empty: all."""
     recipe: Recipe | str | Path | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Values of the recipe that differ, nested as in its file."""
+    """Values that replace those of the recipe, nested as in its file."""
     run: str = ""
-    """The name of the run; empty: one is made from the recipe's name."""
+    """Name of the run; empty: the recipe's name and a number."""
     resume: bool = False
-    """Go on with a run. What is given again must be what it began with."""
+    """Go on with a run; values that are given must be those that it began with."""
     space: str = ""
     """The space that gets the model; empty: the workspace's."""
     publish: bool = True
@@ -50,7 +50,7 @@ class FinetuneJob:
     """A line of the curve, and news of the loss, after so many steps."""
 
     def chosen_recipe(self) -> Recipe:
-        """The recipe with the changes."""
+        """The recipe, with the changes applied."""
         return chosen_recipe(self.recipe or DEFAULT_RECIPE, self.changes)
 
     def stages(self) -> str:
@@ -74,21 +74,21 @@ def read_sources(text: str) -> str:
 
 
 class Note(NamedTuple):
-    """Something that a person should read."""
+    """A message for the user."""
 
     text: str
 
 
 class Planned(NamedTuple):
-    """What will be learnt: the stages with what each of their groups (S, T, O) has and sees."""
+    """The plan of a run: its stages and the size of its groups S, T and O."""
 
     base: str
     stages: tuple[tuple[str, int], ...]
     """Stage and steps."""
     groups: tuple[tuple[str, int], ...]
-    """Letter and pairs: mentions with their golds, or overlaps."""
+    """Letter and size: mentions, or overlaps."""
     valid: int
-    """Mentions that epochs are judged by."""
+    """Mentions that epochs are compared by."""
     device: str
     precision: str
     threads: int
@@ -96,7 +96,7 @@ class Planned(NamedTuple):
 
 
 class BeforeNews(NamedTuple):
-    """What the model finds before it has learnt anything here."""
+    """Recall of the model before training."""
 
     recalls: Recalls
     seconds: float
@@ -114,13 +114,13 @@ class StepNews(NamedTuple):
     loss: float
     rate: float
     pairs_per_second: float
-    """Mentions, or overlap pairs, since the stage began or went on."""
+    """Mentions, or overlaps, since the stage started or resumed."""
     seconds_left: float
-    """Of the stage, at this pace; mining and validation come on top."""
+    """Of the stage, at this pace, without mining and validation."""
 
 
 class EpochNews(NamedTuple):
-    """An epoch was done; ``seconds`` are all of it, ``mining`` and ``validation`` among them."""
+    """An epoch was done; ``seconds`` includes ``mining`` and ``validation``."""
 
     stage: str
     epoch: int

@@ -84,7 +84,7 @@ class Loop:
         return at.epoch >= stage.section.epochs
 
     def _chooses(self, stage: Stage) -> bool:
-        """Whether the best epoch is kept: of O it is the last, unless the recipe says so."""
+        """Whether the best epoch is kept; stage O keeps the last unless told otherwise."""
         section = stage.section
         wanted = isinstance(section, StageSection) or section.keep == "best"
         return wanted and len(self.tools.data.valid) > 0
@@ -99,7 +99,7 @@ class Loop:
         self._evaluate(stage, began, mining, time.monotonic())
 
     def _judge_before(self, stage: Stage) -> float:
-        """Judge the model that the run begins with; says how long that took."""
+        """Validate the model before training; returns the seconds."""
         began, data = time.monotonic(), self.tools.data
         if self.position.total or not self._is_first or not len(data.valid):
             return 0.0
@@ -110,7 +110,7 @@ class Loop:
         return seconds
 
     def _mine(self, trainer: Trainer) -> None:
-        """Look for hard negatives at a refresh point; a run that goes on finds them on disk."""
+        """Search hard negatives if this epoch needs new ones; a resumed run finds them on disk."""
         files = trainer.mined_files(self.folder / "data", self.position.epoch)
         if self._is_first and not all(path.is_file() for path in files.values()):
             for old in (self.folder / "data").glob("negatives-*.npy"):
@@ -158,7 +158,7 @@ class Loop:
         )
 
     def _evaluate(self, stage: Stage, began: float, mining: float, trained: float) -> None:
-        """Judge the epoch, keep it if it is the best, and close it."""
+        """Validate the epoch, keep it if it is the best, and report it."""
         at = self.position
         figure, recalls = self._figure()
         better = figure is not None and (at.best is None or figure > at.best)
@@ -187,7 +187,7 @@ class Loop:
         self.position = at.next_epoch()
 
     def _figure(self) -> tuple[float | None, Recalls | None]:
-        """The recall that epochs are compared by: all processes hear what the first one finds."""
+        """The recall that epochs are compared by, computed by the first process and told to all."""
         if not len(self.tools.data.valid):
             return None, None
         values = recalls = None
@@ -201,7 +201,7 @@ class Loop:
             return validate(self.tools.data, self._pool(), self.selection, self.tell)
 
     def _pool(self) -> EncodedPool:
-        """The pool encoded with the model as it is; once for validation and mining."""
+        """The pool, encoded with the current model; validation and mining share it."""
         if self._encoded is None:
             tools = self.tools
             pool = EncodedPool(tools.model, tools.scorer, self.hardware, self.folder / "data")
@@ -210,7 +210,7 @@ class Loop:
         return self._encoded
 
     def _finish(self, stage: Stage) -> None:
-        """Go on from the best epoch, or from the last where nothing says which was best."""
+        """Load the best epoch, if one was chosen, and begin the next stage."""
         at = self.position
         kept = at.epoch
         if at.best_epoch >= 0:
@@ -242,13 +242,13 @@ class Loop:
             Curve(self.folder).add(line)
 
 
-#: How torch says on a CPU that there is no more memory.
+#: Words of torch's out-of-memory errors on a CPU.
 _ON_CPU = ("can't allocate memory", "not enough memory")
 
 
 @contextlib.contextmanager
 def advising(advice: TrainingError) -> Iterator[None]:
-    """Say what to do where there is too little memory."""
+    """Turn out-of-memory errors into this advice."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
@@ -262,7 +262,7 @@ def advising(advice: TrainingError) -> Iterator[None]:
 def advice_for_steps(
     section: StageSection | OverlapSection, texts: int, done: int
 ) -> TrainingError:
-    """What helps where a step of so many texts is too large; ``done`` steps were none."""
+    """Advice where a step of so many texts does not fit into memory, after ``done`` steps."""
     smaller = max(1, min(section.micro_batch or texts, texts) // 2)
     begin = "Begin again with" if not done else "The last checkpoint is good. Begin a run with"
     return TrainingError(
@@ -273,7 +273,7 @@ def advice_for_steps(
 
 
 def advice_for_searches(work: str) -> TrainingError:
-    """What helps where the search of the pool is too large."""
+    """Advice where searching the pool does not fit into memory."""
     return TrainingError(
         f"{work} does not fit into memory",
         hint="Other programs may have it. Else fewer tokens (model.inputs), a smaller pool, or "

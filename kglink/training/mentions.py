@@ -51,14 +51,14 @@ class MentionTable:
 
 
 class MentionCounts(NamedTuple):
-    """What was read of a source of documents."""
+    """Counts of one source of documents."""
 
     documents: str
     split: str
     train: int
     valid: int
     outside: int
-    """Mentions whose golds are in none of the KBs of the pool."""
+    """Mentions with golds outside of the pool."""
 
 
 class _Parts(NamedTuple):
@@ -78,12 +78,12 @@ def write_mentions(
     with_names: bool = False,
     progress: OnProgress = lambda _: None,
 ) -> tuple[list[MentionCounts], int, str]:
-    """Read the mentions of annotated documents; returns their counts, that of names, a digest.
+    """Write the mentions of annotated documents; returns counts, the number of names, a digest.
 
-    ``with_names`` puts the names of all entities behind the mentions to learn from.
+    ``with_names`` appends the names of all entities to the training mentions.
 
-    Of each source the split ``train`` is learnt from; a source without splits wholly. By the
-    split ``dev`` the best epoch is chosen, or else by documents that are held out.
+    Training uses the split ``train``, or all documents of a source without splits. The best epoch
+    is chosen by the split ``dev``, or by documents that are held out.
     """
     with ExitStack() as opened:
         writers = {
@@ -151,7 +151,7 @@ class _Reader:
         self._progress(Progress("reading documents", self._done, self._documents))
 
     def _keep(self, part: str, documents: Sequence[Document]) -> int:
-        """Write the mentions with golds in the pool; says how many have theirs elsewhere."""
+        """Write the mentions with golds in the pool; returns how many have theirs elsewhere."""
         texts, golds, outside = [], [], 0
         for text, rows in self._annotated(documents):
             outside += not rows
@@ -186,7 +186,7 @@ def write_names(
     golds: RowWriter,
     progress: OnProgress = lambda _: None,
 ) -> int:
-    """Append each name once, in the order in which names first stand; returns how many."""
+    """Append each name once, in order of first appearance; returns how many."""
     hashes, rows = array("Q"), array("q")
     with StringWriter(folder / "names") as surfaces:
         for row, surface in _named(store, pool):
@@ -208,7 +208,7 @@ def write_names(
 
 
 def _named(store: Store, pool: EntityPool) -> Iterator[tuple[int, str]]:
-    """The row and the surface of every name; an entity's own names once each."""
+    """Row and surface of every name; each name once for an entity."""
     for kb in pool.kbs:
         for row, entity in enumerate(store.entities(kb.name), kb.start):
             for surface in dict.fromkeys(_surfaces(entity)):
@@ -223,7 +223,7 @@ def _surfaces(entity: Entity) -> Iterable[str]:
 
 
 def _bearers(hashes: npt.NDArray[np.uint64], rows: IntArray) -> Iterator[tuple[int, IntArray]]:
-    """For each name the place where it first stands, and the rows of all that bear it."""
+    """For each name, where it first appears, and the rows of all entities that bear it."""
     order = np.lexsort((np.arange(len(hashes)), hashes))
     starts = np.flatnonzero(np.diff(hashes[order], prepend=~hashes[order[:1]]))
     stops = np.append(starts[1:], len(order))

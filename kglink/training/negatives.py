@@ -36,12 +36,12 @@ from kglink.training.stages import Group
 #: Mentions and entities of a batch.
 SidePair = tuple[Encoded, Encoded]
 
-#: Mentions that a sampler is asked for at once, by vectors and by scores of token matrices.
+#: Mentions in one call of a sampler, by vectors and by scores of token matrices.
 _BY_VECTORS, _BY_SCORES = 4096, 256
 
 
 class Negatives:
-    """Gives the mentions of a group their negatives."""
+    """Chooses the negatives of a group's mentions."""
 
     def __init__(
         self, data: TrainingData, group: Group, section: StageSection, sampler: Sampler
@@ -57,12 +57,12 @@ class Negatives:
 
     @property
     def are_from_batch(self) -> bool:
-        """Whether they are other golds of the batch, chosen when it has been encoded."""
+        """Whether negatives are chosen from the batch, after it is encoded."""
         return self._k > 0 and bool(getattr(self._sampler, "in_batch", False))
 
     @property
     def are_mined(self) -> bool:
-        """Whether they are looked for with the model."""
+        """Whether negatives are searched with the model."""
         by_score = bool(getattr(self._sampler, "by_score", False))
         return self._k > 0 and by_score and not self.are_from_batch
 
@@ -73,7 +73,7 @@ class Negatives:
         excluded: Sequence[frozenset[int]],
         rng: np.random.Generator,
     ) -> IntArray:
-        """The negatives of some mentions as rows of the pool, (mentions, k); -1: none left."""
+        """Negatives as rows of the pool, (mentions, k); -1: none left."""
         if not self._k or self.are_from_batch:
             return np.empty((len(mentions), 0), np.int64)
         if self._mined is not None:
@@ -81,7 +81,7 @@ class Negatives:
         return self._ask(self._pool, self._batch(golds, excluded), rng)
 
     def among(self, batch: MentionBatch, scores: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Places of negatives among the entities of a batch, (mentions, k), by its scores."""
+        """Negatives as places in the batch, (mentions, k), chosen by its scores."""
         pool = SamplerPool(self._data.pool.domains[batch.entities])
         gold = [frozenset({int(place)}) for place in batch.gold_at]
         others = [
@@ -96,7 +96,7 @@ class Negatives:
         return self._sampler.sample(pool, asked, self._k, rng)
 
     def mixed(self, batch: MentionBatch, scorer: Scorer, pair: SidePair) -> Tensor | None:
-        """Scores of each gold and of negatives that the sampler makes; None if it makes none."""
+        """Scores of each gold and of the sampler's mixed negatives; None if it mixes none."""
         if not isinstance(self._sampler, MixingSampler):
             return None
         positive = np.arange(len(batch.entities)) == batch.gold_at[:, None]
@@ -112,7 +112,7 @@ class Negatives:
         rng: np.random.Generator,
         progress: OnProgress = lambda _: None,
     ) -> None:
-        """Look for the negatives of all mentions, and keep them in a file."""
+        """Search negatives for all mentions, and write them to a file."""
         golds, excluded = choose_golds(self._data, self._group.rows, self._group.items)
         found = np.full((len(golds), self._k), -1, np.int64)
         known = SamplerPool(self._pool.domains, pool.vectors(self._rows))
@@ -125,11 +125,11 @@ class Negatives:
             np.save(out, found)
 
     def open(self, path: Path) -> None:
-        """Use what was looked for."""
+        """Use the negatives of a file."""
         self._mined = map_array(path)
 
     def _found(self, mined: IntArray, mentions: IntArray) -> IntArray:
-        """What was looked for; nothing is, for names: they stand behind all mentions."""
+        """Mined negatives of some mentions. Names have no mined negatives."""
         places = np.searchsorted(self._group.items, mentions)
         known = places < len(self._group.items)
         found = np.full((len(mentions), self._k), -1, np.int64)
@@ -141,7 +141,7 @@ class Negatives:
         return (slice(at, at + size) for at in range(0, len(self._group.items), size))
 
     def _seen(self, pool: EncodedPool, part: slice, batch: SamplerBatch) -> SamplerBatch:
-        """A batch with what its mentions look like to the model."""
+        """Add the mentions' vectors, or scores, to a batch."""
         texts = as_ids(self._data.train.tokens.take(self._group.items[part].tolist()))
         if pool.vectors(self._rows) is not None:
             return batch._replace(vectors=pool.mention_vectors(texts))
@@ -154,7 +154,7 @@ class Negatives:
         return np.where(drawn >= 0, drawn + self._rows.start, -1)
 
     def _batch(self, golds: IntArray, excluded: Sequence[frozenset[int]]) -> SamplerBatch:
-        """What samplers are told, in rows that count from the first of the range."""
+        """The batch as samplers see it: rows are numbered within the range."""
         start, stop = self._rows
         gold = [frozenset({int(one) - start}) for one in golds]
         others = [frozenset(row - start for row in own if start <= row < stop) for own in excluded]

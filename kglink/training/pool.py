@@ -1,4 +1,4 @@
-"""The pool: all entities that take part, in a fixed order, as token ids on disk.
+"""The pool: all entities of a run's KBs, in a fixed order, as token ids on disk.
 
 KBs stand in the order in which they were named, sources first, entities in the order of their
 keys. The number of an entity in the pool is its row.
@@ -27,7 +27,7 @@ _CHUNK = 2048
 
 
 class PooledKB(NamedTuple):
-    """A KB in the pool: its rows, and what it held when it was read."""
+    """A KB in the pool: its rows, and its state when it was read."""
 
     name: str
     start: int
@@ -43,7 +43,7 @@ class PooledKB(NamedTuple):
 
 
 class EntityPool:
-    """All entities that take part."""
+    """All entities of the run's KBs."""
 
     def __init__(self, folder: Path, kbs: Sequence[PooledKB]) -> None:
         self.kbs = tuple(kbs)
@@ -56,16 +56,16 @@ class EntityPool:
         return len(self.tokens)
 
     def kb(self, name: str) -> PooledKB:
-        """One of its KBs."""
+        """A KB by its name."""
         return self._by_name[name]
 
     def rows(self, names: Iterable[str]) -> RowRange:
-        """The rows of KBs that stand side by side."""
+        """The rows of adjacent KBs."""
         kbs = [self._by_name[name] for name in names]
         return RowRange(min(kb.start for kb in kbs), max(kb.stop for kb in kbs))
 
     def row(self, name: EntityId) -> int:
-        """The row of an entity; -1 of one that is not in the pool."""
+        """The row of an entity; -1 if the pool lacks it."""
         kb = self._by_name.get(name.kb)
         if kb is None:
             return -1
@@ -90,7 +90,7 @@ def write_pool(
     domain: Literal["kb", "type"],
     progress: OnProgress = lambda _: None,
 ) -> list[PooledKB]:
-    """Read the entities of these KBs once, and keep what training needs of them."""
+    """Write the token ids, keys and domains of the entities of these KBs."""
     kbs: list[PooledKB] = []
     numbers: dict[tuple[str, str], int] = {}
     domains: list[IntArray] = []

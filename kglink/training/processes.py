@@ -28,12 +28,12 @@ from kglink.plugins import Encoded
 
 #: While one process looks for hard negatives the others wait; that may take hours.
 _PATIENCE = timedelta(hours=24)
-#: The longest text that is told, such as the name of a run.
+#: Longest text of a broadcast, such as the name of a run.
 _MOST_BYTES = 512
 
 
 class Team:
-    """All processes of a run, seen from one of them."""
+    """Rank, gather and reduce, for one of the processes of a run."""
 
     def __init__(self, device: str = "auto") -> None:
         waiting = InitProcessGroupKwargs(timeout=_PATIENCE)
@@ -51,16 +51,16 @@ class Team:
         return str(self._accelerator.device) if self.count > 1 else device
 
     def wait(self) -> None:
-        """Go on when all have come here."""
+        """Wait until all processes are here."""
         self._accelerator.wait_for_everyone()
 
     def share(self, count: int, rank: int | None = None) -> range:
-        """Which of ``count`` texts are those of a process: as even as can be."""
+        """The share of ``count`` texts of a process."""
         rank = self.rank if rank is None else rank
         return range(count * rank // self.count, count * (rank + 1) // self.count)
 
     def gather(self, own: Encoded, count: int) -> Encoded:
-        """All ``count`` texts of a batch, of which ``own`` is this process's share."""
+        """Gather all ``count`` texts of a batch; ``own`` is this process's share."""
         if self.count == 1:
             return own
         shares = [len(self.share(count, rank)) for rank in range(self.count)]
@@ -78,7 +78,7 @@ class Team:
         return Encoded(all_states.index_select(0, kept), all_masks.index_select(0, kept))
 
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Give every process the sum of all processes' gradients; none stays none."""
+        """Sum the gradients over all processes; parameters without any keep none."""
         if self.count == 1:
             return
         wanted = [parameter for parameter in parameters if parameter.requires_grad]
@@ -95,7 +95,7 @@ class Team:
             parameter.grad = part.view_as(parameter).clone()
 
     def agree(self, values: Sequence[float] | None, count: int) -> list[float]:
-        """What the first process says, told to all; the others give None."""
+        """Broadcast numbers from the first process; the others give None."""
         own = torch.zeros(count, dtype=torch.float64)
         if values is not None:
             own = torch.tensor(values, dtype=torch.float64)
@@ -106,14 +106,14 @@ class Team:
         return told
 
     def told(self, text: str | None) -> str:
-        """A short text that the first process says, told to all; the others give None."""
+        """Broadcast a short text from the first process; the others give None."""
         own = None if text is None else list(text.encode().ljust(_MOST_BYTES, b"\0"))
         told = bytes(int(byte) for byte in self.agree(own, _MOST_BYTES))
         return told.rstrip(b"\0").decode()
 
 
 class _Gather(Function):
-    """The rows of all processes; backward each takes the gradient of its own.
+    """Gather the rows of all processes; backward, each keeps the gradient of its own.
 
     All processes compute the same loss, so a process's own copy of it gives the whole gradient.
     """
@@ -131,7 +131,7 @@ class _Gather(Function):
 
 
 def leave() -> None:
-    """End the talk between processes, where there was any, and forget the device."""
+    """Close the process group, if there is one, and forget the device."""
     # Accelerate remembers the first device for good, and a later run may ask for another.
     AcceleratorState._reset_state(reset_partial_state=True)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -139,7 +139,7 @@ def leave() -> None:
 
 
 class Texts(NamedTuple):
-    """The texts of one side, and the domain of each where a transformation asks for it."""
+    """Texts, and the domain of each where a transformation needs it."""
 
     ids: Sequence[IdArray]
     domains: Sequence[int]
@@ -155,7 +155,7 @@ PairLoss = Callable[[Pair], Tensor]
 
 
 class Encoding(NamedTuple):
-    """How batches are encoded."""
+    """Encodes batches, each process its share."""
 
     model: BiEncoder
     team: Team
@@ -181,7 +181,7 @@ class Encoding(NamedTuple):
         return float(loss.detach())
 
     def _encode(self, part: tuple[Texts, Texts]) -> Outputs:
-        """Both views of both sides as one flat tuple; what is not there is empty."""
+        """Both views of both sides as one flat tuple; missing ones are empty tensors."""
         mentions, entities = part
         domains = (
             (mentions.domains, entities.domains) if mentions.domains or entities.domains else None
@@ -194,7 +194,7 @@ class Encoding(NamedTuple):
     def _gathered(
         self, outputs: Sequence[Outputs], view: int, counts: tuple[int, int]
     ) -> Pair | None:
-        """One view of the whole batch; None where it is not wanted."""
+        """One view of the whole batch; None where the loss does not use it."""
         sides: list[Encoded | None] = []
         for side, count in enumerate(counts):
             at = 4 * view + 2 * side
@@ -206,7 +206,7 @@ class Encoding(NamedTuple):
         return None if sides == [None, None] else Pair(*sides)
 
     def _wanted(self, view: int, count: int) -> bool:
-        """Whether other processes have texts of a view that this one has none of."""
+        """Whether other processes have texts of this view."""
         wanted = {"plain": (0,), "both": (0, 1), "transformed": (1,)}[self.view]
         return view in wanted and count > 0
 
@@ -217,7 +217,7 @@ class Encoding(NamedTuple):
 
 
 def _parts(mentions: Texts, entities: Texts, most: int) -> list[tuple[Texts, Texts]]:
-    """Both sides cut into equal parts of at most ``most`` texts; 0: one part."""
+    """Cut both sides into equal parts of at most ``most`` texts; 0: one part."""
     texts = len(mentions.ids) + len(entities.ids)
     count = -(-texts // most) if most else 1
 

@@ -44,18 +44,22 @@ class ModelSection(_Section):
     """The two towers."""
 
     base: str = Field(
-        DEFAULT_MODEL, description="Where training begins: `minilm`, a folder or a hub name."
+        DEFAULT_MODEL, description="Model to start from: `minilm`, a folder or a hub name."
     )
-    shared: bool = Field(True, description="One tower for mentions and entities.")
-    pooling: Pooling = Field("mean", description="`cls`, `mean`, or all `tokens`.")
-    metric: Literal["cosine", "dot"] = Field("cosine", description="How vectors are compared.")
+    shared: bool = Field(True, description="Use one tower for both mentions and entities.")
+    pooling: Pooling = Field(
+        "mean", description="Vector of a text: `cls`, `mean`, or one for each of its `tokens`."
+    )
+    metric: Literal["cosine", "dot"] = Field(
+        "cosine", description="How training compares two vectors."
+    )
     retrieval_metric: Literal["", "cosine", "dot"] = Field(
-        "", description="The same where the pool is searched; empty: as in training."
+        "", description="How searches compare two vectors; empty: as in training."
     )
-    scorer: str = Field("mean", description="Scorer (`kglink plugins`).")
+    scorer: str = Field("mean", description="Plugin that scores a mention and an entity.")
     scorer_settings: Options = Field(default_factory=dict, description="Settings of the scorer.")
     inputs: InputSettings = Field(
-        InputSettings(), description="How mentions and entities are written for the towers."
+        InputSettings(), description="How the towers read mentions and entities."
     )
 
     @model_validator(mode="after")
@@ -77,7 +81,7 @@ class ModelSection(_Section):
 
     @property
     def settings(self) -> BiEncoderSettings:
-        """What the encoding room calls it."""
+        """The same as settings of a model."""
         return BiEncoderSettings(
             shared=self.shared,
             pooling=self.pooling,
@@ -90,66 +94,69 @@ class ModelSection(_Section):
 
 
 class _Optimisation(_Section):
-    """What every stage has."""
+    """What all stages have."""
 
-    objective: str = Field("nce", description="Objective (`kglink plugins`).")
+    objective: str = Field("nce", description="Plugin that computes the loss.")
     objective_settings: Options = Field(
         default_factory=dict, description="Settings of the objective."
     )
-    epochs: int = Field(5, ge=1, description="How often all mentions, or pairs, are seen.")
-    batch: int = Field(64, ge=2, description="Mentions, or pairs, of one step on all devices.")
-    accumulate: int = Field(
-        1, ge=1, description="Batches whose gradients are added up before the towers move."
-    )
+    epochs: int = Field(5, ge=1, description="Passes over all mentions, or pairs.")
+    batch: int = Field(64, ge=2, description="Mentions, or pairs, in one batch, over all devices.")
+    accumulate: int = Field(1, ge=1, description="Batches whose gradients are summed for one step.")
     micro_batch: int = Field(
-        0, ge=0, description="Texts encoded at once, the gradients cached; 0: all of a batch."
+        0, ge=0, description="Texts encoded at once, by gradient caching; 0: the whole batch."
     )
-    learning_rate: float = Field(2e-5, gt=0, description="The highest learning rate.")
+    learning_rate: float = Field(2e-5, gt=0, description="Learning rate after the warm-up.")
     warm_up: float = Field(
-        0.1, ge=0, le=1, description="Share of the steps in which the rate climbs to it."
+        0.1, ge=0, le=1, description="Share of the steps over which the learning rate rises."
     )
     decay: Literal["linear", "none"] = Field(
-        "linear", description="Whether it then falls to 0 at the last step."
+        "linear",
+        description="Learning rate after the warm-up: falls linearly to 0, or stays (`none`).",
     )
-    weight_decay: float = Field(0.01, ge=0, description="Not of biases and norms.")
-    clip: float = Field(1.0, ge=0, description="Longest gradient; 0: as long as it is.")
-    freeze_embeddings: bool = Field(True, description="Leave the embeddings as they are.")
+    weight_decay: float = Field(0.01, ge=0, description="Weight decay; biases and norms have none.")
+    clip: float = Field(1.0, ge=0, description="Largest norm of the gradient; 0: no limit.")
+    freeze_embeddings: bool = Field(True, description="Do not train the token embeddings.")
 
 
 class StageSection(_Optimisation):
     """Stages S and T: mentions and the entities that they mean."""
 
-    sampler: str = Field("in_batch", description="Sampler of negatives (`kglink plugins`).")
+    sampler: str = Field("in_batch", description="Plugin that chooses the negatives.")
     sampler_settings: Options = Field(default_factory=dict, description="Settings of the sampler.")
-    negatives: int = Field(0, ge=0, description="Negatives that the sampler gives each mention.")
+    negatives: int = Field(
+        0, ge=0, description="Negatives that the sampler chooses for each mention."
+    )
     columns: Columns = Field(
         "in_batch",
-        description="What a mention is compared with besides its gold: the other golds of the "
-        "batch, its `own` negatives, `both`, or all golds and negatives of the batch (`shared`).",
+        description="Wrong answers of each mention: the other golds of the batch (`in_batch`), its "
+        "`own` negatives, `both`, or all golds and negatives of the batch (`shared`).",
     )
     refresh_epochs: int = Field(
-        1, ge=1, description="Hard negatives are looked for anew every so many epochs."
+        1, ge=1, description="Search hard negatives again every so many epochs."
     )
     negatives_from: Literal["stage", "all"] = Field(
-        "stage", description="The KBs that negatives are drawn from: the stage's own, or all."
+        "stage", description="KBs that negatives come from: those of the stage, or all."
     )
     names: float = Field(
         0,
         ge=0,
-        description="Names of entities that are learnt as mentions without a text around them, "
-        "for each annotated mention; other ones in every epoch.",
+        description="Entity names to learn as mentions without context, as a multiple of the "
+        "annotated mentions; each epoch samples others.",
     )
     mask_same_gold: bool = Field(
-        True, description="Never take an entity that is right as a negative; BLINK's code does."
+        True, description="Leave right entities out of the negatives; BLINK's code keeps them."
     )
     transformation: TransformationSettings | None = Field(
-        None, description="The transformational encoder (T-Biencoder)."
+        None, description="T-Biencoder's transformation of embeddings; none by default."
     )
     freeze_entities: bool = Field(
-        False, description="Leave the tower of entities as it is; there must be two towers."
+        False, description="Train the tower of mentions only; needs `model.shared = false`."
     )
     loss_mode: LossMode = Field(
-        "both", description="L and L', L' alone (`only_prime`) or L alone (`base`)."
+        "both",
+        description="Losses with a transformation: the plain and the transformed one (`both`), the "
+        "transformed one (`only_prime`), or the plain one (`base`).",
     )
 
     @model_validator(mode="after")
@@ -166,36 +173,39 @@ class StageSection(_Optimisation):
 class OverlapSection(_Optimisation):
     """Stage O: pairs of entities that are the same thing."""
 
-    objective: str = Field("overlap", description="Objective (`kglink plugins`).")
+    objective: str = Field("overlap", description="Plugin that computes the loss.")
     min_probability: float = Field(
-        0.5, ge=0, le=1, description="Pairs that nobody judged count from here on."
+        0.5, ge=0, le=1, description="Least probability of pairs that nobody judged."
     )
     keep: Literal["last", "best"] = Field(
-        "last", description="Its last epoch, as in the paper, or the best one by the selection."
+        "last", description="Epoch to keep: the last, as in the paper, or the best."
     )
 
 
 class SelectionSection(_Section):
-    """How the best epoch is found."""
+    """How the best epoch is chosen."""
 
     metric: str = Field(
-        "R@64", pattern=r"^R@[1-9][0-9]{0,3}$", description="Recall by which epochs are compared."
+        "R@64", pattern=r"^R@[1-9][0-9]{0,3}$", description="Recall that compares epochs."
     )
     pool: Literal["kb", "judged_joint", "joint"] = Field(
         "kb",
-        description="Its mean over KBs, each searched alone, or one list: of all KBs that hold a "
-        "gold (`judged_joint`), or of all KBs, counterparts of the gold being wrong (`joint`).",
+        description="Where mentions are searched: each KB alone, then the mean (`kb`); all KBs "
+        "that hold a gold (`judged_joint`); or all KBs, where counterparts of the gold are "
+        "wrong (`joint`).",
     )
     patience: int = Field(
-        0, ge=0, description="Stop after so many epochs without a better one; 0: never."
+        0, ge=0, description="Stop after this many epochs without a better one; 0: never."
     )
     documents: Literal["auto", "dev", "held_out"] = Field(
-        "auto", description="Documents of the split dev, some held out of train, or what there is."
+        "auto",
+        description="Documents to compare by: the split `dev`, a share `held_out` of the training "
+        "documents, or `dev` where there is one, else held out (`auto`).",
     )
     held_out: float = Field(
-        0.1, ge=0, lt=1, description="Share of the training documents that is held out."
+        0.1, ge=0, lt=1, description="Share of the training documents to hold out."
     )
-    most_mentions: int = Field(5000, ge=1, description="At most so many mentions are judged.")
+    most_mentions: int = Field(5000, ge=1, description="Most mentions to compare epochs by.")
 
     @property
     def k(self) -> int:
@@ -207,19 +217,21 @@ class Recipe(_Section):
     """How to fine-tune."""
 
     summary: str = Field("", description="One line for `kglink recipes`.")
-    source: str = Field("", description="The table and row of the paper that it follows.")
-    extends: str = Field("", description="The recipe that this one begins with.")
-    sources: str = Field("", description="Stages where the command names none, such as TOS.")
-    seed: int = Field(0, ge=0, description="Of all chance.")
-    domain: Literal["kb", "type"] = Field("kb", description="What is a domain of entities.")
+    source: str = Field("", description="Table and row of the paper that the recipe follows.")
+    extends: str = Field("", description="Recipe whose values this one inherits.")
+    sources: str = Field("", description="Stages unless the command names some, such as TOS.")
+    seed: int = Field(0, ge=0, description="Seed of all random choices.")
+    domain: Literal["kb", "type"] = Field(
+        "kb", description="Domain of an entity: its KB, or its type in its KB."
+    )
     model: ModelSection = Field(ModelSection(), description="The two towers.")
     train: StageSection = Field(StageSection(), description="Stages S and T.")
     again: StageSection | None = Field(
-        None, description="S and T once more from there, a fresh schedule; as `train` but for this."
+        None, description="Optional second S/T round; inherits `train`."
     )
     overlap: OverlapSection = Field(OverlapSection(), description="Stage O.")
     selection: SelectionSection = Field(
-        SelectionSection(), description="How the best epoch is found."
+        SelectionSection(), description="How the best epoch is chosen."
     )
 
     @model_validator(mode="after")
@@ -234,12 +246,12 @@ class Recipe(_Section):
         return any(section.names > 0 for section in self.rounds())
 
     def sections(self, sources: str) -> tuple[StageSection | OverlapSection, ...]:
-        """What the stages of a run are told, one after the other."""
+        """The settings of a run's stages, in their order."""
         mentions = self.rounds() if set(sources) & {"S", "T"} else ()
         return (*mentions, *((self.overlap,) if "O" in sources else ()))
 
     def rounds(self) -> tuple[StageSection, ...]:
-        """The trainings of S and T, one after the other."""
+        """The rounds of S and T, in their order."""
         return (self.train,) if self.again is None else (self.train, self.again)
 
 
@@ -269,7 +281,7 @@ def load_recipe(
 
 
 def chosen_recipe(recipe: Recipe | str | Path, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """A recipe that is there already, or is named, with changes."""
+    """A recipe, or the one of this name, with changes."""
     if not isinstance(recipe, Recipe):
         return load_recipe(recipe, changes)
     if not changes:
@@ -376,7 +388,7 @@ def _section_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def _hint(place: tuple[int | str, ...]) -> str:
-    """What a recipe says of a key."""
+    """The description of a key."""
     section: type[BaseModel] | None = Recipe
     text = ""
     for part in place:

@@ -6,7 +6,7 @@ runs/NAME/data/            entities, mentions and overlaps as they were; data.js
 runs/NAME/checkpoints/     where to go on from
 runs/NAME/curve.jsonl      a line for every so many steps and each evaluation; curve.png
 runs/NAME/model/           the model folder, when it is done
-runs/NAME/report.json      what came of it, when it is done
+runs/NAME/report.json      the result, when it is done
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class RunSettings:
 
     @property
     def seed(self) -> int:
-        """What all chance of the run is drawn from."""
+        """The seed of all random choices."""
         return self.recipe.seed
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingReport:
-    """What came of a run; ``model`` is the folder of the best model."""
+    """The result of a run; ``model`` is the folder of the best model."""
 
     folder: Path
     model: Path
@@ -76,10 +76,10 @@ class TrainingReport:
     stages: tuple[Mapping[str, Any], ...]
     """Name, epochs, the one that was kept, and the recall that it was chosen by."""
     recalls: Mapping[str, Any] | None
-    """What the model that was kept finds of the mentions held back: mean, judged joint, by KB."""
+    """Recall of the final model on the mentions held back."""
     notes: tuple[str, ...]
     before: Mapping[str, Any] | None = None
-    """What the model found that the run began with."""
+    """The same of the model that the run started from."""
 
     def as_json(self) -> dict[str, Any]:
         """A plain dictionary for machine-readable output."""
@@ -89,7 +89,7 @@ class TrainingReport:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run at a glance."""
+    """A summary of a run."""
 
     folder: Path
     done: bool
@@ -100,7 +100,7 @@ class RunInfo:
     report: TrainingReport | None
     last_loss: float | None
     recalls: Mapping[str, Any] | None
-    """Those of the model that was kept; of the last evaluation while there is none."""
+    """Recall of the final model; before there is one, of the last validation."""
 
     @property
     def name(self) -> str:
@@ -127,7 +127,7 @@ class RunInfo:
 
 
 def write_settings(folder: Path, settings: RunSettings) -> None:
-    """Begin a run's folder."""
+    """Create the folder of a run."""
     folder.mkdir(parents=True, exist_ok=True)
     values = {"format": FORMAT, **asdict(settings)}
     values["recipe"] = settings.recipe.model_dump(mode="json")
@@ -150,12 +150,12 @@ def read_settings(folder: Path) -> RunSettings:
 
 
 def write_report(report: TrainingReport) -> None:
-    """Say that a run is done."""
+    """Write the report of a finished run."""
     write_atomically(report.folder / REPORT, json.dumps(report.as_json(), indent=1))
 
 
 def read_report(folder: Path) -> TrainingReport | None:
-    """What came of a run; None while it is not done."""
+    """The result of a run; None while it is not done."""
     if not (folder / REPORT).is_file():
         return None
     values = _read(folder / REPORT)
@@ -165,13 +165,13 @@ def read_report(folder: Path) -> TrainingReport | None:
 
 
 def run_of_model(workspace: Path, model: str) -> Path | None:
-    """The folder of the run that made a model, by where the space says that the model lies."""
+    """The folder of the run that made a space's model; None for other models."""
     run = (workspace / model).parent
     return run if model and (run / SETTINGS).is_file() else None
 
 
 def recalls_of_epoch(folder: Path, stage: str, epoch: int) -> dict[str, Any] | None:
-    """What the validation after an epoch found; epoch 0: what the run began with."""
+    """Recall after an epoch; epoch 0: before training."""
     for line in Curve(folder).lines():
         if "mean" in line and (line["stage"], line["epoch"]) == (stage, epoch):
             return _recalls(line)
@@ -240,18 +240,18 @@ class Curve:
         return self._folder / _PICTURE
 
     def begin(self, total: int = 0) -> None:
-        """Forget what lies behind a step: a run that goes on writes those lines again."""
+        """Drop lines after a step: a resumed run writes them again."""
         kept = [line for line in self.lines() if line["total"] <= total] if total else []
         text = "".join(json.dumps(line) + "\n" for line in kept)
         self._path.write_text(text, encoding="utf-8")
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Append a line; ``total`` says how many steps were done."""
+        """Append a line; its ``total`` is the number of steps done."""
         with self._path.open("a", encoding="utf-8") as out:
             out.write(json.dumps(dict(line)) + "\n")
 
     def lines(self) -> list[dict[str, Any]]:
-        """All lines; one that a crash cut short is none."""
+        """All lines; ignores one that a crash cut short."""
         if not self._path.is_file():
             return []
         found = []
@@ -292,9 +292,9 @@ def _plot(
 
 
 _LOCK = ".lock"
-#: Seconds for which a command that only asks may hold the lock of a run.
+#: Seconds to wait for commands that only ask whether a run is locked.
 _A_LOOK = 1.0
-#: What the system says of a disk that is full, read-only, closed to us or broken.
+#: Errors of a full, read-only, forbidden or broken disk.
 _OF_DISKS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 )
@@ -302,7 +302,7 @@ _OF_DISKS = frozenset(
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Keep other commands from the same run."""
+    """Lock a run against other processes."""
     busy = TrainingError(
         f"{folder}: another process is training here", hint="Wait for it, or stop it."
     )

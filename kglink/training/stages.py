@@ -1,4 +1,4 @@
-"""Which stages a run has, in the papers' order, and what each of them sees.
+"""The stages of a run, in the papers' order, and their batches.
 
 S learns from the annotated mentions of the source KBs, T from those of the target KBs, O from
 overlaps between them. With both S and T every epoch sees all batches of S, then all of T. O
@@ -21,11 +21,11 @@ from kglink.training.recipe import OverlapSection, Recipe, StageSection
 
 
 class Group(NamedTuple):
-    """Mentions, or overlaps, that batches are made of: never two groups in one batch."""
+    """Mentions or overlaps; a batch never mixes two groups."""
 
     letter: Literal["S", "T", "O"]
     rows: RowRange
-    """The golds that are learnt, and where negatives come from."""
+    """The KBs' rows: golds and, by default, negatives are among them."""
     items: IntArray
     """Numbers of mentions or of overlap pairs."""
     names: IntArray = np.empty(0, np.int64)
@@ -33,19 +33,19 @@ class Group(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A training with an optimiser and a schedule of its own."""
+    """A training with its own optimiser and schedule."""
 
     name: str
     section: StageSection | OverlapSection
     groups: tuple[Group, ...]
 
     def batches(self) -> tuple[int, ...]:
-        """How many batches of each group an epoch has."""
+        """Batches of each group in an epoch."""
         size = self.section.batch * self.section.accumulate
         return tuple(max(1, self._learnt(group) // size) for group in self.groups)
 
     def drawn_names(self, group: Group) -> int:
-        """How many names of a group an epoch sees."""
+        """Names of a group that an epoch samples."""
         share = self.section.names if isinstance(self.section, StageSection) else 0
         return min(len(group.names), round(share * len(group.items)))
 
@@ -54,17 +54,17 @@ class Stage(NamedTuple):
 
     @property
     def steps_per_epoch(self) -> int:
-        """How many steps an epoch has."""
+        """Steps of an epoch."""
         return sum(self.batches())
 
     @property
     def steps(self) -> int:
-        """How many steps it has."""
+        """Steps of the stage."""
         return self.section.epochs * self.steps_per_epoch
 
 
 class Batch(NamedTuple):
-    """What one step sees of a group, in as many parts as gradients are added up of."""
+    """The items of one step; gradients of the parts are summed."""
 
     group: Group
     parts: tuple[IntArray, ...]
@@ -91,7 +91,7 @@ def check_kbs(
 
 
 def make_plan(data: TrainingData, recipe: Recipe, sources: str) -> list[Stage]:
-    """The stages of a run; a source without anything to learn from is an error."""
+    """The stages of a run; one without anything to learn from is an error."""
     stages = []
     letters = sources.replace("O", "")
     if letters:
@@ -106,7 +106,7 @@ def make_plan(data: TrainingData, recipe: Recipe, sources: str) -> list[Stage]:
 
 
 def warnings_of(data: TrainingData) -> list[str]:
-    """What a user should know of the data before an hour of training."""
+    """Warnings about the data, before training starts."""
     found = []
     for kb in data.pool.kbs:
         entities = kb.stop - kb.start
@@ -124,7 +124,7 @@ def warnings_of(data: TrainingData) -> list[str]:
 
 
 def batches_of(stage: Stage, epoch: int, seed: Sequence[int]) -> list[Batch]:
-    """An epoch's batches: each group shuffled anew; what fills no batch is left out."""
+    """The batches of an epoch, each group shuffled; an incomplete batch is left out."""
     found = []
     for number, (group, count) in enumerate(zip(stage.groups, stage.batches(), strict=True)):
         rng = np.random.default_rng([*seed, epoch, number])

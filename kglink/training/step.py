@@ -1,4 +1,4 @@
-"""One step of a stage: negatives, encoding, scores, loss, and the move of the towers and of A."""
+"""One step of a stage: negatives, encoding, scores, loss, and the update of the parameters."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _NOBODY = Texts((), ())
 
 
 class Done(NamedTuple):
-    """What a step did."""
+    """The result of a step."""
 
     loss: float
     rate: float
     texts: int
-    """Mentions, or pairs, that were learnt from."""
+    """Mentions, or pairs, of the batch."""
 
 
 class Tools(NamedTuple):
-    """What a stage works with."""
+    """What all stages share."""
 
     model: BiEncoder
     scorer: Scorer
@@ -63,7 +63,7 @@ class Tools(NamedTuple):
 
 
 class Trainer:
-    """Trains one stage, a step at a time; every step draws its chance from its own number."""
+    """Trains one stage, a step at a time; each step has its own random seed."""
 
     def __init__(self, tools: Tools, stage: Stage, number: int) -> None:
         self._tools = tools
@@ -83,7 +83,7 @@ class Trainer:
 
     @property
     def most_texts(self) -> int:
-        """How many texts one process encodes for a step, at most."""
+        """Most texts that one process encodes in a step."""
         section = self._stage.section
         from_pool = any(not one.are_from_batch for one in self._negatives.values())
         own = section.negatives if isinstance(section, StageSection) and from_pool else 0
@@ -91,11 +91,11 @@ class Trainer:
 
     @property
     def order_seed(self) -> tuple[int, int]:
-        """What the order of batches is drawn from, besides the epoch."""
+        """The seed of the batches' order, without the epoch."""
         return self._tools.seed, self._number
 
     def mined_files(self, folder: Path, epoch: int) -> dict[str, Path]:
-        """Where the negatives of an epoch are kept, by the group's letter."""
+        """Files of an epoch's mined negatives, by the letter of the group."""
         section = self._stage.section
         if not isinstance(section, StageSection):
             return {}
@@ -113,12 +113,12 @@ class Trainer:
         epoch: int,
         progress: OnProgress = lambda _: None,
     ) -> None:
-        """Look for negatives with the model as it is."""
+        """Search negatives with the current model."""
         for letter, path in files.items():
             self._negatives[letter].mine(pool, path, self._chance(epoch, -1), progress)
 
     def open_mined(self, files: Mapping[str, Path]) -> None:
-        """Use the negatives that were looked for."""
+        """Use mined negatives."""
         for letter, path in files.items():
             self._negatives[letter].open(path)
 
@@ -146,7 +146,7 @@ class Trainer:
         return Done(loss, rate, sum(len(part) for part in batch.parts))
 
     def _gradients(self, batch: Batch, epoch: int, step: int) -> float:
-        """The loss of a batch, whose gradients are left behind; the same chance each time."""
+        """Compute the loss and gradients of a batch; repeated calls use the same randomness."""
         tools = self._tools
         torch.manual_seed(self._seed(epoch, step, 1 + tools.team.rank))
         rng = self._chance(epoch, step)
@@ -156,7 +156,7 @@ class Trainer:
         return loss
 
     def _climb(self, batch: Batch, epoch: int, step: int) -> None:
-        """Let A climb on this batch while the towers stand still."""
+        """Update the transformation on this batch, with frozen towers."""
         assert self.ascent is not None  # noqa: S101 - who calls has asked
         for parameter in self._theta:
             parameter.requires_grad_(False)
@@ -272,7 +272,7 @@ class Trainer:
 def check_sections(
     sections: Iterable[StageSection | OverlapSection], model: BiEncoder, registry: Registry
 ) -> None:
-    """Refuse what a stage could not work with before the stages ahead of it take their hours."""
+    """Check the plugins and settings of all stages before the first one starts."""
     for section in sections:
         _objective(registry, section)
         if isinstance(section, StageSection):
@@ -315,7 +315,7 @@ def rate_at(step: int, steps: int, section: StageSection | OverlapSection) -> fl
 
 
 class ScoreRows:
-    """Turns the encoded sides of one batch into its loss.
+    """Computes the loss of a batch from its encoded texts.
 
     Both views of a batch, plain and transformed, have the same negatives.
     """
@@ -351,7 +351,7 @@ class ScoreRows:
         return self._objective.loss(scores.float(), positive)
 
     def _mixed(self, mentions: Encoded, entities: Encoded) -> Tensor | None:
-        """The loss where negatives are made, not chosen (AMH)."""
+        """The loss with mixed negatives (AMH)."""
         if not self._negatives.are_from_batch:
             return None
         scores = self._negatives.mixed(self._batch, self._scorer, (mentions, entities))
@@ -362,7 +362,7 @@ class ScoreRows:
         return self._objective.loss(scores.float(), positive)
 
     def _chosen(self, mentions: Encoded, entities: Encoded) -> Columns:
-        """The gold and other golds of the batch, by the scores of the moment."""
+        """The gold, and negatives from the batch, chosen by its scores."""
         with torch.no_grad():
             scores = self._scorer.score(mentions, entities).float().cpu().numpy()
         drawn = self._negatives.among(self._batch, scores, self._rng)

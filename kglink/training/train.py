@@ -55,10 +55,10 @@ def train(
     *,
     progress: Tell = lambda _: None,
 ) -> TrainingReport:
-    """Fine-tune a model in ``folder``: entities and mentions of the job's KBs share one space.
+    """Fine-tune a model in ``folder`` so that entities and mentions of the KBs share one space.
 
-    A run that is resumed goes on as it was told when it began. Under torchrun all processes call
-    this with the same arguments.
+    A resumed run keeps the settings that it began with. Under torchrun all processes call this
+    with the same arguments.
     """
     team = Team(job.device)
     run = _Run(store, registry, job, folder, team, progress if team.is_first else lambda _: None)
@@ -93,11 +93,11 @@ class _Run:
 
     @property
     def _is_new(self) -> bool:
-        """Whether this process begins the run's folder."""
+        """Whether this process creates the run's folder."""
         return self.team.is_first and not self.job.resume
 
     def new_settings(self) -> RunSettings:
-        """Read what a new run is told, and refuse what cannot be."""
+        """Settings of a new run, checked."""
         if (self.folder / SETTINGS).exists():
             raise UsageError(
                 f"{self.folder}: there is a run already",
@@ -121,7 +121,7 @@ class _Run:
         )
 
     def resumed_settings(self) -> RunSettings:
-        """What the run was told when it began; a job that says something else is refused."""
+        """Settings of the run when it began; a job that contradicts them is refused."""
         began, job = read_settings(self.folder), self.job
         given: list[tuple[str, Any, Any]] = []
         if job.recipe is not None or job.changes:
@@ -146,7 +146,7 @@ class _Run:
         return began
 
     def train(self, settings: RunSettings) -> TrainingReport:
-        """Train to the end, write the model, and say what came of it."""
+        """Train to the end, and write the model and the report."""
         began = time.monotonic()
         recipe, hardware = settings.recipe, settings.hardware
         if self.team.count > 1 and hardware.device != "cpu":
@@ -184,7 +184,7 @@ class _Run:
         return report
 
     def _data(self, settings: RunSettings, model: BiEncoder) -> TrainingData:
-        """The data of the run: what the store held when it began."""
+        """The data of the run, as the store was when it began."""
         if self._is_new:
             kbs = KBChoice(settings.source_kbs, settings.target_kbs)
             prepare(
@@ -235,7 +235,7 @@ class _Run:
         self.clear()
 
     def clear(self) -> None:
-        """Remove what a run that is done needs no longer."""
+        """Remove files that a finished run does not need."""
         if not self.team.is_first:
             return
         Checkpoints(self.folder / CHECKPOINTS, {}).clear()
@@ -249,7 +249,7 @@ class _Run:
 def _planned(
     plan: Sequence[Stage], data: TrainingData, settings: RunSettings, hardware: Hardware
 ) -> Planned:
-    """What a user should know of the work ahead."""
+    """The plan of the run."""
     groups = {group.letter: len(group.items) for stage in plan for group in stage.groups}
     return Planned(
         base=settings.recipe.model.base,
@@ -264,12 +264,12 @@ def _planned(
 
 
 def _facts(recipe: Recipe) -> dict[str, Any]:
-    """What a recipe does, without its words about itself."""
+    """A recipe's values, without its descriptions."""
     return recipe.model_dump(mode="json", exclude={"summary", "source", "extends"})
 
 
 def _identity(settings: RunSettings, model: BiEncoder, data: TrainingData) -> dict[str, str]:
-    """What must be the same for a checkpoint to be gone on with."""
+    """What must be equal to resume from a checkpoint."""
     return {
         "recipe": _digest(_facts(settings.recipe)),
         "base model": model.base.fingerprint,
@@ -286,7 +286,7 @@ def _digest(value: object) -> str:
 
 @contextlib.contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Let torch use so many cores: with more, they wait for each other at every product."""
+    """Limit torch to so many cores: more would wait for each other in every product."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

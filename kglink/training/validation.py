@@ -1,4 +1,4 @@
-"""Recall after an epoch, by exact search: what the best epoch is chosen by.
+"""Recall after an epoch, by exact search; the best epoch is chosen by it.
 
 The pools are those of `kglink.evaluation.rankings`: a KB's recall counts the mentions with gold in
 it and searches it alone; judged joint searches all KBs that hold a gold of the mention; joint
@@ -27,7 +27,7 @@ KS = (1, 8, 64)
 
 
 class Recalls(Figures):
-    """What a model in training finds of the mentions that are held back."""
+    """Recall on the mentions that are held back."""
 
     def mean(self) -> dict[str, float]:
         """``{"R@1": ...}``: the mean over KBs that any mention has its gold in."""
@@ -42,7 +42,7 @@ class Recalls(Figures):
         return self.mean()[selection.metric]
 
     def as_json(self) -> dict[str, object]:
-        """As a line of the curve holds it."""
+        """The shape of a line of the curve."""
         joint = {key: self.recall(pool) for pool, key in JSON_KEYS.items()}
         by_kb = {kb: self.recall(kb) for kb in self.kbs()}
         return {"mean": self.mean(), **joint, "kb": by_kb, "mentions": self.counts_as_json()}
@@ -54,7 +54,7 @@ def validate(
     selection: SelectionSection,
     progress: OnProgress = lambda _: None,
 ) -> Recalls:
-    """Search the pool for the mentions that are held back."""
+    """Rank the whole pool for the mentions that are held back."""
     chosen = _sample(len(data.valid), selection.most_mentions)
     texts = as_ids(data.valid.tokens.take(chosen.tolist()))
     golds = data.valid.gold_sets(chosen.tolist())
@@ -68,7 +68,7 @@ def validate(
 
 
 def _sample(count: int, most: int) -> IntArray:
-    """All mentions, or so many of them, spread evenly: the same ones each time."""
+    """All mentions, or ``most`` evenly spaced ones, always the same."""
     if count <= most:
         return np.arange(count)
     return np.arange(most) * count // most
