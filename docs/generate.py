@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from html import escape
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from kglink import plugins
 from kglink.config import NOT_SETTINGS, Settings, all_settings, env_name
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
+from kglink.training.recipe import Recipe, list_recipes, section_of
 
 FOLDER = Path(__file__).parent / "reference"
 MADE_BY = (
@@ -74,6 +75,7 @@ def pages() -> dict[Path, str]:
     writers: Mapping[str, Callable[[], Iterator[str]]] = {
         "cli.md": cli_page,
         "settings.md": settings_page,
+        "recipes.md": recipes_page,
         "plugins.md": plugins_page,
         "hooks.md": hooks_page,
     }
@@ -222,6 +224,35 @@ def _cell(text: str) -> str:
     return with_html.replace("|", "&#124;")
 
 
+# -------------------------------------------------------------------------------- recipes
+def recipes_page() -> Iterator[str]:
+    """All recipes that come with kglink, and all keys of a recipe."""
+    yield "# Recipes"
+    yield (
+        "`kglink finetune --recipe NAME` follows a recipe, `--set KEY=VALUE` changes a value, and "
+        "`kglink recipes NAME` shows every value. [Fine-tuning](../finetune.md) shows how to write "
+        "one."
+    )
+    yield _table(
+        ["recipe", "summary", "follows"],
+        [[f"`{one.name}`", one.summary, one.source] for one in list_recipes()],
+    )
+    yield from _section(Recipe, "")
+
+
+def _section(section: type[BaseModel], name: str) -> Iterator[str]:
+    """The keys of a section of a recipe, then the sections in it."""
+    inner = {key: section_of(field.annotation) for key, field in section.model_fields.items()}
+    yield f"## `[{name}]`" if name else "## Keys before all sections"
+    yield _fields(section, {key for key, value in inner.items() if value is None})
+    for key, value in inner.items():
+        if key == "again":
+            yield f"## `[{key}]`"
+            yield section.model_fields[key].description or ""
+        elif value is not None:
+            yield from _section(value, f"{name}.{key}".lstrip("."))
+
+
 # -------------------------------------------------------------------------------- plugins
 def plugins_page() -> Iterator[str]:
     """Everything that comes registered with kglink, with its settings."""
@@ -249,7 +280,7 @@ def _plugin(plugin: Plugin) -> Iterator[str]:
     yield _fields(plugin.settings)
 
 
-def _fields(settings: type[BaseModel]) -> str:
+def _fields(settings: type[BaseModel], wanted: Container[str] | None = None) -> str:
     if not settings.model_fields:
         return "No settings."
     return _table(
@@ -257,6 +288,7 @@ def _fields(settings: type[BaseModel]) -> str:
         [
             [f"`{name}`", kind_of(field), default_of(field), field.description or ""]
             for name, field in settings.model_fields.items()
+            if wanted is None or name in wanted
         ],
     )
 

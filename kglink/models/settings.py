@@ -15,24 +15,24 @@ _LEAST_TOKENS = 5
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class InputSettings(_Settings):
     """How mentions and entities are written for the towers."""
 
     mention_tokens: Annotated[int, Field(ge=_LEAST_TOKENS)] = 64
-    """Tokens of a mention with its context, tags included."""
+    """Tokens of a mention and its context, marks included."""
     entity_tokens: Annotated[int, Field(ge=_LEAST_TOKENS)] = 64
     """Tokens of an entity's title and text."""
     tags: tuple[str, str, str] = ("[unused0]", "[unused1]", "[unused2]")
-    """Vocabulary rows that mean: a mention starts, it ends, a title ends."""
+    """Tokens that mark the start and end of a mention, and the end of a title."""
     parts: tuple[EntityPart, ...] = ("title", "type", "aliases", "description")
-    """What is told of an entity, in this order."""
+    """What is read of an entity, in this order."""
     aliases: Annotated[int, Field(ge=0)] = 6
-    """At most so many other names."""
+    """Most other names to read."""
     strip_title_prefix: bool = False
-    """Leave out a title with which the text begins once more, as ArboEL does."""
+    """Remove the title from the start of the description, as ArboEL does."""
 
     @model_validator(mode="after")
     def _parts_and_tags_stand_once(self) -> InputSettings:
@@ -49,7 +49,7 @@ class BiEncoderSettings(_Settings):
     shared: bool = True
     """One tower for mentions and entities."""
     pooling: Pooling = "mean"
-    """What is kept of a text: its mean state, its first, or all of them (``tokens``)."""
+    """Vector of a text: its mean state, its first, or one for each of its tokens."""
     scorer: str = "mean"
     """The scorer that it was trained with."""
     scorer_settings: dict[str, str | int | float | bool] = {}
@@ -72,17 +72,17 @@ class BiEncoderSettings(_Settings):
 
 
 class TransformationSettings(_Settings):
-    """Where A stands, how far it may go, and how it climbs."""
+    """T-Biencoder's transformation: one matrix A, trained to make the loss larger."""
 
     layer: Annotated[int, Field(ge=0)] = 1
-    """A follows this layer; 0 is the embeddings."""
+    """Layer after which A is applied; 0: after the embeddings."""
     epsilon: Annotated[float, Field(gt=0)] = 32.0
-    """The largest Frobenius norm of each A."""
+    """Largest Frobenius norm of A."""
     ascent: Literal["adam", "normalised"] = "adam"
-    """Adam's step, or epsilon/20 in the direction of the gradient."""
+    """Steps of A: by Adam, or of length epsilon/20 along the gradient."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    """Adam's, constant: with the encoder's small and falling one, A would never reach epsilon."""
+    """Constant learning rate of A for Adam."""
     per_domain: bool = False
-    """One A for each training domain, which the paper names as future work."""
+    """Train one A for each domain; the paper names this as future work."""
     ascent_steps: Annotated[int, Field(ge=1)] = 1
-    """1: A climbs while the encoder descends. More: A climbs so often first, on the same batch."""
+    """1: one step of A together with the encoder's. More: so many steps of A before it."""

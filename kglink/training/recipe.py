@@ -373,15 +373,15 @@ def _check_keys(section: type[BaseModel], raw: Mapping[str, Any], origin: str, p
         if key not in section.model_fields:
             where = f" in [{path}]" if path else ""
             raise UnknownNameError(f"key{where} of {origin}", key, section.model_fields)
-        inner = _section_of(section.model_fields[key].annotation)
+        inner = section_of(section.model_fields[key].annotation)
         if inner is not None and isinstance(value, Mapping):
             _check_keys(inner, value, origin, f"{path}.{key}".lstrip("."))
 
 
-def _section_of(annotation: Any) -> type[BaseModel] | None:
+def section_of(annotation: Any) -> type[BaseModel] | None:
     """The section that a field holds, if it holds one."""
     if get_origin(annotation) in (Union, types.UnionType, Annotated):
-        found = (_section_of(part) for part in get_args(annotation))
+        found = (section_of(part) for part in get_args(annotation))
         return next((part for part in found if part is not None), None)
     is_section = isinstance(annotation, type) and issubclass(annotation, BaseModel)
     return annotation if is_section else None
@@ -395,5 +395,5 @@ def _hint(place: tuple[int | str, ...]) -> str:
         field = section.model_fields.get(str(part)) if section else None
         if field is None:
             break
-        text, section = field.description or text, _section_of(field.annotation)
+        text, section = field.description or text, section_of(field.annotation)
     return text
