@@ -68,10 +68,6 @@ class PluginError(UsageError):
     """A plugin that cannot be registered, found or loaded."""
 
 
-class PluginWarning(UserWarning):
-    """A third-party plugin that fails and is left out; everything else works."""
-
-
 class SourceError(KglinkError):
     """A file or stream that cannot be read as what it should be."""
 

@@ -12,8 +12,8 @@ from typing import Annotated, TextIO
 
 import typer
 
-from kglink.errors import KglinkError, PluginWarning
-from kglink.plugins import BUILTIN, ONLY_VARIABLE
+from kglink.errors import KglinkError
+from kglink.plugins import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace import WORKSPACE_VARIABLE
 from kglink_cli.console import note, print_error
 from kglink_cli.plugin import add_commands

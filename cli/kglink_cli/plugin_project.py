@@ -1,14 +1,15 @@
-"""Writing the project of a new plugin from the template."""
+"""Writing the project of a new plugin from the templates, one for each kind."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from kglink.errors import UsageError
+from kglink.errors import UnknownNameError, UsageError
 from kglink.files.atomic import atomic_folder
+from kglink.plugins import KINDS, PluginKind
 
-#: A template in the wheel lies in this package; in a clone it is the folder plugins/template.
+#: The templates of a wheel lie in this package; those of a clone in the folder plugins/template.
 PACKAGED = Path(__file__).parent / "plugin_template"
 IN_CLONE = Path(__file__).parents[2] / "plugins" / "template"
 
@@ -18,8 +19,11 @@ OWN_VENDOR = "kglink"
 OWN_PACKAGES = frozenset({"cli", "kbs", "plugins"})
 
 
-def write_project(name: str, vendor: str, folder: Path | None = None) -> Path:
+def write_project(name: str, vendor: str, kind: str = "kb", folder: Path | None = None) -> Path:
     """Write a working project that registers ``vendor/name``; returns its new folder."""
+    known = next((one for one in KINDS.values() if one.name == kind), None)
+    if known is None:
+        raise UnknownNameError("kind of plugin", kind, KINDS)
     _check("plugin", name, OWN_PACKAGES)
     _check("vendor", vendor, frozenset({OWN_VENDOR}))
     target = (folder or Path(distribution_of(name))).absolute()
@@ -27,12 +31,12 @@ def write_project(name: str, vendor: str, folder: Path | None = None) -> Path:
         raise UsageError(f"{target} exists already", hint="Name another folder with --dir.")
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_folder(target) as project:
-        _fill(template_folder(), project, _replacements(name, vendor))
+        _fill(template_folder(), project, known, name, vendor)
     return target
 
 
 def template_folder() -> Path:
-    """Where the template lies: in the installed package, or in the clone that it runs from."""
+    """Where the templates lie: in the installed package, or in the clone that it runs from."""
     return PACKAGED if PACKAGED.is_dir() else IN_CLONE
 
 
@@ -52,27 +56,28 @@ def _check(what: str, name: str, taken: frozenset[str]) -> None:
         raise UsageError(f"the {what} name {name!r} is kept for kglink itself")
 
 
-def _replacements(name: str, vendor: str) -> dict[str, str]:
-    """What stands for the template's own names, the longer ones first."""
-    return {
-        "kglink-keyline": distribution_of(name),
-        "kglink_keyline": f"kglink_{name.replace('-', '_')}",
-        "example/keyline": f"{vendor}/{name}",
-        "keyline": name,
+def _fill(templates: Path, project: Path, kind: PluginKind, name: str, vendor: str) -> None:
+    """Write what all projects have, and the plugin of a kind with its tests."""
+    package = f"kglink_{name.replace('-', '_')}"
+    sources = {
+        f"{package}/plugin.py": templates / kind.name / "plugin.py",
+        "tests/test_plugin.py": templates / kind.name / "test_plugin.py",
+        f"{package}/__init__.py": templates / "project" / "kglink_myplugin" / "__init__.py",
+        "README.md": templates / "project" / "README.md",
+        "pyproject.toml": templates / "project" / "pyproject.toml",
     }
-
-
-def _fill(template: Path, project: Path, replacements: dict[str, str]) -> None:
-    for path in sorted(template.rglob("*")):
-        relative = path.relative_to(template)
-        if path.is_file() and "__pycache__" not in relative.parts:
-            made = project / _replaced(relative.as_posix(), replacements)
-            made.parent.mkdir(parents=True, exist_ok=True)
-            made.write_text(
-                _replaced(path.read_text(encoding="utf-8"), replacements), encoding="utf-8"
-            )
-
-
-def _replaced(text: str, replacements: dict[str, str]) -> str:
-    pattern = "|".join(map(re.escape, replacements))
-    return re.sub(pattern, lambda match: replacements[match[0]], text)
+    own_names = {
+        "kglink-myplugin": distribution_of(name),
+        "kglink_myplugin": package,
+        "myvendor/myplugin": f"{vendor}/{name}",
+        "myplugin": name,
+        "MYKIND": kind.word,
+    }
+    for target, source in sources.items():
+        text = re.sub(
+            "|".join(own_names),
+            lambda match: own_names[match[0]],
+            source.read_text(encoding="utf-8"),
+        )
+        (project / target).parent.mkdir(parents=True, exist_ok=True)
+        (project / target).write_text(text, encoding="utf-8")

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kglink.errors import KglinkError, PluginError, PluginWarning
+from kglink.errors import KglinkError, PluginError
 from kglink.plugins import (
+    KINDS,
     PluginModule,
+    PluginWarning,
     find_modules,
     guarded,
     load_registry,
@@ -65,12 +67,13 @@ def new(
     vendor: Annotated[
         str, typer.Option(help="Who makes it; users may write VENDOR/NAME.")
     ] = "local",
+    kind: Annotated[str, typer.Option(help=f"What it is: {', '.join(KINDS)}.")] = "kb",
     folder: Annotated[
         Path | None, typer.Option("--dir", help="The folder to make; else kglink-NAME.")
     ] = None,
 ) -> None:
-    """Write the project of a new KB adapter: it works, and its tests pass."""
-    project = write_project(name, vendor, folder)
+    """Write the project of a new plugin: it works, and its tests pass."""
+    project = write_project(name, vendor, kind, folder)
     note("made", f"{project}, which registers {vendor}/{name}")
     note("next", f"cd {project} && pip install -e '.[dev]' && pytest && kglink plugins")
 

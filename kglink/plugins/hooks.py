@@ -40,7 +40,7 @@ class Register(Protocol):
         """Offer ``factory`` under ``name`` (``vendor/name``, lower case).
 
         Args:
-            name: How users call it; they may leave the vendor out where no other has the name.
+            name: How users call it; without the vendor, where kglink has none of that name.
             factory: Called as ``factory(settings)``, or ``factory(settings, names)`` for a
                 detector, each time that one is needed.
             settings: The class of its settings; None for a plugin without any.

@@ -38,6 +38,10 @@ SECONDS_VARIABLE = "KGLINK_PLUGIN_SECONDS"
 SECONDS = 30.0
 
 
+class PluginWarning(UserWarning):
+    """A third-party plugin fails and is left out; everything else works."""
+
+
 @dataclass(frozen=True, slots=True)
 class Provider:
     """A module that registers plugins, and the distribution that brought it."""

@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple, overload
 from kglink.errors import (
     KglinkError,
     PluginError,
-    PluginWarning,
     SourceError,
     UnknownNameError,
     UsageError,
@@ -22,6 +21,7 @@ from kglink.plugins.loading import (
     ONLY_VARIABLE,
     OWN_DISTRIBUTION,
     PluginModule,
+    PluginWarning,
     Provider,
     find_modules,
     guarded,

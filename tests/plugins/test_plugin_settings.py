@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fake_distributions import FakeEnvironment, fake_environment
-from kglink.errors import ConfigError, PluginError, PluginWarning, SourceError, UsageError
-from kglink.plugins import Guess, PluginSettings, load_registry
+from kglink.errors import ConfigError, PluginError, SourceError, UsageError
+from kglink.plugins import Guess, PluginSettings, PluginWarning, load_registry
 from kglink.sources import SourceHead
 
 

@@ -1,4 +1,4 @@
-"""`kglink plugins new` writes a project that installs, is listed, and passes its own tests."""
+"""`kglink plugins new` writes projects that install, are listed, and pass their own tests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
-from kglink.errors import UsageError
-from kglink_cli.plugin_project import IN_CLONE, PACKAGED, template_folder, write_project
+from fake_distributions import FakeEnvironment
+from kglink.errors import UnknownNameError, UsageError
+from kglink.plugins import KINDS, Kind
+from kglink_cli.plugin_project import IN_CLONE, PACKAGED, write_project
 
 ROOT = Path(__file__).parents[2]
-LEFTOVERS = re.compile(r"keyline|example/")
+LEFTOVERS = re.compile(r"my(plugin|vendor)|MYKIND")
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -32,21 +34,32 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 # ---------------------------------------------------------------------------------- writing
-def test_a_project_has_the_files_of_the_template_under_its_own_names(tmp_path: Path) -> None:
-    project = write_project("wine-list", "acme", tmp_path / "made")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_project_has_the_files_of_its_kind_under_its_own_names(
+    tmp_path: Path, kind: Kind
+) -> None:
+    project = write_project("wine-list", "acme", kind, tmp_path / "made")
     assert sorted(texts(project)) == [
         "README.md",
         "kglink_wine_list/__init__.py",
-        "kglink_wine_list/adapter.py",
         "kglink_wine_list/plugin.py",
         "pyproject.toml",
-        "tests/test_adapter.py",
+        "tests/test_plugin.py",
     ]
     settings = tomllib.loads((project / "pyproject.toml").read_text())
     assert settings["project"]["name"] == "kglink-wine-list"
     assert settings["project"]["entry-points"]["kglink"] == {"wine-list": "kglink_wine_list.plugin"}
-    assert '"acme/wine-list"' in (project / "kglink_wine_list" / "plugin.py").read_text()
+    plugin = (project / "kglink_wine_list" / "plugin.py").read_text()
+    assert '"acme/wine-list"' in plugin
+    assert f"def {KINDS[kind].hook}(register: Register) -> None:" in plugin
+    assert f"({KINDS[kind].contract}):" in (project / "tests" / "test_plugin.py").read_text()
     assert not LEFTOVERS.search("".join(texts(project).values()))
+
+
+def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="unknown kind of plugin 'smapler'") as caught:
+        write_project("wine", "acme", "smapler", tmp_path / "made")
+    assert "Did you mean 'sampler'?" in caught.value.hint
 
 
 def test_the_folder_is_named_after_the_plugin(
@@ -57,16 +70,10 @@ def test_the_folder_is_named_after_the_plugin(
     assert [path.name for path in tmp_path.iterdir()] == ["kglink-wine-list"]
 
 
-def test_only_the_names_differ_from_the_template(tmp_path: Path) -> None:
-    """The template is a project itself: filled with its own names it stays as it is."""
-    project = write_project("keyline", "example", tmp_path / "same")
-    assert texts(project) == texts(template_folder())
-
-
 def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(UsageError, match="exists already"):
-        write_project("wine", "acme", tmp_path)
+        write_project("wine", "acme", folder=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
 
@@ -87,7 +94,7 @@ def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
 )
 def test_a_bad_name_is_refused(tmp_path: Path, name: str, vendor: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
-        write_project(name, vendor, tmp_path / "made")
+        write_project(name, vendor, folder=tmp_path / "made")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,6 +104,32 @@ def test_the_template_of_a_clone_is_the_one_that_the_wheel_ships() -> None:
     ((source, target),) = shipped.items()
     assert ROOT / source == IN_CLONE
     assert f"kglink_cli/{PACKAGED.name}" == target
+
+
+# ------------------------------------------------------------------------- every kind's tests
+def test_the_tests_of_every_kind_pass(tmp_path: Path) -> None:
+    """All projects as if they were installed, their tests and contracts in one run."""
+    site = FakeEnvironment(tmp_path)
+    for kind in KINDS:
+        project = write_project(f"my-{kind}", "acme", kind, tmp_path / kind)
+        package = f"kglink_my_{kind.replace('-', '_')}"
+        (project / package).rename(tmp_path / package)
+        site.describe(f"kglink-my-{kind}", "1", f"{package}.plugin")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"),
+            *("--kglink-contracts", "--import-mode=importlib"),
+            *(f"{kind}/tests" for kind in KINDS),
+        ],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kind in KINDS:
+        assert re.search(f"'acme/my-{kind}': tested by Test", done.stdout)
 
 
 # ------------------------------------------------------------------------------- installing

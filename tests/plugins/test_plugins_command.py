@@ -57,10 +57,10 @@ def test_new_says_what_it_made_and_what_to_do_next(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert "acme/wine" in done.stderr
     assert f"cd {folder} && pip install -e '.[dev]' && pytest && kglink plugins" in done.stderr
-    assert (folder / "kglink_wine" / "adapter.py").is_file()
+    assert (folder / "kglink_wine" / "plugin.py").is_file()
 
 
-@pytest.mark.filterwarnings("always::kglink.errors.PluginWarning")
+@pytest.mark.filterwarnings("always::kglink.plugins.loading.PluginWarning")
 def test_a_command_that_takes_the_name_of_another_is_left_out(
     kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from fake_distributions import ACME, FakeEnvironment, fake_environment
-from kglink.errors import PluginError, PluginWarning, UnknownNameError, UsageError
-from kglink.plugins import PluginSettings, Registry, load_registry
+from kglink.errors import PluginError, UnknownNameError, UsageError
+from kglink.plugins import PluginSettings, PluginWarning, Registry, load_registry
 
 ROOT = Path(__file__).parents[2]
 

@@ -183,7 +183,7 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None
         "kglink_cli/demo_data/lanternfall.jsonl",
         "kglink_cli/demo_data/documents.jsonl",
         "kglink_cli/demo_data/text.txt",
-        "kglink_cli/plugin_template/pyproject.toml",
+        "kglink_cli/plugin_template/project/pyproject.toml",
     ],
 )
 def test_the_wheel_holds_what_is_no_code(wheel: Path, data: str) -> None:

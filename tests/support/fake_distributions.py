@@ -52,6 +52,21 @@ class FakeEnvironment:
         """Write a module and its distribution; returns the module's name."""
         module = module or distribution.replace("-", "_") + "_plugin"
         (self.folder / f"{module}.py").write_text(HEADER + textwrap.dedent(code))
+        self.describe(distribution, version, module, entry=entry, group=group)
+        sys.modules.pop(module, None)  # another test may have used the name
+        importlib.invalidate_caches()
+        return module
+
+    def describe(
+        self,
+        distribution: str,
+        version: str,
+        module: str,
+        *,
+        entry: str = "main",
+        group: str = "kglink",
+    ) -> None:
+        """Write the metadata of a distribution whose module is there."""
         info = self.folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
         info.mkdir(exist_ok=True)
         (info / "METADATA").write_text(
@@ -59,9 +74,6 @@ class FakeEnvironment:
         )
         with (info / "entry_points.txt").open("a") as entries:
             entries.write(f"[{group}]\n{entry} = {module}\n")
-        sys.modules.pop(module, None)  # another test may have used the name
-        importlib.invalidate_caches()
-        return module
 
 
 def fake_environment(

@@ -1,4 +1,7 @@
-"""Entities, one per line: ``key = title | alias | alias : description``."""
+"""Reads entities, one per line: ``key = title | alias | alias : description``.
+
+Use it: kglink add-kb NAME FILE, or kglink add-kb NAME FILE --adapter myvendor/myplugin
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from kglink.errors import RecordError
-from kglink.plugins import PluginSettings
+from kglink.plugins import PluginSettings, Register, hookimpl
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 
@@ -62,3 +65,15 @@ def sniff(head: SourceHead) -> float:
     if not stated or not all(parse(line) for line in stated[:-1]):  # the last may be cut
         return 0.0
     return 0.95 if parse(stated[0]) and any(" | " in line for line in stated) else 0.2
+
+
+@hookimpl
+def register_kbs(register: Register) -> None:
+    """Offer the adapter."""
+    register(
+        "myvendor/myplugin",
+        LineAdapter,
+        settings=LineSettings,
+        summary="Entities, one per line: key = title | alias : description",
+        sniff=sniff,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kglink_keyline.adapter import LineAdapter, LineSettings, parse
+from kglink_myplugin.plugin import LineAdapter, LineSettings, parse
 
 from kglink.records import Alias, Entity
 from kglink.sources import Problems, Source
@@ -21,8 +21,8 @@ L:3 = Third Lantern | the third | No. 3
 class TestLineAdapter(KBAdapterContract):
     """Run by pytest: every check of the contract, with this sample."""
 
-    plugin = "example/keyline"
-    source_name = "lanterns.keyline"
+    plugin = "myvendor/myplugin"
+    source_name = "lanterns.txt"
     source_text = SAMPLE
     expected = (
         Entity(

@@ -1,1 +1,0 @@
-"""A KB adapter for kglink."""
