@@ -1,4 +1,4 @@
-"""`kglink link`: which entity of which KB each mention of a text means."""
+"""`kglink link` and `kglink search`: the entities that texts and words mean."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kglink.errors import UsageError
-from kglink.records import LinkedDocument, Progress
+from kglink.errors import RecordError, SourceError, UsageError
+from kglink.records import Document, LinkedDocument, Progress, Span, TextInput
+from kglink.sources import Problems, Source
+from kglink.workspace.shapes import found_shape
 from kglink_cli.build import ensure_space
-from kglink_cli.console import counted, note, progress
-from kglink_cli.inputs import DOCUMENTS, InputProblems, read_inputs, state_of
+from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.outputs import after, format_of, reserved, write_to
 from kglink_cli.session import parse_options, session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.plugins import KBAdapter
+
+DOCUMENTS = "kglink/documents"
+_JSON_NAMES = (".jsonl", ".ndjson", ".json")
 
 
 def link(
@@ -116,3 +123,141 @@ def link(
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")
     if problems.counts:
         note("skipped", f"{counted(problems.total, 'bad record')}: {problems.examples[0]}")
+
+
+def search(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(help="A name, or a description in words.")],
+    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many.", min=1)] = 10,
+    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find entities that a text names or describes, in all KBs."""
+    with session_of(context).open({"space.name": space}) as workspace:
+        ensure_space(workspace)
+        found = workspace.search(text, k=top_k, kbs=split_names(kb))
+        facts = workspace.store.get_entities([one.id for one in found])
+    if as_json:
+        print_json(found_shape(found, facts))
+    elif found:
+        described = {key: entity.description for key, entity in facts.items()}
+        rows = [
+            [f"{one.score:.2f}", str(one.id), one.title, described.get(one.id, "")[:100]]
+            for one in found
+        ]
+        print_table(("score", "entity", "title", "description"), rows)
+    else:
+        note("nothing", "no entity is like that")
+
+
+# ------------------------------------------------------------------------------------ inputs
+class InputProblems(Problems):
+    """Bad inputs; of `link`'s options, --set is the detector's and --input-set the reader's."""
+
+    def leave_out(self, error: RecordError) -> None:
+        """Count a bad input, its hint in the words of this command."""
+        super().leave_out(_in_words_of_link(error))
+
+    def report(self, error: RecordError) -> None:
+        """Raise or count a bad input, its hint in the words of this command."""
+        super().report(_in_words_of_link(error))
+
+
+def _in_words_of_link(error: RecordError) -> RecordError:
+    error.hint = error.hint.replace("--set ", "--input-set ")
+    return error
+
+
+def state_of(source: Source) -> object:
+    """What tells the content of a source from another: its bytes, of a folder names and times."""
+    if not source.is_folder:
+        return [source.name, source.fingerprint()]
+    stats = ((file.name, file.path.stat()) for file in source.files() if file.path)
+    return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
+
+
+def read_inputs(
+    source: Source, documents: KBAdapter, *, marked: bool, problems: Problems
+) -> Iterator[TextInput]:
+    """The texts of a file, of a folder's files in the order of their names, or of ``-``."""
+    if not source.is_folder:
+        yield from _read(source, documents, marked, problems)
+        return
+    files = source.files()
+    if not files:
+        raise SourceError(f"{source.path} holds no file", hint="Name a folder of texts.")
+    left_out = 0
+    for file in files:
+        try:
+            if file.bytes_total and b"\x00" in file.head.head:
+                left_out += 1
+                continue
+            yield from _read(file, documents, marked, problems)
+        except RecordError:
+            raise  # one that was reported, and stops the run
+        except SourceError as error:
+            if problems.on_error == "stop":
+                raise
+            problems.report(RecordError(error.message, where=file.name, hint=error.hint))
+    if left_out:
+        note("left out", f"{left_out:,} files that are not text")
+
+
+def _read(
+    source: Source, documents: KBAdapter, marked: bool, problems: Problems
+) -> Iterator[TextInput]:
+    if not source.bytes_total:  # An empty text is a text.
+        yield TextInput(source.name, "")
+    elif _holds_records(source):
+        yield from _read_records(source, documents, problems)
+    else:
+        try:
+            text = _read_text(source, marked)
+        except RecordError as error:
+            problems.report(error)
+        else:
+            yield text
+
+
+def _read_records(source: Source, documents: KBAdapter, problems: Problems) -> Iterator[TextInput]:
+    for record in documents.read(source, problems):
+        if not isinstance(record, Document):
+            raise UsageError(
+                f"{source.name} holds entities, not texts",
+                hint="Entities are added with `kglink add-kb NAME FILE`.",
+            )
+        spans = tuple(Span(mention.start, mention.end) for mention in record.mentions)
+        yield TextInput(record.id, record.text, spans or None)
+
+
+def _read_text(source: Source, marked: bool) -> TextInput:
+    text = _decoded(source)
+    if not marked:
+        return TextInput(source.name, text)
+    from kglink.text.markup import parse_marked
+
+    clean, marks = parse_marked(text)
+    return TextInput(source.name, clean, tuple(marks))
+
+
+def _holds_records(source: Source) -> bool:
+    """Whether a source is JSON with one document a line; prose may begin with a bracket too."""
+    head = source.head
+    begins = head.head.lstrip()[:1]
+    if head.name.lower().endswith(_JSON_NAMES):
+        return True
+    return head.name == "-" and begins == b"{" and b'"text"' in head.head
+
+
+def _decoded(source: Source) -> str:
+    with source.open() as stream:
+        raw = stream.read()
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RecordError(
+            "not UTF-8 text",
+            where=f"{source.name}, byte {error.start:,}",
+            hint="Convert it first, such as: iconv -f latin1 -t utf-8 FILE",
+        ) from error

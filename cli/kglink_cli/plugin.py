@@ -19,7 +19,6 @@ from kglink_cli import (
     overlap,
     recipes,
     runs,
-    search,
     settings,
     spaces,
 )
@@ -41,7 +40,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("index")(index.index)
     app.command("link")(link.link)
     app.command("export")(export.export)
-    app.command("search")(search.search)
+    app.command("search")(link.search)
     app.command("eval")(evaluate.evaluate)
     app.command("settings")(settings.settings)
     app.command("doctor")(doctor.doctor)

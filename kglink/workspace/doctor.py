@@ -136,7 +136,7 @@ def licences(opened: Opened) -> list[Licence]:
 def _encoders(opened: Opened) -> list[Encoder]:
     """The encoders of the settings, of all spaces and of the overlaps, each once."""
     from kglink.space.folder import SpaceFolder, space_names
-    from kglink.workspace.encoder import encoder_of, own_encoder
+    from kglink.workspace.joint_space import encoder_of, own_encoder
 
     folder, section = opened.folder, opened.settings.encoder
     spaces = folder / SPACES_FOLDER
@@ -261,7 +261,7 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
 
 def _model_checks(opened: Opened, folder: SpaceFolder) -> Iterator[Check]:
     """Whether the model that a space was made with is still there, and the same."""
-    from kglink.workspace.encoder import own_encoder
+    from kglink.workspace.joint_space import own_encoder
 
     manifest = folder.manifest()
     try:

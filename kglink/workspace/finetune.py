@@ -17,7 +17,7 @@ from kglink.training.processes import Team, leave
 from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
 from kglink.training.train import train
 from kglink.workspace.build import build
-from kglink.workspace.encoder import AUTO
+from kglink.workspace.joint_space import AUTO
 from kglink.workspace.link import fit_scoring
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.runs import Destination, Runs, stem_of

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kglink.config import ResolvedSettings, SpaceSection
+from kglink.config import EncoderSection, ResolvedSettings, Settings, SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError, UsageError
+from kglink.models import DEFAULT_MODEL, Encoder
 from kglink.plugins import Registry
 from kglink.records import OnProgress
 from kglink.space.build import (
@@ -25,13 +26,14 @@ from kglink.space.build import (
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
 from kglink.space.space import Space
-from kglink.workspace.encoder import AUTO, encoder_of, space_encoder
 from kglink.workspace.folder import SPACES_FOLDER
 
 if TYPE_CHECKING:
-    from kglink.models import Encoder
     from kglink.plugins import IndexBackend
     from kglink.store import KBInfo, Store
+
+#: As ``encoder.model``: the model that the space was made with.
+AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +211,31 @@ def joint_space(
     folder = SpaceFolder(root / SPACES_FOLDER, resolved.values.space.name)
     encoder = space_encoder(root, folder, resolved.values)
     return WorkspaceSpace(root, store, encoder, registry, resolved)
+
+
+def encoder_of(model: str, section: EncoderSection, root: Path, *, of_space: str = "") -> Encoder:
+    """A model as the settings run it; ``of_space`` is the space whose manifest names it."""
+    return Encoder(
+        model,
+        precision=section.precision,
+        device=section.device,
+        root=root,
+        of_space=of_space,
+        rebuild=build_command(of_space),
+    )
+
+
+def space_encoder(root: Path, folder: SpaceFolder, settings: Settings) -> Encoder:
+    """The encoder of a space: what ``encoder.model`` says, its own model, or the default."""
+    section = settings.encoder
+    if section.model != AUTO:
+        return encoder_of(section.model, section, root)
+    return own_encoder(root, folder, section)
+
+
+def own_encoder(root: Path, folder: SpaceFolder, section: EncoderSection) -> Encoder:
+    """The encoder that a space was made with; the default one of a space that is not made yet."""
+    own = folder.model()
+    if own is None:
+        return encoder_of(DEFAULT_MODEL, section, root)
+    return encoder_of(own.path or own.name, section, root, of_space=folder.name)

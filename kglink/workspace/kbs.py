@@ -1,14 +1,127 @@
-"""The KBs of a workspace: listed, shown, removed."""
+"""The KBs of a workspace: added, listed, removed."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from kglink.errors import UsageError
+from kglink.records import OnProgress, Split
+from kglink.sources import Problems, Source
+from kglink.workspace.folder import SCRATCH_FOLDER
 
 if TYPE_CHECKING:
     from kglink.records import Entity
-    from kglink.store import KBInfo
+    from kglink.store import IngestSummary, KBInfo, Resolve
     from kglink.workspace.opened import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class AddedKB:
+    """What `Workspace.add_kb` did."""
+
+    summary: IngestSummary
+    adapter: str
+    problems: Problems
+
+    def as_json(self) -> dict[str, object]:
+        """What `kglink add-kb --json` says."""
+        summary = self.summary
+        fields = (
+            "kb", "revision", "added", "changed", "removed", "unchanged", "with_description",
+            "aliases", "documents", "mentions", "gold_unresolved", "mappings_unresolved",
+            "resumed_from",
+        )  # fmt: skip
+        return {
+            **{name: getattr(summary, name) for name in fields},
+            "mappings": summary.mapping_tally.seen,
+            "adapter": self.adapter,
+            "left_out": dict(self.problems.passed_over),
+            "mended": dict(self.problems.mended),
+            "skipped": dict(self.problems.counts),
+            "examples": self.problems.examples,
+        }
+
+
+def add_kb(
+    opened: Opened,
+    name: str,
+    source: str | Path | Source,
+    *,
+    adapter: str = "",
+    options: Mapping[str, object] | None = None,
+    links_to: Sequence[str] = (),
+    split: str = "",
+    resolve: str = "",
+    licence: str = "",
+    progress: OnProgress = lambda _: None,
+) -> AddedKB:
+    """Read a source into KB ``name``; a KB that exists is updated to what the source holds.
+
+    An interrupted run of the same job goes on where it stopped. ``resolve`` says how golds name
+    entities of the KBs ``links_to``: by ``key``, by ``xref``, as codes that are looked up through
+    cross-references, or by ``title``, redirects included; the adapter's own way where not told.
+    """
+    from kglink.store import IngestJob
+
+    if not isinstance(source, Source):
+        source = opened.open_source(source)
+    registry, ingest = opened.registry, opened.settings.ingest
+    plugin = registry.get("kb", adapter or registry.guess_kb(source.head).name)
+    settings = registry.settings_for("kb", plugin.name, options or {})
+    reader = registry.create("kb", plugin.name, settings)
+    values = settings.model_dump(mode="json")
+    if not resolve:
+        resolve = getattr(reader, "resolve", "key") if links_to else "key"
+    problems = Problems(ingest.on_error)
+    job = IngestJob(
+        kb=name,
+        adapter=plugin.name,
+        source=source.name,
+        fingerprint=_job_fingerprint(source, plugin.name, values, [*links_to], split, resolve),
+        settings=values,
+        links_to=tuple(links_to),
+        split=_split(split),
+        resolve=_resolve(resolve, links_to),
+        licence=licence,
+        batch_size=ingest.batch_size,
+        problems=problems,
+    )
+    source.scratch_in = opened.folder / SCRATCH_FOLDER / job.fingerprint
+    summary = opened.store.ingest(job, reader.read(source, problems), progress=progress)
+    source.drop_scratch()
+    return AddedKB(summary, plugin.name, problems)
+
+
+def _split(split: str) -> Split:
+    if split not in get_args(Split):
+        raise UsageError(f"unknown split {split!r}", hint="There is: train, dev, test.")
+    return split  # type: ignore[return-value]  # just checked
+
+
+def _resolve(resolve: str, links_to: Sequence[str]) -> Resolve:
+    from kglink.store import Resolve
+
+    if resolve not in get_args(Resolve):
+        ways = ", ".join(get_args(Resolve))
+        raise UsageError(f"unknown way to resolve golds: {resolve!r}", hint=f"There is: {ways}.")
+    if resolve != "key" and not links_to:
+        raise UsageError(
+            f"--resolve {resolve} needs the KBs to look in", hint="Name them: --links-to KB,KB"
+        )
+    return resolve  # type: ignore[return-value]  # just checked
+
+
+def _job_fingerprint(source: Source, *facts: object) -> str:
+    """The same for the same content read in the same way: such a job can be resumed."""
+    digest = hashlib.blake2b(source.fingerprint().encode(), digest_size=16)
+    digest.update(json.dumps(facts, sort_keys=True).encode())
+    return digest.hexdigest()
 
 
 def kbs(opened: Opened) -> list[KBInfo]:

@@ -132,8 +132,7 @@ class Opened:
     @property
     def joint_space(self) -> WorkspaceSpace:
         """The space that the settings name, built or not, with the model that it has now."""
-        from kglink.workspace.encoder import AUTO
-        from kglink.workspace.joint_space import joint_space
+        from kglink.workspace.joint_space import AUTO, joint_space
 
         if self._joint_space is not None:
             before, kept = self._joint_space

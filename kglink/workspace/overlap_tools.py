@@ -21,9 +21,8 @@ from kglink.overlap.vectors import VectorCache
 from kglink.plugins import PairEvidence, PluginSettings, Registry
 from kglink.records import OnProgress
 from kglink.space.segment import Segment
-from kglink.workspace.encoder import encoder_of
 from kglink.workspace.folder import VECTORS_FOLDER
-from kglink.workspace.joint_space import WorkspaceSpace
+from kglink.workspace.joint_space import WorkspaceSpace, encoder_of
 
 if TYPE_CHECKING:
     from kglink.overlap.paired import RowKind

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from kglink.workspace.add_kb import add_kb
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.doctor import doctor, licences, plugins
 from kglink.workspace.evaluate import evaluate, evaluate_end_to_end, evaluate_overlaps
 from kglink.workspace.export import export
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
-from kglink.workspace.kbs import entities, kb, kbs, remove_kb
+from kglink.workspace.kbs import add_kb, entities, kb, kbs, remove_kb
 from kglink.workspace.link import fit_scoring, link, search
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import (
