@@ -89,13 +89,13 @@ def register_scorers(register: Register) -> None:
     """Register the scorers."""
     register(
         "kglink/dual",
-        _later("scorers.dual", "DualScorer"),
+        _later("scorers.vectors", "DualScorer"),
         settings=DualSettings,
         summary="one vector of each side, the first state or the mean (DUAL)",
     )
     register(
         "kglink/mean",
-        _later("scorers.mean", "MeanScorer"),
+        _later("scorers.vectors", "MeanScorer"),
         settings=ScorerSettings,
         summary="the means of both sides' tokens (Pooling Mean)",
     )
@@ -112,38 +112,38 @@ def register_samplers(register: Register) -> None:
     """Register the samplers of negatives."""
     register(
         "kglink/in_batch",
-        _later("samplers.in_batch", "InBatch"),
+        _later("samplers.random", "InBatch"),
         summary="right answers of the batch's other mentions",
     )
     register(
         "kglink/random_cross_domain",
-        _later("samplers.random_cross_domain", "RandomCrossDomain"),
+        _later("samplers.random", "RandomCrossDomain"),
         summary="any entities, drawn anew on every visit (Random-CD)",
     )
     register(
         "kglink/random_in_domain",
-        _later("samplers.random_in_domain", "RandomInDomain"),
+        _later("samplers.random", "RandomInDomain"),
         summary="entities of the right answer's domain, drawn anew on every visit (Random-ID)",
     )
     register(
         "kglink/hard_cross_domain",
-        _later("samplers.hard_cross_domain", "HardCrossDomain"),
+        _later("samplers.hard", "HardCrossDomain"),
         summary="the highest scores of all entities (Hard-CD)",
     )
     register(
         "kglink/hard_in_domain",
-        _later("samplers.hard_in_domain", "HardInDomain"),
+        _later("samplers.hard", "HardInDomain"),
         summary="the highest scores in the right answer's domain (Hard-ID)",
     )
     register(
         "kglink/knn",
-        _later("samplers.knn", "Knn"),
+        _later("samplers.hard", "Knn"),
         settings=KnnSettings,
         summary="the entities nearest to the mention (k-NN of ArboEL)",
     )
     register(
         "kglink/mixed_p",
-        _later("samplers.mixed_p", "MixedP"),
+        _later("samplers.hard", "MixedP"),
         settings=MixedSettings,
         summary="a share of highest scores, the others drawn at random (Mixed-50)",
     )
@@ -160,25 +160,25 @@ def register_objectives(register: Register) -> None:
     """Register the losses."""
     register(
         "kglink/nce",
-        _later("objectives.nce", "Nce"),
+        _later("objectives.losses", "Nce"),
         settings=NceSettings,
         summary="softmax of the right answer over its row (BLINK, T-Biencoder)",
     )
     register(
         "kglink/bce",
-        _later("objectives.bce", "Bce"),
+        _later("objectives.losses", "Bce"),
         settings=ObjectiveSettings,
         summary="every pair right or wrong by itself (AMH)",
     )
     register(
         "kglink/overlap",
-        _later("objectives.overlap", "OverlapLoss"),
+        _later("objectives.losses", "OverlapLoss"),
         settings=ObjectiveSettings,
         summary="softmax over rows and over columns: overlaps find each other (loss O)",
     )
     register(
         "kglink/distillation",
-        _later("objectives.distillation", "Distillation"),
+        _later("objectives.losses", "Distillation"),
         settings=DistillationSettings,
         summary="the right answer, and what a teacher scored (BLINK)",
     )

@@ -31,9 +31,9 @@ from kglink.space.token_rows import (
     texts_between,
 )
 from kglink.space.token_search import ExactTokenSearch, TokenSearch, nearest_by_tokens
-from kglink_plugins.scorers.mean import MeanScorer
 from kglink_plugins.scorers.settings import SumOfMaxSettings
 from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
+from kglink_plugins.scorers.vectors import MeanScorer
 
 DIM = 16
 FloatArray = npt.NDArray[np.float32]

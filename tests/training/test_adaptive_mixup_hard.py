@@ -11,11 +11,10 @@ from torch import Tensor
 
 from kglink.plugins import Encoded, MixingSampler, Scorer
 from kglink_plugins.samplers.adaptive_mixup_hard import AdaptiveMixupHard
-from kglink_plugins.samplers.in_batch import InBatch
+from kglink_plugins.samplers.random import InBatch
 from kglink_plugins.samplers.settings import MixupSettings
-from kglink_plugins.scorers.dual import DualScorer
-from kglink_plugins.scorers.mean import MeanScorer
 from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
+from kglink_plugins.scorers.vectors import DualScorer, MeanScorer
 
 
 def encoded(count: int, lengths: Sequence[int], seed: int, scale: float = 1.0) -> Encoded:

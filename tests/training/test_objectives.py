@@ -12,10 +12,7 @@ from torch import Tensor
 from kglink.errors import UsageError
 from kglink.plugins import Objective
 from kglink.testing import ObjectiveContract
-from kglink_plugins.objectives.bce import Bce
-from kglink_plugins.objectives.distillation import Distillation
-from kglink_plugins.objectives.nce import Nce
-from kglink_plugins.objectives.overlap import OverlapLoss
+from kglink_plugins.objectives.losses import Bce, Distillation, Nce, OverlapLoss
 from kglink_plugins.objectives.settings import (
     DistillationSettings,
     NceSettings,

@@ -13,15 +13,10 @@ import pytest
 from kglink.errors import UsageError
 from kglink.plugins import Sampler, SamplerBatch, SamplerPool, load_registry
 from kglink.testing import SamplerContract
-from kglink_plugins.samplers import hardest as hardest_module
+from kglink_plugins.samplers import hard as hardest_module
 from kglink_plugins.samplers.draw import Rows, draw
-from kglink_plugins.samplers.hard_cross_domain import HardCrossDomain
-from kglink_plugins.samplers.hard_in_domain import HardInDomain
-from kglink_plugins.samplers.in_batch import InBatch
-from kglink_plugins.samplers.knn import Knn
-from kglink_plugins.samplers.mixed_p import MixedP
-from kglink_plugins.samplers.random_cross_domain import RandomCrossDomain
-from kglink_plugins.samplers.random_in_domain import RandomInDomain
+from kglink_plugins.samplers.hard import HardCrossDomain, HardInDomain, Knn, MixedP
+from kglink_plugins.samplers.random import InBatch, RandomCrossDomain, RandomInDomain
 from kglink_plugins.samplers.settings import KnnSettings, MixedSettings
 
 if TYPE_CHECKING:

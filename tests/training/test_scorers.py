@@ -13,10 +13,9 @@ from torch import Tensor
 from kglink.plugins import Encoded, PoolingScorer, Scorer
 from kglink.testing import ScorerContract
 from kglink_plugins.scorers import sum_of_max
-from kglink_plugins.scorers.dual import DualScorer
-from kglink_plugins.scorers.mean import MeanScorer
 from kglink_plugins.scorers.settings import DualSettings, ScorerSettings, SumOfMaxSettings
 from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
+from kglink_plugins.scorers.vectors import DualScorer, MeanScorer
 
 COSINE = MappingProxyType({"metric": "cosine"})
 

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from kglink.plugins import Encoded, PoolingScorer, SamplerBatch, SamplerPool, Scorer
 from kglink.training.batch import own_scores, take
-from kglink_plugins.samplers.draw import IntArray
-from kglink_plugins.samplers.hardest import hardest
-from kglink_plugins.samplers.scope import batch_golds
+from kglink_plugins.samplers.draw import IntArray, batch_golds
+from kglink_plugins.samplers.hard import hardest
 from kglink_plugins.samplers.settings import MixupSettings
 
 

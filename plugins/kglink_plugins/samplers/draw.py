@@ -1,11 +1,14 @@
-"""Drawing at random without replacement, at a cost that does not grow with the pool."""
+"""Where negatives come from, and drawing at random without replacement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from kglink.plugins import SamplerBatch, SamplerPool
 
 IntArray = npt.NDArray[np.int64]
 
@@ -57,3 +60,44 @@ def padded(drawn: Iterable[IntArray], count: int, k: int) -> IntArray:
     for mention, rows in enumerate(drawn):
         matrix[mention, : len(rows)] = rows
     return matrix
+
+
+class Scope(NamedTuple):
+    """Mentions that draw from the same rows."""
+
+    mentions: IntArray
+    rows: Rows
+
+
+def whole_pool(pool: SamplerPool, batch: SamplerBatch) -> Iterator[Scope]:
+    """Every mention draws from all entities."""
+    yield Scope(np.arange(len(batch.gold)), Rows(range(len(pool))))
+
+
+def own_domains(pool: SamplerPool, batch: SamplerBatch) -> Iterator[Scope]:
+    """A mention draws from the domains of its right answers; one without any, from all."""
+    mentions_of: dict[frozenset[int], list[int]] = {}
+    for mention, gold in enumerate(batch.gold):
+        domains = frozenset(pool.domains[list(gold)].tolist())
+        mentions_of.setdefault(domains, []).append(mention)
+    for domains, mentions in mentions_of.items():
+        yield Scope(np.array(mentions, np.int64), _rows_of(pool, sorted(domains)))
+
+
+def batch_golds(pool: SamplerPool, batch: SamplerBatch) -> Iterator[Scope]:
+    """Every mention draws from the right answers of all mentions of the batch."""
+    rows = sorted(set().union(*batch.gold))
+    yield Scope(np.arange(len(batch.gold)), Rows(np.array(rows, np.int64)))
+
+
+def by_mention(scopes: Iterable[Scope]) -> list[Rows]:
+    """The rows of each mention, in the order of the mentions."""
+    found = {mention: rows for mentions, rows in scopes for mention in mentions.tolist()}
+    return [found[mention] for mention in range(len(found))]
+
+
+def _rows_of(pool: SamplerPool, domains: list[int]) -> Rows:
+    if not domains:
+        return Rows(range(len(pool)))
+    parts = [pool.by_domain[domain] for domain in domains]
+    return Rows(parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts)))

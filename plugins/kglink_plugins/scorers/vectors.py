@@ -1,4 +1,4 @@
-"""What scorers share: full precision, one vector of each text, inner products."""
+"""Scorers that compare one vector of each text: DUAL of BLINK, Pooling Mean."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from torch import Tensor
 
 from kglink.plugins import Encoded
-from kglink_plugins.scorers.settings import Metric
+from kglink_plugins.scorers.settings import DualSettings, Metric, ScorerSettings
 
 
 @contextmanager
@@ -47,3 +47,35 @@ def products(mentions: Encoded, entities: Encoded, metric: Metric) -> Tensor:
     """All mentions against all entities, of one vector each."""
     left, right = (measured(side.states[:, 0], metric) for side in (mentions, entities))
     return left @ right.mT
+
+
+class DualScorer:
+    """Compares the first states, or what the encoder has pooled."""
+
+    def __init__(self, settings: DualSettings | None = None) -> None:
+        self._settings = settings or DualSettings()
+
+    def pool(self, batch: Encoded) -> Encoded:
+        """One vector of each text."""
+        return first_states(batch) if self._settings.pooling == "cls" else mean_states(batch)
+
+    def score(self, mentions: Encoded, entities: Encoded) -> Tensor:
+        """A (mentions, entities) matrix; larger is closer."""
+        with full_precision(mentions.states):
+            return products(self.pool(mentions), self.pool(entities), self._settings.metric)
+
+
+class MeanScorer:
+    """Compares the means of all tokens; padding is no token."""
+
+    def __init__(self, settings: ScorerSettings | None = None) -> None:
+        self._settings = settings or ScorerSettings()
+
+    def pool(self, batch: Encoded) -> Encoded:
+        """One vector of each text."""
+        return mean_states(batch)
+
+    def score(self, mentions: Encoded, entities: Encoded) -> Tensor:
+        """A (mentions, entities) matrix; larger is closer."""
+        with full_precision(mentions.states):
+            return products(mean_states(mentions), mean_states(entities), self._settings.metric)

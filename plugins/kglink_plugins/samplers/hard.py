@@ -1,4 +1,7 @@
-"""Finding the highest scores exactly: block by block, in memory that does not grow."""
+"""Hard negatives: Hard-ID and Hard-CD of T-Biencoder, k-NN of ArboEL, Mixed-p of AMH.
+
+The highest scores are found exactly: block by block, in memory that does not grow.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import UsageError
-from kglink.plugins import PairScores, SamplerBatch, SamplerPool
-from kglink_plugins.samplers.draw import IntArray, Rows
-from kglink_plugins.samplers.scope import Scope
+from kglink.plugins import PairScores, PluginSettings, SamplerBatch, SamplerPool
+from kglink_plugins.samplers.draw import (
+    IntArray,
+    Rows,
+    Scope,
+    batch_golds,
+    by_mention,
+    draw,
+    own_domains,
+    padded,
+    whole_pool,
+)
+from kglink_plugins.samplers.settings import KnnSettings, MixedSettings
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -123,3 +136,79 @@ def _as_slice(rows: IntArray) -> slice | IntArray:
     if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
+
+
+class HardInDomain:
+    """Takes the highest scores within the domains of a mention's right answers."""
+
+    by_score, in_batch = True, False
+
+    def __init__(self, settings: PluginSettings | None = None) -> None:
+        pass
+
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        """The same negatives until the entities are encoded anew."""
+        return hardest(pool, batch, own_domains(pool, batch), k)
+
+
+class HardCrossDomain:
+    """Takes the highest scores of all entities."""
+
+    by_score, in_batch = True, False
+
+    def __init__(self, settings: PluginSettings | None = None) -> None:
+        pass
+
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        """The same negatives until the entities are encoded anew."""
+        return hardest(pool, batch, whole_pool(pool, batch), k)
+
+
+class Knn:
+    """Takes the nearest entities; a setting says whether types or KBs bound the search."""
+
+    by_score, in_batch = True, False
+
+    def __init__(self, settings: KnnSettings | None = None) -> None:
+        self._scopes = own_domains if (settings or KnnSettings()).in_domain else whole_pool
+
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        """The same negatives until the entities are encoded anew."""
+        return hardest(pool, batch, self._scopes(pool, batch), k)
+
+
+_SCOPES = {"batch": batch_golds, "domain": own_domains, "pool": whole_pool}
+
+
+class MixedP:
+    """Takes a share of highest scores, then draws from what is left."""
+
+    def __init__(self, settings: MixedSettings | None = None) -> None:
+        settings = settings or MixedSettings()
+        self._p = settings.p
+        self._scopes = _SCOPES[settings.among]
+        self.in_batch = settings.among == "batch"
+        self.by_score = settings.p > 0
+
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        """The hard negatives of each mention, then the random ones."""
+        scopes = list(self._scopes(pool, batch))
+        # Half of an odd number counts as hard.
+        wanted = int(np.floor(self._p * k + 0.5))
+        empty = np.empty((len(batch.gold), 0), np.int64)
+        hard = hardest(pool, batch, scopes, wanted) if wanted else empty
+        drawn = []
+        for mention, rows in enumerate(by_mention(scopes)):
+            taken = hard[mention][hard[mention] >= 0]
+            barred = batch.forbidden(mention).union(taken.tolist())
+            rest = draw(rows, barred, k - wanted, rng)
+            drawn.append(np.concatenate([taken, rest]))
+        return padded(drawn, len(drawn), k)
