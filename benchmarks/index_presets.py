@@ -1,6 +1,7 @@
 """Recall and milliseconds per query of the index presets, against exact search.
 
     python benchmarks/index_presets.py [--rows 200000] [--dim 384] [--queries 256] [--preset NAME]
+    python benchmarks/index_presets.py --workspace FOLDER [--queries 256] [--preset NAME]
 
 Rows are drawn around 5,000 centres, as texts of one field are. Each preset is asked for the best
 1, 10 and 100 of all rows, of a KB that is a quarter of them, and of one that is a hundredth; times
@@ -8,6 +9,9 @@ are of the search for 100, a query alone and among 64. Below a graph stands what
 of the same file within a KB, without our looking further and scanning. Then HNSW by inner products
 is set beside BLINK's reduction to L2 distances, on at most 20,000 rows whose lengths differ; and
 faiss-gpu beside faiss-cpu, where both a GPU and a faiss that uses it are there.
+
+With --workspace the presets are tried on the vectors of that workspace's space, asked with mentions
+of its documents; the space stays as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -25,8 +29,12 @@ import numpy.typing as npt
 from search import clustered
 
 from kglink.models.hardware import usable_cores
-from kglink.plugins import RowRange, VectorIndex, load_registry
-from kglink.workspace.index import presets_of
+from kglink.plugins import IndexBackend, RowRange, VectorIndex, load_registry
+from kglink.space.index import IndexChoice, trial_index
+from kglink.space.recall import measure_index
+from kglink.workspace import Workspace
+from kglink.workspace.index import Value, index_queries, presets_of
+from kglink.workspace.links import reader_of
 from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
 
@@ -52,7 +60,11 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--queries", type=int, default=256)
     parser.add_argument("--preset", action="append", help="only this one; may be repeated")
+    parser.add_argument("--workspace", type=Path, help="try them on the space of this workspace")
     options = parser.parse_args()
+    if options.workspace:
+        try_on_space(options.workspace, options.queries, options.preset or [])
+        return
     rows = clustered(options.rows, options.dim, seed=1)
     queries = clustered(options.queries, options.dim, seed=2)
     parts = [
@@ -66,6 +78,28 @@ def main() -> None:
     few = min(options.rows, 20_000)
     compare_reduction(rows[:few], queries)
     compare_gpu(rows, queries)
+
+
+def try_on_space(folder: Path, queries: int, wanted: list[str]) -> None:
+    """Recall and times of each preset on a space's own vectors, part by part."""
+    with Workspace.open(folder) as workspace:
+        space, registry = workspace.space(), workspace.registry
+        reader = reader_of(workspace.encoder, workspace.settings.link.window_chars)
+        asked = index_queries(workspace.store, space, reader, queries)
+
+        def backend_of(name: str, settings: Mapping[str, Value]) -> IndexBackend:
+            return registry.create("index", name, settings)
+
+        with trial_index(space.folder, IndexChoice("kglink/flat", {}), backend_of) as exact:
+            for name, preset in presets_of(registry).items():
+                if wanted and name not in wanted:
+                    continue
+                choice = IndexChoice(preset.index, preset.settings)
+                with trial_index(space.folder, choice, backend_of) as trial:
+                    print(f"\n{name}: built in {trial.seconds:.1f} s, {trial.bytes / 1e6:,.1f} MB")
+                    for part in measure_index(space, trial.index, exact.index, asked):
+                        shares = (f"R@{k} {share:.3f}" for k, share in part.recall.items())
+                        print(f"{part.part.name:22}", *shares, f"{part.index.alone:.2f} ms alone")
 
 
 def compare_presets(
