@@ -37,7 +37,7 @@ METHODS = {
     "index": ("index_presets", "change_index", "measure_index"),
     "link": ("link",),
     "search": ("search",),
-    "eval": ("evaluate", "evaluate_overlaps"),
+    "eval": ("evaluate", "evaluate_end_to_end", "evaluate_overlaps"),
     "settings": ("resolved",),
     "doctor": ("doctor", "licences"),
     "plugins": ("plugins",),
