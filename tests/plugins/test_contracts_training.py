@@ -53,18 +53,27 @@ def sampler(sampler: type[ReferenceSampler], **described: object) -> type[Plugin
 
 
 class NearestFirst(ReferenceSampler):
-    """Draws the rows whose vectors are nearest: without chance, and only with vectors."""
+    """Draws the rows that score highest: without chance, and only with vectors or scores."""
+
+    by_score = True
 
     def sample(
         self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
     ) -> IntArray:
-        assert batch.vectors is not None
         drawn = np.full((len(batch.gold), k), -1, np.int64)
         for row in range(len(batch.gold)):
-            order = np.argsort(-(self.vectors(pool) @ batch.vectors[row]), kind="stable")
+            order = np.argsort(-self.scores(pool, batch, row), kind="stable")
             best = [number for number in order.tolist() if number not in batch.forbidden(row)][:k]
             drawn[row, : len(best)] = best
         return drawn
+
+    def scores(self, pool: SamplerPool, batch: SamplerBatch, mention: int) -> FloatArray:
+        if batch.scores is not None:
+            found: FloatArray = batch.scores(np.array([mention]), np.arange(len(pool)))[0]
+            return found
+        assert batch.vectors is not None
+        products: FloatArray = self.vectors(pool) @ batch.vectors[mention]
+        return products
 
     def vectors(self, pool: SamplerPool) -> FloatArray:
         return pool.rows(slice(None))
@@ -121,7 +130,7 @@ CORRECT = {
     "scorer": scorer(ReferenceScorer),
     "objective": objective(ReferenceObjective),
     "sampler": sampler(ReferenceSampler),
-    "sampler without chance": sampler(NearestFirst, stochastic=False, needs_vectors=True),
+    "sampler without chance": sampler(NearestFirst, stochastic=False),
     "sampler within a domain": sampler(InDomain, eligible=same_domain),
     "sampler that mixes": sampler(Mixer),
     "undescribed sampler": sampler(InDomain, generic=True),
@@ -425,13 +434,31 @@ class WrongDomain(ReferenceSampler):
     """Says that it stays in its domain, but draws from all."""
 
 
+class KnowsVectorsAlone(NearestFirst):
+    """Where no vectors are, the first rows do."""
+
+    def scores(self, pool: SamplerPool, batch: SamplerBatch, mention: int) -> FloatArray:
+        if batch.vectors is None:
+            return np.zeros(len(pool), np.float32)
+        return super().scores(pool, batch, mention)
+
+
+class HidesThatItGoesByScore(NearestFirst):
+    by_score = False
+
+
 SAMPLER_MUTANTS = [
+    (
+        sampler(KnowsVectorsAlone, stochastic=False),
+        "test_scores_in_the_place_of_vectors_draw_the_same_if_it_goes_by_score",
+    ),
+    (sampler(HidesThatItGoesByScore, stochastic=False), "test_same_seed_draws_the_same"),
     (sampler(DrawsGold), "test_draws_distinct_rows_that_are_never_forbidden"),
     (sampler(DrawsExcluded), "test_draws_distinct_rows_that_are_never_forbidden"),
     (sampler(WithReplacement), "test_draws_distinct_rows_that_are_never_forbidden"),
     (sampler(BeyondThePool), "test_draws_distinct_rows_that_are_never_forbidden"),
     (sampler(GapsInside), "test_draws_distinct_rows_that_are_never_forbidden"),
-    (sampler(ReadsBits, needs_vectors=True), "test_vectors_in_half_precision_draw_the_same"),
+    (sampler(ReadsBits, stochastic=False), "test_vectors_in_half_precision_draw_the_same"),
     (sampler(GivesUpEarly), "test_draws_all_that_is_asked_or_left"),
     (sampler(GivesUpEarly, generic=True), "test_draws_all_that_is_asked_or_left"),
     (sampler(WrongDomain, eligible=same_domain), "test_draws_all_that_is_asked_or_left"),

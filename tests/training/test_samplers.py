@@ -49,28 +49,26 @@ class TestRandomInDomain(InItsDomains):
 
 class TestHardCrossDomain(SamplerContract):
     plugin = "kglink/hard_cross_domain"
-    stochastic, needs_vectors = False, True
+    stochastic = False
 
 
 class TestHardInDomain(InItsDomains):
     plugin = "kglink/hard_in_domain"
-    stochastic, needs_vectors = False, True
+    stochastic = False
 
 
 class TestKnn(SamplerContract):
     plugin = "kglink/knn"
-    stochastic, needs_vectors = False, True
+    stochastic = False
 
 
 class TestMixedInBatch(AmongTheBatch):
     plugin = "kglink/mixed_p"
-    needs_vectors = True
 
 
 class TestMixedInDomain(InItsDomains):
     plugin = "kglink/mixed_p"
     settings = MappingProxyType({"among": "domain", "p": 0.3})
-    needs_vectors = True
 
 
 class TestMixedWithoutHardOnes(SamplerContract):
@@ -80,7 +78,7 @@ class TestMixedWithoutHardOnes(SamplerContract):
 
 class TestAdaptiveMixupHard(AmongTheBatch):
     plugin = "kglink/adaptive_mixup_hard"
-    stochastic, needs_vectors = False, True
+    stochastic = False
 
 
 # ------------------------------------------------------------------------------------ hard

@@ -22,8 +22,6 @@ class SamplerContract(PluginContract):
     kind = "sampler"
     stochastic: bool = True
     """Whether another seed draws other rows; False where the rows follow from the vectors."""
-    needs_vectors: bool = False
-    """Whether it can draw only where the pool and the batch have vectors."""
 
     def make(self) -> Sampler:
         """The sampler under test."""
@@ -99,6 +97,22 @@ class SamplerContract(PluginContract):
 
             check_mixing(sampler)
 
+    def test_scores_in_the_place_of_vectors_draw_the_same_if_it_goes_by_score(self) -> None:
+        if not self._goes_by_score:
+            return
+        for pool, batch in self._cases():
+            pair_scores = _InnerProducts(pool, batch)
+            bare = SamplerPool(pool.domains)
+            asked = batch._replace(vectors=None, scores=pair_scores)
+            for k in (1, 4, 16):
+                by_scores = self._draw(bare, asked, k, 7)
+                assert np.array_equal(by_scores, self._draw(pool, batch, k, 7))
+
+    @property
+    def _goes_by_score(self) -> bool:
+        """Whether it needs vectors or scores, as the sampler itself says."""
+        return bool(getattr(self.make(), "by_score", False))
+
     def _draw(self, pool: SamplerPool, batch: SamplerBatch, k: int, seed: int) -> IntArray:
         drawn = self.make().sample(pool, batch, k, np.random.default_rng(seed))
         assert drawn.shape == (len(batch.gold), k)
@@ -124,8 +138,7 @@ class SamplerContract(PluginContract):
             self._case(domains, gold, vectors)
             for domains, gold in cases
             for vectors in (True, False)
-            if vectors or not self.needs_vectors
-            if vectors or not self.generic
+            if vectors or not self._goes_by_score
         ]
 
     def _large(self) -> tuple[SamplerPool, SamplerBatch]:
@@ -143,6 +156,18 @@ class SamplerContract(PluginContract):
         last = len(domains) - 1
         excluded = [frozenset({1, last} if one % 2 else ()) for one in range(len(gold))]
         return pool, SamplerBatch(gold, queries if vectors else None, excluded)
+
+
+class _InnerProducts:
+    """What the vectors of a pool and a batch say, as scores."""
+
+    def __init__(self, pool: SamplerPool, batch: SamplerBatch) -> None:
+        assert batch.vectors is not None
+        self._scores = batch.vectors @ pool.rows(slice(None)).T
+
+    def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
+        scores: FloatArray = self._scores[np.ix_(mentions, rows)]
+        return scores
 
 
 def _bf16_bits(vectors: FloatArray) -> npt.NDArray[np.int16]:
