@@ -11,7 +11,7 @@ import pytest
 from kglink.overlap import neighbours
 from kglink.overlap.neighbours import Neighbours, cosines, nearest_neighbours
 from kglink.records import Progress
-from kglink.testing.pairs import ListedVectors
+from kglink.testing.contracts.pair_evidence import ListedVectors
 
 DIM = 12
 IntArray = npt.NDArray[np.int64]

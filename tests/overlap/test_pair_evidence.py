@@ -17,7 +17,7 @@ from kglink.overlap.names import folded_names
 from kglink.plugins import EntityPair, PairedKBs, PairEvidence, PluginSettings, Side, load_registry
 from kglink.records import Alias, Entity
 from kglink.testing import PairEvidenceContract
-from kglink.testing.pairs import ListedKBs
+from kglink.testing.contracts.pair_evidence import ListedKBs
 from kglink.text.fold import fold
 from kglink_plugins.overlap_evidence.fuzzy import NamePairs
 from kglink_plugins.overlap_evidence.name_words import name_words, numbers_of

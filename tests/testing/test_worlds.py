@@ -23,9 +23,14 @@ from kglink.testing.worlds import (
     write_documents_jsonl,
     write_entities_jsonl,
 )
-from kglink.testing.worlds.settings import Permutation
-from kglink.testing.worlds.words import Draws, long_word, scramble, short_word
-from kglink.testing.worlds.zipf import Zipf
+from kglink.testing.worlds.chance import (
+    Draws,
+    Permutation,
+    Zipf,
+    long_word,
+    scramble,
+    short_word,
+)
 from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings, JsonlAdapter, JsonlSettings
 
 

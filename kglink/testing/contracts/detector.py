@@ -10,8 +10,7 @@ from pathlib import Path
 
 from kglink.plugins import Detector, NameRow, Names
 from kglink.records import Span
-from kglink.testing.contracts.base import PluginContract
-from kglink.testing.contracts.texts import NASTY_TEXTS
+from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
 from kglink.text.fold import fold
 
 

@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple
 
 from kglink.plugins import Exporter
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
-from kglink.testing.contracts.base import PluginContract
-from kglink.testing.contracts.texts import NASTY_TEXTS
+from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
 
 
 class ExportedSpan(NamedTuple):

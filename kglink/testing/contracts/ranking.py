@@ -11,8 +11,7 @@ from typing import Protocol
 
 from kglink.plugins import Clusterer, Reranker
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
-from kglink.testing.contracts.base import PluginContract
-from kglink.testing.contracts.texts import NASTY_TEXTS
+from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
 
 
 class Ranker(Protocol):

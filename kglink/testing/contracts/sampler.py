@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kglink.plugins import MixingSampler, Sampler, SamplerBatch, SamplerPool
+from kglink.plugins import Encoded, MixingSampler, Sampler, SamplerBatch, SamplerPool
 from kglink.testing.contracts.base import PluginContract
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from kglink.plugins import FloatArray, IntArray
 
 DIM = 8
@@ -92,10 +94,7 @@ class SamplerContract(PluginContract):
     def test_makes_negatives_of_the_batch_if_it_mixes(self) -> None:
         sampler = self.make()
         if isinstance(sampler, MixingSampler):
-            # Loaded here: a sampler that only draws needs no torch.
-            from kglink.testing.contracts.mixing import check_mixing
-
-            check_mixing(sampler)
+            _check_mixing(sampler)
 
     def test_scores_in_the_place_of_vectors_draw_the_same_if_it_goes_by_score(self) -> None:
         if not self._goes_by_score:
@@ -177,3 +176,58 @@ def _bf16_bits(vectors: FloatArray) -> npt.NDArray[np.int16]:
 
 def _copies(*arrays: npt.NDArray[Any] | None) -> list[npt.NDArray[Any]]:
     return [array.copy() for array in arrays if array is not None]
+
+
+# ------------------------------------------------ mixing; torch is loaded for these samplers alone
+class _FirstStates:
+    """Compares first states by their inner product."""
+
+    def score(self, mentions: Encoded, entities: Encoded) -> Tensor:
+        """A (mentions, entities) matrix."""
+        return mentions.states[:, 0] @ entities.states[:, 0].T
+
+
+def _check_mixing(sampler: MixingSampler) -> None:
+    """The right answer's score comes first; what is masked has no part in the rest."""
+    import torch
+
+    mentions, entities = _states(4, 1), _states(6, 2)
+    positive = torch.eye(4, 6, dtype=torch.bool)
+    positive[3] = False
+    masked = torch.zeros_like(positive)
+    masked[0, 1] = masked[1, [0, 2, 3, 4]] = masked[2, 5] = True
+    for k in (1, 3, 8):
+        made = _mix(sampler, mentions, entities, positive, masked, k)
+        assert made.shape == (4, 1 + k), "not (mentions, 1 + k)"
+        right = _FirstStates().score(mentions, entities).diagonal()[:3]
+        torch.testing.assert_close(made[:3, 0], right, msg="the right answer's score comes first")
+        # Mention 0 has 4 others, mention 1 has 1, mention 2 has 4, mention 3 has no right answer.
+        for row, others in enumerate((4, 1, 4)):
+            held = torch.isfinite(made[row, 1:]).tolist()
+            assert held == [at < others for at in range(k)], "-inf where no other is left, last"
+        assert made[3].isneginf().all(), "scores without a right answer"
+        changed = Encoded(entities.states.clone(), entities.mask)
+        changed.states[1, 0] += 9.0
+        again = _mix(sampler, mentions, changed, positive, masked, k)
+        torch.testing.assert_close(again[0], made[0], msg="a masked entity has a part")
+        assert torch.equal(_mix(sampler, mentions, entities, positive, masked, k), made)
+
+
+def _mix(
+    sampler: MixingSampler,
+    mentions: Encoded,
+    entities: Encoded,
+    positive: Tensor,
+    masked: Tensor,
+    k: int,
+) -> Tensor:
+    return sampler.mix(_FirstStates(), mentions, entities, positive, masked, k)
+
+
+def _states(count: int, seed: int) -> Encoded:
+    """Texts of one to three tokens."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    states = torch.randn(count, 3, 5, generator=generator)
+    return Encoded(states, torch.arange(3) <= torch.arange(count)[:, None] % 3)

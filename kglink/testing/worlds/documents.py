@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import ConfigError
 from kglink.records import Document, EntityId, Mention, Split
+from kglink.testing.worlds.chance import Draws, mix
 from kglink.testing.worlds.facts import Truth
 from kglink.testing.worlds.lexicon import BARE, FILLERS, ODD_FILLERS, TELLING, WORDINGS
-from kglink.testing.worlds.words import Draws, mix
 
 if TYPE_CHECKING:
     from kglink.testing.worlds.world import World

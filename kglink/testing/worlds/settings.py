@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from math import gcd
 
 from kglink.errors import ConfigError
 
@@ -98,35 +97,6 @@ class WorldSettings:
     def copies(self) -> int:
         """The entities of a KB that carry the name of another one in it."""
         return _whole(self.ambiguity * self.entities / 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Permutation:
-    """A bijection of ``range(n)`` that is computed, not stored: ``x -> (factor x + shift) mod n``.
-
-    It spreads neighbours evenly, so that every stretch of a KB holds its share of everything.
-    """
-
-    n: int
-    factor: int
-    shift: int
-    back: int
-
-    @classmethod
-    def of(cls, n: int, key: int) -> Permutation:
-        """The permutation that 64 random bits choose."""
-        factor = key % n
-        while gcd(factor, n) != 1:
-            factor = (factor + 1) % n
-        return cls(n, factor, (key >> 20) % n, pow(factor, -1, n))
-
-    def __call__(self, x: int) -> int:
-        """The number that ``x`` is mapped to."""
-        return (x * self.factor + self.shift) % self.n
-
-    def inverse(self, y: int) -> int:
-        """The ``x`` that is mapped to ``y``."""
-        return (y - self.shift) * self.back % self.n
 
 
 def _whole(value: float) -> int:

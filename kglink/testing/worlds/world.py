@@ -10,7 +10,7 @@ Each KB has ``n`` *slots*, filled region by region::
 
 A permutation per KB maps the entities' order, and so their keys, to slots. Things and names are
 numbers; two entities are the same thing, or have the same name, if and only if the numbers are
-equal. Names with different numbers differ in every form (see `words`).
+equal. Names with different numbers differ in every form (see `chance`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from typing import NamedTuple
 
 from kglink.errors import UnknownNameError
 from kglink.records import Alias, Document, Entity, EntityId, Overlap
+from kglink.testing.worlds.chance import Permutation, Zipf, mix
 from kglink.testing.worlds.documents import DocumentSettings, documents
 from kglink.testing.worlds.facts import Facts
-from kglink.testing.worlds.settings import Permutation, WorldSettings
-from kglink.testing.worlds.words import mix
-from kglink.testing.worlds.zipf import Zipf
+from kglink.testing.worlds.settings import WorldSettings
 
 
 class Counts(NamedTuple):

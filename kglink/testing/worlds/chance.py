@@ -1,8 +1,10 @@
-"""Randomness that is the same on every machine, and words that can be pronounced."""
+"""Chance that is the same on every machine: bits, permutations, popularity, and words."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
+from math import gcd
 
 MASK = (1 << 64) - 1
 WORD_BITS = 28
@@ -88,3 +90,70 @@ class Draws:
     def chance(self, share: float) -> bool:
         """True with the given chance."""
         return self.bits() >> 44 < int(share * (1 << 20))
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """A bijection of ``range(n)`` that is computed, not stored: ``x -> (factor x + shift) mod n``.
+
+    It spreads neighbours evenly, so that every stretch of a KB holds its share of everything.
+    """
+
+    n: int
+    factor: int
+    shift: int
+    back: int
+
+    @classmethod
+    def of(cls, n: int, key: int) -> Permutation:
+        """The permutation that 64 random bits choose."""
+        factor = key % n
+        while gcd(factor, n) != 1:
+            factor = (factor + 1) % n
+        return cls(n, factor, (key >> 20) % n, pow(factor, -1, n))
+
+    def __call__(self, x: int) -> int:
+        """The number that ``x`` is mapped to."""
+        return (x * self.factor + self.shift) % self.n
+
+    def inverse(self, y: int) -> int:
+        """The ``x`` that is mapped to ``y``."""
+        return (y - self.shift) * self.back % self.n
+
+
+#: The popularity of the most popular entity.
+TOP = 1_000_000_000
+
+
+class Zipf:
+    """Ranks 1 to ``n`` with a popularity of about ``TOP / rank**skew``.
+
+    Exact at the powers of two and a straight line between them.
+    """
+
+    def __init__(self, n: int, skew: float) -> None:
+        octaves = n.bit_length()
+        self._values = [round(TOP * 2.0 ** (-octave * skew)) for octave in range(octaves + 1)]
+        self._sizes = [min(1 << octave, n - (1 << octave) + 1) for octave in range(octaves)]
+        self._weights = [
+            # At least 1, so that every rank can be drawn; shifted, so that halves count.
+            max(1, size * (value + after) << 8)
+            for size, value, after in zip(self._sizes, self._values, self._values[1:], strict=False)
+        ]
+        self._total = sum(self._weights)
+
+    def popularity(self, rank: int) -> float:
+        """The popularity of a rank, from 1."""
+        octave = rank.bit_length() - 1
+        low = 1 << octave
+        fall = self._values[octave] - self._values[octave + 1]
+        return float(self._values[octave] - fall * (rank - low) // low)
+
+    def rank(self, draws: Draws) -> int:
+        """A rank drawn by popularity; within an octave all are equally likely."""
+        left = draws.below(self._total)
+        for octave, weight in enumerate(self._weights):
+            if left < weight:
+                return (1 << octave) + draws.below(self._sizes[octave])
+            left -= weight
+        raise AssertionError("the weights add up to the total")
