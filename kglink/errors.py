@@ -88,6 +88,11 @@ class StoreError(KglinkError):
 class DamagedFileError(KglinkError):
     """A file of kglink's own that is missing or not as it was written."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message, hint="`kglink build` makes the files of a space anew; see `kglink doctor`."
+        )
+
 
 class NewerFileError(KglinkError):
     """A file that a newer kglink wrote."""

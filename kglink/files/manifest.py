@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,12 +13,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kglink.errors import DamagedFileError, NewerFileError
+from kglink.files.atomic import write_atomically
 from kglink.files.digest import file_digest
 
 ManifestType = TypeVar("ManifestType", bound=BaseModel)
 _LIBRARIES = ("kglink", "torch", "transformers", "faiss-cpu", "numpy", "scipy")
 #: Manifests list tens of files; nothing that is larger than this is one.
 _LARGEST = 64 << 20
+#: Beside a manifest: when the files that it names were last written before they were checked.
+CHECKED_FILE = "checked.json"
 
 
 class ManifestPart(BaseModel):
@@ -37,15 +42,62 @@ def file_info(path: Path) -> FileInfo:
     return FileInfo(bytes=path.stat().st_size, blake2b=file_digest(path))
 
 
-def damaged_files(folder: Path, files: Mapping[str, FileInfo], *, thorough: bool) -> list[Path]:
-    """The files that are missing or not as they were written; digests only if ``thorough``."""
-    return [folder / name for name, info in files.items() if _is_bad(folder / name, info, thorough)]
+def note_checked(folder: Path, files: Mapping[str, FileInfo]) -> None:
+    """Keep when files were last written, now that they are known to be right."""
+    times = {name: _times((folder / name).stat()) for name in files}
+    write_atomically(folder / CHECKED_FILE, json.dumps(times))
 
 
-def _is_bad(path: Path, info: FileInfo, thorough: bool) -> bool:
-    if not path.is_file() or path.stat().st_size != info.bytes:
-        return True
-    return thorough and file_digest(path) != info.blake2b
+def damaged_files(
+    folder: Path, files: Mapping[str, FileInfo], *, thorough: bool = False
+) -> list[Path]:
+    """The files that are missing or not as they were written.
+
+    A file is read to its end and its digest compared where it was touched since the last check,
+    or if ``thorough``. What is right is noted, and what is not is forgotten, for the next check.
+    """
+    known = _noted(folder)
+    bad, is_news = [], False
+    for name, info in files.items():
+        path = folder / name
+        try:
+            stat = path.stat()
+            is_known = known.get(name) == _times(stat) and not thorough
+            is_right = stat.st_size == info.bytes and (
+                is_known or file_digest(path) == info.blake2b
+            )
+        except OSError:
+            is_right = False
+        if not is_right:
+            bad.append(path)
+            is_news |= known.pop(name, None) is not None
+        elif not is_known:
+            is_news |= known.get(name) != _times(stat)
+            known[name] = _times(stat)
+    if is_news:
+        with contextlib.suppress(OSError):  # read-only: the files are read again the next time
+            write_atomically(folder / CHECKED_FILE, json.dumps(known))
+    return bad
+
+
+def check_files(folder: Path, files: Mapping[str, FileInfo]) -> None:
+    """Raise an error that names the first of `damaged_files`."""
+    for path in damaged_files(folder, files):
+        if path.is_file() and path.stat().st_size == files[str(path.relative_to(folder))].bytes:
+            raise DamagedFileError(f"{path}: its content is not what was written")
+        raise DamagedFileError(f"{path}: missing or of the wrong size")
+
+
+def _noted(folder: Path) -> dict[str, list[int]]:
+    try:
+        found = read_json(folder / CHECKED_FILE)
+    except DamagedFileError:  # nothing is known: all files are read
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _times(stat: os.stat_result) -> list[int]:
+    return [stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def read_json(path: Path) -> Any:

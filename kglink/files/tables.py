@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,25 +26,51 @@ _NO_ARRAY = (
     EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError,
     ValueError,
 )  # fmt: skip
+_WHOLE = (np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.uint32))
 _BUFFER = 1 << 20
 _CHECKED_TOGETHER = 1 << 20
 _STRINGS_TOGETHER = 1 << 16
 
 
-def map_array(path: Path) -> npt.NDArray[Any]:
-    """A saved array, memory-mapped; as a plain array, which is read much faster than a memmap."""
+def map_array(path: Path, mode: Literal["r", "c"] = "r") -> npt.NDArray[Any]:
+    """A saved array, memory-mapped; as a plain array, which is read much faster than a memmap.
+
+    Mode "c" is for libraries that refuse read-only arrays: what is written never gets to the disk.
+    """
     try:
-        return np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
+        return np.lib.format.open_memmap(path, mode=mode).view(np.ndarray)
     except OSError as error:
         raise DamagedFileError(f"{path}: {error.strerror}") from error
     except _NO_ARRAY as error:
         raise DamagedFileError(f"{path}: not an array ({error})") from error
 
 
-def map_offsets(path: Path, total: int) -> IntArray:
+def map_column(path: Path, kind: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A saved array of a known type and shape, memory-mapped."""
+    found = map_array(path)
+    if found.dtype != kind or found.shape != shape:
+        raise DamagedFileError(f"{path}: not {shape} numbers of type {np.dtype(kind)}")
+    return found
+
+
+def map_places(
+    path: Path, count: int, below: int, mode: Literal["r", "c"] = "r"
+) -> npt.NDArray[Any]:
+    """Saved whole numbers, each from 0 to less than ``below``, memory-mapped and checked."""
+    found = map_array(path, mode)
+    if found.dtype not in _WHOLE or found.shape != (count,):
+        raise DamagedFileError(f"{path}: not {count:,} places")
+    for first in range(0, count, _CHECKED_TOGETHER):
+        some = found[first : first + _CHECKED_TOGETHER]
+        if some.min() < 0 or some.max() >= below:
+            raise DamagedFileError(f"{path}: points outside of {below:,} rows")
+    return found
+
+
+def map_offsets(path: Path, total: int, mode: Literal["r", "c"] = "r") -> IntArray:
     """Offsets into ``total`` things, checked: they begin with 0, never fall and end with total."""
-    offsets = map_array(path)
-    if offsets.dtype != np.int64 or offsets.ndim != 1 or not len(offsets):
+    offsets = map_array(path, mode)
+    if offsets.dtype not in _WHOLE or offsets.ndim != 1 or not len(offsets):
         raise DamagedFileError(f"{path}: not a list of offsets")
     rising = all(
         (np.diff(offsets[first : first + _CHECKED_TOGETHER + 1]) >= 0).all()
@@ -59,7 +85,8 @@ class StringTable(Sequence[str]):
     """Strings by number; only the pages that are read come into memory."""
 
     def __init__(self, stem: Path) -> None:
-        self._blob = _map_values(stem.with_suffix(".utf8"), np.uint8)
+        self._path = stem.with_suffix(".utf8")
+        self._blob = _map_values(self._path, np.uint8)
         self._offsets = map_offsets(stem.with_suffix(".offsets.npy"), len(self._blob))
 
     def __len__(self) -> int:
@@ -67,7 +94,7 @@ class StringTable(Sequence[str]):
 
     def __getitem__(self, at: int) -> str:  # type: ignore[override]  # no slices: one string each
         start, stop = self._offsets[at], self._offsets[at + 1]
-        return self._blob[start:stop].tobytes().decode("utf-8")
+        return self._decoded(self._blob[start:stop].tobytes())
 
     def __iter__(self) -> Iterator[str]:
         for first in range(0, len(self), _STRINGS_TOGETHER):
@@ -75,7 +102,13 @@ class StringTable(Sequence[str]):
             raw = self._blob[bounds[0] : bounds[-1]].tobytes()
             local = (bounds - bounds[0]).tolist()
             for start, stop in pairwise(local):
-                yield raw[start:stop].decode("utf-8")
+                yield self._decoded(raw[start:stop])
+
+    def _decoded(self, raw: bytes) -> str:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise DamagedFileError(f"{self._path}: not text ({error})") from error
 
 
 class StringWriter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +18,17 @@ from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.manifest import file_info, library_versions
 from kglink.models.source import ModelInfo
 from kglink.records import OnProgress, Progress
-from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder
-from kglink.space.index import chosen_index, now, vector_batches
+from kglink.space.folder import INDEX_FILE, SpaceFolder
+from kglink.space.index import chosen_index, now, vector_batches, write_version
 from kglink.space.manifest import (
     ROW_KINDS,
     RowKind,
-    RowSpan,
     SegmentInfo,
     SpaceManifest,
 )
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.segment_build import SegmentPlan, TextEncoder, build_segment, changed_meanwhile
-from kglink.space.space import BackendOf
+from kglink.space.space import BackendOf, row_spans
 
 if TYPE_CHECKING:
     from kglink.store.entity_reader import FoldedEntity
@@ -95,14 +94,14 @@ def build_space(
                 model=model,
                 segments={kb: segment.folder.name for kb, segment in segments.items()},
                 revisions={kb: segment.info.revision for kb, segment in segments.items()},
-                spans=tuple(_spans(segments)),
+                spans=row_spans(segments),
                 index=index.name,
                 index_settings=dict(index.settings),
                 index_file=file_info(version / INDEX_FILE),
                 settings=dict(recorded_settings),
                 libraries=library_versions(),
             )
-            (version / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1))
+            write_version(version, manifest)
         folder.drop_segments(set(manifest.segments.values()).__contains__)
     new = [segment.info for segment, is_new in made if is_new]
     encoded = sum(_row_count(info) - info.reused_rows for info in new)
@@ -234,12 +233,3 @@ class _SegmentMaker:
 
 def _row_count(info: SegmentInfo) -> int:
     return sum(info.entities if kind == "text" else info.alias_rows for kind in info.rows)
-
-
-def _spans(segments: Mapping[str, Segment]) -> Iterator[RowSpan]:
-    start = 0
-    for kb, segment in segments.items():
-        for kind in segment.info.rows:
-            stop = start + segment.row_count(kind)
-            yield RowSpan(kb=kb, kind=kind, start=start, stop=stop)
-            start = stop

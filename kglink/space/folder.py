@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError
-from kglink.files.atomic import atomic_folder, write_atomically
+from kglink.files.atomic import atomic_folder, sweep_drafts, write_atomically
 from kglink.files.lock import file_lock
 from kglink.files.manifest import damaged_files
 from kglink.models.source import ModelInfo
@@ -19,6 +21,8 @@ CURRENT_FILE = "CURRENT"
 MANIFEST_FILE = "manifest.json"
 INDEX_FILE = "index.faiss"
 _DEFAULT = "default"
+_VERSION = re.compile(r"[0-9]{1,12}", re.ASCII)
+_LONGEST_POINTER = 64
 
 
 class SpaceFolder:
@@ -38,15 +42,21 @@ class SpaceFolder:
         if name is None:
             return None
         version = self.versions / name
-        if not name.isdigit() or not version.is_dir():
+        if not _VERSION.fullmatch(name) or not version.is_dir():
             raise DamagedSpaceError(f"{self.path / CURRENT_FILE}: names no version")
         return version
 
     @property
     def pointer(self) -> str | None:
         """What names the published version, None where nothing was published yet."""
-        pointer = self.path / CURRENT_FILE
-        return pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else None
+        path = self.path / CURRENT_FILE
+        if not os.path.lexists(path):
+            return None
+        try:
+            with path.open("rb") as stream:
+                return stream.read(_LONGEST_POINTER).decode("ascii", "replace").strip()
+        except OSError as error:
+            raise DamagedSpaceError(f"{path}: {error.strerror}") from error
 
     def manifest(self) -> SpaceManifest | None:
         """The manifest of the published version."""
@@ -54,10 +64,10 @@ class SpaceFolder:
         return read_part(SpaceManifest, folder / MANIFEST_FILE) if folder else None
 
     def usable_manifest(self) -> SpaceManifest | None:
-        """The manifest of the published version, None where it is damaged as well."""
+        """The manifest of the published version, None where it cannot be read as well."""
         try:
             return self.manifest()
-        except DamagedSpaceError:
+        except SpaceError:
             return None
 
     def published_manifest(self) -> SpaceManifest:
@@ -75,7 +85,7 @@ class SpaceFolder:
 
     def model(self) -> ModelInfo | None:
         """The model of the published version; where that is damaged, of its newest segment."""
-        if not (self.path / CURRENT_FILE).is_file():
+        if not os.path.lexists(self.path / CURRENT_FILE):
             return None
         if manifest := self.usable_manifest():
             return manifest.model
@@ -89,26 +99,27 @@ class SpaceFolder:
         """Whether the published index is the file that was written."""
         version, manifest = self.current, self.published_manifest()
         files = {INDEX_FILE: manifest.index_file}
-        return version is not None and not damaged_files(version, files, thorough=True)
+        return version is not None and not damaged_files(version, files)
 
     def damage(self) -> list[str]:
         """Every file of the published version whose content is not what was written."""
         try:
             folder, manifest = self.current, self.manifest()
-        except DamagedSpaceError as error:
+        except SpaceError as error:
             return [error.message]
         if folder is None or manifest is None:
             return []
         bad = damaged_files(folder, {INDEX_FILE: manifest.index_file}, thorough=True)
         told = [str(path) for path in bad]
         for name in manifest.segments.values():
+            segment = self.segments / name
             try:
-                segment = Segment(self.segments / name)
+                files = read_part(SegmentInfo, segment / INFO_FILE).files
+                told += [str(path) for path in damaged_files(segment, files, thorough=True)]
+                if not told:
+                    Segment(segment)
             except SpaceError as error:
                 told.append(error.message)
-            else:
-                bad = damaged_files(segment.folder, segment.info.files, thorough=True)
-                told += [str(path) for path in bad]
         return told
 
     @contextlib.contextmanager
@@ -122,6 +133,8 @@ class SpaceFolder:
             self.segments.mkdir(parents=True, exist_ok=True)
             self.versions.mkdir(parents=True, exist_ok=True)
             with file_lock(self.path / "lock", busy):
+                for folder in (self.path, self.segments, self.versions):
+                    sweep_drafts(folder)
                 yield
         except OSError as error:
             raise SpaceError(
@@ -136,7 +149,8 @@ class SpaceFolder:
 
         Then older versions are removed; open files of them stay readable.
         """
-        made = [int(path.name) for path in self.versions.iterdir() if path.name.isdigit()]
+        names = [path.name for path in self.versions.iterdir()]
+        made = [int(name) for name in names if _VERSION.fullmatch(name)]
         version = self.versions / f"{max(made, default=0) + 1:06d}"
         with atomic_folder(version) as draft:
             yield draft

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.config import SpaceSection
-from kglink.files.manifest import file_info, library_versions
+from kglink.files.manifest import file_info, library_versions, note_checked
 from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder
 from kglink.space.manifest import SpaceManifest
 from kglink.space.segment import Segment
@@ -108,7 +108,7 @@ def change_index(
                     "libraries": library_versions(),
                 }
             )
-            (version / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1))
+            write_version(version, manifest)
     return IndexChange(
         IndexChoice(before.index, before.index_settings), manifest, seconds, not keep_file
     )
@@ -127,6 +127,12 @@ def trial_index(
         _built(backend, folder, manifest).save(path)
         seconds = time.perf_counter() - began
         yield TrialIndex(backend.load(path), path.stat().st_size, seconds)
+
+
+def write_version(version: Path, manifest: SpaceManifest) -> None:
+    """Write the manifest of a version beside its index."""
+    (version / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
+    note_checked(version, {INDEX_FILE: manifest.index_file})
 
 
 def now() -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
 
 from kglink.errors import DamagedFileError, DamagedSpaceError, NewerFileError, SpaceError
 from kglink.files.manifest import FileInfo, ManifestPart, read_manifest
@@ -50,7 +52,7 @@ class SpaceManifest(ManifestPart):
     name: str
     created: str
     model: ModelInfo
-    segments: dict[str, str]
+    segments: dict[str, Annotated[str, Field(pattern=r"^[^/.][^/]*$")]]
     """KB name -> segment folder, in KB order."""
     revisions: dict[str, int]
     spans: tuple[RowSpan, ...]

@@ -22,8 +22,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
+from kglink.errors import DamagedFileError
 from kglink.files.digest import text_hash
-from kglink.files.tables import StringTable, map_array
+from kglink.files.tables import StringTable, map_array, map_column, map_offsets, map_places
 
 SHARD_ROWS = 500_000
 BUCKETS = 1 << 18
@@ -60,9 +61,10 @@ class NameIndex:
 
     def __init__(self, folder: Path) -> None:
         self.folded = StringTable(folder / "folded")
-        self._hashes = map_array(folder / "name_hashes.npy")
-        self._rows = map_array(folder / "name_rows.npy")
-        self._idf: FloatArray = map_array(folder / "idf.npy")
+        count = len(self.folded)
+        self._hashes = map_column(folder / "name_hashes.npy", np.uint64, (count,))
+        self._rows = map_places(folder / "name_rows.npy", count, count)
+        self._idf: FloatArray = map_column(folder / "idf.npy", np.float32, (BUCKETS,))
         self._shards = [
             _load_shard(folder, number, min(SHARD_ROWS, len(self.folded) - first))
             for number, first in enumerate(range(0, len(self.folded), SHARD_ROWS))
@@ -107,11 +109,14 @@ def _shards(names: StringTable) -> Iterator[list[str]]:
 
 
 def _load_shard(folder: Path, number: int, rows: int) -> sp.csr_matrix:
-    indptr, indices, data = (
-        # Mapped copy-on-write: the product refuses arrays that are read-only, and writes nothing.
-        np.load(folder / f"grams{number}.{part}.npy", mmap_mode="c")
-        for part in ("indptr", "indices", "data")
-    )
+    # Mapped copy-on-write: the product refuses arrays that are read-only, and writes nothing.
+    stem = folder / f"grams{number}"
+    data = map_array(stem.with_suffix(".data.npy"), "c")
+    indptr = map_offsets(stem.with_suffix(".indptr.npy"), data.size, "c")
+    indices = map_places(stem.with_suffix(".indices.npy"), data.size, rows, "c")
+    kinds = data.dtype == np.float32 and indptr.dtype == indices.dtype
+    if not kinds or data.ndim != 1 or len(indptr) != BUCKETS + 1:
+        raise DamagedFileError(f"{stem}: its arrays do not fit each other")
     return sp.csr_matrix((data, indices, indptr), shape=(BUCKETS, rows), copy=False)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import DamagedSpaceError
-from kglink.files.manifest import damaged_files
-from kglink.files.tables import StringTable, map_array
+from kglink.files.manifest import check_files
+from kglink.files.tables import StringTable, map_column, map_offsets
 from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
 from kglink.space.names import NameIndex
 
@@ -36,18 +36,31 @@ class Segment:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.info = read_part(SegmentInfo, folder / INFO_FILE)
-        if damaged := damaged_files(folder, self.info.files, thorough=False):
-            raise DamagedSpaceError(f"{damaged[0]}: missing or of the wrong size")
         self.kb = self.info.kb
+        counts: dict[RowKind, int] = {"text": self.info.entities, "alias": self.info.alias_rows}
+        entities, aliases = (counts["text"],), (counts["alias"],)
         with space_errors():
+            check_files(folder, self.info.files)
             self.keys = StringTable(folder / "keys")
             self.titles = StringTable(folder / "titles")
             self.surfaces = StringTable(folder / "surfaces")
             self.names = NameIndex(folder)
-            self.popularity: FloatArray = map_array(folder / "popularity.npy")
-            self.alias_counts: FloatArray = map_array(folder / "alias_counts.npy")
-            self.alias_starts: IntArray = map_array(folder / "alias_starts.npy")
-            self._vectors = {kind: map_array(folder / f"{kind}.npy") for kind in self.info.rows}
+            self.popularity: FloatArray = map_column(
+                folder / "popularity.npy", np.float32, entities
+            )
+            self.alias_counts: FloatArray = map_column(
+                folder / "alias_counts.npy", np.float32, aliases
+            )
+            self.alias_starts: IntArray = map_offsets(folder / "alias_starts.npy", *aliases)
+            self._vectors = {
+                kind: map_column(
+                    folder / f"{kind}.npy", np.float16, (counts[kind], self.info.model.dim)
+                )
+                for kind in self.info.rows
+            }
+        tables = [self.keys, self.titles, self.alias_starts[1:], self.surfaces, self.names.folded]
+        if [len(table) for table in tables] != [*entities * 3, *aliases * 2]:
+            raise DamagedSpaceError(f"{folder}: its tables do not fit each other")
 
     @cached_property
     def tokens(self) -> TokenRows | None:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from kglink.errors import DamagedFileError, SpaceError
 from kglink.files.atomic import replace_folder, write_atomically
 from kglink.files.digest import digest_of, text_hash
-from kglink.files.manifest import file_info, read_json
+from kglink.files.manifest import file_info, note_checked, read_json
 from kglink.files.tables import StringTable, StringWriter, map_array
 from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
@@ -188,6 +188,7 @@ def _fill(
             if path.suffix in (".npy", ".utf8", ".bf16")
         },
     )
+    note_checked(draft, info.files)
     write_atomically(draft / INFO_FILE, info.model_dump_json(indent=1))
 
 

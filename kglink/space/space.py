@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from kglink.errors import DamagedSpaceError, UnknownNameError
 from kglink.files.digest import digest_of
-from kglink.files.manifest import damaged_files
+from kglink.files.manifest import check_files
 from kglink.plugins import NameRow, RowRange
 from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder, build_command
-from kglink.space.manifest import RowKind, SpaceManifest, read_part
+from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, read_part, space_errors
 from kglink.space.segment import Segment
 
 if TYPE_CHECKING:
@@ -41,12 +41,17 @@ class Space:
         self.segments = {
             kb: Segment(folder.segments / name) for kb, name in manifest.segments.items()
         }
+        if manifest.spans != row_spans(self.segments):
+            raise DamagedSpaceError(f"{version / MANIFEST_FILE}: its rows are not its segments'")
         self._spans = {(span.kb, span.kind): span for span in manifest.spans}
-        if damaged_files(version, {INDEX_FILE: manifest.index_file}, thorough=False):
-            raise DamagedSpaceError(f"{version / INDEX_FILE}: missing or of the wrong size")
+        with space_errors():
+            check_files(version, {INDEX_FILE: manifest.index_file})
         # Opened now: once it is mapped, a build may publish and remove what it likes.
         backend = backend_of(manifest.index, manifest.index_settings)
         self.index: VectorIndex = backend.load(version / INDEX_FILE)
+        rows = manifest.spans[-1].stop if manifest.spans else 0
+        if self.index.size != rows:
+            raise DamagedSpaceError(f"{version / INDEX_FILE}: not the index of its segments")
 
     def kbs(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
         """The wanted KBs, or all, in the order of the space."""
@@ -71,6 +76,17 @@ class Space:
         span = self._spans[kb, kind]
         scores, rows = self.index.search(queries, k, [RowRange(span.start, span.stop)])
         return scores, np.where(rows >= 0, rows - span.start, -1)
+
+
+def row_spans(segments: Mapping[str, Segment]) -> tuple[RowSpan, ...]:
+    """Which rows of the joint index hold which vectors: KB by KB and kind by kind."""
+    spans, start = [], 0
+    for kb, segment in segments.items():
+        for kind in segment.info.rows:
+            stop = start + segment.row_count(kind)
+            spans.append(RowSpan(kb=kb, kind=kind, start=start, stop=stop))
+            start = stop
+    return tuple(spans)
 
 
 class SpaceNames:

@@ -20,7 +20,7 @@ import torch
 
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.atomic import write_atomically
-from kglink.files.tables import map_array
+from kglink.files.tables import map_array, map_column, map_offsets
 from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.plugins import RowRange
 from kglink.space.manifest import space_errors
@@ -163,11 +163,14 @@ class TokenRows:
 
     def __init__(self, folder: Path, dim: int) -> None:
         self.dim = dim
-        self.starts = _mapped(folder / STARTS_FILE)
-        norms = _mapped(folder / NORMS_FILE)
-        path, tokens = folder / BITS_FILE, int(self.starts[-1]) if len(self.starts) else -1
-        if not path.is_file() or path.stat().st_size != tokens * dim * _BYTES or len(norms) != 2:
-            raise DamagedSpaceError(f"{path}: not {tokens:,} vectors of {dim} numbers")
+        path = folder / BITS_FILE
+        size = path.stat().st_size if path.is_file() else -1
+        tokens, rest = divmod(size, dim * _BYTES)
+        if rest or size < 0:
+            raise DamagedSpaceError(f"{path}: not vectors of {dim} numbers")
+        with space_errors():
+            self.starts = map_offsets(folder / STARTS_FILE, tokens)
+            norms = map_column(folder / NORMS_FILE, np.float32, (2,))
         self.norms = (float(norms[0]), float(norms[1]))
         """The length of the shortest and of the longest vector."""
         self._bits: BitArray = (
@@ -284,8 +287,3 @@ def texts_between(matrices: TokenMatrices, first: int, stop: int) -> TokenMatric
 def _norms(bits: BitArray) -> FloatArray:
     norms: FloatArray = torch.linalg.vector_norm(as_bf16(bits).float(), dim=1).numpy()
     return norms
-
-
-def _mapped(path: Path) -> npt.NDArray[Any]:
-    with space_errors():
-        return map_array(path)

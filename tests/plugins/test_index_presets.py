@@ -14,8 +14,7 @@ from kglink.workspace.index import presets_of
 from kglink_plugins.indexes.factory import FactoryBackend
 from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
-from kglink_plugins.indexes.presets import suitable_lists
-from kglink_plugins.indexes.settings import FactorySettings
+from kglink_plugins.indexes.settings import FactorySettings, suitable_lists
 
 FloatArray = npt.NDArray[np.float32]
 

@@ -22,7 +22,6 @@ from kglink_plugins.indexes.faiss_library import (
     write_index,
 )
 from kglink_plugins.indexes.flat import FlatIndex
-from kglink_plugins.indexes.presets import LISTS, suitable_lists
 from kglink_plugins.indexes.rows import (
     FloatArray,
     IntArray,
@@ -33,7 +32,7 @@ from kglink_plugins.indexes.rows import (
     row_count,
     spool_rows,
 )
-from kglink_plugins.indexes.settings import FactorySettings
+from kglink_plugins.indexes.settings import LISTS, FactorySettings, suitable_lists
 
 #: Rows fetched beyond ``k``, so that a few equal scores at the border can be told apart.
 _MARGIN = 8
