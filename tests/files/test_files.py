@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -27,8 +28,10 @@ from kglink.files.lock import LockedError, file_lock, is_locked
 from kglink.files.manifest import (
     FileInfo,
     ManifestPart,
+    check_files,
     damaged_files,
     file_info,
+    note_checked,
     read_json,
     read_manifest,
 )
@@ -237,16 +240,31 @@ def test_a_manifest_tells_which_files_are_damaged(tmp_path: Path) -> None:
     for name in ("same", "changed", "longer", "gone"):
         (tmp_path / name).write_text("1234")
     facts = Facts(files={path.name: file_info(path) for path in tmp_path.iterdir()})
+    note_checked(tmp_path, facts.files)
     (tmp_path / "changed").write_text("4321")
     (tmp_path / "longer").write_text("12345")
     (tmp_path / "gone").unlink()
 
-    def bad(*, thorough: bool) -> list[str]:
+    for thorough in (False, True):
         found = damaged_files(tmp_path, facts.files, thorough=thorough)
-        return sorted(path.name for path in found)
+        assert sorted(path.name for path in found) == ["changed", "gone", "longer"]
+    with pytest.raises(DamagedFileError, match="changed: its content is not what was written"):
+        check_files(tmp_path, facts.files)
 
-    assert bad(thorough=False) == ["gone", "longer"]
-    assert bad(thorough=True) == ["changed", "gone", "longer"]
+
+def test_files_are_checked_where_nothing_can_be_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "facts").write_text("1234")
+    facts = {"facts": file_info(tmp_path / "facts")}
+
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("kglink.files.manifest.write_atomically", read_only)
+    assert damaged_files(tmp_path, facts) == []
+    (tmp_path / "facts").write_text("4321")
+    assert damaged_files(tmp_path, facts) == [tmp_path / "facts"]
 
 
 @pytest.mark.parametrize(
