@@ -42,11 +42,12 @@ def build(
 
 def ensure_space(workspace: Workspace) -> None:
     """Build the space where it is missing or older than the store, and say so."""
-    for kb in workspace.joint_space.unfinished():
+    for kb, revision in workspace.joint_space.unfinished().items():
+        used = f"revision {revision} is used" if revision else "nothing of it is used"
         note(
             "unfinished",
-            f"{kb} is half-way through an update, the space keeps what it had of it: run its "
-            "add-kb again (--on-error skip passes over bad records), or `kglink kbs remove`",
+            f"the add-kb of {kb} is not done, {used}: run it again (--on-error skip passes over "
+            "bad records), or `kglink kbs remove`",
         )
     if not workspace.joint_space.is_current():
         note("space", "some KBs are not in it yet, or changed: building it now")

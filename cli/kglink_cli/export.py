@@ -48,8 +48,8 @@ def export(
         raise UsageError(f"unknown format {output_format!r}", hint=f"There is: {there_is}.")
     with session_of(context).open() as workspace:
         info = workspace.kb(kb)
-        if not info.complete:
-            note("unfinished", f"{kb} is half-way through an update: this is what it holds so far")
+        if info.updating:
+            note("unfinished", f"an update of {kb} is not done: this is revision {info.revision}")
         visible = output is not None or not sys.stdout.isatty()
         with progress(visible=visible) as tell:
             written = workspace.export(

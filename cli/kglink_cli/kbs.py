@@ -83,7 +83,8 @@ def remove(
 
 
 def _row(info: KBInfo) -> list[object]:
-    name = info.name if info.complete else f"{info.name} (unfinished)"
+    unfinished = info.updating or not info.complete
+    name = f"{info.name} (unfinished)" if unfinished else info.name
     return [
         name, info.entities, info.with_description, info.aliases, info.documents, info.mentions,
         info.mappings, info.revision, info.adapter,

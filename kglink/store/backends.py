@@ -112,7 +112,12 @@ class SQLite(Backend):
             )
         if not create and not self.path.is_file():
             raise StoreError(f"no store at {self.path}", hint="Add a KB first: kglink add-kb")
-        engine = create_engine(self.url, connect_args={"timeout": BUSY_SECONDS})
+        engine = create_engine(
+            # Each reader that is half-way holds a connection.
+            self.url,
+            connect_args={"timeout": BUSY_SECONDS},
+            max_overflow=-1,
+        )
         event.listen(engine, "connect", self.tune)
         return engine
 
@@ -214,7 +219,7 @@ class PostgreSQL(Backend):
         del create
         try:
             # Positional parameters on both, so that a bulk write takes the same tuples.
-            engine = create_engine(self.url, paramstyle="format")
+            engine = create_engine(self.url, paramstyle="format", max_overflow=-1)
         except ModuleNotFoundError as error:
             raise StoreError(
                 f"no driver for {self.where}: {error.name} is missing",

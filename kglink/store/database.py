@@ -197,19 +197,16 @@ class KeyRange(NamedTuple):
 
 
 def key_ranges(
-    db: Database, table: Table, kb_id: int, size: int, *where: ColumnElement[bool]
+    connection: Connection, table: Table, kb_id: int, size: int, *where: ColumnElement[bool]
 ) -> Iterator[KeyRange]:
-    """Cut the rows of a KB that ``where`` chooses into pages, in the order of their keys.
-
-    Each page is a transaction of its own and sees one state of the store. Between pages nothing
-    is held open: a reader that is left half-way blocks nobody.
-    """
+    """Cut the rows of a KB that ``where`` chooses into pages, in the order of their keys."""
     key = table.c.key
     query = select(key).where(table.c.kb_id == kb_id, *where).order_by(key).limit(size)
-    page = db.rows(query)
+    page = connection.scalars(query).all()
     while page:
-        yield KeyRange(page[0][0], page[-1][0])
-        page = db.rows(query.where(key > page[-1][0])) if len(page) == size else []
+        yield KeyRange(page[0], page[-1])
+        full, after = len(page) == size, key > page[-1]
+        page = connection.scalars(query.where(after)).all() if full else []
 
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

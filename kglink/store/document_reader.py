@@ -10,7 +10,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CodeMapping, Document, EntityId, Mention
-from kglink.store.database import Database, key_ranges
+from kglink.store.database import key_ranges
 from kglink.store.golds import gold_exists
 from kglink.store.kbs import kb_id, kb_ids
 from kglink.store.schema import GIVEN, NIL, documents, golds, mappings, mentions
@@ -24,42 +24,43 @@ _ReadGolds = Callable[[Connection, list[int]], _Golds]
 
 
 def read_documents(
-    db: Database, kb: str | None = None, split: str | None = None, *, unresolved: bool = False
+    connection: Connection,
+    kb: str | None = None,
+    split: str | None = None,
+    *,
+    unresolved: bool = False,
 ) -> Iterator[Document]:
     """The documents of one KB or of all, in the order of KBs and of the documents' ids.
 
     With ``unresolved`` golds of entities that are not there are kept, in their sources' words
     where nothing was ever found for them.
     """
-    numbers = list(kb_ids(db).values()) if kb is None else [kb_id(db, kb)]
+    numbers = list(kb_ids(connection).values()) if kb is None else [kb_id(connection, kb)]
     d = documents.c
     chosen = [] if split is None else [d.split == split]
     for number in numbers:
-        for page in key_ranges(db, documents, number, DOCUMENTS_PAGE, *chosen):
+        for page in key_ranges(connection, documents, number, DOCUMENTS_PAGE, *chosen):
             where = [d.kb_id == number, page.holds(d.key), *chosen]
             query = select(d.id, d.key, d.text, d.title, d.split).where(*where).order_by(d.key)
-            with db.read() as connection:
-                found = _documents(connection, query, _kept_golds if unresolved else _golds)
-            yield from found
+            yield from _documents(connection, query, _kept_golds if unresolved else _golds)
 
 
-def count_documents(db: Database, kb: str, split: str | None = None) -> int:
+def count_documents(connection: Connection, kb: str, split: str | None = None) -> int:
     """How many documents a KB has, in one split or in all."""
     d = documents.c
     chosen = [] if split is None else [d.split == split]
-    query = select(func.count()).where(d.kb_id == kb_id(db, kb), *chosen)
-    with db.read() as connection:
-        return connection.execute(query).scalar_one()
+    query = select(func.count()).where(d.kb_id == kb_id(connection, kb), *chosen)
+    return connection.execute(query).scalar_one()
 
 
-def read_mappings(db: Database, kb: str) -> Iterator[CodeMapping]:
+def read_mappings(connection: Connection, kb: str) -> Iterator[CodeMapping]:
     """All mappings of a KB in the order of their codes."""
-    number = kb_id(db, kb)
+    number = kb_id(connection, kb)
     m = mappings.c
     query = select(m.subject, m.object, m.predicate, m.confidence, m.verdict)
-    for page in key_ranges(db, mappings, number, MAPPINGS_PAGE):
-        where = (m.kb_id == number) & page.holds(m.key)
-        for row in db.rows(query.where(where).order_by(m.key)):
+    query = query.where(m.kb_id == number).order_by(m.key)
+    for page in key_ranges(connection, mappings, number, MAPPINGS_PAGE):
+        for row in connection.execute(query.where(page.holds(m.key))):
             yield CodeMapping(row[0], row[1], row[2], row[3], row[4] or None)
 
 

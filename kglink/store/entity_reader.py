@@ -10,7 +10,7 @@ from sqlalchemy import Column, ColumnElement, Select, Table, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import Alias, Entity, EntityId
-from kglink.store.database import Database, KeyRange, Row, chunks, key_ranges, keys_by_kb
+from kglink.store.database import KeyRange, Row, chunks, key_ranges, keys_by_kb
 from kglink.store.kbs import kb_id, kb_ids
 from kglink.store.schema import aliases, entities, id_range, parents, xrefs
 from kglink.store.values import StoredAlias
@@ -39,47 +39,45 @@ class FoldedEntity(NamedTuple):
     folded: tuple[str, ...]
 
 
-def read_entities(db: Database, kb: str) -> Iterator[FoldedEntity]:
+def read_entities(connection: Connection, kb: str) -> Iterator[FoldedEntity]:
     """All entities of a KB in the order of their keys."""
-    number = kb_id(db, kb)
-    for page in key_ranges(db, entities, number, PAGE):
-        with db.read() as connection:
-            found = list(_entities_where(connection, number, page.holds(entities.c.key)))
-        yield from found
+    number = kb_id(connection, kb)
+    for page in key_ranges(connection, entities, number, PAGE):
+        yield from _entities_where(connection, number, page.holds(entities.c.key))
 
 
-def get_entities(db: Database, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
+def get_entities(connection: Connection, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
     """Entities by their public names; those that do not exist are left out."""
-    numbers = kb_ids(db)
+    numbers = kb_ids(connection)
     found: dict[EntityId, Entity] = {}
     for kb, keys in keys_by_kb(ids, numbers).items():
         for chunk in chunks(keys, LOOKUP_PAGE):
-            chosen = entities.c.key.in_(chunk)
-            with db.read() as connection:
-                for entity, _ in _entities_where(connection, numbers[kb], chosen):
-                    found[EntityId(kb, entity.key)] = entity
+            for entity, _ in _entities_where(connection, numbers[kb], entities.c.key.in_(chunk)):
+                found[EntityId(kb, entity.key)] = entity
     return found
 
 
-def read_aliases(db: Database, kb: str) -> Iterator[StoredAlias]:
+def read_aliases(connection: Connection, kb: str) -> Iterator[StoredAlias]:
     """All names of a KB in the order of their entities' keys, each entity's title first."""
-    number = kb_id(db, kb)
+    number = kb_id(connection, kb)
     query = (
         select(entities.c.key, a.surface, a.folded, a.kind, a.count)
         .join_from(entities, aliases, a.entity_id == entities.c.id)
         .where(entities.c.kb_id == number)
         .order_by(entities.c.key, a.position)
     )
-    for page in key_ranges(db, entities, number, PAGE):
-        for row in db.rows(query.where(page.holds(entities.c.key))):
+    for page in key_ranges(connection, entities, number, PAGE):
+        for row in connection.execute(query.where(page.holds(entities.c.key))):
             yield StoredAlias(*row)
 
 
-def read_shared_names(db: Database, left: str, right: str) -> Iterator[tuple[str, str, str]]:
+def read_shared_names(
+    connection: Connection, left: str, right: str
+) -> Iterator[tuple[str, str, str]]:
     """All (left key, right key, folded name) of two KBs' entities with a name in common."""
-    left_id, right_id = kb_id(db, left), kb_id(db, right)
-    for page in key_ranges(db, entities, left_id, PAGE):
-        for row in db.rows(_shared_names(left_id, right_id, page)):
+    left_id, right_id = kb_id(connection, left), kb_id(connection, right)
+    for page in key_ranges(connection, entities, left_id, PAGE):
+        for row in connection.execute(_shared_names(left_id, right_id, page)):
             yield row[0], row[1], row[2]
 
 
@@ -99,51 +97,50 @@ def _shared_names(left_id: int, right_id: int, page: KeyRange) -> Select[Any]:
             left_names.c.folded != "",
             right_names.c.entity_id >= first,
             right_names.c.entity_id < stop,
+            others.c.kb_id == right_id,
         )
         .order_by(entities.c.key, others.c.key, left_names.c.folded)
     )
 
 
-def count_bearers(db: Database, kb: str, names: Iterable[str]) -> dict[str, int]:
+def count_bearers(connection: Connection, kb: str, names: Iterable[str]) -> dict[str, int]:
     """How many names of a KB fold to each of ``names``; those with none are left out."""
-    first, stop = id_range(kb_id(db, kb))
+    number = kb_id(connection, kb)
     counts: dict[str, int] = {}
     for page in chunks(dict.fromkeys(names), LOOKUP_PAGE):
-        query = select(a.folded, func.count()).where(
-            a.folded.in_(page), a.entity_id >= first, a.entity_id < stop
-        )
-        counts.update((name, count) for name, count in db.rows(query.group_by(a.folded)))
+        query = _bearing(number, a.folded, func.count()).where(a.folded.in_(page))
+        rows = connection.execute(query.group_by(a.folded))
+        counts.update((name, count) for name, count in rows)
     return counts
 
 
-def read_bearers(db: Database, kb: str, names: Iterable[str]) -> Iterator[Bearer]:
+def read_bearers(connection: Connection, kb: str, names: Iterable[str]) -> Iterator[Bearer]:
     """Every name of a KB that folds to one of ``names``, in no special order."""
-    first, stop = id_range(kb_id(db, kb))
+    number = kb_id(connection, kb)
+    query = _bearing(number, a.folded, entities.c.key, a.surface, a.kind)
     for page in chunks(dict.fromkeys(names), LOOKUP_PAGE):
-        query = (
-            select(a.folded, entities.c.key, a.surface, a.kind)
-            .join_from(aliases, entities, entities.c.id == a.entity_id)
-            .where(a.folded.in_(page), a.entity_id >= first, a.entity_id < stop)
-        )
-        for row in db.rows(query):
+        for row in connection.execute(query.where(a.folded.in_(page))):
             yield Bearer(*row)
 
 
-def read_bracketed_titles(db: Database, kb: str) -> Iterator[tuple[str, str]]:
+def read_bracketed_titles(connection: Connection, kb: str) -> Iterator[tuple[str, str]]:
     """Key and title of every entity whose title ends in a bracket."""
-    first, stop = id_range(kb_id(db, kb))
-    query = (
-        select(a.entity_id, entities.c.key, a.surface)
-        .join_from(aliases, entities, entities.c.id == a.entity_id)
-        .where(a.position == 0, a.entity_id < stop, a.surface.endswith(")"))
-        .order_by(a.entity_id)
-        .limit(TITLE_PAGE)
-    )
-    after = first - 1
-    while page := db.rows(query.where(a.entity_id > after)):
+    number = kb_id(connection, kb)
+    query = _bearing(number, a.entity_id, entities.c.key, a.surface)
+    query = query.where(a.position == 0, a.surface.endswith(")"))
+    query = query.order_by(a.entity_id).limit(TITLE_PAGE)
+    page = connection.execute(query).all()
+    while page:
         for _, key, title in page:
             yield key, title
-        after = page[-1][0]
+        page = connection.execute(query.where(a.entity_id > page[-1][0])).all()
+
+
+def _bearing(number: int, *columns: Any) -> Select[Any]:
+    """The names of a KB, with the entities that bear them."""
+    first, stop = id_range(number)
+    query = select(*columns).join_from(aliases, entities, entities.c.id == a.entity_id)
+    return query.where(a.entity_id >= first, a.entity_id < stop, entities.c.kb_id == number)
 
 
 def _entities_where(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from sqlalchemy import (
@@ -22,8 +23,9 @@ from sqlalchemy.engine import Connection
 from kglink.records import EntityId
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks
+from kglink.store.kbs import is_readable
 from kglink.store.prepared import folded_name
-from kglink.store.schema import aliases, entities, golds, id_range, kbs
+from kglink.store.schema import aliases, documents, entities, golds, id_range, kbs
 from kglink.store.values import Resolve
 from kglink.text.codes import code_of
 
@@ -59,7 +61,11 @@ _Found = dict[_Open, list[EntityId]]
 
 
 def resolve_golds(
-    db: Database, kb_id: int, links_to: Sequence[str], resolve: Resolve = "key"
+    db: Database,
+    kb_id: int,
+    links_to: Sequence[str],
+    resolve: Resolve,
+    transaction: Callable[[], AbstractContextManager[Connection]],
 ) -> None:
     """Name the entities of all open golds of a KB that some KB answers to.
 
@@ -67,21 +73,31 @@ def resolve_golds(
     colons and all, and means every entity of that key in the KBs ``links_to``. By ``xref`` a gold
     is a code, and means the entities of the KBs ``links_to`` that `CodeLookup` finds for it.
     By ``title`` it is the title of an entity of these KBs, or a redirect to one.
+
+    Each page of golds is resolved in a ``transaction``, which may be the same one for all.
     """
-    with db.read() as connection:
-        numbers: dict[str, int] = {
-            name: number for number, name in connection.execute(select(kbs.c.id, kbs.c.name))
-        }
+    with transaction() as connection:
+        known = select(kbs.c.name, kbs.c.id).where(is_readable() | (kbs.c.id == kb_id))
+        numbers = {row[0]: row[1] for row in connection.execute(known)}
     targets = {name: numbers[name] for name in links_to if name in numbers}
-    for page in _open_golds(db, kb_id):
-        with db.write() as connection:
+    after = (-1, -1, -1)
+    while True:
+        with transaction() as connection:
+            page = _open_golds(connection, kb_id, after)
             match resolve:
                 case "key":
-                    _settle(db, connection, _by_key(connection, page, numbers, targets))
+                    found = _by_key(connection, page, numbers, targets)
+                    _renew(db, connection, found)
+                    # Here the answers stand in the place of the golds that name them.
+                    answered = [gold[:3] for gold, names in found.items() if names]
+                    db.bulk(connection, _delete_open, answered)
                 case "xref":
                     _renew(db, connection, _by_code(connection, page, targets))
                 case "title":
                     _renew(db, connection, _by_title(connection, page, numbers, targets))
+        if len(page) < PAGE:
+            return
+        after = page[-1][:3]
 
 
 def _by_key(
@@ -139,34 +155,28 @@ def gold_exists() -> ColumnElement[bool]:
     return (
         select(entities.c.id)
         .join(kbs, kbs.c.id == entities.c.kb_id)
-        .where(kbs.c.name == golds.c.kb, kbs.c.removing == 0, entities.c.key == golds.c.key)
+        .where(kbs.c.name == golds.c.kb, is_readable(), entities.c.key == golds.c.key)
         .exists()
     )
 
 
 def _of_kb(kb_id: int) -> ColumnElement[bool]:
     first, stop = id_range(kb_id)
-    return (golds.c.document_id >= first) & (golds.c.document_id < stop)
+    owner = golds.c.document_id
+    visible = exists().where(documents.c.id == owner, documents.c.kb_id == kb_id)
+    return (owner >= first) & (owner < stop) & visible
 
 
-def _open_golds(db: Database, kb_id: int) -> Iterator[list[_Open]]:
+def _open_golds(connection: Connection, kb_id: int, after: tuple[int, int, int]) -> Sequence[_Open]:
     c = golds.c
-    place = tuple_(c.document_id, c.mention, c.position)
+    place = (c.document_id, c.mention, c.position)
     query = (
-        select(c.document_id, c.mention, c.position, c.key)
-        .where(_of_kb(kb_id), c.kb == "")
-        .order_by(c.document_id, c.mention, c.position)
+        select(*place, c.key)
+        .where(_of_kb(kb_id), c.kb == "", tuple_(*place) > after)
+        .order_by(*place)
         .limit(PAGE)
     )
-    after: tuple[int, int, int] | None = None
-    while True:
-        rows = db.rows(query if after is None else query.where(place > after))
-        page = [_Open(*row) for row in rows]
-        if page:
-            yield page
-        if len(page) < PAGE:
-            return
-        after = page[-1][:3]
+    return [_Open(*row) for row in connection.execute(query)]
 
 
 def _existing(
@@ -180,12 +190,6 @@ def _existing(
         )
         exist.update(EntityId(kb, key) for key in connection.scalars(query))
     return exist
-
-
-def _settle(db: Database, connection: Connection, found: _Found) -> None:
-    """Put the entities in the place of the golds that name them."""
-    _renew(db, connection, found)
-    db.bulk(connection, _delete_open, [gold[:3] for gold, names in found.items() if names])
 
 
 def _renew(db: Database, connection: Connection, found: _Found) -> None:

@@ -1,4 +1,8 @@
-"""Reads a source into a KB: batch by batch, each with its state in one transaction."""
+"""Reads a source into a KB: batch by batch, each with its state in one transaction.
+
+Readers see nothing of it until the whole source is in: then its revision takes the place of the
+one before in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,9 @@ import re
 import socket
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
@@ -23,25 +28,10 @@ from kglink.store.database import Database
 from kglink.store.golds import count_unresolved, resolve_golds
 from kglink.store.kbs import count
 from kglink.store.prepared import Batch, batches
-from kglink.store.schema import (
-    documents,
-    entities,
-    ingests,
-    kbs,
-    mappings,
-)
+from kglink.store.schema import STAGED, ingests, kbs, removed_kbs
 from kglink.store.values import IngestJob, IngestSummary, Tally, Totals
 from kglink.store.verdicts import apply_verdicts
-from kglink.store.writers import (
-    DOCUMENTS,
-    ENTITIES,
-    MAPPINGS,
-    Plan,
-    Writer,
-    plan_batch,
-    remove_kb,
-    stale_ids,
-)
+from kglink.store.writers import MAPPINGS, WRITERS, plan_batch, remove_hidden, remove_kb
 
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -69,13 +59,14 @@ class Ingest:
         self._db = db
         self._job = job
         self._progress = progress
-        self._finish_removal()
-        with db.write() as connection:
-            self._at = start(connection, job)
+        query = select(kbs.c.id).where(kbs.c.name == self._job.kb, kbs.c.removing == 1)
+        for (kb_id,) in self._db.rows(query):
+            remove_kb(self._db, kb_id, self._job.kb)
+        self._at = self._start()
         self._resumed_from = self._at.read
 
     def run(self, records: Iterable[Record]) -> IngestSummary:
-        """Read all records, then remove what they did not bring, then publish."""
+        """Read all records, then publish them in the place of all that there was."""
         try:
             if not self._at.complete:
                 self._read(records)
@@ -83,23 +74,57 @@ class Ingest:
             if self._at.read == 0:
                 self._forget()
             raise
-        if not self._at.seen:
+        if not any(tally.seen for tally in self._at.tallies):
             self._forget()
             raise SourceError(
                 f"no usable record in {self._job.source}",
                 hint="Check that the file is not empty and that --adapter fits it.",
             )
-        for writer in (ENTITIES, DOCUMENTS, MAPPINGS):
-            self._sweep(writer)
-        job = self._job
-        resolve_golds(self._db, self._at.kb_id, job.links_to or (job.kb,), job.resolve)
-        unmapped = apply_verdicts(self._db, self._at.kb_id, job.kb, job.links_to)
-        return self._publish(unmapped)
+        return self._publish()
 
-    def _finish_removal(self) -> None:
-        query = select(kbs.c.id).where(kbs.c.name == self._job.kb, kbs.c.removing == 1)
-        for (kb_id,) in self._db.rows(query):
-            remove_kb(self._db, kb_id, self._job.kb)
+    # ---------------------------------------------------------------------------- beginning
+    def _start(self) -> IngestState:
+        """Go on with an interrupted run of the same job, or start a new one."""
+        with self._db.write() as connection:
+            state = self._interrupted(connection)
+            if state.read or state.complete:
+                return state
+        remove_hidden(self._db, state.kb_id, all_of_it=state.is_new)
+        with self._db.write() as connection:
+            connection.execute(insert(ingests).values(**_new_ingest(self._job, state)))
+            mine = kbs.c.id == state.kb_id
+            connection.execute(update(kbs).where(mine).values(run=state.run))
+        return state
+
+    def _interrupted(self, connection: Connection) -> IngestState:
+        """The state of an interrupted run of the same job, else that of a new one."""
+        job = self._job
+        row = connection.execute(select(kbs).where(kbs.c.name == job.kb)).mappings().first()
+        if row is None:
+            made = insert(kbs).values(**_new_kb(job)).returning(kbs.c.id)
+            return IngestState(connection.execute(made).scalar_one(), run=1, is_new=True)
+        kb_id, is_new = row["id"], row["revision"] == 0
+        mine = ingests.c.kb_id == kb_id
+        old = connection.execute(select(ingests).where(mine)).mappings().first()
+        if old is not None and old["read"] and old["fingerprint"] == fingerprint(job):
+            tallies = tuple(Tally(*tally) for tally in json.loads(old["counts"]))
+            connection.execute(update(ingests).where(mine).values(holder=holder()))
+            complete = bool(old["complete"])
+            return IngestState(kb_id, row["run"], is_new, old["read"], complete, tallies)
+        # First of all: what it had staged is taken away, so that it can never go on.
+        connection.execute(delete(ingests).where(mine))
+        return IngestState(kb_id, row["run"] + 1, is_new)
+
+    def _forget(self) -> None:
+        """Take back the start of an ingest that has written nothing."""
+        # The error that brought us here is the one to tell, not that this failed as well.
+        with contextlib.suppress(StoreError), self._db.write() as connection:
+            connection.execute(delete(ingests).where(ingests.c.kb_id == self._at.kb_id))
+            mine = kbs.c.id == self._at.kb_id
+            if self._at.is_new:
+                connection.execute(delete(kbs).where(mine))
+            else:
+                connection.execute(update(kbs).where(mine).values(run=self._at.run - 1))
 
     # ----------------------------------------------------------------------------- reading
     def _read(self, records: Iterable[Record]) -> None:
@@ -112,66 +137,44 @@ class Ingest:
         self._at = after
 
     def _write(self, batch: Batch) -> None:
-        db, kb_id, run = self._db, self._at.kb_id, self._at.run
+        db, at = self._db, self._at
+        tallies = list(at.tallies)
         with db.write() as connection:
-            found = plan_batch(db, connection, entities, kb_id, run, batch.entities)
-            texts = plan_batch(db, connection, documents, kb_id, run, batch.documents)
-            for duplicate in found.duplicates + texts.duplicates:
-                self._job.problems.report(duplicate)
-            ENTITIES.write(db, connection, kb_id, run, found)
-            DOCUMENTS.write(db, connection, kb_id, run, texts)
-            pairs = self._write_mappings(connection, batch)
-            after = self._after(batch.read, _tally(found), _tally(texts), pairs)
+            for kind, (writer, records) in enumerate(zip(WRITERS, batch.kinds, strict=True)):
+                if not records:
+                    continue
+                plan = plan_batch(db, connection, writer.table, at.kb_id, at.run, records)
+                # A mapping that is said twice, as with two justifications, is no mistake.
+                for duplicate in plan.duplicates if writer is not MAPPINGS else ():
+                    self._job.problems.report(duplicate)
+                place = at.kb_id if at.is_new else at.kb_id + STAGED
+                writer.write(db, connection, place, at.run, plan)
+                tallies[kind] += plan.tally
+            after = replace(at, read=batch.read, tallies=tuple(tallies))
             save(connection, after)
         self._at = after
 
-    def _write_mappings(self, connection: Connection, batch: Batch) -> Tally:
-        if not batch.mappings:
-            return Tally()
-        at = self._at
-        plan = plan_batch(self._db, connection, mappings, at.kb_id, at.run, batch.mappings)
-        # A mapping that is said twice, as with two justifications, is no mistake.
-        MAPPINGS.write(self._db, connection, at.kb_id, at.run, plan)
-        return _tally(plan)
-
-    def _after(
-        self, read: int, of_entities: Tally, of_documents: Tally, of_mappings: Tally
-    ) -> IngestState:
-        altered = of_entities.altered + of_documents.altered + of_mappings.altered
-        return replace(
-            self._at,
-            read=read,
-            dirty=self._at.dirty or bool(altered),
-            entities=self._at.entities + of_entities,
-            documents=self._at.documents + of_documents,
-            mappings=self._at.mappings + of_mappings,
-        )
-
     # --------------------------------------------------------------------------- finishing
-    def _sweep(self, writer: Writer) -> None:
-        # A source of documents alone takes no entity away, and the other way round.
-        kinds = (ENTITIES, DOCUMENTS, MAPPINGS)
-        brought = (self._at.entities, self._at.documents, self._at.mappings)
-        if not brought[kinds.index(writer)].seen:
-            return
-        for ids in stale_ids(self._db, writer.table, self._at.kb_id, self._at.run):
-            gone = (Tally(removed=len(ids) if kind is writer else 0) for kind in kinds)
-            after = self._after(self._at.read, *gone)
-            with self._db.write() as connection:
-                writer.remove(self._db, connection, ids)
-                save(connection, after)
-            self._at = after
-
-    def _publish(self, unmapped: int) -> IngestSummary:
-        with self._db.write() as connection:
-            unresolved = count_unresolved(connection, self._at.kb_id)
-            revision, totals = finish(connection, self._at, self._job)
-        if self._at.dirty:
-            with self._db.write() as connection:
-                self._db.backend.settle(connection)
-        done = self._at.entities
+    def _publish(self) -> IngestSummary:
+        """Show the new revision to readers, all of it at once."""
+        db, job, at = self._db, self._job, self._at
+        resolve = partial(resolve_golds, db, at.kb_id, job.links_to or (job.kb,), job.resolve)
+        if at.is_new:  # Nobody sees the KB yet.
+            resolve(db.write)
+        with db.write() as connection:
+            if not at.is_new:
+                at = replace(at, tallies=self._show_staged(connection))
+                resolve(lambda: contextlib.nullcontext(connection))
+            unmapped = apply_verdicts(db, connection, at.kb_id, job.kb, job.links_to)
+            revision, totals = finish(connection, at, job)
+            unresolved = count_unresolved(connection, at.kb_id)
+        if any(tally.altered for tally in at.tallies):
+            remove_hidden(db, at.kb_id)
+            with db.write() as connection:
+                db.backend.settle(connection)
+        done, of_documents, of_mappings = at.tallies
         return IngestSummary(
-            kb=self._job.kb,
+            kb=job.kb,
             revision=revision,
             added=done.added,
             changed=done.changed,
@@ -183,72 +186,39 @@ class Ingest:
             mentions=totals.mentions,
             gold_unresolved=unresolved,
             resumed_from=self._resumed_from,
-            document_tally=self._at.documents,
-            mapping_tally=self._at.mappings,
+            document_tally=of_documents,
+            mapping_tally=of_mappings,
             mappings_unresolved=unmapped,
         )
 
-    def _forget(self) -> None:
-        if self._at.dirty:
-            return
-        # The error that brought us here is the one to tell, not that this failed as well.
-        with contextlib.suppress(StoreError), self._db.write() as connection:
-            forget(connection, self._at)
-
-
-def _tally(plan: Plan) -> Tally:
-    return Tally(len(plan.added), len(plan.changed), 0, len(plan.unchanged))
+    def _show_staged(self, connection: Connection) -> tuple[Tally, ...]:
+        at = self._at
+        tallies = []
+        for writer, tally in zip(WRITERS, at.tallies, strict=True):
+            gone = 0
+            # A source of documents alone takes no entity away, and the other way round.
+            if tally.seen:
+                retired = writer.publish_staged(connection, at.kb_id, at.run)
+                gone = retired - tally.changed
+            tallies.append(tally + Tally(removed=gone))
+        return tuple(tallies)
 
 
 # --------------------------------------------------------------------------------- state
 @dataclass(frozen=True)
 class IngestState:
-    """How far an ingest has come. ``run`` marks the rows that it has seen."""
+    """How far an ingest has come. ``run`` marks the records that it has seen.
+
+    ``is_new`` where the KB has no revision yet. The tallies are those of entities, documents and
+    mappings.
+    """
 
     kb_id: int
     run: int
+    is_new: bool
     read: int = 0
     complete: bool = False
-    dirty: bool = False
-    is_new: bool = False
-    entities: Tally = field(default_factory=Tally)
-    documents: Tally = field(default_factory=Tally)
-    mappings: Tally = field(default_factory=Tally)
-
-    @property
-    def seen(self) -> int:
-        """How many records of all kinds the source brought."""
-        return self.entities.seen + self.documents.seen + self.mappings.seen
-
-
-def now() -> str:
-    """The time in UTC, to the second, as ISO text."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def start(connection: Connection, job: IngestJob) -> IngestState:
-    """Go on with an interrupted run of the same job, or start a new one."""
-    row = connection.execute(select(kbs).where(kbs.c.name == job.kb)).mappings().one_or_none()
-    if row is None:
-        kb_id = connection.execute(
-            insert(kbs).values(**_new_kb(job)).returning(kbs.c.id)
-        ).scalar_one()
-        run, dirty, is_new = 0, False, True
-    else:
-        kb_id, run, dirty = row["id"], row["run"], bool(row["dirty"])
-        is_new = row["revision"] == 0 and not dirty
-    old = connection.execute(select(ingests).where(ingests.c.kb_id == kb_id)).mappings().first()
-    if old is not None and old["fingerprint"] == fingerprint(job):
-        tallies = {name: Tally(**tally) for name, tally in json.loads(old["counts"]).items()}
-        mine = {"holder": holder()}
-        connection.execute(update(ingests).where(ingests.c.kb_id == kb_id).values(**mine))
-        complete = bool(old["complete"])
-        return IngestState(kb_id, run, old["read"], complete, dirty, is_new, **tallies)
-    state = IngestState(kb_id, run + 1, dirty=dirty, is_new=is_new)
-    connection.execute(delete(ingests).where(ingests.c.kb_id == kb_id))
-    connection.execute(insert(ingests).values(**_new_ingest(job, state)))
-    connection.execute(update(kbs).where(kbs.c.id == kb_id).values(run=state.run))
-    return state
+    tallies: tuple[Tally, ...] = (Tally(), Tally(), Tally())
 
 
 def save(connection: Connection, state: IngestState) -> None:
@@ -256,21 +226,9 @@ def save(connection: Connection, state: IngestState) -> None:
     values = {
         "read": state.read,
         "complete": int(state.complete),
-        "counts": _counts(state),
+        "counts": _json([dataclasses.astuple(tally) for tally in state.tallies]),
     }
     connection.execute(update(ingests).where(ingests.c.kb_id == state.kb_id).values(**values))
-    if state.dirty:
-        connection.execute(update(kbs).where(kbs.c.id == state.kb_id).values(dirty=1))
-
-
-def forget(connection: Connection, state: IngestState) -> None:
-    """Take back the start of an ingest that has changed nothing."""
-    connection.execute(delete(ingests).where(ingests.c.kb_id == state.kb_id))
-    mine = kbs.c.id == state.kb_id
-    if state.is_new:
-        connection.execute(delete(kbs).where(mine))
-    else:
-        connection.execute(update(kbs).where(mine).values(run=state.run - 1))
 
 
 def finish(connection: Connection, state: IngestState, job: IngestJob) -> tuple[int, Totals]:
@@ -278,10 +236,14 @@ def finish(connection: Connection, state: IngestState, job: IngestJob) -> tuple[
     totals = count(connection, state.kb_id)
     mine = kbs.c.id == state.kb_id
     row = connection.execute(select(kbs.c.revision, kbs.c.licence).where(mine)).one()
-    revision = row.revision + int(state.dirty or row.revision == 0)
+    last: int = row.revision
+    if state.is_new:
+        gone = select(removed_kbs.c.revision).where(removed_kbs.c.name == job.kb)
+        last = connection.scalar(gone) or 0
+    revision = last + int(state.is_new or any(tally.altered for tally in state.tallies))
     values = _described(job) | dataclasses.asdict(totals)
-    values |= {"licence": job.licence or row.licence, "revision": revision, "dirty": 0}
-    connection.execute(update(kbs).where(mine).values(**values, updated_at=now()))
+    values |= {"licence": job.licence or row.licence, "revision": revision, "updated_at": now()}
+    connection.execute(update(kbs).where(mine).values(**values))
     connection.execute(delete(ingests).where(ingests.c.kb_id == state.kb_id))
     return revision, totals
 
@@ -298,13 +260,13 @@ def holder() -> str:
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
+def now() -> str:
+    """The time in UTC, to the second, as ISO text."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=str)
-
-
-def _counts(state: IngestState) -> str:
-    names = ("entities", "documents", "mappings")
-    return _json({name: dataclasses.asdict(getattr(state, name)) for name in names})
 
 
 def _described(job: IngestJob) -> dict[str, object]:
@@ -317,13 +279,12 @@ def _described(job: IngestJob) -> dict[str, object]:
 
 
 def _new_kb(job: IngestJob) -> dict[str, object]:
-    empty = dict.fromkeys(("revision", "run", "dirty", "removing"), 0)
     return {
         "name": job.kb,
         "licence": job.licence,
         "updated_at": now(),
         **_described(job),
-        **empty,
+        **dict.fromkeys(("revision", "run", "removing"), 0),
         **dataclasses.asdict(Totals()),
     }
 
@@ -334,7 +295,7 @@ def _new_ingest(job: IngestJob, state: IngestState) -> dict[str, object]:
         "fingerprint": fingerprint(job),
         "read": 0,
         "complete": 0,
-        "counts": _counts(state),
+        "counts": "[]",
         "holder": holder(),
         "started_at": now(),
     }

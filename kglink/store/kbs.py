@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Table, func, select
 from sqlalchemy.engine import Connection, RowMapping
 
 from kglink.errors import StoreError, UnknownNameError
 from kglink.store.database import Database
 from kglink.store.schema import (
+    RETIRED,
     aliases,
     documents,
     entities,
@@ -33,39 +33,57 @@ def read_kbs(db: Database) -> list[KBInfo]:
         .order_by(kbs.c.id)
     )
     with db.read() as connection:
-        rows = connection.execute(query).mappings().all()
-        return [_kb_info(connection, row) for row in rows]
+        return [_kb_info(row) for row in connection.execute(query).mappings()]
 
 
-def kb_ids(db: Database) -> dict[str, int]:
-    """The internal ids of all KBs by name, in the order in which they were added."""
-    query = select(kbs.c.name, kbs.c.id).where(kbs.c.removing == 0).order_by(kbs.c.id)
-    return {row[0]: row[1] for row in db.rows(query)}
+def is_readable() -> ColumnElement[bool]:
+    """Whether a row of ``kbs`` has a revision that readers see."""
+    return (kbs.c.removing == 0) & (kbs.c.revision > 0)
 
 
-def kb_id(db: Database, name: str) -> int:
-    """The internal id of a KB; UnknownNameError where there is none of that name."""
-    ids = kb_ids(db)
+def kb_ids(connection: Connection) -> dict[str, int]:
+    """The numbers of all KBs by name, in the order in which they were added."""
+    query = select(kbs.c.name, kbs.c.id).where(is_readable()).order_by(kbs.c.id)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def kb_id(connection: Connection, name: str) -> int:
+    """The number of a KB; UnknownNameError where there is none of that name."""
+    ids = kb_ids(connection)
     if name not in ids:
+        query = select(kbs.c.id).where(kbs.c.name == name, kbs.c.removing == 0)
+        if connection.scalar(query) is not None:
+            raise StoreError(
+                f"KB {name!r} is not complete: its first add-kb has not come to its end",
+                hint="Run kglink add-kb for it again; it goes on where it stopped.",
+            )
         raise UnknownNameError("KB", name, ids)
     return ids[name]
 
 
 def count(connection: Connection, kb_id: int) -> Totals:
-    """Count what a KB holds."""
+    """Count what readers see of a KB."""
     first, stop = id_range(kb_id)
 
-    def rows(column: Any, *where: Any) -> int:
-        query = select(func.count()).where(column >= first, column < stop, *where)
+    def records(table: Table, *where: ColumnElement[bool]) -> int:
+        query = select(func.count()).where(table.c.kb_id == kb_id, *where)
         return connection.scalar(query) or 0
 
+    def parts(table: Table, owners: Table) -> int:
+        """The whole range, which is fast, without what awaits its removal."""
+        owner = table.c[0]
+        query = select(func.count()).where(owner >= first, owner < stop)
+        retired = select(func.count()).select_from(owners).join(table, owner == owners.c.id)
+        retired = retired.where(owners.c.kb_id == kb_id + RETIRED)
+        return (connection.scalar(query) or 0) - (connection.scalar(retired) or 0)
+
     return Totals(
-        entities=rows(entities.c.id),
-        with_description=rows(entities.c.id, entities.c.description != ""),
-        aliases=rows(aliases.c.entity_id),
-        documents=rows(documents.c.id),
-        mentions=rows(mentions.c.document_id),
-        mappings=rows(mappings.c.id),
+        entities=records(entities),
+        with_description=records(entities, entities.c.description != ""),
+        aliases=parts(aliases, entities),
+        documents=records(documents),
+        mentions=parts(mentions, documents),
+        mappings=records(mappings),
     )
 
 
@@ -79,12 +97,12 @@ def find_problems(db: Database) -> list[str]:
 
 def _unfinished(db: Database) -> list[str]:
     query = (
-        select(kbs.c.name, kbs.c.removing, kbs.c.dirty, ingests.c.read, ingests.c.started_at)
+        select(kbs.c.name, kbs.c.removing, kbs.c.revision, ingests.c.read, ingests.c.started_at)
         .join_from(kbs, ingests, ingests.c.kb_id == kbs.c.id, isouter=True)
         .order_by(kbs.c.id)
     )
     found = []
-    for name, removing, dirty, read, started_at in db.rows(query):
+    for name, removing, revision, read, started_at in db.rows(query):
         if removing:
             text = f"KB {name!r}: its removal stopped half-way; run kglink kbs remove again"
         elif read is not None:
@@ -92,8 +110,8 @@ def _unfinished(db: Database) -> list[str]:
                 f"KB {name!r}: add-kb of {started_at} stopped after {read:,} records; "
                 "run it again to go on"
             )
-        elif dirty:
-            text = f"KB {name!r}: an update stopped half-way; run add-kb again"
+        elif not revision:
+            text = f"KB {name!r}: its first add-kb stopped; run it again"
         else:
             continue
         with db.exclusive(name) as idle:
@@ -102,10 +120,8 @@ def _unfinished(db: Database) -> list[str]:
     return found
 
 
-def _kb_info(connection: Connection, row: RowMapping) -> KBInfo:
-    complete = row["running"] is None and not row["dirty"]
-    # The stored totals are those of the last complete revision.
-    totals = _stored_totals(row) if complete else count(connection, row["id"])
+def _kb_info(row: RowMapping) -> KBInfo:
+    totals = {field.name: row[field.name] for field in dataclasses.fields(Totals)}
     return KBInfo(
         name=row["name"],
         adapter=row["adapter"],
@@ -114,10 +130,7 @@ def _kb_info(connection: Connection, row: RowMapping) -> KBInfo:
         licence=row["licence"],
         links_to=tuple(json.loads(row["links_to"])),
         updated_at=row["updated_at"],
-        complete=complete,
-        **dataclasses.asdict(totals),
+        complete=row["revision"] > 0,
+        updating=row["revision"] > 0 and row["running"] is not None,
+        **totals,
     )
-
-
-def _stored_totals(row: RowMapping) -> Totals:
-    return Totals(**{field.name: row[field.name] for field in dataclasses.fields(Totals)})

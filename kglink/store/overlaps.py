@@ -22,8 +22,8 @@ from sqlalchemy.engine import Connection
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId, Overlap, OverlapRun, Verdict
 from kglink.store.database import Database, Row, chunks, keys_by_kb
-from kglink.store.kbs import kb_id, kb_ids
-from kglink.store.schema import entities, kbs, overlap_runs, overlap_state, overlaps
+from kglink.store.kbs import is_readable, kb_id, kb_ids
+from kglink.store.schema import entities, kbs, overlap_runs, overlaps, store_state
 from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, pair_of, text_hashes, touch
 
 BATCH = 2000
@@ -81,8 +81,9 @@ class OverlapTable:
         All of them take effect at once, or none. ``found`` may be slow and long: it is kept in a
         temporary file until it has come to its end.
         """
-        for name in (left, right):
-            kb_id(self._db, name)
+        with self._db.read() as connection:
+            for name in (left, right):
+                kb_id(connection, name)
         if left == right:
             raise UsageError(
                 f"overlaps of {left!r} with itself", hint="An overlap joins entities of two KBs."
@@ -115,8 +116,9 @@ class OverlapTable:
         self, left: str | None, right: str | None, least: float, wanted: Wanted
     ) -> Iterator[Overlap]:
         """Overlaps in the order of their names; those of ``left`` have it on the left."""
-        for name in filter(None, (left, right)):
-            kb_id(self._db, name)
+        with self._db.read() as connection:
+            for name in filter(None, (left, right)):
+                kb_id(connection, name)
         where = [o.probability >= least, _exists(_LEFT), _exists(_RIGHT)]
         where += [or_(o.left_kb == name, o.right_kb == name) for name in (left, right) if name]
         where += wanted.conditions()
@@ -138,7 +140,8 @@ class OverlapTable:
     def _stale(self, page: Sequence[Row]) -> list[bool]:
         """Whether each pair was judged on other texts than its entities have now."""
         judged = [_names(row) for row in page if row[-1] is not None]
-        now = text_hashes(self._db, (name for pair in judged for name in pair)) if judged else {}
+        with self._db.read() as connection:
+            now = text_hashes(connection, (name for pair in judged for name in pair))
         return [
             row[-1] is not None and tuple(now.get(name) for name in _names(row)) != row[-2:]
             for row in page
@@ -148,7 +151,8 @@ class OverlapTable:
         self, ids: Iterable[EntityId], least: float
     ) -> dict[EntityId, tuple[EntityId, ...]]:
         """The entities that are the same thing, the surest first; without those judged wrong."""
-        order = {kb: rank for rank, kb in enumerate(kb_ids(self._db))}
+        with self._db.read() as connection:
+            order = {kb: rank for rank, kb in enumerate(kb_ids(connection))}
         wanted = keys_by_kb(ids, order)
         found: dict[EntityId, list[tuple[float, EntityId]]] = defaultdict(list)
         for name, other, probability, verdict in self._partners(wanted, least):
@@ -185,7 +189,7 @@ def _exists(side: _Side) -> ColumnElement[bool]:
     return (
         select(entities.c.id)
         .join(kbs, kbs.c.id == entities.c.kb_id)
-        .where(kbs.c.name == side.kb, kbs.c.removing == 0, entities.c.key == side.key)
+        .where(kbs.c.name == side.kb, is_readable(), entities.c.key == side.key)
         .exists()
     )
 
@@ -257,12 +261,12 @@ def read_state(db: Database) -> str:
         exists().where(overlaps.c.left_kb == kbs.c.name),
         exists().where(overlaps.c.right_kb == kbs.c.name),
     )
-    query = select(kbs.c.name, kbs.c.revision, kbs.c.dirty)
-    query = query.where(has_overlaps, kbs.c.removing == 0).order_by(kbs.c.name)
+    query = select(kbs.c.name, kbs.c.revision)
+    query = query.where(has_overlaps, is_readable()).order_by(kbs.c.name)
     with db.read() as connection:
-        token = connection.scalar(select(overlap_state.c.token))
+        token = connection.scalar(select(store_state.c.overlaps))
         rows = connection.execute(query).all()
-    return " ".join([str(token), *(f"{name}:{revision}:{dirty}" for name, revision, dirty in rows)])
+    return " ".join([str(token), *(f"{name}:{revision}" for name, revision in rows)])
 
 
 def save_run(connection: Connection, run: OverlapRun) -> None:

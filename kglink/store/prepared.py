@@ -127,6 +127,7 @@ class Batch:
         self.entities: list[Prepared] = []
         self.documents: list[Prepared] = []
         self.mappings: list[Prepared] = []
+        self.kinds = (self.entities, self.documents, self.mappings)
 
     def add(self, number: int, record: Record) -> None:
         """Take in the record of that number; a bad one goes to the job's problems instead."""
@@ -145,7 +146,7 @@ class Batch:
 
     def is_full(self) -> bool:
         """Whether it is time to write."""
-        size = len(self.entities) + len(self.documents) + len(self.mappings)
+        size = sum(map(len, self.kinds))
         return size >= self._job.batch_size or self._characters >= BATCH_CHARACTERS
 
 

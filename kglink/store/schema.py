@@ -1,10 +1,16 @@
 """The tables of the entity store.
 
-Two rules make the store fast and kill-proof. An integer id of an entity or document holds the
-number of its KB in its upper bits, so all rows of a KB are one id range: they lie together, two
-processes that add different KBs never draw the same id, and a KB is counted or removed by range.
-Gold and overlaps name entities by KB and key, not by id: they outlive an update that takes an
-entity away, are not shown meanwhile, and come back with it.
+Three rules make the store fast and kill-proof.
+
+- An integer id of an entity or document holds the number of its KB in its upper bits, so all rows
+  of a KB are one id range: they lie together, two processes that add different KBs never draw the
+  same id, and a KB is counted or removed by range.
+- Readers see the records whose ``kb_id`` is the number of a KB with a revision. An update writes
+  what it brings with ``kb_id + STAGED``. When all of it is there, one transaction gives these rows
+  their KB's number, and those that they replace ``kb_id + RETIRED``, by which they are removed
+  afterwards. The first ingest of a KB needs no stage: until it is done the KB has no revision.
+- Gold and overlaps name entities by KB and key, not by id: they outlive an update that takes an
+  entity away, are not shown meanwhile, and come back with it.
 """
 
 from __future__ import annotations
@@ -33,6 +39,9 @@ VERSION_TABLE = "kglink_schema"
 #: Longest key and document id, and longest folded name that is indexed: what fits into an index
 #: entry of PostgreSQL (2,704 bytes) at four bytes a character.
 MAX_KEY = 512
+
+#: Added to the number of a KB in records that no reader may see.
+STAGED, RETIRED = 1 << 24, 2 << 24
 
 _ID_BITS = 32
 
@@ -69,9 +78,8 @@ kbs = Table(
     Column("settings", Text, nullable=False),  # JSON
     Column("links_to", Text, nullable=False),  # JSON
     Column("licence", Text, nullable=False),
-    Column("revision", Integer, nullable=False),
+    Column("revision", Integer, nullable=False),  # 0 until the first ingest is done
     Column("run", Integer, nullable=False),
-    Column("dirty", SmallInteger, nullable=False),
     Column("removing", SmallInteger, nullable=False),
     Column("entities", BigInteger, nullable=False),
     Column("with_description", BigInteger, nullable=False),
@@ -80,6 +88,15 @@ kbs = Table(
     Column("mentions", BigInteger, nullable=False),
     Column("mappings", BigInteger, nullable=False),
     Column("updated_at", Text, nullable=False),
+)
+
+# The last revision of each KB that was removed: a KB of its name goes on from there, so that no
+# revision of a name ever comes twice.
+removed_kbs = Table(
+    "removed_kbs",
+    metadata,
+    Column("name", _Name, primary_key=True),
+    Column("revision", Integer, nullable=False),
 )
 
 ingests = Table(
@@ -98,7 +115,7 @@ entities = Table(
     "entities",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=False),
-    Column("kb_id", Integer, ForeignKey("kbs.id"), nullable=False),
+    Column("kb_id", Integer, nullable=False),
     Column("key", _Name, nullable=False),
     Column("title", Text, nullable=False),
     Column("description", Text, nullable=False),
@@ -151,7 +168,7 @@ documents = Table(
     "documents",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=False),
-    Column("kb_id", Integer, ForeignKey("kbs.id"), nullable=False),
+    Column("kb_id", Integer, nullable=False),
     Column("key", _Name, nullable=False),
     Column("title", Text, nullable=False),
     Column("text", Text, nullable=False),
@@ -201,7 +218,7 @@ mappings = Table(
     "mappings",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=False),
-    Column("kb_id", Integer, ForeignKey("kbs.id"), nullable=False),
+    Column("kb_id", Integer, nullable=False),
     Column("key", _Name, nullable=False),
     Column("subject", Text, nullable=False),
     Column("subject_code", _Name, nullable=False),
@@ -254,10 +271,12 @@ overlap_runs = Table(
     sqlite_with_rowid=False,
 )
 
-# One row, whose token is another after every change of an overlap.
-overlap_state = Table(
-    "overlap_state",
+# One row. ``identity`` is drawn once and tells this store from all others; ``overlaps`` is another
+# after every change of an overlap.
+store_state = Table(
+    "store_state",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("token", Text, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("overlaps", Text, nullable=False),
 )

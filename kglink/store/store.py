@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, select
+from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UnknownNameError
 from kglink.records import (
@@ -27,17 +29,20 @@ from kglink.store.database import Database
 from kglink.store.ingest import Ingest, check_kb_name
 from kglink.store.kbs import find_problems, kb_id, read_kbs
 from kglink.store.overlaps import OverlapTable, Wanted, read_runs, read_state
-from kglink.store.schema import ingests, kbs
+from kglink.store.schema import ingests, kbs, store_state
 from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias
 from kglink.store.verdicts import judge, judgement_of, put_back
 from kglink.store.writers import find_kb, remove_kb
+
+Given = ParamSpec("Given")
+Item = TypeVar("Item")
 
 
 class Store:
     """KBs, their entities and documents, and the overlaps between them, in one database.
 
-    Iterators read a page at a time: they hold nothing open between pages, and what is written
-    meanwhile behind the place where they are is seen when they come there.
+    An iterator sees the store as it was when it began, whatever is written meanwhile. It reads a
+    page at a time, and holds a connection until it comes to its end or is dropped.
     """
 
     def __init__(self, db: Database) -> None:
@@ -64,6 +69,11 @@ class Store:
     ) -> None:
         self.close()
 
+    @functools.cached_property
+    def identity(self) -> str:
+        """What tells this store from all others, wherever it lies."""
+        return str(self._db.rows(select(store_state.c.identity))[0][0])
+
     # --------------------------------------------------------------------------------- KBs
     def kbs(self) -> list[KBInfo]:
         """All KBs in the order in which they were added."""
@@ -85,12 +95,14 @@ class Store:
     ) -> IngestSummary:
         """Read a source into a KB: make it, update it, or go on with an interrupted ingest.
 
-        ``progress`` is told how many records are committed. An error or a kill leaves the store at
-        its last committed batch; the same job again goes on from there.
+        ``progress`` is told how many records are committed. Readers see the KB as it was before
+        until all of the source is in, then all of it at once. After an error or a kill the same
+        job goes on from its last committed batch.
         """
         check_kb_name(job.kb)
-        for name in job.links_to:
-            kb_id(self._db, name)
+        with self._db.read() as connection:
+            for name in job.links_to:
+                kb_id(connection, name)
         with self._alone(job.kb):
             return Ingest(self._db, job, progress).run(records)
 
@@ -104,7 +116,11 @@ class Store:
     def _alone(self, name: str) -> Iterator[None]:
         with self._db.exclusive(name) as held:
             if not held:
-                query = select(ingests.c.holder).join(kbs).where(kbs.c.name == name)
+                query = (
+                    select(ingests.c.holder)
+                    .join(kbs, kbs.c.id == ingests.c.kb_id)
+                    .where(kbs.c.name == name)
+                )
                 holders = [row[0] for row in self._db.rows(query)] or ["another process"]
                 raise StoreError(
                     f"KB {name!r} is being changed by {holders[0]}",
@@ -112,38 +128,49 @@ class Store:
                 )
             yield
 
+    def _stream(
+        self,
+        read: Callable[Concatenate[Connection, Given], Iterator[Item]],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Iterator[Item]:
+        with self._db.read() as connection:
+            yield from read(connection, *given, **named)
+
     # ---------------------------------------------------------------------------- entities
     def entities(self, kb: str) -> Iterator[Entity]:
         """All entities of a KB in the order of their keys."""
-        return (entity for entity, _ in entity_reader.read_entities(self._db, kb))
+        return (entity for entity, _ in self.folded_entities(kb))
 
     def folded_entities(self, kb: str) -> Iterator[entity_reader.FoldedEntity]:
         """All entities of a KB in the order of their keys, with their folded names."""
-        return entity_reader.read_entities(self._db, kb)
+        return self._stream(entity_reader.read_entities, kb)
 
     def get_entities(self, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
         """Entities by their ids; those that do not exist are left out."""
-        return entity_reader.get_entities(self._db, ids)
+        with self._db.read() as connection:
+            return entity_reader.get_entities(connection, ids)
 
     def aliases_of(self, kb: str) -> Iterator[StoredAlias]:
         """All names of a KB in the order of their entities' keys, each entity's title first."""
-        return entity_reader.read_aliases(self._db, kb)
+        return self._stream(entity_reader.read_aliases, kb)
 
     def shared_names(self, left: str, right: str) -> Iterator[tuple[str, str, str]]:
         """All (left key, right key, folded name) of entities with a folded name in common."""
-        return entity_reader.read_shared_names(self._db, left, right)
+        return self._stream(entity_reader.read_shared_names, left, right)
 
     def count_bearers(self, kb: str, names: Iterable[str]) -> dict[str, int]:
         """How many names of a KB fold to each of ``names``; those with none are left out."""
-        return entity_reader.count_bearers(self._db, kb, names)
+        with self._db.read() as connection:
+            return entity_reader.count_bearers(connection, kb, names)
 
     def bearers_of(self, kb: str, names: Iterable[str]) -> Iterator[entity_reader.Bearer]:
         """Every name of a KB that folds to one of ``names``, in no special order."""
-        return entity_reader.read_bearers(self._db, kb, names)
+        return self._stream(entity_reader.read_bearers, kb, names)
 
     def bracketed_titles(self, kb: str) -> Iterator[tuple[str, str]]:
         """Key and title of every entity whose title ends in a bracket."""
-        return entity_reader.read_bracketed_titles(self._db, kb)
+        return self._stream(entity_reader.read_bracketed_titles, kb)
 
     # --------------------------------------------------------------------------- documents
     def documents(
@@ -154,15 +181,32 @@ class Store:
         A gold holds the entities that exist now. One of which none exists is None: unknown; with
         ``unresolved`` it is kept, in its source's words where nothing was ever found for it.
         """
-        return document_reader.read_documents(self._db, kb, split, unresolved=unresolved)
+        return self._stream(document_reader.read_documents, kb, split, unresolved=unresolved)
 
     def count_documents(self, kb: str, split: str | None = None) -> int:
         """How many documents a KB has, in one split or in all."""
-        return document_reader.count_documents(self._db, kb, split)
+        with self._db.read() as connection:
+            return document_reader.count_documents(connection, kb, split)
 
     def mappings(self, kb: str) -> Iterator[CodeMapping]:
         """All mappings between codes that a KB brought, in the order of their codes."""
-        return document_reader.read_mappings(self._db, kb)
+        return self._stream(document_reader.read_mappings, kb)
+
+    def records(
+        self, kb: str, kinds: Collection[str], split: str | None = None
+    ) -> Iterator[Record]:
+        """Entities, documents and mappings (those of ``kinds``) of one revision of a KB.
+
+        Golds are kept as `documents` keeps them with ``unresolved``.
+        """
+        with self._db.read() as connection:
+            if "entities" in kinds:
+                for entity, _ in entity_reader.read_entities(connection, kb):
+                    yield entity
+            if "documents" in kinds:
+                yield from document_reader.read_documents(connection, kb, split, unresolved=True)
+            if "mappings" in kinds:
+                yield from document_reader.read_mappings(connection, kb)
 
     # ---------------------------------------------------------------------------- overlaps
     def save_overlaps(

@@ -121,7 +121,11 @@ class IngestSummary:
 
 @dataclass(frozen=True, slots=True)
 class KBInfo:
-    """A KB at a glance; ``complete`` is False while an ingest or a removal is unfinished."""
+    """A KB at a glance, as its last complete revision has it.
+
+    ``complete`` is False until its first ingest is done: nothing of it can be read before.
+    ``updating`` is True while a later ingest is unfinished: readers see the revision before it.
+    """
 
     name: str
     adapter: str
@@ -136,6 +140,7 @@ class KBInfo:
     links_to: tuple[str, ...]
     updated_at: str
     complete: bool
+    updating: bool = False
     mappings: int = 0
 
     def as_json(self) -> dict[str, object]:

@@ -19,8 +19,8 @@ from kglink.errors import UsageError
 from kglink.records import EntityId, Judgement, Verdict
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks, keys_by_kb
-from kglink.store.kbs import kb_ids
-from kglink.store.schema import entities, id_range, kbs, mappings, overlap_state, overlaps
+from kglink.store.kbs import is_readable, kb_ids
+from kglink.store.schema import entities, kbs, mappings, overlaps, store_state
 
 BATCH = 2000
 LOOKUP_PAGE = 250
@@ -56,7 +56,7 @@ def touch(connection: Connection) -> None:
 
     On PostgreSQL two writers meet here, and so never wait for each other's rows.
     """
-    connection.execute(update(overlap_state).values(token=secrets.token_hex(8)))
+    connection.execute(update(store_state).values(overlaps=secrets.token_hex(8)))
 
 
 def judge(db: Database, judged: Iterable[Judged], source: str) -> int:
@@ -77,7 +77,8 @@ def judge(db: Database, judged: Iterable[Judged], source: str) -> int:
 
 def _judge_batch(db: Database, batch: Sequence[Judged], source: str) -> None:
     said = {pair_of(left, right): _checked(verdict) for left, right, verdict in batch}
-    hashes = text_hashes(db, (name for left, right, _ in batch for name in (left, right)))
+    with db.read() as connection:
+        hashes = text_hashes(connection, (name for one in batch for name in one[:2]))
     for left, right, _ in batch:
         for name in (left, right):
             if name not in hashes:
@@ -141,16 +142,16 @@ def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pai
     return standing
 
 
-def text_hashes(db: Database, ids: Iterable[EntityId]) -> dict[EntityId, str]:
+def text_hashes(connection: Connection, ids: Iterable[EntityId]) -> dict[EntityId, str]:
     """Hashes of the titles and descriptions of those entities that are there."""
-    numbers = kb_ids(db)
+    numbers = kb_ids(connection)
     e = entities.c
     found: dict[EntityId, str] = {}
     for kb, keys in keys_by_kb(ids, numbers).items():
         for page in chunks(keys, LOOKUP_PAGE):
             query = select(e.key, e.title, e.description)
             query = query.where(e.kb_id == numbers[kb], e.key.in_(page))
-            for key, title, description in db.rows(query):
+            for key, title, description in connection.execute(query):
                 text = f"{title}\0{description}".encode()
                 found[EntityId(kb, key)] = hashlib.blake2b(text, digest_size=16).hexdigest()
     return found
@@ -182,24 +183,25 @@ class _Said(NamedTuple):
     verdict: str
 
 
-def apply_verdicts(db: Database, kb_id: int, name: str, links_to: Sequence[str]) -> int:
+def apply_verdicts(
+    db: Database, connection: Connection, kb_id: int, name: str, links_to: Sequence[str]
+) -> int:
     """Judge the overlaps that a KB's mappings speak of; a verdict that stands is left alone.
 
     Says how many such mappings join no entities of two KBs among ``links_to`` (all if empty).
     """
-    open_ends = 0
-    with db.write() as connection:
-        take_back_verdicts(connection, name)
-        numbers: dict[str, int] = {
-            kb: number
-            for number, kb in connection.execute(
-                select(kbs.c.id, kbs.c.name).where(kbs.c.removing == 0)
-            )
-            if kb in links_to or not links_to
-        }
-    for page in _judging(db, kb_id):
-        with db.write() as connection:
-            open_ends += _apply(db, connection, page, name, numbers)
+    take_back_verdicts(connection, name)
+    known = select(kbs.c.name, kbs.c.id).where(is_readable() | (kbs.c.id == kb_id))
+    numbers = {
+        row[0]: row[1] for row in connection.execute(known) if row[0] in links_to or not links_to
+    }
+    m = mappings.c
+    query = select(m.id, m.subject_code, m.object_code, m.confidence, m.verdict)
+    query = query.where(m.kb_id == kb_id, m.verdict != "").order_by(m.id).limit(LOOKUP_PAGE)
+    open_ends, after = 0, -1
+    while page := connection.execute(query.where(m.id > after)).all():
+        open_ends += _apply(db, connection, page, name, numbers)
+        after = page[-1][0]
     return open_ends
 
 
@@ -212,17 +214,6 @@ def take_back_verdicts(connection: Connection, name: str) -> None:
     alone = o.evidence.startswith(f'{{"{MAPPING_EVIDENCE}"')
     connection.execute(delete(overlaps).where(mine, alone))
     connection.execute(update(overlaps).where(mine).values(verdict=None, source=""))
-
-
-def _judging(db: Database, kb_id: int) -> Iterator[list[tuple[Any, ...]]]:
-    m = mappings.c
-    after, stop = id_range(kb_id)
-    after -= 1
-    query = select(m.id, m.subject_code, m.object_code, m.confidence, m.verdict)
-    query = query.where(m.id < stop, m.verdict != "").order_by(m.id).limit(LOOKUP_PAGE)
-    while page := db.rows(query.where(m.id > after)):
-        yield page
-        after = page[-1][0]
 
 
 def _apply(

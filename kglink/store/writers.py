@@ -1,19 +1,19 @@
 """Writes and removes records with the rows that belong to them.
 
-A batch is compared with what is there first (`plan_batch`), so that only what is new or other
-than before is written.
+A batch is compared with what is there first (`plan_batch`): what is new or other than before
+becomes a new record, what is the same is marked as seen. An update's new records are staged until
+`publish_staged` shows all of them to readers at once.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BindParameter,
     Column,
-    ColumnElement,
     Select,
     Table,
     bindparam,
@@ -25,13 +25,14 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.engine import Connection
-from sqlalchemy.sql.dml import Update
 
 from kglink.errors import RecordError, UnknownNameError
 from kglink.store.database import Database, chunks
 from kglink.store.overlaps import forget_runs
 from kglink.store.prepared import Prepared, record_place
 from kglink.store.schema import (
+    RETIRED,
+    STAGED,
     aliases,
     documents,
     entities,
@@ -43,8 +44,10 @@ from kglink.store.schema import (
     mentions,
     overlaps,
     parents,
+    removed_kbs,
     xrefs,
 )
+from kglink.store.values import Tally
 from kglink.store.verdicts import take_back_verdicts, touch
 
 #: How many keys are looked up in one statement: it is compiled once, with all its parameters.
@@ -60,6 +63,11 @@ class Plan(NamedTuple):
     changed: list[tuple[int, Prepared]]
     unchanged: list[tuple[int, Prepared]]
     duplicates: list[RecordError]
+
+    @property
+    def tally(self) -> Tally:
+        """How many records of each kind there are."""
+        return Tally(len(self.added), len(self.changed), 0, len(self.unchanged))
 
 
 class _Known(NamedTuple):
@@ -78,47 +86,47 @@ class Writer:
 
     def __init__(self, table: Table, *parts: Table) -> None:
         self.table = table
-        names = table.c.keys()
         self._insert = insert(table)
-        self._change = _setting(table, names[names.index("key") + 1 :])
-        self._mark = _setting(table, ["run", "record"])
-        self._delete = delete(table).where(table.c.id == bindparam("owner"))
+        self._mark = (
+            update(table)
+            .ordered_values(*((table.c[name], bindparam(f"{name}_")) for name in ("run", "record")))
+            .where(table.c.id == bindparam("owner"))
+        )
         self._insert_parts = [insert(part) for part in parts]
         # Backwards: a gold belongs to a mention.
-        self._delete_parts = [
-            delete(part).where(part.c[0] == bindparam("owner")) for part in reversed(parts)
+        self._deletes = [
+            *(delete(part).where(part.c[0] == bindparam("owner")) for part in reversed(parts)),
+            delete(table).where(table.c.id == bindparam("owner")),
         ]
 
     def write(self, db: Database, connection: Connection, kb_id: int, run: int, plan: Plan) -> None:
-        """Carry out the plan of a batch."""
-        added = [
-            (id_, kb_id, r.key, *r.fields, r.content_hash, run, r.number) for id_, r in plan.added
-        ]
-        changed = [(*r.fields, r.content_hash, run, r.number, id_) for id_, r in plan.changed]
-        db.bulk(connection, self._insert, added)
-        self._remove_parts(db, connection, [id_ for id_, _ in plan.changed])
-        db.bulk(connection, self._change, changed)
+        """Carry out the plan of a batch; new records get ``kb_id``."""
         placed = plan.added + plan.changed
+        records = [
+            (id_, kb_id, r.key, *r.fields, r.content_hash, run, r.number) for id_, r in placed
+        ]
+        db.bulk(connection, self._insert, records)
         for number, statement in enumerate(self._insert_parts):
             rows = [(id_, *row) for id_, record in placed for row in record.parts[number]]
             db.bulk(connection, statement, rows)
         db.bulk(connection, self._mark, [(run, r.number, id_) for id_, r in plan.unchanged])
 
+    def publish_staged(self, connection: Connection, kb_id: int, run: int) -> int:
+        """Show readers what was staged, in the place of all that ``run`` did not see.
+
+        Says how many records readers do not see any more.
+        """
+        mine = self.table.c.kb_id
+        unseen = update(self.table).where(mine == kb_id, self.table.c.run != run)
+        retired = connection.execute(unseen.values(kb_id=kb_id + RETIRED)).rowcount
+        staged = update(self.table).where(mine == kb_id + STAGED)
+        connection.execute(staged.values(kb_id=kb_id))
+        return retired
+
     def remove(self, db: Database, connection: Connection, ids: Sequence[int]) -> None:
         """Remove records and all that belongs to them."""
-        self._remove_parts(db, connection, ids)
-        db.bulk(connection, self._delete, [(id_,) for id_ in ids])
-
-    def _remove_parts(self, db: Database, connection: Connection, ids: Sequence[int]) -> None:
-        for statement in self._delete_parts:
+        for statement in self._deletes:
             db.bulk(connection, statement, [(id_,) for id_ in ids])
-
-
-def _setting(table: Table, names: Sequence[str]) -> Update:
-    values: list[tuple[Column[Any], BindParameter[Any]]] = [
-        (table.c[name], bindparam(f"{name}_")) for name in names
-    ]
-    return update(table).ordered_values(*values).where(table.c.id == bindparam("owner"))
 
 
 ENTITIES = Writer(entities, aliases, xrefs, parents)
@@ -137,7 +145,7 @@ def plan_batch(
     batch: Sequence[Prepared],
 ) -> Plan:
     """Compare a batch with the rows of ``table``, and find the keys that this run saw before."""
-    known = _known_rows(db, connection, table, kb_id, [record.key for record in batch])
+    known = _known_rows(db, connection, table, kb_id, run, [record.key for record in batch])
     next_id = _next_id(connection, table, kb_id)
     first_of: dict[str, int] = {}
     plan: Plan = Plan([], [], [], [])
@@ -152,21 +160,30 @@ def plan_batch(
         elif row.run == run:
             plan.duplicates.append(_duplicate(record, row.record))
         elif row.content_hash != record.content_hash:
-            plan.changed.append((row.id, record))
+            plan.changed.append((next_id, record))
+            next_id += 1
         else:
             plan.unchanged.append((row.id, record))
     return plan
 
 
 def _known_rows(
-    db: Database, connection: Connection, table: Table, kb_id: int, keys: Sequence[str]
+    db: Database,
+    connection: Connection,
+    table: Table,
+    kb_id: int,
+    run: int,
+    keys: Sequence[str],
 ) -> dict[str, _Known]:
+    """The rows of these keys; where a key was published and staged, the staged one."""
     query = _lookup(table)
     known: dict[str, _Known] = {}
     for wanted in chunks(keys, LOOKUP_SIZE):
         filler = [wanted[-1]] * (LOOKUP_SIZE - len(wanted))
-        for row in db.raw_rows(connection, query, (kb_id, *wanted, *filler)):
-            known[row.key] = _Known(row.id, row.content_hash, row.run, row.record)
+        values = (kb_id, kb_id + STAGED, *wanted, *filler)
+        for row in db.raw_rows(connection, query, values):
+            if row.run == run or row.key not in known:
+                known[row.key] = _Known(row.id, row.content_hash, row.run, row.record)
     return known
 
 
@@ -175,7 +192,7 @@ def _lookup(table: Table) -> Select[Any]:
     c = table.c
     keys: list[BindParameter[str]] = [bindparam(f"key_{number}") for number in range(LOOKUP_SIZE)]
     query = select(c.key, c.id, c.content_hash, c.run, c.record)
-    return query.where(c.kb_id == bindparam("kb"), c.key.in_(keys))
+    return query.where(c.kb_id.in_([bindparam("kb"), bindparam("staged")]), c.key.in_(keys))
 
 
 def _next_id(connection: Connection, table: Table, kb_id: int) -> int:
@@ -195,11 +212,6 @@ def _duplicate(record: Prepared, first: int) -> RecordError:
 
 
 # ------------------------------------------------------------------------------ removal
-def stale_ids(db: Database, table: Table, kb_id: int, run: int) -> Iterator[list[int]]:
-    """The rows of a KB that ``run`` has not seen, in batches that may be removed meanwhile."""
-    yield from _ids(db, table, kb_id, table.c.run != run)
-
-
 def find_kb(db: Database, name: str) -> int:
     """The internal id of a KB that may be half-way removed."""
     ids = {row[0]: row[1] for row in db.rows(select(kbs.c.name, kbs.c.id))}
@@ -216,30 +228,31 @@ def remove_kb(db: Database, kb_id: int, name: str) -> None:
         connection.execute(update(kbs).where(mine).values(removing=1))
         connection.execute(delete(ingests).where(ingests.c.kb_id == kb_id))
     for writer in WRITERS:
-        for ids in _ids(db, writer.table, kb_id):
-            with db.write() as connection:
-                writer.remove(db, connection, ids)
+        _remove(db, writer, writer.table.c.id, *id_range(kb_id))
     with db.write() as connection:
         touch(connection)
         forget_runs(connection, name)
         take_back_verdicts(connection, name)
         touches = or_(overlaps.c.left_kb == name, overlaps.c.right_kb == name)
         connection.execute(delete(overlaps).where(touches, overlaps.c.verdict.is_(None)))
+        last = connection.scalar(select(kbs.c.revision).where(mine))
+        if last:
+            connection.execute(delete(removed_kbs).where(removed_kbs.c.name == name))
+            connection.execute(insert(removed_kbs).values(name=name, revision=last))
         connection.execute(delete(kbs).where(mine))
 
 
-def _ids(
-    db: Database, table: Table, kb_id: int, *where: ColumnElement[bool]
-) -> Iterator[list[int]]:
-    first, stop = id_range(kb_id)
-    ids = table.c.id
-    while True:
-        query = (
-            select(ids).where(ids >= first, ids < stop, *where).order_by(ids).limit(REMOVAL_BATCH)
-        )
-        page = [row[0] for row in db.rows(query)]
-        if page:
-            yield page
-        if len(page) < REMOVAL_BATCH:
-            return
-        first = page[-1] + 1
+def remove_hidden(db: Database, kb_id: int, *, all_of_it: bool = False) -> None:
+    """Remove what was staged or retired, or ``all_of_it``: of a KB that has no revision yet."""
+    for mark in (kb_id + STAGED, kb_id + RETIRED, *([kb_id] if all_of_it else [])):
+        for writer in WRITERS:
+            _remove(db, writer, writer.table.c.kb_id, mark, mark + 1)
+
+
+def _remove(db: Database, writer: Writer, column: Column[Any], first: int, stop: int) -> None:
+    """Remove the records whose ``column`` is in the half-open range, in small transactions."""
+    query = select(writer.table.c.id).where(column >= first, column < stop)
+    query = query.order_by(column).limit(REMOVAL_BATCH)
+    while ids := [row[0] for row in db.rows(query)]:
+        with db.write() as connection:
+            writer.remove(db, connection, ids)

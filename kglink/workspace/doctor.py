@@ -193,7 +193,9 @@ def _scratch_checks(opened: Opened) -> Iterator[Check]:
     if not folders:
         return
     unfinished = [
-        f"{info.name} from {info.source}" for info in opened.store.kbs() if not info.complete
+        f"{info.name} from {info.source}"
+        for info in opened.store.kbs()
+        if info.updating or not info.complete
     ]
     which = f" ({', '.join(unfinished)})" if unfinished else ""
     for folder in folders:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -56,22 +56,14 @@ def export(
     if isinstance(output, str | Path):
         with whole_file(Path(output)) as out:
             return export(opened, kb, out, only=only, split=split, progress=progress)
+    parts = (only,) if only else PARTS
+    records = opened.store.records(kb, parts, split or None)
     written = 0
-    for written, record in enumerate(_records(opened, kb, only, split), 1):
+    for written, record in enumerate(records, 1):
         output.write(record_line(record))
         if written % 1000 == 0:
             progress(Progress("exporting", written, total))
     return written
-
-
-def _records(opened: Opened, kb: str, only: str, split: str) -> Iterator[Record]:
-    store = opened.store
-    if only in ("", "entities"):
-        yield from store.entities(kb)
-    if only in ("", "documents"):
-        yield from store.documents(kb, split or None, unresolved=True)
-    if only in ("", "mappings"):
-        yield from store.mappings(kb)
 
 
 def record_line(record: Record) -> str:

@@ -104,20 +104,17 @@ class WorkspaceSpace:
         return segment
 
     def _drop_stale_segments(self) -> None:
-        """Keep what the KBs need now, and what a KB has that is half-way through an update."""
-        sources = {source.kb: source for source in self._sources()}
-        unfinished = set(self.unfinished())
-        wanted = {wanted_folder(one, self.encoder.info, self._section) for one in sources.values()}
-        self.folder.drop_segments(
-            lambda name: name in wanted or name.rpartition("-")[0] in unfinished
-        )
+        """Keep what the KBs need now."""
+        wanted = {wanted_folder(one, self.encoder.info, self._section) for one in self._sources()}
+        self.folder.drop_segments(wanted.__contains__)
 
     def _source(self, kb: str) -> SpaceSource | None:
         return next((source for source in self._sources() if source.kb == kb), None)
 
-    def unfinished(self) -> list[str]:
-        """The KBs that are half-way through an update; the space keeps what it has of them."""
-        return [info.name for info in self.store.kbs() if not info.complete]
+    def unfinished(self) -> dict[str, int]:
+        """The KBs whose add-kb stopped, and the revision that the space goes by meanwhile."""
+        infos = self.store.kbs()
+        return {one.name: one.revision for one in infos if one.updating or not one.complete}
 
     def build(self, *, fresh: bool = False, progress: OnProgress = lambda _: None) -> BuildReport:
         """Build and publish it; only what changed is encoded, unless ``fresh``."""
@@ -180,28 +177,19 @@ class WorkspaceSpace:
         return self.registry.create("index", name, settings)
 
     def _sources(self) -> Iterator[SpaceSource]:
-        manifest = self.folder.usable_manifest()
-        published = manifest.segments if manifest else {}
-        same_model = manifest and manifest.model.fingerprint == self.encoder.info.fingerprint
         for info in self.store.kbs():
-            keep = "" if info.complete or not same_model else published.get(info.name, "")
-            if keep or (info.complete and info.entities):
+            if info.entities:
                 yield SpaceSource(
                     kb=info.name,
                     revision=info.revision,
-                    content=_content(info),
+                    content=f"{self.store.identity} {info.revision}",
                     licence=info.licence,
                     entities=partial(self.store.folded_entities, info.name),
                     unchanged=partial(self._is_still, info),
-                    published=keep,
                 )
 
     def _is_still(self, before: KBInfo) -> bool:
-        return _content(self.store.kb(before.name)) == _content(before)
-
-
-def _content(info: KBInfo) -> str:
-    return f"{info.revision} {info.updated_at} {info.complete}"
+        return self.store.kb(before.name).revision == before.revision
 
 
 def joint_space(

@@ -93,12 +93,13 @@ def test_one_kb_is_added_by_one_thread_of_a_process_at_a_time(store: Store, url:
     assert store.ingest(job(), nested()).added == 2
 
 
-def test_a_reader_sees_each_batch_and_blocks_nobody(store: Store) -> None:
+def test_a_reader_sees_the_revision_it_began_with_and_blocks_nobody(store: Store) -> None:
     store.ingest(job(), [entity(f"{number:05}") for number in range(5000)])
     reading = store.entities("kb")
     next(reading)
     store.ingest(job(fingerprint="2"), [entity(f"{number:05}") for number in range(0, 5000, 2)])
-    assert len(list(reading)) == 1999 + 1500
+    assert len(list(reading)) == 4999
+    assert len(keys(store)) == 2500
 
 
 # --------------------------------------------------------------------------------- SQLite's own
@@ -134,12 +135,14 @@ def test_a_full_disk_keeps_what_was_committed(path: Path) -> None:
     assert child.returncode == 1, said
     assert "Make room on that disk and run the same command again" in said
     with Store.open(url, create=False) as store:
-        committed = store.kb("kb").entities
+        assert store.kb("kb").entities == 0
+        (problem,) = store.check()
+        (committed,) = map(int, re.findall(r"after (\d+) records", problem.replace(",", "")))
         assert 0 < committed < 20_000
         assert committed % 500 == 0
-        assert len(keys(store)) == committed
         summary = store.ingest(child_job(), store_child.records(20_000, 1))
         assert (summary.resumed_from, summary.added) == (committed, 20_000)
+        assert len(keys(store)) == 20_000
         assert store.check() == []
 
 
@@ -157,11 +160,9 @@ def test_a_database_that_may_not_grow(path: Path, monkeypatch: pytest.MonkeyPatc
             with pytest.raises(StoreError, match="the disk is full") as caught:
                 store.ingest(job(batch_size=100), records)
             assert "Make room" in caught.value.hint
-            committed = len(keys(store))
-            assert committed > 0
     with Store.open(url) as store:
-        assert len(keys(store)) == committed
-        assert store.ingest(job(batch_size=100), records).resumed_from == committed
+        assert store.ingest(job(batch_size=100), records).resumed_from > 0
+        assert len(keys(store)) == 2000
 
 
 def test_a_lock_file_that_cannot_be_made(path: Path) -> None:

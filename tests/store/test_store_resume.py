@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from kglink.errors import RecordError
+from kglink.errors import RecordError, StoreError
 from kglink.records import Document, EntityId, Mention, Progress, Record
 from kglink.store import IngestJob, Store, writers
 from kglink.store.database import Database
+from kglink.store.schema import documents, entities
 from store_support import Stopped, broken_off, dump, entity, job, keys
 
 pytest_plugins = ["store_fixtures"]
@@ -27,7 +31,20 @@ def records(count: int, mark: str = "") -> list[Record]:
     return found
 
 
-def undisturbed(folder: Path, *steps: tuple[IngestJob, list[Record]]) -> object:
+def rows_of_all_kinds(url: str) -> dict[str, int]:
+    """How many records there are, those included that readers do not see."""
+    db = Database(url)
+    found = {
+        table.name: db.rows(select(func.count()).select_from(table))[0][0]
+        for table in (entities, documents)
+    }
+    db.close()
+    return found
+
+
+def undisturbed(
+    folder: Path, *steps: tuple[IngestJob, list[Record]]
+) -> dict[str, list[tuple[Any, ...]]]:
     """What the store holds when nothing interrupts."""
     url = f"sqlite:///{folder / 'undisturbed.db'}"
     with Store.open(url) as store:
@@ -52,16 +69,22 @@ def test_the_same_job_goes_on_from_its_last_batch(
     assert dump(url) == undisturbed(tmp_path, (again, all_records))
 
 
-def test_an_interrupted_kb_is_incomplete_but_readable(store: Store) -> None:
+def test_an_interrupted_kb_is_listed_and_nothing_of_it_is_read(store: Store) -> None:
     with pytest.raises(Stopped):
         store.ingest(job(batch_size=10), broken_off(records(30), 25))
     info = store.kb("kb")
-    assert (info.complete, info.revision, info.entities, info.documents) == (False, 0, 15, 5)
-    assert len(keys(store)) == 15
+    assert (info.complete, info.revision, info.entities, info.documents) == (False, 0, 0, 0)
+    for read in (store.entities, store.documents, store.mappings, store.aliases_of):
+        with pytest.raises(StoreError, match="'kb' is not complete: its first add-kb") as caught:
+            list(read("kb"))
+        assert "goes on where it stopped" in caught.value.hint
+    assert store.get_entities([EntityId("kb", "1")]) == {}
+    assert list(store.documents()) == []
     (problem,) = store.check()
     assert "stopped after 20 records" in problem
     store.ingest(job(batch_size=10), records(30))
     assert store.kb("kb").complete
+    assert len(keys(store)) == 30
     assert store.check() == []
 
 
@@ -71,20 +94,23 @@ def test_another_source_starts_over(store: Store, url: str, tmp_path: Path) -> N
     other = job(fingerprint="2", batch_size=10)
     summary = store.ingest(other, records(12, "!"))
     assert (summary.resumed_from, summary.revision) == (0, 1)
-    assert str(summary) == "+0 ~12 -3 =0, documents +0 ~1 -1 =3"
-    left = dump(url)
-    assert left["kbs"] == undisturbed(tmp_path, (other, records(12, "!")))["kbs"]  # type: ignore[index]  # a dump
-    assert len(left["entities"]) == 12
+    assert str(summary) == "+12 ~0 -0 =0, documents +4 ~0 -0 =0"
+    assert dump(url) == undisturbed(tmp_path, (other, records(12, "!")))
+    assert rows_of_all_kinds(url) == {"entities": 12, "documents": 4}
 
 
-def test_an_interrupted_update_that_changed_something_raises_the_revision(store: Store) -> None:
+def test_an_interrupted_update_changes_nothing_that_readers_see(store: Store, url: str) -> None:
     store.ingest(job(), records(30))
+    before = dump(url)["aliases"]
     with pytest.raises(Stopped):
         store.ingest(job(fingerprint="2", batch_size=10), broken_off(records(30, "!"), 25))
-    assert store.kb("kb").complete is False
-    # The source is as it was at first, but the store is not.
-    assert store.ingest(job(), records(30)).changed == 15
-    assert store.kb("kb").revision == 2
+    info = store.kb("kb")
+    assert (info.complete, info.updating, info.revision, info.entities) == (True, True, 1, 30)
+    assert dump(url)["aliases"] == before
+    # The source is as it was at first, and so is the store.
+    assert str(store.ingest(job(), records(30))) == "+0 ~0 -0 =30, documents +0 ~0 -0 =10"
+    assert (store.kb("kb").revision, store.kb("kb").updating) == (1, False)
+    assert rows_of_all_kinds(url) == {"entities": 30, "documents": 10}
 
 
 def test_a_bad_first_batch_leaves_no_trace(store: Store, url: str) -> None:
@@ -99,21 +125,27 @@ def test_a_bad_first_batch_leaves_no_trace(store: Store, url: str) -> None:
     assert store.kb("kb").complete
 
 
-def test_a_killed_cleaning_up_goes_on_without_reading(
-    store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("calls", range(12, 40, 4))
+def test_an_update_that_breaks_off_anywhere_is_seen_whole_or_not_at_all(
+    store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
     first, second = job(), job(fingerprint="2")
     few: list[Record] = [entity("1"), Document("d1", "text")]
     store.ingest(first, records(30))
     with monkeypatch.context() as patched:
         patched.setattr(writers, "REMOVAL_BATCH", 7)
-        patched.setattr(Database, "bulk", _failing_after(Database.bulk, 22))
-        with pytest.raises(Stopped):
+        patched.setattr(Database, "bulk", _failing_after(Database.bulk, calls))
+        with contextlib.suppress(Stopped):
             store.ingest(second, few)
-    assert 0 < store.kb("kb").entities < 30
-    summary = store.ingest(second, broken_off([], 0))
-    assert (summary.resumed_from, summary.removed) == (2, 29)
-    assert dump(url) == undisturbed(tmp_path, (first, records(30)), (second, few))
+    seen = len(keys(store)), len(list(store.documents("kb")))
+    assert seen in {(30, 10), (1, 1)}
+    assert (store.kb("kb").entities, store.kb("kb").documents) == seen
+    store.ingest(second, few)
+    assert (
+        dump(url)["entities"]
+        == undisturbed(tmp_path, (first, records(30)), (second, few))["entities"]
+    )
+    assert rows_of_all_kinds(url) == {"entities": 1, "documents": 1}
 
 
 def _failing_after(method: object, calls: int) -> object:
@@ -166,5 +198,7 @@ def test_a_broken_off_removal_is_finished_by_the_next_command(
         assert all(not rows for rows in dump(url).values())
     else:
         store.ingest(job(), records(9))
-        assert dump(url) == undisturbed(tmp_path, (job(), records(9)))
+        found, calm = dump(url), undisturbed(tmp_path, (job(), records(9)))
+        assert {**found, "kbs": calm["kbs"]} == calm
+        assert store.kb("kb").revision == 2  # a revision of a name never comes twice
     assert store.check() == []

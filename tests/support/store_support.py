@@ -46,7 +46,8 @@ def keys(store: Store, kb: str = "kb") -> list[str]:
 
 def content_hashes(url: str, kb: str = "kb") -> dict[str, str]:
     """The stored hash of each entity of a KB."""
-    query = select(entities.c.key, entities.c.content_hash).join_from(entities, kbs)
+    query = select(entities.c.key, entities.c.content_hash)
+    query = query.join_from(entities, kbs, entities.c.kb_id == kbs.c.id)
     db = Database(url, create=False)
     try:
         return {row[0]: row[1] for row in db.rows(query.where(kbs.c.name == kb))}
@@ -59,7 +60,7 @@ def dump(url: str) -> dict[str, list[tuple[Any, ...]]]:
     e, a, x, d, m, g = (t.c for t in (entities, aliases, xrefs, documents, mentions, golds))
     p = parents.c
     k = kbs.c
-    kb_names = "name adapter source settings links_to licence revision dirty removing"
+    kb_names = "name adapter source settings links_to licence revision removing"
     kb_names += " entities with_description aliases documents mentions"
     queries = {
         "kbs": select(*(k[name] for name in kb_names.split())),
@@ -67,20 +68,21 @@ def dump(url: str) -> dict[str, list[tuple[Any, ...]]]:
         "entities": select(
             k.name, e.key, e.title, e.description, e.type, e.url, e.popularity, e.language,
             e.content_hash, e.record, e.run == k.run,
-        ).join_from(entities, kbs),
+        ).join_from(entities, kbs, e.kb_id == k.id),
         "aliases": select(k.name, e.key, a.position, a.surface, a.folded, a.kind, a.count)
-        .join_from(aliases, entities).join(kbs),
-        "xrefs": select(k.name, e.key, x.position, x.xref).join_from(xrefs, entities).join(kbs),
+        .join_from(aliases, entities).join(kbs, e.kb_id == k.id),
+        "xrefs": select(k.name, e.key, x.position, x.xref)
+        .join_from(xrefs, entities).join(kbs, e.kb_id == k.id),
         "parents": select(k.name, e.key, p.position, p.key)
-        .join_from(parents, entities).join(kbs),
+        .join_from(parents, entities).join(kbs, e.kb_id == k.id),
         "documents": select(
             k.name, d.key, d.title, d.text, d.split, d.content_hash, d.record, d.run == k.run
-        ).join_from(documents, kbs),
+        ).join_from(documents, kbs, d.kb_id == k.id),
         "mentions": select(
             k.name, d.key, m.position, m.start, m.end, m.surface, m.type, m.quality, m.gold
-        ).join_from(mentions, documents).join(kbs),
+        ).join_from(mentions, documents).join(kbs, d.kb_id == k.id),
         "golds": select(k.name, d.key, g.mention, g.position, g.kb, g.key)
-        .join_from(golds, documents, d.id == g.document_id).join(kbs),
+        .join_from(golds, documents, d.id == g.document_id).join(kbs, d.kb_id == k.id),
         "overlaps": select(overlaps),
     }  # fmt: skip
     db = Database(url, create=False)

@@ -30,11 +30,11 @@ def _create_kbs() -> None:
         sa.Column("name", _NAME, nullable=False, unique=True),
         *_text("adapter", "source", "settings", "links_to", "licence"),
         *_integer("revision", "run"),
-        sa.Column("dirty", sa.SmallInteger, nullable=False),
         sa.Column("removing", sa.SmallInteger, nullable=False),
         *_number("entities", "with_description", "aliases", "documents", "mentions", "mappings"),
         *_text("updated_at"),
     )
+    op.create_table("removed_kbs", *_key("name"), *_integer("revision"))
     op.create_table(
         "ingests",
         sa.Column(
@@ -152,11 +152,12 @@ def _create_overlaps() -> None:
         sqlite_with_rowid=False,
     )
     state = op.create_table(
-        "overlap_state",
+        "store_state",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-        *_text("token"),
+        *_text("identity", "overlaps"),
     )
-    op.bulk_insert(state, [{"id": 1, "token": secrets.token_hex(8)}])
+    row = {"id": 1, "identity": secrets.token_hex(8), "overlaps": secrets.token_hex(8)}
+    op.bulk_insert(state, [row])
 
 
 # ------------------------------------------------------------------------------- columns
@@ -164,7 +165,7 @@ def _record(key: str) -> list[sa.Column[int] | sa.Column[str]]:
     """The first columns of what a source brings."""
     return [
         sa.Column("id", _ID, primary_key=True, autoincrement=False),
-        sa.Column("kb_id", sa.Integer, sa.ForeignKey("kbs.id"), nullable=False),
+        *_integer("kb_id"),
         *_names(key),
     ]
 
