@@ -45,8 +45,6 @@ class SpaceSource:
     entities: Callable[[], Iterable[FoldedEntity]]
     unchanged: Callable[[], bool]
     """Whether the KB still holds ``content``: asked once more after its segment is built."""
-    published: str = ""
-    """A KB that is half-way through an update stays as it was: the segment to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +153,7 @@ def row_kinds(settings: SpaceSection) -> tuple[RowKind, ...]:
 
 def wanted_folder(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> str:
     """The name of the segment that a KB should have in the space."""
-    return source.published or plan_of(source, model, settings).folder_name
+    return plan_of(source, model, settings).folder_name
 
 
 def is_current(
@@ -188,12 +186,9 @@ class _SegmentMaker:
     def segment(self, source: SpaceSource) -> tuple[Segment, bool]:
         """The segment of a KB, and whether it had to be made."""
         path = self.folder.segments / wanted_folder(source, self.model, self.settings)
-        if source.published or (not self.fresh and (path / INFO_FILE).is_file()):
-            try:
+        if not self.fresh and (path / INFO_FILE).is_file():
+            with contextlib.suppress(DamagedSpaceError):
                 return Segment(path), False
-            except DamagedSpaceError:
-                if source.published:
-                    raise
         build_segment(
             plan_of(source, self.model, self.settings),
             source.entities,

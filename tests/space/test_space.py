@@ -423,11 +423,3 @@ def test_fresh_encodes_everything_and_keeps_readers(folder: SpaceFolder) -> None
     _, rows = reader.nearest(vector_of("Mercury")[None], "kb", "alias", 1)
     assert rows.tolist() == [[0]]
     assert is_current(folder, [source("kb", MERCURY)], MODEL, SpaceSection())
-
-
-def test_a_kb_that_is_half_updated_stays_as_it_was_published(folder: SpaceFolder) -> None:
-    first = build(folder, source("kb", MERCURY), source("two", HERON))
-    kept = replace(source("kb", AMBER, content="2"), published=first.manifest.segments["kb"])
-    build(folder, kept, source("two", AMBER, content="2"))
-    assert list(opened(folder).segments["kb"].titles) == ["Mercury"]
-    assert list(opened(folder).segments["two"].titles) == ["Amber"]
