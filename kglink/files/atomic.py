@@ -177,20 +177,34 @@ def _locked_draft(path: Path, *, is_folder: bool) -> Iterator[tuple[Path, int]]:
 def _new_draft(path: Path, *, is_folder: bool) -> tuple[Path, int]:
     while True:
         draft = _draft_name(path)
-        try:
-            if is_folder:
-                draft.mkdir()
-                descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            else:
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-                descriptor = os.open(draft, flags, 0o666)
-        except FileExistsError:
+        descriptor = _made_folder(draft) if is_folder else _made_file(draft)
+        if descriptor is None:
             continue
-        with contextlib.suppress(OSError):  # being swept, or a file system without locks
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # somebody sweeps it
+            os.close(descriptor)
+            continue
+        except OSError:  # a file system without locks: nobody can sweep there
+            return draft, descriptor
         if draft.exists():
             return draft, descriptor
         os.close(descriptor)  # swept before it was locked
+
+
+def _made_file(draft: Path) -> int | None:
+    try:
+        return os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    except FileExistsError:
+        return None
+
+
+def _made_folder(draft: Path) -> int | None:
+    draft.mkdir()
+    try:
+        return os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:  # swept before it was locked
+        return None
 
 
 def _draft_name(path: Path) -> Path:

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +163,20 @@ def test_an_interrupted_replacement_is_recovered(
     assert names_in(tmp_path / "model") == ["old"]
 
 
+def test_threads_that_write_and_sweep_do_not_disturb_each_other(tmp_path: Path) -> None:
+    def work(number: int) -> None:
+        for turn in range(30):
+            with atomic_folder(tmp_path / "folder") as draft:
+                (draft / "whole").touch()
+            write_atomically(tmp_path / "file", f"{number} {turn}")
+            sweep_drafts(tmp_path)
+
+    with ThreadPoolExecutor(8) as workers:
+        assert list(workers.map(work, range(8))) == [None] * 8
+    assert names_in(tmp_path) == ["file", "folder"]
+    assert names_in(tmp_path / "folder") == ["whole"]
+
+
 def traced(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> list[str]:
     """What was synced and renamed, in order."""
     calls: list[str] = []
@@ -248,8 +263,10 @@ def test_a_manifest_tells_which_files_are_damaged(tmp_path: Path) -> None:
     for thorough in (False, True):
         found = damaged_files(tmp_path, facts.files, thorough=thorough)
         assert sorted(path.name for path in found) == ["changed", "gone", "longer"]
+    with pytest.raises(DamagedFileError, match="longer: missing or of the wrong size"):
+        check_files(tmp_path, {"longer": facts.files["longer"]})
     with pytest.raises(DamagedFileError, match="changed: its content is not what was written"):
-        check_files(tmp_path, facts.files)
+        check_files(tmp_path, {"changed": facts.files["changed"]})
 
 
 def test_files_are_checked_where_nothing_can_be_noted(
