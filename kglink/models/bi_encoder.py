@@ -27,7 +27,7 @@ from kglink.models.model_folder import (
 )
 from kglink.models.opening import DEFAULT_MODEL, resolve_model
 from kglink.models.settings import BiEncoderSettings, InputSettings, TransformationSettings
-from kglink.models.source import ModelSource, read_json
+from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import Change, TokenBatch, Tower, encoded, pack, split
 from kglink.models.towers import check_bert_like, load_tower
 from kglink.models.transformation import SIDES, Side, Transformation
@@ -241,16 +241,18 @@ def load_bi_encoder(
     *,
     settings: BiEncoderSettings | None = None,
     hardware: Hardware | None = None,
+    fetch: bool = True,
 ) -> BiEncoder:
     """A bi-encoder in training mode, embeddings frozen: from its folder, or anew from any encoder.
 
-    ``settings`` are those of a new one; with a folder they take the place of its own.
+    ``settings`` are those of a new one; with a folder they take the place of its own. ``fetch``
+    is `resolve_model`'s.
     """
     hardware = hardware or choose_hardware()
     folder = Path(model).expanduser()
     if is_model_folder(folder):
         return _open(folder.resolve(), settings, hardware)
-    source = resolve_model(str(model))
+    source = resolve_model(str(model), fetch=fetch)
     chosen = settings or BiEncoderSettings()
     base = BaseInfo(name=source.name, fingerprint=source.fingerprint)
     return _build([source], chosen, _inputs(source, chosen.inputs), base, hardware)
@@ -275,7 +277,7 @@ def _open(folder: Path, settings: BiEncoderSettings | None, hardware: Hardware) 
 def _inputs(
     source: ModelSource, settings: InputSettings, tag_ids: Sequence[int] | None = None
 ) -> Inputs:
-    config = read_json(source.path / "config.json")
+    config = read_config(source.path)
     check_bert_like(source.name, config)
     return Inputs(source, settings, rows=int(config.get("vocab_size", 0)), tag_ids=tag_ids)
 

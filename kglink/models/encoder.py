@@ -12,7 +12,7 @@ from kglink.models.hardware import Hardware, Precision, choose_hardware
 from kglink.models.model_folder import is_model_folder, read_manifest, tower_sources
 from kglink.models.opening import DEFAULT_MODEL, resolve_model
 from kglink.models.settings import BiEncoderSettings, Pooling
-from kglink.models.source import ModelInfo, ModelSource, read_json
+from kglink.models.source import ModelInfo, ModelSource, read_config
 from kglink.records import Entity, MentionInText, OnProgress, Progress
 from kglink.text.entity_text import entity_parts
 
@@ -74,7 +74,7 @@ class Encoder:
         own = self._root / self._model if self._root else None
         inside = own is not None and (own.is_dir() or is_model_folder(own))
         try:
-            return resolve_model(str(own) if inside else self._model)
+            return resolve_model(str(own) if inside else self._model, fetch=not self._of_space)
         except ModelError as error:
             if not self._of_space:
                 raise
@@ -231,7 +231,7 @@ class Encoder:
             TokenEncoder(source.name, load_states(one, hardware), hardware, pooled, cosine=cosine)
             for one in towers
         ]
-        rows = int(read_json(towers[0].path / "config.json").get("vocab_size", 0))
+        rows = int(read_config(towers[0].path).get("vocab_size", 0))
         inputs = Inputs(towers[0], settings.inputs, rows=rows, tag_ids=manifest.tag_ids)
 
         def names(texts: Sequence[str]) -> Tokens:

@@ -15,7 +15,7 @@ import tokenizers
 
 from kglink.errors import ConfigError, ModelError, UsageError
 from kglink.models.settings import InputSettings
-from kglink.models.source import ModelSource
+from kglink.models.source import ModelSource, read_config
 from kglink.records import Entity, MentionInText
 from kglink.text.entity_text import entity_parts
 
@@ -81,6 +81,11 @@ class Inputs:
             )
             new = iter(range(rows, rows + len(self.added_tags)))
             tag_ids = [next(new) if row is None else row for row in known]
+        elif not all(0 <= row < rows for row in tag_ids):
+            raise ModelError(
+                f"{source.name}: its tags are rows {tuple(tag_ids)} of a vocabulary of {rows}",
+                hint="The folder is damaged: copy it anew, or take an earlier checkpoint.",
+            )
         start, end, title = tag_ids
         self.tag_ids = (start, end, title)
         self.rows = max(rows, *(row + 1 for row in self.tag_ids))
@@ -294,11 +299,21 @@ def _load(source: ModelSource) -> tokenizers.Tokenizer:
     """Read tokenizer.json directly; only a folder without one needs transformers."""
     path = source.path / "tokenizer.json"
     if not path.is_file():
-        return _convert(source)
-    try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the Rust library raises this very class
-        raise ModelError(f"{path}: the tokenizer cannot be read: {error}") from error
+        tokenizer = _convert(source)
+    else:
+        try:
+            tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the Rust library raises this very class
+            raise ModelError(f"{path}: the tokenizer cannot be read: {error}") from error
+    rows = read_config(source.path).get("vocab_size") or 1 << 31
+    # What frames a text need not be in the vocabulary.
+    highest = max([*tokenizer.get_vocab().values(), *tokenizer.encode("").ids], default=0)
+    if highest >= rows:
+        raise ModelError(
+            f"{path}: the tokenizer has token {highest}, and the model {rows}",
+            hint="Give tokenizer and weights of one and the same model.",
+        )
+    return tokenizer
 
 
 def _convert(source: ModelSource) -> tokenizers.Tokenizer:
@@ -306,8 +321,10 @@ def _convert(source: ModelSource) -> tokenizers.Tokenizer:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
-    except (OSError, ValueError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(
+            source.path, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # converters of old vocabularies raise any class
         raise ModelError(f"{source.path}: the tokenizer cannot be read: {error}") from error
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, tokenizers.Tokenizer):

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 
 from kglink.errors import ModelError
 from kglink.files.atomic import atomic_folder, recover_folder
+from kglink.files.manifest import ManifestPart
 from kglink.models.settings import BiEncoderSettings
 from kglink.models.source import HISTORY, ModelSource, describe_folder, file_sha256, read_json
 
@@ -26,28 +27,24 @@ MODEL_FILE = "kglink.json"
 FORMAT = 1
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BaseInfo(_Part):
+class BaseInfo(ManifestPart):
     """The model that training began with."""
 
     name: str
     fingerprint: str
 
 
-class ModelManifest(_Part):
+class ModelManifest(ManifestPart):
     """What ``kglink.json`` says."""
 
     format: int = FORMAT
     base: BaseInfo
     settings: BiEncoderSettings
     tag_ids: tuple[int, int, int]
-    fingerprint: str
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
     files: dict[str, str]
     """SHA-256 of every other file."""
-    libraries: dict[str, str] = {}
+    libraries: dict[str, str] = Field(default_factory=dict)
     history: tuple[dict[str, Any], ...] = ()
     """What was done to it: stages, data, seeds; it does not count for the fingerprint."""
 

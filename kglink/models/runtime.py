@@ -120,8 +120,15 @@ class TokenEncoder:
     ) -> Tensor:
         texts = [ids[row] for row in rows]
         lengths = [len(text) for text in texts]
+        joined = np.concatenate(texts)
+        if joined.min() < 0 or joined.max() >= self._model.rows:
+            raise ModelError(
+                f"{self._name}: the tokenizer gives token {joined.max()}, and the model has "
+                f"{self._model.rows}",
+                hint="Give tokenizer and weights of one and the same model.",
+            )
         with torch.inference_mode():
-            packed = torch.from_numpy(np.concatenate(texts)).to(self._device)
+            packed = torch.from_numpy(joined).to(self._device)
             values = finish(self._model.states(packed, lengths), lengths).cpu()
             finite = bool(torch.isfinite(values).all())
         if not finite:

@@ -83,6 +83,8 @@ class StateModel(Protocol):
     """A model that reads texts as tokens laid end to end."""
 
     dim: int
+    rows: int
+    """Rows of its vocabulary: a token id is below it."""
 
     def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
         """Its last states, one row for each token."""

@@ -14,7 +14,7 @@ from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
 from kglink.models.packed import PackedBert, PackedTower, is_plain_bert
 from kglink.models.padded import load_padded, load_padded_tower
-from kglink.models.source import ModelSource, read_json
+from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import DTYPES, StateModel, Tower
 
 #: Families with a decoder that transformers also lists under masked language models.
@@ -24,27 +24,29 @@ _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "fun
 def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
     """The model of a folder of Hugging Face, for searching."""
     dtype, device = DTYPES[hardware.precision], torch.device(hardware.device)
-    config = read_json(source.path / "config.json")
+    config = read_config(source.path)
     if not is_plain_bert(config):
         return load_padded(source, dtype).to(device)
     try:
         return PackedBert(config, _read_weights(source), dtype, device)
-    except (KeyError, RuntimeError, ValueError) as error:
+    except (KeyError, TypeError, RuntimeError, ValueError, MemoryError) as error:
         raise _unfit(source, error) from error
 
 
 def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tower:
     """The tower of a model folder, in training mode; ``rows`` of word embeddings at least."""
-    config = read_json(source.path / "config.json")
+    config = read_config(source.path)
     check_bert_like(source.name, config)
     rows = max(rows, int(config.get("vocab_size", 0)))
     dtype = training_dtype(hardware)
     if not is_plain_bert(config):
         return load_padded_tower(source, rows, dtype).to(hardware.device)
     try:
+        weights = _read_weights(source)
+        _check_sizes(config, rows, weights)
         tower = PackedTower(config, rows, dtype)
-        tower.load(_read_weights(source))
-    except (KeyError, RuntimeError, ValueError) as error:
+        tower.load(weights)
+    except (KeyError, TypeError, RuntimeError, ValueError, MemoryError) as error:
         raise _unfit(source, error) from error
     return tower.to(hardware.device)
 
@@ -82,6 +84,16 @@ def _read_weights(source: ModelSource) -> dict[str, Tensor]:
         return {name: value for path in source.weights for name, value in load_file(path).items()}
     except SafetensorError as error:
         raise ModelError(f"{source.path}: the weights cannot be read: {error}") from error
+
+
+def _check_sizes(config: Mapping[str, Any], rows: int, weights: Mapping[str, Tensor]) -> None:
+    """Refuse a BERT of far more parameters than it has weights, before memory is taken."""
+    dim, inner = int(config["hidden_size"]), int(config["intermediate_size"])
+    tables = rows + int(config["max_position_embeddings"])
+    wanted = dim * (tables + int(config["num_hidden_layers"]) * (4 * dim + 2 * inner))
+    there = sum(value.numel() for value in weights.values())
+    if wanted > 2 * there:  # a few rows are added for tags
+        raise ValueError(f"it speaks of {wanted:,} numbers, and the files have {there:,}")
 
 
 def _unfit(source: ModelSource, error: Exception) -> ModelError:

@@ -152,7 +152,10 @@ class _Run:
         if self.team.count > 1 and hardware.device != "cpu":
             hardware = dataclasses.replace(hardware, device=self.team.device("auto"))
         model = load_bi_encoder(
-            recipe.model.base, settings=recipe.model.settings, hardware=hardware
+            recipe.model.base,
+            settings=recipe.model.settings,
+            hardware=hardware,
+            fetch=self._is_new,
         )
         scorer = self.registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
         check_sections(recipe.sections(settings.sources), model, self.registry)
