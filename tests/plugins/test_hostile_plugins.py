@@ -1,0 +1,258 @@
+"""Third-party plugins that end, stop, hang or disturb a command are named and left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from conftest import Kglink, Ran
+
+from fake_distributions import FakeEnvironment
+from kglink.plugins import PluginWarning, load_registry
+from kglink.sources import SourceHead
+from kglink.workspace import init_workspace
+
+#: What evil does, by what it is called.
+DEEDS = {
+    "exits": "import sys; sys.exit(0)",
+    "exits with a word": "import sys; sys.exit('bye')",
+    "interrupts": "raise KeyboardInterrupt",
+    "fails": "1 / 0",
+    "never returns": "import time; time.sleep(600)",
+    "never returns and catches all": """
+import time
+while time:
+    try:
+        time.sleep(600)
+    except BaseException as error:
+        if str(error).startswith("it takes more"):
+            raise
+""",
+    "goes too deep": "def deep(): deep()\ndeep()",
+}
+HOOK = "\n@hookimpl\ndef {hook}({argument}):\n"
+
+
+def evil_code(place: str, deed: str, hook: str = "register_exporters") -> str:
+    """A plugin module that does evil when it is imported, or in its hook."""
+    argument = "app" if hook == "register_commands" else "register"
+    head = HOOK.format(hook=hook, argument=argument)
+    if place == "import":
+        return f"{deed}\n{head}    pass\n"
+    return head + "".join(f"    {line}\n" for line in deed.splitlines())
+
+
+def run(site: Path, *arguments: str | Path, cwd: Path | None = None, **variables: str) -> Ran:
+    """Run the command line in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kglink_cli", *map(str, arguments)],
+        cwd=cwd or site,
+        env=os.environ | {"PYTHONPATH": str(site), "KGLINK_PLUGIN_SECONDS": "1", **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for distributions; nothing of the environment steers which are loaded."""
+    monkeypatch.delenv("KGLINK_PLUGINS", raising=False)
+    (tmp_path / "site").mkdir()
+    return tmp_path / "site"
+
+
+def told(ran: Ran) -> str:
+    return " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("place", ["import", "hook"])
+def test_it_is_named_and_left_out_and_the_others_work(site: Path, place: str, deed: str) -> None:
+    FakeEnvironment(site).install("evil", "1", evil_code(place, DEEDS[deed]))
+    good = "@hookimpl\ndef register_exporters(register):\n"
+    good += "    register('good/tsv', print, summary='x')"
+    FakeEnvironment(site).install("good", "1", good)
+    ran = run(site, "plugins", "--json")
+    assert ran.code == 0
+    names = {row["name"] for row in json.loads(ran.out)}
+    assert {"kglink/jsonl", "kglink/dictionary", "good/tsv"} <= names
+    assert "evil 1 (evil_plugin) is left out" in told(ran)
+    assert "kglink --no-plugins" in told(ran)
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("deed", ["exits", "interrupts", "never returns"])
+@pytest.mark.parametrize("place", ["import", "hook"])
+def test_help_goes_on_without_its_commands(site: Path, place: str, deed: str) -> None:
+    code = evil_code(place, DEEDS[deed], "register_commands")
+    FakeEnvironment(site).install("evil", "1", code, group="kglink.commands")
+    ran = run(site, "--help")
+    assert ran.code == 0
+    assert "finetune" in ran.out
+    assert "evil 1 (evil_plugin) is left out" in told(ran)
+
+
+@pytest.mark.parametrize("place", ["import", "hook"])
+def test_what_it_prints_breaks_no_json(site: Path, place: str) -> None:
+    code = evil_code(place, "import sys\nprint('hello from evil')\nsys.stdout.write('and more')")
+    FakeEnvironment(site).install("evil", "1", code)
+    ran = run(site, "plugins", "--json")
+    assert json.loads(ran.out)
+    assert "hello from evil" in ran.err
+    assert "and more" in ran.err
+
+
+def test_what_a_factory_and_a_sniff_print_breaks_no_output(
+    kglink: Kglink, demo: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    code = """
+        class Count:
+            def __init__(self, settings):
+                print("made")
+
+            def export(self, documents, out):
+                out.writelines(f"{len(one.links)}\\n" for one in documents)
+
+        @hookimpl
+        def register_exporters(register):
+            register("evil/count", Count, summary="x")
+    """
+    FakeEnvironment(site).install("evil", "1", code)
+    ran = kglink("link", "-f", "evil/count", "-", stdin="Mercury.")
+    assert (ran.out, "made" in ran.err) == ("1\n", True)
+
+
+# ------------------------------------------------------------------ imported only when needed
+def leaves_a_mark(site: Path, group: str) -> Path:
+    """A plugin that writes a file when it is imported; returns the file."""
+    mark = site / f"imported-{group}"
+    hook = "register_commands(app)" if group == "kglink.commands" else "register_kbs(register)"
+    code = f"from pathlib import Path\nPath({str(mark)!r}).touch()\n"
+    code += f"@hookimpl\ndef {hook}: pass\n"
+    name = f"mark-{group.rpartition('.')[2]}"
+    FakeEnvironment(site).install(name, "1", code, group=group)
+    return mark
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["--version", "--help", "kbs --json", "recipes", "settings", "search mercury", "link --help"],
+)
+def test_commands_that_need_no_third_party_plugin_import_none(
+    kglink: Kglink, demo: Path, site: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    plugins, commands = leaves_a_mark(site, "kglink"), leaves_a_mark(site, "kglink.commands")
+    kglink(*command.split())
+    assert not plugins.exists()
+    # The list of commands shows those of third parties as well.
+    assert commands.exists() == (command == "--help")
+
+
+def test_linking_with_kglinks_own_plugins_imports_no_other(
+    kglink: Kglink, demo: Path, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    mark = leaves_a_mark(site, "kglink")
+    kglink("link", "-", "-o", tmp_path / "linked.jsonl", stdin="Mercury is a planet.")
+    assert (tmp_path / "linked.jsonl").read_text()
+    assert not mark.exists()
+
+
+def test_a_guess_asks_third_parties_and_a_named_adapter_does_not(
+    kglink: Kglink, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(init_workspace(tmp_path / "workspace")))
+    mark = leaves_a_mark(site, "kglink")
+    (tmp_path / "kb.jsonl").write_text('{"id": "1", "title": "Ada"}\n')
+    kglink("add-kb", "named", tmp_path / "kb.jsonl", "--adapter", "jsonl")
+    assert not mark.exists()
+    kglink("add-kb", "guessed", tmp_path / "kb.jsonl")
+    assert mark.exists()
+
+
+def test_no_plugins_leaves_out_third_parties(site: Path) -> None:
+    marks = [leaves_a_mark(site, group) for group in ("kglink", "kglink.commands")]
+    for arguments in (["plugins", "--json"], ["--help"]):
+        ran = run(site, "--no-plugins", *arguments)
+        assert (ran.code, ran.err) == (0, "")
+        assert "mark-" not in ran.out
+    assert not any(mark.exists() for mark in marks)
+    assert "mark-commands" in run(site, "plugins", "--json").out
+    assert marks[0].exists()
+
+
+# ---------------------------------------------------------------------------------- its names
+def test_kglinks_own_format_wins_the_ending_of_a_file(
+    kglink: Kglink, demo: Path, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    code = "@hookimpl\ndef register_exporters(register):\n"
+    code += "    register('evil/jsonl', print, summary='x')"
+    FakeEnvironment(site).install("evil", "1", code)
+    kglink("link", "-", "-o", tmp_path / "x.jsonl", stdin="Mercury is a planet.")
+    document = json.loads((tmp_path / "x.jsonl").read_text())
+    assert document["text"] == "Mercury is a planet."
+    assert "evil/jsonl" in {plugin.name for plugin in load_registry().plugins("exporter")}
+
+
+# --------------------------------------------------------------------------- its other doings
+SNIFFS: Mapping[str, str] = {
+    "exits": "__import__('sys').exit(0)",
+    "interrupts": "(_ for _ in ()).throw(KeyboardInterrupt)",
+    "never returns": "__import__('time').sleep(600)",
+}
+
+
+@pytest.mark.parametrize("deed", SNIFFS)
+def test_a_sniff_is_not_asked_again(site: Path, monkeypatch: pytest.MonkeyPatch, deed: str) -> None:
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("KGLINK_PLUGIN_SECONDS", "1")
+    code = "@hookimpl\ndef register_kbs(register):\n"
+    code += f"    register('evil/kb', print, summary='x', sniff=lambda head: {SNIFFS[deed]})"
+    FakeEnvironment(site).install("evil", "1", code)
+    head = SourceHead("a.jsonl", b'{"id": "1", "title": "Ada"}\n', None)
+    with pytest.warns(PluginWarning, match="'evil/kb' of evil 1"):
+        assert load_registry().guess_kb(head).name == "kglink/jsonl"
+
+
+def test_a_factory_that_exits_is_an_error(kglink: Kglink, demo: Path, site: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.syspath_prepend(site)
+    code = "def make(settings):\n    raise SystemExit(0)\n"
+    code += "@hookimpl\ndef register_exporters(register):\n"
+    code += "    register('evil/quiet', make, summary='x')"
+    FakeEnvironment(site).install("evil", "1", code)
+    ran = kglink("link", "-f", "evil/quiet", "-", stdin="Mercury.", code=2)
+    assert "exporter 'evil/quiet' cannot be made: SystemExit: 0" in told(ran)
+
+
+def test_ctrl_c_still_stops_a_command_while_a_plugin_is_imported(site: Path) -> None:
+    code = f"from pathlib import Path\nPath({str(site / 'here')!r}).touch()\n"
+    code += evil_code("import", "import time; time.sleep(600)")
+    FakeEnvironment(site).install("slow", "1", code)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kglink_cli", "plugins"],
+        env=os.environ | {"PYTHONPATH": str(site), "KGLINK_PLUGIN_SECONDS": "60"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (site / "here").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told_last = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "left out" not in told_last
