@@ -27,7 +27,8 @@ from kglink.overlap.assign import assign_one_to_one
 from kglink.overlap.model import calibration, calibration_error, read_model
 from kglink.records import Progress
 from kglink.workspace import Workspace
-from kglink.workspace.overlap_tools import MODEL_FILE, keep_model
+from kglink.workspace.folder import OVERLAP_MODEL_FILE
+from kglink.workspace.overlap_tools import keep_model
 
 KBS = {"doid": "doid.obographs.json.gz", "hp": "hp.obo.gz", "ncit": "ncit.obographs.json.gz"}
 PAIRS = (("doid", "ncit"), ("doid", "hp"), ("hp", "ncit"))
@@ -89,7 +90,7 @@ def opened(folder: Path, disease: Path) -> Workspace:
 
 def set_model(folder: Path, model: Path | None) -> None:
     """Make searches use a model of a file, or the built-in one."""
-    (folder / MODEL_FILE).unlink(missing_ok=True)
+    (folder / OVERLAP_MODEL_FILE).unlink(missing_ok=True)
     if model is not None:
         keep_model(folder, read_model(model))
 

@@ -14,6 +14,7 @@ import typer
 from kglink.records import TextInput
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
+from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
 from kglink_cli.console import note, print_table
 from kglink_cli.evaluation_end_to_end import print_end_to_end
@@ -125,7 +126,7 @@ def _link(workspace: Workspace, text: Path, page: Path) -> None:
     source = TextInput("text.txt", text.read_text(encoding="utf-8"))
     linked = list(workspace.linker().link([source]))
     workspace.registry.create("exporter", "kglink/table").export(linked, sys.stdout)
-    with page.open("w", encoding="utf-8") as out:
+    with whole_file(workspace, page) as out:
         workspace.registry.create("exporter", "kglink/html").export(linked, out)
 
 

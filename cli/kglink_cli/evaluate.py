@@ -265,7 +265,9 @@ class Sinks:
             self.comparison = Comparison(self.against, facts)
             told.append(self.comparison.add)
         if self.keep is not None:
-            told.append(KeptWriter(stack.enter_context(whole_file(self.keep)), facts).add)
+            told.append(
+                KeptWriter(stack.enter_context(whole_file(workspace, self.keep)), facts).add
+            )
         return told
 
 

@@ -35,7 +35,9 @@ def judge_end_to_end(
                 comparison = AnswerComparison(against, facts)
                 told.append(comparison.add)
             if keep is not None:
-                told.append(AnswerWriter(stack.enter_context(whole_file(keep)), facts).add)
+                told.append(
+                    AnswerWriter(stack.enter_context(whole_file(workspace, keep)), facts).add
+                )
 
         def each(text: JudgedText, answers: Sequence[Answer]) -> None:
             for tell in told:

@@ -83,7 +83,7 @@ def link(
         "link.detector_settings": parse_options(options) if options else None,
         "space.name": space,
     }
-    with session_of(context).open(flags) as workspace, reserved(output, source):
+    with session_of(context).open(flags) as workspace, reserved(workspace, output, source):
         registry, settings = workspace.registry, workspace.settings
         name = registry.get("exporter", format_of(output_format, output)).name
         exporter = registry.create("exporter", name, {"explain": True} if explain else {})
@@ -117,7 +117,7 @@ def link(
                 published.manifest.segments, str(linker.scoring), workspace.store.overlap_state(),
                 settings.model_dump(mode="json", exclude={"ingest": {"on_error", "batch_size"}}),
             ]  # fmt: skip
-            write_to(output, exporter, name, made_by, linked)
+            write_to(workspace, output, exporter, name, made_by, linked)
     seconds = time.monotonic() - began
     where = f" to {output}" if output else ""
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")

@@ -17,11 +17,12 @@ from kglink.files.atomic import replace_file
 from kglink.files.digest import text_digest
 from kglink.files.lock import file_lock
 from kglink.records import LinkedDocument, TextInput
-from kglink.workspace.outputs import PACKED, cannot_write, whole_file
+from kglink.workspace.outputs import PACKED, cannot_write, checked_output, whole_file
 from kglink_cli.console import note
 
 if TYPE_CHECKING:
     from kglink.plugins import Exporter
+    from kglink.workspace import Workspace
 
 _FORMAT_OF_SUFFIX = {
     "": "table", ".txt": "table", ".log": "table", ".html": "html", ".htm": "html",
@@ -49,31 +50,24 @@ def format_of(chosen: str | None, output: Path | None) -> str:
 
 
 @contextmanager
-def reserved(output: Path | None, source: str) -> Iterator[None]:
+def reserved(workspace: Workspace, output: Path | None, source: str) -> Iterator[None]:
     """Hold the right to write ``output``, or say at once why it cannot be written."""
     if output is None:
         yield
         return
-    try:
-        is_special = output.exists() and not output.is_file()
-    except OSError as error:  # a name that no file can have
-        raise cannot_write(output, error) from error
+    checked_output(workspace, output)
     _refuse_inputs(output, source)
-    if is_special:
-        raise UsageError(
-            f"{output} is not a file", hint="Leave -o out to write to standard output."
-        )
-    if not output.parent.is_dir():  # the lock would make the folder
-        raise UsageError(
-            f"cannot write {output}: there is no folder {output.parent}",
-            hint="Make it, or name a file in another folder.",
-        )
     with _locked(output):
         yield
 
 
 def write_to(
-    output: Path | None, exporter: Exporter, name: str, made_by: object, link: LinkRest
+    workspace: Workspace,
+    output: Path | None,
+    exporter: Exporter,
+    name: str,
+    made_by: object,
+    link: LinkRest,
 ) -> None:
     """Write everything that ``link`` gives, leaving out the documents that are written already.
 
@@ -84,7 +78,7 @@ def write_to(
     elif name == _RESUMABLE and output.suffix.lower() not in PACKED:
         _write_resumable(output, exporter, made_by, link)
     else:
-        with whole_file(output) as out:
+        with whole_file(workspace, output) as out:
             exporter.export(link(()), out)
 
 

@@ -54,7 +54,7 @@ def export(
     info = opened.store.kb(kb)
     total = info.entities + info.documents + info.mappings
     if isinstance(output, str | Path):
-        with whole_file(Path(output)) as out:
+        with whole_file(opened, Path(output)) as out:
             return export(opened, kb, out, only=only, split=split, progress=progress)
     parts = (only,) if only else PARTS
     records = opened.store.records(kb, parts, split or None)

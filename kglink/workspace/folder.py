@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,19 @@ SCRATCH_FOLDER = ".scratch"
 #: Vectors of texts that overlaps were looked for with, a file for each encoder.
 VECTORS_FOLDER = "vectors"
 
+#: The model that was trained on this workspace's verdicts.
+OVERLAP_MODEL_FILE = "overlap_model.json"
+#: All that a workspace lives from, but for its store.
+OWNED = (
+    CONFIG_FILE,
+    SPACES_FOLDER,
+    RUNS_FOLDER,
+    REVIEWS_FOLDER,
+    SCRATCH_FOLDER,
+    VECTORS_FOLDER,
+    OVERLAP_MODEL_FILE,
+)
+
 _NEW_CONFIG = """\
 # Settings of this kglink workspace. Every key is also a variable (link.top_k: KGLINK_LINK_TOP_K)
 # and most are flags; `kglink settings` lists them all with their values and origins.
@@ -33,21 +47,63 @@ url = "sqlite:///kglink.db"
 def find_workspace(
     start: Path | None = None, *, named: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Path | None:
-    """The workspace to use: ``named``, else ``KGLINK_WORKSPACE``, else upward from ``start``."""
+    """The workspace to use: ``named``, else ``KGLINK_WORKSPACE``, else upward from ``start``.
+
+    One that is found upward and belongs to somebody else is refused until it is named safe.
+    """
     chosen = named or _from_env(os.environ if env is None else env)
     if chosen is not None:
         folder = expanded(chosen)
         if not (folder / CONFIG_FILE).is_file():
             raise ConfigError(
                 f"{chosen} is no workspace: it has no {CONFIG_FILE}",
-                hint=f"Make one there with `kglink init {chosen}`.",
+                hint=f"Make one there with `kglink init {shlex.quote(str(chosen))}`.",
             )
         return folder
     start = (start or Path.cwd()).resolve()
     for folder in (start, *start.parents):
         if (folder / CONFIG_FILE).is_file():
+            if not is_trusted(folder):
+                raise ConfigError(
+                    f"{folder / CONFIG_FILE} belongs to somebody else, and says what kglink does",
+                    hint=f"If you trust it, name it (--workspace {shlex.quote(str(folder))}), or "
+                    f"write its folder as a line of {safe_workspaces_file()}.",
+                )
             return folder
     return None
+
+
+def is_trusted(folder: Path) -> bool:
+    """Whether a workspace is the user's own, or one that the user's own list names."""
+    config = folder / CONFIG_FILE
+    ours = _own_ids()
+    if not ours or all(
+        status.st_uid in ours for status in (folder.stat(), config.lstat(), config.stat())
+    ):
+        return True
+    safe = safe_workspaces_file()
+    try:
+        lines = safe.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):  # a list that cannot be read names nothing
+        return False
+    return any(line.strip() and expanded(Path(line.strip())) == folder for line in lines)
+
+
+def safe_workspaces_file() -> Path:
+    """The user's list of workspaces of others that are trusted, a folder on each line."""
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(home).expanduser() / "kglink" / "safe-workspaces"
+
+
+def _own_ids() -> set[int]:
+    """The user's own id; under sudo also that of whoever called it; none: a system without ids."""
+    if not hasattr(os, "geteuid"):
+        return set()
+    ours = {os.geteuid()}
+    caller = os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isdigit():
+        ours.add(int(caller))
+    return ours
 
 
 def init_workspace(folder: Path) -> Path:

@@ -12,7 +12,13 @@ from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
 from kglink.plugins import Registry, load_registry
 from kglink.sources import Source, SourceLimits
-from kglink.workspace.folder import expanded, find_workspace, init_workspace
+from kglink.workspace.folder import (
+    expanded,
+    find_workspace,
+    init_workspace,
+    is_trusted,
+    safe_workspaces_file,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -112,6 +118,7 @@ class Opened:
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import ArgumentError
 
+        config = self.folder / CONFIG_FILE
         try:
             url = make_url(self.settings.store.url)
         except ArgumentError as error:
@@ -120,6 +127,12 @@ class Opened:
             ) from error
         if url.get_backend_name() == "sqlite" and url.database:
             return url.set(database=str(self.folder / url.database))
+        if self.resolved.origins.get("store.url") == str(config) and not is_trusted(self.folder):
+            raise ConfigError(
+                f"{config} belongs to somebody else, and names a database on {url.host}",
+                hint="To send it your password, name the address yourself, in KGLINK_STORE_URL; "
+                f"or write the folder as a line of {safe_workspaces_file()}.",
+            )
         return url
 
     def open_source(self, source: str | Path) -> Source:

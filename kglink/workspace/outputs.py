@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""What commands write: whole or not at all, and nothing that a workspace owns."""
 
 from __future__ import annotations
 
@@ -8,23 +8,59 @@ import io
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TextIO, cast
+from typing import IO, TYPE_CHECKING, TextIO, cast
 
 from kglink.errors import UsageError
 from kglink.files.atomic import atomic_file, sweep_drafts
+from kglink.workspace.folder import OWNED
+
+if TYPE_CHECKING:
+    from kglink.workspace.opened import Opened
 
 #: Endings of files that are packed as they are written.
 PACKED = (".gz", ".bz2")
 
 
+def checked_output(opened: Opened, path: Path) -> Path:
+    """The file that an output goes to, links followed; what must not be replaced is refused.
+
+    An output is a regular file, new or not. It is neither settings, store, spaces nor anything
+    else that a workspace lives from, nor any other SQLite database.
+    """
+    try:
+        target = path.resolve()
+        if path.is_dir() or (target.exists() and not target.is_file()):
+            raise UsageError(
+                f"{path} is not a file", hint="Leave -o out to write to standard output."
+            )
+        is_database = target.is_file() and _begins_with(target, b"SQLite format 3\0")
+    except (OSError, RuntimeError, ValueError) as error:  # a name that no file can have
+        raise cannot_write(path, error) from error
+    if not target.parent.is_dir():
+        raise UsageError(
+            f"cannot write {path}: there is no folder {path.parent}",
+            hint="Make it, or name a file in another folder.",
+        )
+    owned = {opened.folder / name for name in OWNED}
+    if opened.store_url.get_backend_name() == "sqlite" and opened.store_url.database:
+        store = Path(opened.store_url.database).resolve()
+        owned |= {store.with_name(store.name + suffix) for suffix in ("", "-wal", "-shm")}
+    if is_database or any(target == one or one in target.parents for one in owned):
+        raise UsageError(
+            f"{path} belongs to a workspace or a database, and is no place for an output",
+            hint="Name another file.",
+        )
+    return target
+
+
 @contextmanager
-def whole_file(path: Path) -> Iterator[TextIO]:
+def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
     """Write to a draft that takes the place of ``path`` at the end; .gz and .bz2 are packed.
 
     Where the writing fails, what stood at ``path`` still stands there, and nothing else. A link
     is written through: the file that it names is replaced.
     """
-    target = path.resolve()
+    target = checked_output(opened, path)
     with ExitStack() as closing:
         try:
             sweep_drafts(target.parent)
@@ -42,12 +78,17 @@ def whole_file(path: Path) -> Iterator[TextIO]:
             raise cannot_write(path, error) from error
 
 
-def cannot_write(path: Path, error: OSError) -> UsageError:
+def cannot_write(path: Path, error: Exception) -> UsageError:
     """The error of a file that cannot be written; it names that file, not its hidden draft."""
     return UsageError(
-        f"cannot write {path}: {error.strerror or error}",
+        f"cannot write {path}: {getattr(error, 'strerror', '') or error}",
         hint="Name a file in a folder that exists and may be written, on a disk with room.",
     )
+
+
+def _begins_with(path: Path, head: bytes) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(head)) == head
 
 
 def _packed(raw: IO[bytes], suffix: str) -> IO[bytes]:

@@ -21,7 +21,7 @@ from kglink.overlap.vectors import VectorCache
 from kglink.plugins import PairEvidence, PluginSettings, Registry
 from kglink.records import OnProgress
 from kglink.space.segment import Segment
-from kglink.workspace.folder import VECTORS_FOLDER
+from kglink.workspace.folder import OVERLAP_MODEL_FILE, VECTORS_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace, encoder_of
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 #: Where vectors for overlaps are that the space does not have; no space can be called so.
 OVERLAP_SPACE = ".overlap"
-#: The model that was trained on this workspace's verdicts.
-MODEL_FILE = "overlap_model.json"
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -174,7 +172,7 @@ def _make(registry: Registry, name: str, settings: PluginSettings) -> PairEviden
 
 def trained_model(root: Path, evidence: tuple[str, ...]) -> OverlapModel | None:
     """The model that was trained here on this evidence."""
-    path = root / MODEL_FILE
+    path = root / OVERLAP_MODEL_FILE
     if not path.is_file():
         return None
     model = read_model(path)
@@ -183,6 +181,6 @@ def trained_model(root: Path, evidence: tuple[str, ...]) -> OverlapModel | None:
 
 def keep_model(root: Path, model: OverlapModel) -> Path:
     """Keep a trained model in the place of an earlier one."""
-    path = root / MODEL_FILE
+    path = root / OVERLAP_MODEL_FILE
     write_atomically(path, model.to_json() + "\n")
     return path

@@ -253,7 +253,7 @@ def export_overlaps(
         author=author,
         licence=licence or NO_LICENCE,
     )
-    with whole_file(path) as out:
+    with whole_file(opened, path) as out:
         if is_sssom:
             return write_sssom(wanted, store.get_entities, out, about)
         return write_paper(wanted, store.get_entities, out)

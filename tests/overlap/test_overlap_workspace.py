@@ -30,7 +30,8 @@ from kglink.plugins import (
 )
 from kglink.records import EntityId, Progress
 from kglink.workspace import Workspace
-from kglink.workspace.overlap_tools import MODEL_FILE, overlap_tools
+from kglink.workspace.folder import OVERLAP_MODEL_FILE
+from kglink.workspace.overlap_tools import overlap_tools
 from tiny_models import write_model
 
 LEFT: list[dict[str, Any]] = [
@@ -286,10 +287,10 @@ def test_a_trained_model_is_kept_and_used(
 
 
 def test_a_damaged_model_is_refused(folder: Path, model: Path) -> None:
-    (folder / MODEL_FILE).write_text("{}")
+    (folder / OVERLAP_MODEL_FILE).write_text("{}")
     with (
         opened(folder, model, evidence=CORE) as workspace,
-        pytest.raises(ModelError, match=MODEL_FILE),
+        pytest.raises(ModelError, match=OVERLAP_MODEL_FILE),
     ):
         workspace.find_overlaps()
 
@@ -300,7 +301,7 @@ def test_training_without_verdicts(folder: Path, model: Path) -> None:
         pytest.raises(UsageError, match="too few to learn from"),
     ):
         workspace.train_overlap_model()
-    assert not (folder / MODEL_FILE).exists()
+    assert not (folder / OVERLAP_MODEL_FILE).exists()
 
 
 # ------------------------------------------------------------------------------------- progress

@@ -1,0 +1,171 @@
+"""Attacks on the command line and on what a workspace trusts, each as it was once run."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from conftest import Kglink
+
+from kglink.errors import ConfigError
+from kglink.workspace import Workspace, find_workspace, init_workspace
+
+
+# ------------------------------------------------------------------------- planted workspaces
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace above the current folder that belongs to somebody else."""
+    folder = init_workspace(tmp_path / "shared")
+    (folder / "work").mkdir()
+    monkeypatch.chdir(folder / "work")
+    monkeypatch.delenv("KGLINK_WORKSPACE", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    return folder
+
+
+@pytest.mark.parametrize("command", [["kbs"], ["settings"], ["add-kb", "a", "x"]], ids=" ".join)
+def test_a_planted_workspace_is_not_obeyed(
+    kglink: Kglink, planted: Path, command: list[str]
+) -> None:
+    ran = kglink(*command, code=2)
+    assert "belongs to somebody else" in ran.err
+    assert f"--workspace {planted}" in ran.err
+    assert sorted(path.name for path in planted.iterdir()) == ["kglink.toml", "work"]
+
+
+def test_a_workspace_of_others_that_is_named_is_used(
+    kglink: Kglink, planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kglink("--workspace", planted, "kbs")
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(planted))
+    kglink("kbs")
+    monkeypatch.delenv("KGLINK_WORKSPACE")
+    kglink("kbs", code=2)
+    safe = tmp_path / "config" / "kglink" / "safe-workspaces"
+    safe.parent.mkdir(parents=True)
+    safe.write_text(f"\n/elsewhere\n{planted}\n")
+    kglink("kbs")
+    assert find_workspace() == planted
+
+
+def test_what_sudo_calls_for_is_the_callers_own(
+    planted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = planted.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if owner else 1)
+    monkeypatch.setenv("SUDO_UID", str(owner))
+    if owner:  # only root acts for others
+        assert find_workspace() == planted
+    else:
+        with pytest.raises(ConfigError, match="somebody else"):
+            find_workspace()
+
+
+def test_settings_that_lie_with_somebody_else_are_not_obeyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # /tmp belongs to root, and so may the folder in which a stranger plants a file.
+    folder = init_workspace(tmp_path / "mine")
+    config = folder / "kglink.toml"
+    lstat = Path.lstat
+
+    def planted(path: Path) -> os.stat_result:
+        found = lstat(path)
+        if path != config:
+            return found
+        return os.stat_result((*found[:4], found.st_uid + 1, *found[5:]))
+
+    monkeypatch.delenv("KGLINK_WORKSPACE", raising=False)
+    monkeypatch.chdir(folder)
+    assert find_workspace() == folder
+    monkeypatch.setattr(Path, "lstat", planted)
+    with pytest.raises(ConfigError, match="somebody else"):
+        find_workspace()
+
+
+def test_no_password_goes_to_a_host_that_somebody_else_names(
+    kglink: Kglink, planted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "postgresql+psycopg://someone@db.example/kglink"
+    (planted / "kglink.toml").write_text(f'[store]\nurl = "{url}"\n')
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    ran = kglink("--workspace", planted, "kbs", code=2)
+    assert "names a database on db.example" in ran.err
+    monkeypatch.setenv("KGLINK_STORE_URL", url)
+    with Workspace.open(planted) as workspace:
+        assert workspace.store_url.host == "db.example"
+
+
+# ------------------------------------------------------------------------------------ outputs
+OWNED = ("kglink.toml", "kglink.db", "kglink.db-wal", "spaces/default/CURRENT", "runs/x.jsonl")
+
+
+@pytest.mark.parametrize("target", OWNED)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["export", "encyclopedia", "-o"],
+        ["link", "text.txt", "-f", "jsonl", "-o"],
+        ["eval", "--docs", "docs", "--keep"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_no_output_takes_the_place_of_what_a_workspace_owns(
+    kglink: Kglink,
+    demo_copy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    target: str,
+) -> None:
+    (demo_copy / "runs").mkdir()
+    (demo_copy / "text.txt").write_text("Rose saw a heron.")
+    path = demo_copy / target
+    before = path.read_bytes() if path.is_file() else None
+    monkeypatch.chdir(demo_copy)
+    assert "is no place for an output" in kglink(*command, target, code=2).err
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+def test_no_link_leads_an_output_into_a_workspace(kglink: Kglink, demo_copy: Path) -> None:
+    link = demo_copy.parent / "out.jsonl"
+    link.symlink_to(demo_copy / "kglink.db")
+    store = (demo_copy / "kglink.db").read_bytes()
+    assert "is no place for an output" in kglink("export", "docs", "-o", link, code=2).err
+    assert link.is_symlink()
+    assert (demo_copy / "kglink.db").read_bytes() == store
+
+
+def test_no_output_takes_the_place_of_another_database(
+    kglink: Kglink, demo: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE precious (value TEXT)")
+    connection.close()
+    assert "is no place for an output" in kglink("export", "docs", "-o", other, code=2).err
+    overlaps = tmp_path / "x.tsv"
+    overlaps.symlink_to(other)
+    kglink("overlap", "--export", overlaps, code=2)
+    assert other.read_bytes().startswith(b"SQLite format 3")
+
+
+@pytest.mark.parametrize("what", ["device", "pipe", "folder"])
+def test_only_regular_files_are_written(
+    kglink: Kglink, demo: Path, tmp_path: Path, what: str
+) -> None:
+    path = tmp_path / "out.jsonl"
+    if what == "device":
+        path.symlink_to("/dev/null")
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    kglink("export", "docs", "-o", path, code=2)
+    text = tmp_path / "text.txt"
+    text.write_text("heron")
+    kglink("link", text, "-o", path, code=2)
+    assert path.exists()
