@@ -66,10 +66,17 @@ class IngestSection(Section):
     max_line_mb: float = Field(
         32, gt=0, le=1024, description="Longest line that a source may hold, in MiB."
     )
+    max_text_mb: float = Field(
+        16, gt=0, le=1024, description="Longest text or description, in millions of characters."
+    )
+    max_stdin_gb: float = Field(
+        64, gt=0, description="Most that is copied of standard input or a pipe, in GiB."
+    )
     max_expansion: float = Field(
         1000,
         gt=1,
-        description="Most that a compressed source may grow, once it has grown past 1 GiB.",
+        description="Most that a compressed source may grow, once it has grown past 1 GiB; its "
+        "lines may grow by a tenth of that, past two million.",
     )
 
 

@@ -12,7 +12,7 @@ import typer
 
 from kglink.errors import RecordError, SourceError, UsageError
 from kglink.records import Document, LinkedDocument, Progress, Span, TextInput
-from kglink.sources import Problems, Source
+from kglink.sources import Problems, Source, check_sizes
 from kglink.workspace.shapes import found_shape
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress
@@ -221,7 +221,7 @@ def _read(
 
 
 def _read_records(source: Source, documents: KBAdapter, problems: Problems) -> Iterator[TextInput]:
-    for record in documents.read(source, problems):
+    for record in check_sizes(documents.read(source, problems), source, problems):
         if not isinstance(record, Document):
             raise UsageError(
                 f"{source.name} holds entities, not texts",
@@ -232,7 +232,7 @@ def _read_records(source: Source, documents: KBAdapter, problems: Problems) -> I
 
 
 def _read_text(source: Source, marked: bool) -> TextInput:
-    text = _decoded(source)
+    text = source.text()
     if not marked:
         return TextInput(source.name, text)
     from kglink.text.markup import parse_marked
@@ -248,16 +248,3 @@ def _holds_records(source: Source) -> bool:
     if head.name.lower().endswith(_JSON_NAMES):
         return True
     return head.name == "-" and begins == b"{" and b'"text"' in head.head
-
-
-def _decoded(source: Source) -> str:
-    with source.open() as stream:
-        raw = stream.read()
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RecordError(
-            "not UTF-8 text",
-            where=f"{source.name}, byte {error.start:,}",
-            hint="Convert it first, such as: iconv -f latin1 -t utf-8 FILE",
-        ) from error

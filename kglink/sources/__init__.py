@@ -1,6 +1,7 @@
 """Where records come from: a file, a folder or standard input, decompressed on the fly."""
 
 from kglink.sources.encoding import check_text
+from kglink.sources.sizes import check_sizes
 from kglink.sources.source import Source
 from kglink.sources.values import Line, OnError, Problems, SourceHead, SourceLimits, Step
 
@@ -12,5 +13,6 @@ __all__ = [
     "SourceHead",
     "SourceLimits",
     "Step",
+    "check_sizes",
     "check_text",
 ]

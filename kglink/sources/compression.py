@@ -8,6 +8,7 @@ pieces small whatever a file expands to, and counts what the guard against bombs
 from __future__ import annotations
 
 import re
+import shlex
 import zlib
 from bz2 import BZ2Decompressor
 from collections.abc import Callable, Generator
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a signature that tell the kinds apart.
 MAGIC_BYTES = 16
-_READ = 2**18
+#: Small, so that progress, which counts what is read, is not far ahead of what is unpacked.
+_READ = 2**14
 _PIECE = 2**18
 #: zstd's decoder takes no bound on its output, which is up to 32,768 times its input.
 _ZSTD_READ = 2**10
@@ -163,7 +165,8 @@ def refuse_archive(name: str, magic: bytes) -> None:
         if magic.startswith(foreign.magic):
             raise SourceError(
                 f"{name} is packed with {foreign.name}, which kglink does not read",
-                hint=f"Unpack it first, or pipe it in: {foreign.command} {name} | kglink ... -",
+                hint="Unpack it first, or pipe it in: "
+                f"{foreign.command} {shlex.quote(name)} | kglink ... -",
             )
 
 
@@ -176,7 +179,8 @@ def unpacked(raw: BinaryIO, kind: Compression, *, name: str, limits: SourceLimit
     except ImportError as error:
         raise SourceError(
             f"{name} is a .7z archive, and py7zr, which reads them, is not installed",
-            hint=f"pip install 'kglink[7z]', or pipe it in: 7z x -so {name} | kglink ... -",
+            hint=f"pip install 'kglink[7z]', or pipe it in: 7z x -so {shlex.quote(name)} | "
+            "kglink ... -",
         ) from error
     return SevenZip(raw, kind.name, name=name, limits=limits)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import shlex
+from collections import Counter
+
 from kglink.errors import RecordError, SourceError
 from kglink.sources.compression import refuse_archive
 
@@ -13,18 +17,25 @@ _MARKS = (
 )
 
 
+#: High bytes of Chinese and Japanese in UTF-16: ideographs, kana, full width, ASCII.
+_CHINESE = frozenset((*range(0x4E, 0xA0), 0x00, 0x30, 0xFF))
+#: Fewer bytes say nothing of an encoding.
+_ENOUGH = 16
+
+
 def check_text(name: str, head: bytes) -> None:
     """Refuse a file whose beginning is UTF-16, UTF-32, an archive or other binary data."""
     refuse_archive(name, head)
     if encoding := _wide_encoding(head):
         raise SourceError(
             f"{name} is {encoding}, and kglink reads UTF-8",
-            hint=f"Convert it: iconv -f {encoding} -t UTF-8 {name} > converted",
+            hint=f"Convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(name)} > converted",
         )
     if head[257:262] == b"ustar":
         raise SourceError(
             f"{name} is a tar archive, which kglink does not read",
-            hint=f"Unpack it first, or pipe one file in: tar -xOf {name} FILE | kglink ... -",
+            hint="Unpack it first, or pipe one file in: "
+            f"tar -xOf {shlex.quote(name)} FILE | kglink ... -",
         )
     if (nul := head.find(b"\0")) >= 0:
         raise SourceError(
@@ -59,4 +70,29 @@ def _wide_encoding(head: bytes) -> str:
         return "UTF-16LE"
     if even > 0.4 * half and odd < 0.05 * half:
         return "UTF-16BE"
+    if b"\0" in head or not _is_utf8(head):  # Cyrillic in UTF-16 may be sound UTF-8
+        for encoding, high, low in (
+            ("UTF-16LE", head[1::2], head[0::2]),
+            ("UTF-16BE", head[0::2], head[1::2]),
+        ):
+            if _from_one_script(high) and not _from_one_script(low):
+                return encoding
     return ""
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _from_one_script(half: bytes) -> bool:
+    """Whether these may be the high bytes of UTF-16: of an alphabet, or of Chinese and Japanese."""
+    if len(half) < _ENOUGH:
+        return False
+    counts = Counter(half)
+    alphabet = sum(count for _, count in counts.most_common(2))
+    chinese = sum(count for byte, count in counts.items() if byte in _CHINESE)
+    return alphabet > 0.9 * len(half) or chinese > 0.95 * len(half)

@@ -6,6 +6,8 @@ import difflib
 import errno
 import io
 import os
+import shlex
+import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -130,6 +132,7 @@ class Unpacked(io.RawIOBase):
         self._name = name
         self._limits = limits
         self._read = self._written = self._lines = 0
+        self._seconds = 0.0
         self._pieces = self._unpack()
         self._left = memoryview(b"")
 
@@ -144,7 +147,9 @@ class Unpacked(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Fill ``buffer`` with what comes next; 0 at the end."""
         if not self._left:
+            started = time.thread_time()
             self._left = memoryview(next(self._pieces, b""))
+            self._seconds += time.thread_time() - started
         target = memoryview(buffer).cast("B")
         count = min(len(target), len(self._left))
         target[:count] = self._left[:count]
@@ -161,7 +166,14 @@ class Unpacked(io.RawIOBase):
     def _counted(self, piece: bytes) -> bytes:
         self._written += len(piece)
         self._lines += piece.count(b"\n")
-        self._limits.check_growth(self._name, self._read, self._written, self._kind)
+        self._limits.check_growth(
+            self._name,
+            self._read,
+            self._written,
+            self._kind,
+            lines=self._lines,
+            seconds=self._seconds,
+        )
         return piece
 
     def _damaged(self, reason: object) -> SourceError:
@@ -170,7 +182,7 @@ class Unpacked(io.RawIOBase):
         )
 
     def _copy_again(self) -> str:
-        command = self.check_command.format(kind=self._kind, name=self._name)
+        command = self.check_command.format(kind=self._kind, name=shlex.quote(self._name))
         return f"Copy or download it again; {command} checks it."
 
     def _place(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import shlex
 import struct
 import threading
 import zlib
@@ -226,7 +227,7 @@ class SevenZip(Unpacked):
         if not names:
             raise SourceError(
                 f"{self._name} is an archive without a file in it",
-                hint=f"7z l {self._name} lists what it holds.",
+                hint=f"7z l {shlex.quote(self._name)} lists what it holds.",
             )
         if len(names) > 1:
             shown = ", ".join(map(repr, names[:_MOST_NAMES]))
@@ -234,13 +235,14 @@ class SevenZip(Unpacked):
             raise SourceError(
                 f"{self._name} holds {len(names):,} files, and kglink reads archives of one: "
                 f"{shown}{more}",
-                hint=f"Pipe one in: 7z x -so {self._name} {names[0]!r} | kglink ... -",
+                hint="Pipe one in: "
+                f"7z x -so -- {shlex.quote(self._name)} {shlex.quote(names[0])} | kglink ... -",
             )
         if _climbs_out(names[0]):
             raise SourceError(
                 f"{self._name} holds a file whose path leads out of the archive: {names[0]!r}",
                 hint="No packer that is right writes such a path. If you trust the archive, pipe "
-                f"it in: 7z x -so {self._name} | kglink ... -",
+                f"it in: 7z x -so {shlex.quote(self._name)} | kglink ... -",
             )
         return names[0]
 
@@ -268,7 +270,7 @@ class SevenZip(Unpacked):
 
     def _check_methods(self, folders: Iterable[Folder]) -> None:
         methods = [coder["method"].hex() for folder in folders for coder in folder.coders]
-        pipe_in = f"Pipe it in: 7z x -so {self._name} | kglink ... -"
+        pipe_in = f"Pipe it in: 7z x -so {shlex.quote(self._name)} | kglink ... -"
         if _ENCRYPTION in methods:
             raise SourceError(
                 f"{self._name} is encrypted, and kglink reads archives without a password",

@@ -34,12 +34,12 @@ from kglink.sources.files import (
     unreadable,
     visible_files,
 )
-from kglink.sources.values import Line, Problems, SourceHead, SourceLimits, Step
+from kglink.sources.spool import open_stream, spooled
+from kglink.sources.values import Line, Problems, SourceHead, SourceLimits, Step, text_too_long
 
 STDIN = "-"
 HEAD_BYTES = 2**16
 _BUFFER = 2**20
-_SPOOL_IN_MEMORY = 16 * 2**20
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -99,15 +99,17 @@ class Source:
             status = path.stat()
             if stat.S_ISDIR(status.st_mode):
                 return cls(path.name or str(path), path=path, limits=limits)
-            file = path.open("rb")
+            if stat.S_ISREG(status.st_mode):
+                path.open("rb").close()
+                return cls._of_file(path.name, path, status.st_size, limits)
+            seconds = (limits or SourceLimits()).pipe_seconds
+            file = open_stream(path, status.st_mode, seconds)
         except FileNotFoundError as error:
             raise SourceError(f"{path} does not exist", hint=near_names(path)) from error
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             raise unreadable(str(path), error) from error
         with file:
-            if not stat.S_ISREG(status.st_mode):
-                return cls.from_stream(file, name=path.name, limits=limits, spool_dir=spool_dir)
-        return cls._of_file(path.name, path, status.st_size, limits)
+            return cls.from_stream(file, name=path.name, limits=limits, spool_dir=spool_dir)
 
     @classmethod
     def from_stream(
@@ -119,19 +121,7 @@ class Source:
         spool_dir: Path | None = None,
     ) -> Source:
         """A source that holds a copy of everything that ``stream`` gives."""
-        folder = str(spool_dir) if spool_dir else None
-        with ExitStack() as undo:
-            try:
-                spool = undo.enter_context(
-                    tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY, dir=folder)
-                )
-                shutil.copyfileobj(stream, spool, _BUFFER)
-            except OSError as error:
-                raise SourceError(
-                    f"cannot keep a copy of {_shown(name)}: {error.strerror or error}",
-                    hint="It goes to the folder for temporary files; TMPDIR names another one.",
-                ) from error
-            undo.pop_all()
+        spool = spooled(stream, _shown(name), limits or SourceLimits(), spool_dir)
         opener = cast("Callable[[], BinaryIO]", lambda: spool)
         return cls(name, size=spool.tell(), opener=opener, shared=True, limits=limits)
 
@@ -299,6 +289,20 @@ class Source:
                 )
                 continue
             yield Line(number, text)
+
+    def text(self) -> str:
+        """The whole content as one text; `RecordError` where it is none, or is too long."""
+        check_text(self.label, self.head.head)
+        longest = self.limits.max_text_chars
+        with self.open() as stream:
+            raw = stream.read(4 * longest + 1)
+        try:
+            text = raw.decode("utf-8") if len(raw) <= 4 * longest else ""
+        except UnicodeDecodeError as error:
+            raise not_utf8(self.label, raw, error.start) from error
+        if len(raw) > 4 * longest or len(text) > longest:
+            raise text_too_long(self.label, longest)
+        return text
 
     # -------------------------------------------------------------------------------- scratch
     @property

@@ -56,25 +56,73 @@ class Step(NamedTuple):
     """``bytes`` are those of the source, which counts them itself."""
 
 
+_TOO_MUCH = "If it is what you expect, raise ingest.max_expansion or unpack it first."
+
+
 class SourceLimits(NamedTuple):
     """What a source may ask of the machine."""
 
     max_line_bytes: int = 32 * 2**20
     """The longest line that is ever held in memory."""
+    max_text_chars: int = 16_000_000
+    """The longest text or description."""
+    max_name_chars: int = 10_000
+    """The longest title or alias."""
     max_expansion: float = 1000
     """How many times its size a compressed source may grow..."""
     free_expansion: int = 2**30
     """...once it has grown past this many bytes."""
+    free_lines: int = 2_000_000
+    """Lines that a compressed source may have, however small it is."""
+    free_seconds: float = 60
+    """Computing time that unpacking may take, however small the source is."""
+    max_spool_bytes: int = 64 * 2**30
+    """The most that is copied of a stream, which has no size before it ends."""
+    pipe_seconds: float = 30
+    """How long to wait until a program opens a named pipe to write to it."""
 
-    def check_growth(self, name: str, packed: int, unpacked: int, kind: str = "") -> None:
-        """Refuse a source that grows out of proportion; ``kind`` says how it is packed."""
+    def check_growth(
+        self,
+        name: str,
+        packed: int,
+        unpacked: int,
+        kind: str = "",
+        *,
+        lines: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        """Refuse a source that grows out of proportion; ``kind`` says how it is packed.
+
+        A line of text takes no less than ten bytes, so ``lines`` may grow by a tenth of what
+        bytes may. No decoder takes more than a second for 20 kB of packed data.
+        """
+        of_kind = f" of {kind}" if kind else ""
         if unpacked > max(self.free_expansion, packed * self.max_expansion):
-            of_kind = f" of {kind}" if kind else ""
             raise SourceError(
                 f"{name} grows to more than {self.max_expansion:,g} times its size: "
                 f"{packed:,} bytes{of_kind} became {unpacked:,}",
-                hint="If it is what you expect, raise ingest.max_expansion or unpack it first.",
+                hint=_TOO_MUCH,
             )
+        if lines > max(self.free_lines, packed * self.max_expansion / 10):
+            raise SourceError(
+                f"{name} grows to too many lines: {packed:,} bytes{of_kind} became {lines:,} lines",
+                hint=_TOO_MUCH,
+            )
+        if seconds > max(self.free_seconds, packed * self.max_expansion / 20_000_000):
+            raise SourceError(
+                f"{name} takes too long to unpack: {packed:,} bytes{of_kind} took "
+                f"{seconds:,.0f} seconds",
+                hint=_TOO_MUCH,
+            )
+
+
+def text_too_long(where: str, longest: int) -> RecordError:
+    """The error of a text that is longer than the limit."""
+    return RecordError(
+        f"a text of more than {longest:,} characters",
+        where=where,
+        hint="Cut it into parts, or raise ingest.max_text_mb.",
+    )
 
 
 _SKIP = "--on-error skip passes over such records and counts them."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Split
-from kglink.sources import Problems, Source
+from kglink.sources import Problems, Source, check_sizes
 from kglink.workspace.folder import SCRATCH_FOLDER
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def add_kb(
         problems=problems,
     )
     source.scratch_in = opened.folder / SCRATCH_FOLDER / job.fingerprint
-    summary = opened.store.ingest(job, reader.read(source, problems), progress=progress)
+    records = check_sizes(reader.read(source, problems), source, problems)
+    summary = opened.store.ingest(job, records, progress=progress)
     source.drop_scratch()
     return AddedKB(summary, plugin.name, problems)
 

@@ -138,7 +138,12 @@ class Opened:
     def open_source(self, source: str | Path) -> Source:
         """Open a file, a folder or ``-`` within the limits of the settings."""
         ingest = self.settings.ingest
-        limits = SourceLimits(int(ingest.max_line_mb * 2**20), ingest.max_expansion)
+        limits = SourceLimits(
+            max_line_bytes=int(ingest.max_line_mb * 2**20),
+            max_expansion=ingest.max_expansion,
+            max_spool_bytes=int(ingest.max_stdin_gb * 2**30),
+            max_text_chars=int(ingest.max_text_mb * 10**6),
+        )
         return Source.open_path(source, limits=limits)
 
     # -------------------------------------------------------------------------------- space

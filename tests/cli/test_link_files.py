@@ -229,7 +229,7 @@ def test_bad_files_of_a_folder_are_skipped_and_counted(
     (folder / "a.txt").write_bytes("café".encode("latin-1"))
     (folder / "b.txt.gz").write_bytes(gzip.compress(b"Heron" * 100)[:-12])
     (folder / "c.txt").write_text("Heron", encoding="utf-8")
-    assert "a.txt, byte 3" in kglink("link", folder, "-f", "jsonl", code=1).err
+    assert "a.txt, byte 0xe9 at byte 3" in kglink("link", folder, "-f", "jsonl", code=1).err
     ran = kglink("link", folder, "-f", "jsonl", "--on-error", "skip")
     assert [json.loads(line)["id"] for line in ran.out.splitlines()] == ["c.txt"]
     assert "2 bad records" in ran.err

@@ -170,7 +170,7 @@ def test_an_archive_of_several_files_names_them_and_the_fix() -> None:
     assert error.message == (
         "a.7z holds 2 files, and kglink reads archives of one: 'a.xml', 'b c.xml'"
     )
-    assert error.hint == "Pipe one in: 7z x -so a.7z 'a.xml' | kglink ... -"
+    assert error.hint == "Pipe one in: 7z x -so -- a.7z a.xml | kglink ... -"
     others = {f"{number}.xml": b"text" for number in range(6)}
     assert refused(seven_zip(b"1", "a.xml", others=others)).message.endswith("'3.xml' and 2 more")
 
