@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from typing import Literal
 
 import pytest
 from rich.cells import cell_len
@@ -333,6 +334,56 @@ def test_table_interprets_neither_markup_nor_control_characters() -> None:
     assert "␛]0;title␇ �end" in left
     assert "kb:k␛[2J" in left
     assert "�J:smile:" in left
+
+
+#: What a terminal, or a reader of lines, would obey: both sets of control characters, marks that
+#: turn the direction, Unicode line breaks, and half of a surrogate pair.
+OBEYED = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F))))
+OBEYED += "".join(map(chr, range(0x2066, 0x206A))) + "\ud800"
+
+
+def everywhere(char: str) -> LinkedDocument:
+    """A document with a character in everything that is text."""
+    evil = f"a{char}b"
+    candidate = Candidate(
+        EntityId(evil, evil),
+        evil,
+        0.5,
+        url=f"https://x.example/{evil}",
+        description=evil,
+        type=evil,
+        evidence={evil: 0.5},
+        aliases=(evil,),
+        parents=(evil,),
+        also=(EntityId(evil, evil),),
+    )
+    links = (Link(0, 3, evil, (candidate,), candidate, 0.5), Link(4, 5, "c", (candidate,), None, 1))
+    return LinkedDocument(evil, f"{evil} c", links, {"notes": [evil], "truncated": evil})
+
+
+@pytest.mark.parametrize("colour", ["never", "always"])
+@pytest.mark.parametrize("explain", [False, True])
+def test_no_character_that_a_terminal_obeys_comes_through_the_table(
+    colour: Literal["never", "always"], explain: bool
+) -> None:
+    exporter = TableExporter(TableSettings(colour=colour, explain=explain))
+    lines = written(exporter, everywhere("-")).count("\n")
+    for char in OBEYED:
+        shown = written(exporter, everywhere(char))
+        left = re.sub(r"\x1b\[[\d;]*m", "", shown)
+        assert not set(left) & (set(OBEYED) - {"\n"}), f"{char!r} comes through"
+        assert shown.count("\n") == lines, f"{char!r} breaks a line"
+
+
+@pytest.mark.parametrize("exporter", [JsonExporter, JsonlExporter])
+def test_json_holds_such_characters_as_escapes_alone(
+    exporter: type[JsonExporter] | type[JsonlExporter],
+) -> None:
+    for char in OBEYED:
+        output = written(exporter(JsonSettings(explain=True)), everywhere(char))
+        assert not set(output) & (set(OBEYED) - {"\n"}), f"{char!r} comes through"
+        (document,) = json.loads(output if output.startswith("[") else f"[{output}]")
+        assert document["id"] == f"a{char}b"
 
 
 def test_table_cuts_a_long_text_and_says_so() -> None:
