@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import DamagedFileError, SpaceError
-from kglink.files.atomic import replace_folder, write_atomically
+from kglink.files.atomic import replace_folder, sync_tree, write_atomically
 from kglink.files.digest import digest_of, text_hash
 from kglink.files.manifest import file_info, note_checked, read_json
 from kglink.files.tables import StringTable, StringWriter, map_array
@@ -151,6 +151,7 @@ def _fill(
     if not (draft / "names.done").is_file():
         counted = _write_names(draft, entities())
         build_name_index(draft)
+        sync_tree(draft)
         write_atomically(draft / "names.done", json.dumps(counted))
     counts = read_json(draft / "names.done")
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens

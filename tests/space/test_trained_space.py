@@ -218,7 +218,7 @@ def test_rows_are_entities_and_names_through_the_entity_tower(
         encoder = towers(workspace)
         for kb, segment in workspace.space().segments.items():
             entities = entities_of(workspace, kb)
-            (texts,) = encoder.encode_entities(entities)
+            texts = encoder.encode_entities(entities)
             names = encoder.encode(list(segment.surfaces))
             alone = encoder.encode_entities([Entity("", segment.surfaces[3])])
             everything = slice(None)
