@@ -143,7 +143,10 @@ class Ingest:
             for kind, (writer, records) in enumerate(zip(WRITERS, batch.kinds, strict=True)):
                 if not records:
                     continue
-                plan = plan_batch(db, connection, writer.table, at.kb_id, at.run, records)
+                has_staged = not at.is_new and at.tallies[kind].altered > 0
+                plan = plan_batch(
+                    db, connection, writer.table, at.kb_id, at.run, records, has_staged=has_staged
+                )
                 # A mapping that is said twice, as with two justifications, is no mistake.
                 for duplicate in plan.duplicates if writer is not MAPPINGS else ():
                     self._job.problems.report(duplicate)

@@ -143,9 +143,12 @@ def plan_batch(
     kb_id: int,
     run: int,
     batch: Sequence[Prepared],
+    *,
+    has_staged: bool,
 ) -> Plan:
     """Compare a batch with the rows of ``table``, and find the keys that this run saw before."""
-    known = _known_rows(db, connection, table, kb_id, run, [record.key for record in batch])
+    owners = (kb_id, kb_id + STAGED) if has_staged else (kb_id,)
+    known = _known_rows(db, connection, table, owners, run, [record.key for record in batch])
     next_id = _next_id(connection, table, kb_id)
     first_of: dict[str, int] = {}
     plan: Plan = Plan([], [], [], [])
@@ -171,28 +174,28 @@ def _known_rows(
     db: Database,
     connection: Connection,
     table: Table,
-    kb_id: int,
+    owners: tuple[int, ...],
     run: int,
     keys: Sequence[str],
 ) -> dict[str, _Known]:
     """The rows of these keys; where a key was published and staged, the staged one."""
-    query = _lookup(table)
+    query = _lookup(table, len(owners))
     known: dict[str, _Known] = {}
     for wanted in chunks(keys, LOOKUP_SIZE):
         filler = [wanted[-1]] * (LOOKUP_SIZE - len(wanted))
-        values = (kb_id, kb_id + STAGED, *wanted, *filler)
-        for row in db.raw_rows(connection, query, values):
+        for row in db.raw_rows(connection, query, (*owners, *wanted, *filler)):
             if row.run == run or row.key not in known:
                 known[row.key] = _Known(row.id, row.content_hash, row.run, row.record)
     return known
 
 
 @functools.cache
-def _lookup(table: Table) -> Select[Any]:
+def _lookup(table: Table, owners: int) -> Select[Any]:
     c = table.c
     keys: list[BindParameter[str]] = [bindparam(f"key_{number}") for number in range(LOOKUP_SIZE)]
+    kbs_: list[BindParameter[int]] = [bindparam(f"kb_{number}") for number in range(owners)]
     query = select(c.key, c.id, c.content_hash, c.run, c.record)
-    return query.where(c.kb_id.in_([bindparam("kb"), bindparam("staged")]), c.key.in_(keys))
+    return query.where(c.kb_id.in_(kbs_), c.key.in_(keys))
 
 
 def _next_id(connection: Connection, table: Table, kb_id: int) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from kglink.errors import KglinkError
 from kglink.records import Alias, Entity
+from kglink.sources import Problems
 from kglink.store import IngestJob, Store
 
 
@@ -43,11 +44,15 @@ def main() -> int:
     parser.add_argument("--batch-size", type=int, default=2000)
     parser.add_argument("--wait-after", type=int)
     parser.add_argument("--largest-file", type=int, help="a full disk, in bytes")
+    parser.add_argument("--on-error", choices=["stop", "skip"], default="stop")
     given = parser.parse_args()
     if given.largest_file:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (given.largest_file, given.largest_file))
-    job = IngestJob(given.kb, "none", "child", str(given.version), batch_size=given.batch_size)
+    job = IngestJob(
+        given.kb, "none", "child", str(given.version), batch_size=given.batch_size,
+        problems=Problems(given.on_error),
+    )  # fmt: skip
     entities = records(given.count, given.version)
     if given.wait_after is not None:
         entities = waiting(entities, given.wait_after)
