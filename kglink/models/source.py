@@ -188,7 +188,7 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
 def file_sha256(path: Path) -> str:
     """The SHA-256 of a regular file; read again only after the file has changed."""
     try:
-        if not path.is_file():
+        if path.exists() and not path.is_file():
             raise ModelError(f"{path}: is no regular file", hint=_INCOMPLETE)
         stat = path.stat()
         return _file_sha256(path, stat.st_size, stat.st_mtime_ns)
