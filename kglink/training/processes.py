@@ -21,10 +21,10 @@ from torch import Tensor
 from torch.autograd import Function
 
 from kglink.models.bi_encoder import BiEncoder, Output, Pair, ViewMode
-from kglink.models.grad_cache import Outputs, cached_backward
 from kglink.models.inputs import IdArray
 from kglink.models.tower import join
 from kglink.plugins import Encoded
+from kglink.training.grad_cache import Outputs, backward, cached_backward
 
 #: While one process looks for hard negatives the others wait; that may take hours.
 _PATIENCE = timedelta(hours=24)
@@ -175,9 +175,9 @@ class Encoding(NamedTuple):
 
         if len(parts) == 1:
             loss = whole([self._encode(parts[0])])
-            _backward(loss)
+            backward(loss)
         else:
-            loss = cached_backward(self._encode, parts, whole, backward=_backward)
+            loss = cached_backward(self._encode, parts, whole)
         return float(loss.detach())
 
     def _encode(self, part: tuple[Texts, Texts]) -> Outputs:
@@ -227,8 +227,3 @@ def _parts(mentions: Texts, entities: Texts, most: int) -> list[tuple[Texts, Tex
 
     parts = [(cut(mentions, at), cut(entities, at)) for at in range(max(1, count))]
     return [part for part in parts if part[0].ids or part[1].ids] or parts[:1]
-
-
-def _backward(loss: Tensor) -> None:
-    if loss.requires_grad:  # not where this process has none of the batch's texts
-        torch.autograd.backward(loss)

@@ -8,8 +8,7 @@ takes its gradients back. The result is the gradient of the whole batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -23,15 +22,10 @@ def cached_backward(
     encode: Callable[[Part], Outputs],
     parts: Sequence[Part],
     loss_of: Callable[[list[Outputs]], Tensor],
-    *,
-    backward: Callable[[Tensor], Any] = Tensor.backward,
-    around: Callable[[bool], AbstractContextManager[Any]] = lambda _last: nullcontext(),
 ) -> Tensor:
     """Add the gradients of ``loss_of`` over all parts to the parameters; returns the loss.
 
-    ``loss_of`` gets plain tuples in the order of ``parts``. ``backward`` runs the loss's own
-    backward pass (Accelerate's scales it). Each part's second pass runs inside
-    ``around(is_last)``: with several processes, gradients are exchanged in the last one only.
+    ``loss_of`` gets plain tuples in the order of ``parts``.
     """
     states, outputs = [], []
     for part in parts:
@@ -43,10 +37,15 @@ def cached_backward(
     after = _random_state()
     for number, part in enumerate(parts):
         _restore(states[number])
-        with around(number == len(parts) - 1):
-            _pull(encode(part), outputs[number])
+        _pull(encode(part), outputs[number])
     _restore(after)
     return loss.detach()
+
+
+def backward(loss: Tensor) -> None:
+    """Run a loss backward, but where it stands on no parameter: this process has no texts."""
+    if loss.requires_grad:
+        torch.autograd.backward(loss)
 
 
 def _leaves(outputs: Outputs) -> Outputs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,11 @@ from torch import Tensor
 
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
-from kglink.models.grad_cache import Outputs, cached_backward
 from kglink.models.inputs import IdArray
 from kglink.models.settings import BiEncoderSettings, InputSettings
 from kglink.models.tower import join
 from kglink.plugins import Encoded
+from kglink.training.grad_cache import Outputs, cached_backward
 from tiny_models import write_model
 
 Part = tuple[list[IdArray], list[IdArray]]
@@ -99,24 +98,11 @@ def test_in_evaluation_mode_parts_are_the_whole_batch(make: Callable[[str], BiEn
         torch.testing.assert_close(gradient, expected[name], atol=1e-6, rtol=1e-4)
 
 
-def test_second_passes_run_in_their_context_and_add_up(make: Callable[[str], BiEncoder]) -> None:
+def test_gradients_of_several_losses_add_up(make: Callable[[str], BiEncoder]) -> None:
     model, parts = make("mean").eval(), parts_of(2, 2)
-    seen: list[bool] = []
-
-    @contextmanager
-    def around(last: bool):  # type: ignore[no-untyped-def]  # a generator, typed by its use
-        seen.append(last)
-        yield
-
-    once = cached_backward(lambda part: encode(model, part), parts, loss_of, around=around)
-    assert seen == [False, True]
+    once = cached_backward(lambda part: encode(model, part), parts, loss_of)
     single = {name: gradient.clone() for name, gradient in gradients(model).items()}
-    half = cached_backward(
-        lambda part: encode(model, part),
-        parts,
-        loss_of,
-        backward=lambda loss: torch.autograd.backward(loss / 2),
-    )
-    assert torch.equal(once, half)
+    half = cached_backward(lambda part: encode(model, part), parts, lambda got: loss_of(got) / 2)
+    assert torch.equal(once, 2 * half)
     for name, gradient in gradients(model).items():
         torch.testing.assert_close(gradient, 1.5 * single[name], atol=1e-6, rtol=1e-4)
