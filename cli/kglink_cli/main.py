@@ -71,9 +71,11 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Warnings of libraries are none of a user's business; a plugin that is left out is."""
+    """Say which plugin is left out; other warnings look as they always do."""
     if issubclass(category, PluginWarning):
         note("plugins", str(message))
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _prepare_output() -> None:

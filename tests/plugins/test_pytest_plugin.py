@@ -81,6 +81,14 @@ def test_a_wrong_plugin_fails_with_its_name_and_the_check(env: FakeEnvironment) 
     assert "1 failed, 10 passed" in done.stdout
 
 
+def test_a_module_that_cannot_be_loaded_fails_with_its_name(env: FakeEnvironment) -> None:
+    env.install("acme", "1", "import no_such_module")
+    done = run_pytest(env, "--kglink-contracts")
+    assert done.returncode not in (0, 5)
+    assert "acme 1 (acme_plugin) is left out" in done.stdout
+    assert "no_such_module" in done.stdout
+
+
 def test_an_adapter_without_a_contract_test_is_told(env: FakeEnvironment) -> None:
     env.install("acme", "1", ACME)
     done = run_pytest(env, "--kglink-contracts")

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from kglink.errors import PluginError
 from kglink.plugins import KINDS, Kind, Registry, load_registry
 
 
@@ -68,7 +69,12 @@ def undescribed(kind: Kind, plugin: str) -> type[PluginContract]:
 
 
 def undescribed_checks(registry: Registry) -> Iterator[tuple[type[PluginContract], str]]:
-    """Every check that needs no sample data, for every third-party plugin but KB adapters."""
+    """Every check that needs no sample data, for every third-party plugin but KB adapters.
+
+    A module that cannot be loaded is an error here: its author runs this.
+    """
+    if registry.left_out():
+        raise PluginError("\n".join(registry.left_out()))
     for plugin in registry.plugins():
         if plugin.kind != "kb" and not plugin.provider.builtin:
             contract = undescribed(plugin.kind, plugin.name)
