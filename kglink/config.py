@@ -92,6 +92,9 @@ class EncoderSection(Section):
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="`auto` takes bf16 where the hardware gains from it."
     )
+    threads: int = Field(
+        0, ge=0, description="CPU cores for encoding and training; 0: all physical ones."
+    )
 
 
 class SpaceSection(Section):

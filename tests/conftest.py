@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+# Before torch is loaded: cores that share the small products of tiny models only wait.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from kglink.workspace import Workspace, init_workspace
 from kglink_cli.main import run
 

@@ -65,6 +65,7 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
             run=_name(runs, job, team),
             device=encoder.device if job.device == "auto" else job.device,
             precision=encoder.precision if job.precision == "auto" else job.precision,
+            threads=job.threads or encoder.threads,
         )
         if team.is_first and not job.resume:
             _begin(workspace, runs, job, progress)

@@ -206,6 +206,7 @@ def encoder_of(model: str, section: EncoderSection, root: Path, *, of_space: str
     return Encoder(
         model,
         precision=section.precision,
+        threads=section.threads,
         device=section.device,
         root=root,
         of_space=of_space,

@@ -69,6 +69,7 @@ def here(master: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
     monkeypatch.setenv("KGLINK_ENCODER_PRECISION", "fp32")
     monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
+    monkeypatch.setenv("KGLINK_ENCODER_THREADS", "1")
     return folder
 
 
@@ -183,6 +184,7 @@ def test_no_progress_of_the_demos_fine_tuning_passes_its_total(
     """Every line that is printed while the demo's KBs are compared, learnt and built."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KGLINK_OVERLAP_MODEL", str(master / "tiny"))
+    monkeypatch.setenv("KGLINK_ENCODER_THREADS", "1")
     monkeypatch.setattr(console, "LINE_EVERY", 0.0)
     kbs = ("encyclopedia", "lanternfall")
     with as_file(files("kglink_cli") / "demo_data") as data:
@@ -243,6 +245,7 @@ def _command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[st
         "KGLINK_WORKSPACE": str(folder),
         "KGLINK_ENCODER_PRECISION": "fp32",
         "KGLINK_ENCODER_DEVICE": "cpu",
+        "KGLINK_ENCODER_THREADS": "1",
     }
     return subprocess.run(
         [sys.executable, *words], env=env, capture_output=True, text=True, check=False
@@ -395,6 +398,7 @@ def test_what_stops_a_run_is_said_and_the_run_goes_on_when_it_is_mended(
     assert said in ran.err
     monkeypatch.setenv("KGLINK_WORKSPACE", str(here))
     monkeypatch.setenv("KGLINK_ENCODER_PRECISION", "fp32")
+    monkeypatch.setenv("KGLINK_ENCODER_THREADS", "1")
     assert json.loads(kglink("runs", "--json").out)[0]["state"] == "stopped"
     kglink("finetune", "--resume", "--no-publish")
     assert fingerprint(here) == undisturbed
@@ -414,7 +418,9 @@ def test_overlaps_are_found_where_nobody_has_looked(
     kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, str]] = []
-    monkeypatch.setattr(Workspace, "find_overlaps", lambda _, *kbs, **__: asked.append(kbs))
+    monkeypatch.setattr(
+        "kglink.workspace.finetune.find_overlaps", lambda _, *kbs, **__: asked.append(kbs)
+    )
     with Store.open(f"sqlite:///{here}/kglink.db") as store:
         store.ingest(job("bare", fingerprint="bare"), [entity(f"{n}") for n in range(3)])
     words = ("--source-kb", "atlas,bare", "--target-kb", "saga", *options(here), "--no-publish")
