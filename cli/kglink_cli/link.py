@@ -32,7 +32,11 @@ def link(
     kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
     output_format: Annotated[
         str | None,
-        typer.Option("--format", "-f", help="table, json, jsonl, html, or a plugin's."),
+        typer.Option(
+            "--format",
+            "-f",
+            help="table, json, jsonl, html, csv, pubtator, brat, brat-text, or a plugin's.",
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to a file.", dir_okay=False)

@@ -9,6 +9,12 @@ from kglink.plugins import Factory, Register, hookimpl
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
+from kglink_plugins.exporters.standoff import (
+    BratExporter,
+    BratTextExporter,
+    CsvExporter,
+    PubtatorExporter,
+)
 from kglink_plugins.exporters.table import TableExporter, TableSettings
 from kglink_plugins.indexes.settings import FactorySettings, FlatSettings
 from kglink_plugins.objectives.settings import (
@@ -210,6 +216,27 @@ def register_exporters(register: Register) -> None:
         HtmlExporter,
         settings=HtmlSettings,
         summary="one web page that needs nothing else: coloured by KB, candidates on hover",
+    )
+    register(
+        "kglink/csv",
+        CsvExporter,
+        summary="one table row per mention, for spreadsheets; formulas are made harmless",
+    )
+    register(
+        "kglink/pubtator",
+        PubtatorExporter,
+        summary="PubTator: each text on one line, then a row per mention",
+    )
+    register(
+        "kglink/brat",
+        BratExporter,
+        summary="BRAT annotations (.ann), their offsets in a single text, or in what brat-text "
+        "writes",
+    )
+    register(
+        "kglink/brat-text",
+        BratTextExporter,
+        summary="the texts that brat's offsets count in (.txt), one on each line",
     )
 
 

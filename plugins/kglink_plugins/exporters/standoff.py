@@ -1,0 +1,140 @@
+"""Linked documents as lines of mentions with their offsets: PubTator, BRAT and CSV.
+
+PubTator and BRAT give each text one line. So that all offsets stay what they are, every character
+that breaks a line, and every tab, is written as one space.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from typing import TextIO
+
+from kglink.plugins import PluginSettings
+from kglink.records import Link, LinkedDocument
+from kglink.workspace.shapes import json_number
+from kglink_plugins.exporters.summary import in_reading_order
+
+_BREAK = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+#: What a text file cannot hold: a NUL makes it binary to its readers.
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+#: With these a spreadsheet takes a cell for a formula, full-width forms included.
+_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+
+COLUMNS = (
+    "document", "start", "end", "text", "kb", "key", "title", "url", "score", "confidence", "also",
+)  # fmt: skip
+
+
+class PubtatorExporter:
+    """Writes title line, empty abstract and a row for each mention, a blank line between texts."""
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write the documents as they come; the code of a mention without entity is ``-``."""
+        for at, document in enumerate(documents, 1):
+            name = same_length_line(document.id).replace("|", "_").strip() or f"document {at}"
+            text = same_length_line(document.text)
+            out.write(f"{name}|t|{text}\n{name}|a|\n")
+            for link in in_reading_order(document.links):
+                kind = link.chosen.type if link.chosen else ""
+                code = str(link.chosen.id) if link.chosen else "-"
+                cells = (name, link.start, link.end, text[link.start : link.end])
+                named = (same_length_line(one).strip() for one in (kind or "Entity", code))
+                out.write("\t".join((*map(str, cells), *named)) + "\n")
+            out.write("\n")
+            out.flush()
+
+
+class BratExporter:
+    """Writes the annotations (.ann) of all texts, which `brat-text` writes, one on each line.
+
+    Those of a single text fit its own file as well.
+    """
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write a T line for each mention, its type the KB, and an N line for its entity."""
+        begin = count = 0
+        for document in documents:
+            text = same_length_line(document.text)
+            for link in in_reading_order(document.links):
+                count += 1
+                out.write(_brat_lines(count, begin, link, text))
+            out.flush()
+            begin += len(text) + 1
+
+
+class BratTextExporter:
+    """Writes the texts that the offsets of `brat` count in, one on each line."""
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write a line for each text."""
+        for document in documents:
+            out.write(same_length_line(document.text) + "\n")
+            out.flush()
+
+
+class CsvExporter:
+    """Writes a row for each mention; an apostrophe keeps texts from being run as formulas."""
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write the header, then the mentions as they come; kb and key of NIL are empty."""
+        rows = csv.writer(out)  # Its line ends, CRLF, make it quote a lone CR as well.
+        rows.writerow(COLUMNS)
+        for document in documents:
+            for link in in_reading_order(document.links):
+                rows.writerow(_cells(document.id, link))
+            out.flush()
+
+
+def same_length_line(text: str) -> str:
+    """``text`` on one line and encodable, each character at its place."""
+    return _UNWRITABLE.sub("\ufffd", _BREAK.sub(" ", text))
+
+
+def _brat_lines(count: int, begin: int, link: Link, text: str) -> str:
+    surface = text[link.start : link.end]
+    kb = link.chosen.id.kb if link.chosen else "NIL"
+    place = f"T{count}\t{kb} {begin + link.start} {begin + link.end}\t{surface}\n"
+    if link.chosen is None:
+        return place
+    key = re.sub(r"[\s%]", _percent, link.chosen.id.key)  # Spaces end the parts of this line.
+    title = same_length_line(link.chosen.title)
+    return f"{place}N{count}\tReference T{count} {kb}:{_UNWRITABLE.sub('?', key)}\t{title}\n"
+
+
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode())
+
+
+def _cells(document: str, link: Link) -> list[object]:
+    chosen = link.chosen
+    entity = (chosen.id.kb, chosen.id.key, chosen.title, chosen.url) if chosen else ("",) * 4
+    return [
+        _harmless(document),
+        link.start,
+        link.end,
+        _harmless(link.surface),
+        *map(_harmless, entity),
+        json_number(chosen.score) if chosen else "",
+        json_number(link.confidence),
+        _harmless(" ".join(map(str, chosen.also)) if chosen else ""),
+    ]
+
+
+def _harmless(text: str) -> str:
+    """A cell that no spreadsheet runs."""
+    text = _UNWRITABLE.sub("\ufffd", text)
+    return f"'{text}" if _FORMULA.match(text) else text
