@@ -6,14 +6,17 @@ Nothing outside this file names either of them.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from sqlalchemy import Column, Engine, Table, create_engine, event, func, select, text
+from sqlalchemy import Column, Engine, Table, create_engine, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import DBAPIError
@@ -33,6 +36,7 @@ class Backend(ABC):
     def __init__(self, url: URL) -> None:
         self.url = url
         self.where = url.render_as_string(hide_password=True)
+        self.read_only = False
 
     @abstractmethod
     def engine(self, *, create: bool) -> Engine:
@@ -41,6 +45,19 @@ class Backend(ABC):
     @abstractmethod
     def begin(self, connection: Connection, *, write: bool) -> None:
         """Open the transaction of a fresh connection."""
+
+    def refuse_strange(self, connection: Connection) -> None:
+        """Refuse a database with parts that no store has."""
+        del connection
+
+    def origin(self) -> str:
+        """Where the database was made; empty where nobody can bring one from elsewhere."""
+        return ""
+
+    def quick_problems(self, connection: Connection) -> list[str]:
+        """What a quick look at the database itself finds broken."""
+        del connection
+        return []
 
     @abstractmethod
     def lock_schema(self, connection: Connection) -> None:
@@ -104,29 +121,67 @@ class SQLite(Backend):
         self.where = str(self.path)
 
     def engine(self, *, create: bool) -> Engine:
-        """Make the engine of a file whose folder exists."""
+        """Make the engine of a file whose folder exists; where nothing can be written, a reader."""
         if not self.path.parent.is_dir():
             raise StoreError(
                 f"no folder {self.path.parent} for the store {self.path.name}",
                 hint="Make the folder first, or check the path.",
             )
+        if not self.path.exists() and create:
+            self._make()
+        if self.path.is_file() and not self.path.stat().st_size:
+            raise StoreError(
+                f"{self.path} is an empty file: what the store held is lost",
+                hint="Restore it from a copy, or remove the file and add the KBs again.",
+            )
         if not create and not self.path.is_file():
             raise StoreError(f"no store at {self.path}", hint="Add a KB first: kglink add-kb")
-        engine = create_engine(
-            # Each reader that is half-way holds a connection.
-            self.url,
-            connect_args={"timeout": BUSY_SECONDS},
-            max_overflow=-1,
-        )
-        event.listen(engine, "connect", self.tune)
-        return engine
+        self.read_only = self.path.is_file() and not _is_writable(self.path)
+        # Each reader that is half-way holds a connection.
+        return create_engine(self.url, creator=self._connect, max_overflow=-1)
+
+    def _make(self) -> None:
+        """Make a file that is a database from its first moment, whatever interrupts this."""
+        try:
+            with tempfile.TemporaryDirectory(prefix=".kglink-", dir=self.path.parent) as folder:
+                draft = Path(folder) / "new.db"
+                fresh = sqlite3.connect(draft)
+                fresh.execute("PRAGMA journal_mode = WAL")
+                fresh.close()
+                try:
+                    os.link(draft, self.path)
+                except FileExistsError:  # another process was faster
+                    return
+                except OSError:  # a file system without links
+                    draft.rename(self.path)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(
+                f"the store {self.where} cannot be made: {error}",
+                hint="Check the rights of that folder and the room on its disk.",
+            ) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        mode = ""
+        if self.read_only:
+            # Without a log of changes nobody writes, and nothing beside the file is needed.
+            log = self.path.with_name(f"{self.path.name}-wal")
+            mode = "?mode=ro" if log.is_file() and log.stat().st_size else "?immutable=1"
+        # A path may hold the characters that a URL gives a meaning.
+        where = f"file:{quote(str(self.path))}{mode}"
+        connection = sqlite3.connect(where, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+        self.tune(connection)
+        if not self.read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+        return connection
 
     @staticmethod
-    def tune(connection: sqlite3.Connection, _record: object = None) -> None:
+    def tune(connection: sqlite3.Connection) -> None:
         """Set up a connection of the driver."""
         # The driver's own transactions would begin too late, at the first write.
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode = WAL")
+        # What a file says of itself may not call functions, nor mislead the reader of a page.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_OF_WAL}")
@@ -135,6 +190,26 @@ class SQLite(Backend):
     def begin(self, connection: Connection, *, write: bool) -> None:
         """Take the write lock at once: a reader that turns writer may have to start over."""
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    def refuse_strange(self, connection: Connection) -> None:
+        """Refuse what no store has, and damaged pages in a file that was made elsewhere."""
+        master = "SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')"
+        strange = connection.exec_driver_sql(f"{master} OR sql LIKE 'CREATE VIRTUAL%'").first()
+        if strange is not None:
+            raise StoreError(
+                f"{self.where} holds a {strange[0]} {strange[1]!r} that runs when it is read: no "
+                "kglink made it",
+                hint="Use a store of your own: add the KBs again in another workspace.",
+            )
+
+    def origin(self) -> str:
+        """The number of the file on its disk: a copy has another."""
+        return str(self.path.stat().st_ino)
+
+    def quick_problems(self, connection: Connection) -> list[str]:
+        """What is wrong with the pages, without a look at the order of each index."""
+        rows = connection.exec_driver_sql("PRAGMA quick_check(1)").scalars()
+        return [str(row) for row in rows if row != "ok"]
 
     def lock_schema(self, connection: Connection) -> None:
         """A write transaction is alone already."""
@@ -145,7 +220,10 @@ class SQLite(Backend):
 
     @contextlib.contextmanager
     def exclusive(self, engine: Engine, name: str) -> Iterator[bool]:
-        """Lock a file beside the store."""
+        """Lock a file beside the store; where nothing can be written nobody is to be kept away."""
+        if self.read_only:
+            yield True
+            return
         path = Path(f"{self.path}.{name}.lock")
         with contextlib.ExitStack() as held:
             try:
@@ -190,25 +268,31 @@ class SQLite(Backend):
             ),
             sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", _AFTER_FULL),
             sqlite3.SQLITE_IOERR: (f"cannot be written or read ({error.orig})", _AFTER_FULL),
-            sqlite3.SQLITE_READONLY: ("may not be written", "Check the rights of file and folder."),
-            sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "Check the rights of file and folder."),
-            sqlite3.SQLITE_CORRUPT: (f"is damaged ({error.orig})", _RESTORE),
+            sqlite3.SQLITE_READONLY: ("may not be written", RIGHTS),
+            sqlite3.SQLITE_CANTOPEN: ("cannot be opened", RIGHTS),
+            sqlite3.SQLITE_CORRUPT: (f"is damaged ({error.orig})", RESTORE),
             sqlite3.SQLITE_NOTADB: ("is no SQLite file", "Check the path."),
             sqlite3.SQLITE_TOOBIG: ("takes no text of a gigabyte", "Split the record."),
         }
         hints[sqlite3.SQLITE_LOCKED] = hints[sqlite3.SQLITE_BUSY]
         if str(error.orig).startswith("Could not decode"):  # the driver's own, without a code
-            return StoreError(f"the store {self.where} is damaged: no UTF-8", hint=_RESTORE)
+            return StoreError(f"the store {self.where} is damaged: no UTF-8", hint=RESTORE)
         if code not in hints:
             return None
         what, hint = hints[code]
         return StoreError(f"the store {self.where} {what}", hint=hint)
 
 
+RIGHTS = "Check the rights of file and folder, and whether their disk may be written."
 _AFTER_FULL = (
     "Make room on that disk and run the same command again: all batches written so far are kept."
 )
-_RESTORE = "Restore it from a copy, or remove it and add the KBs again."
+RESTORE = "Restore it from a copy, or remove it and add the KBs again."
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether a file can be changed, and its folder take the log of the changes."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 class PostgreSQL(Backend):

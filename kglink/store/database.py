@@ -19,6 +19,7 @@ from sqlalchemy import (
     make_url,
     select,
     text,
+    update,
 )
 from sqlalchemy import Row as SQLRow
 from sqlalchemy.engine import Connection
@@ -27,8 +28,8 @@ from sqlalchemy.sql.dml import UpdateBase
 
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId
-from kglink.store.backends import backend_for
-from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
+from kglink.store.backends import RESTORE, RIGHTS, backend_for
+from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, store_state
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -53,7 +54,10 @@ class Database:
         event.listen(self._engine, "begin", self._begin)
         self._writing = self._engine.execution_options(kglink_write=True)
         try:
+            with self.read() as connection:
+                self.backend.refuse_strange(connection)
             self._migrate()
+            self._check_origin()
         except BaseException:
             self.close()
             raise
@@ -72,6 +76,11 @@ class Database:
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that is committed at the end, or leaves nothing behind."""
+        if self.backend.read_only:
+            raise StoreError(
+                f"the store {self.where} may not be written",
+                hint=RIGHTS,
+            )
         with self._explained(), self._writing.begin() as connection:
             yield connection
 
@@ -154,6 +163,23 @@ class Database:
         if version != SCHEMA_VERSION:
             problems.append(f"schema {version}, this kglink writes {SCHEMA_VERSION}")
         return problems
+
+    def _check_origin(self) -> None:
+        """Look once at a database that was made or copied elsewhere, before it is believed."""
+        origin = self.backend.origin()
+        known = select(store_state.c.origin)
+        if not origin or self.rows(known)[0][0] == origin:
+            return
+        with self.read() as connection:
+            problems = self.backend.quick_problems(connection)
+        if problems:
+            raise StoreError(
+                f"the store {self.where} is damaged ({problems[0]})",
+                hint=RESTORE,
+            )
+        if not self.backend.read_only:
+            with self.write() as connection:
+                connection.execute(update(store_state).values(origin=origin))
 
     @staticmethod
     def _upgrade(connection: Connection) -> None:

@@ -271,12 +271,14 @@ overlap_runs = Table(
     sqlite_with_rowid=False,
 )
 
-# One row. ``identity`` is drawn once and tells this store from all others; ``overlaps`` is another
-# after every change of an overlap.
+# One row. ``identity`` is drawn once and tells this store from all others. ``origin`` tells the
+# file from its copies: one that was brought here is checked once. ``overlaps`` is another after
+# every change of an overlap.
 store_state = Table(
     "store_state",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("identity", Text, nullable=False),
+    Column("origin", Text, nullable=False),
     Column("overlaps", Text, nullable=False),
 )

@@ -147,7 +147,7 @@ def test_a_full_disk_keeps_what_was_committed(path: Path) -> None:
 
 
 def test_a_database_that_may_not_grow(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tune(connection: sqlite3.Connection, _record: object = None) -> None:
+    def tune(connection: sqlite3.Connection) -> None:
         original(connection)
         connection.execute("PRAGMA max_page_count = 100")
 

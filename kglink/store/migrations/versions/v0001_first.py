@@ -154,10 +154,10 @@ def _create_overlaps() -> None:
     state = op.create_table(
         "store_state",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-        *_text("identity", "overlaps"),
+        *_text("identity", "origin", "overlaps"),
     )
-    row = {"id": 1, "identity": secrets.token_hex(8), "overlaps": secrets.token_hex(8)}
-    op.bulk_insert(state, [row])
+    tokens = {name: secrets.token_hex(8) for name in ("identity", "overlaps")}
+    op.bulk_insert(state, [{"id": 1, "origin": "", **tokens}])
 
 
 # ------------------------------------------------------------------------------- columns

@@ -1,0 +1,184 @@
+"""Databases that nobody should believe, and stores that nobody may write."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kglink.errors import StoreError
+from kglink.store import Store, backends
+from kglink.store.backends import SQLite
+from kglink.store.database import Database
+from store_support import entity, job, keys
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store with one KB, in a folder of its own."""
+    made = tmp_path / "workspace" / "kglink.db"
+    made.parent.mkdir()
+    with Store.open(f"sqlite:///{made}") as store:
+        store.ingest(job(), [entity(str(number), "x" * 50) for number in range(3000)])
+    return made
+
+
+# -------------------------------------------------------------------------------- hostile
+@pytest.mark.parametrize(
+    ("kind", "statement"),
+    [
+        ("view", "CREATE VIEW bait AS SELECT 1"),
+        ("view", "DROP TABLE parents; CREATE VIEW parents AS SELECT 1 AS entity_id"),
+        (
+            "trigger",
+            "CREATE TRIGGER bait AFTER UPDATE ON kbs BEGIN DELETE FROM entities; END",
+        ),
+        ("table", "CREATE VIRTUAL TABLE bait USING fts5(x)"),
+    ],
+)
+def test_what_runs_when_it_is_read_is_refused(path: Path, kind: str, statement: str) -> None:
+    planted = sqlite3.connect(path)
+    planted.executescript(statement)
+    planted.close()
+    with pytest.raises(StoreError, match=f"holds a {kind} .* that runs when it is read") as caught:
+        Store.open(f"sqlite:///{path}")
+    assert caught.value.hint
+
+
+def test_the_schema_of_a_file_is_not_trusted(path: Path) -> None:
+    """A default, index or check may call only functions that do no harm."""
+    db = Database(f"sqlite:///{path}")
+    with db.read() as connection:
+        settings = ("trusted_schema", "cell_size_check")
+        found = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in settings]
+    db.close()
+    assert found == [0, 1]
+
+
+def test_an_empty_file_is_no_empty_store(path: Path) -> None:
+    path.write_bytes(b"")
+    for create in (True, False):
+        with pytest.raises(StoreError, match="is an empty file: what the store held") as caught:
+            Store.open(f"sqlite:///{path}", create=create)
+        assert "Restore it from a copy" in caught.value.hint
+    assert path.read_bytes() == b""
+
+
+def test_a_new_store_is_never_an_empty_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_args: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(SQLite, "_connect", die)
+    new = tmp_path / "kglink.db"
+    with pytest.raises(InterruptedError):
+        Store.open(f"sqlite:///{new}")
+    assert new.stat().st_size > 0
+    monkeypatch.undo()
+    with Store.open(f"sqlite:///{new}") as store:
+        assert store.check() == []
+    assert [found.name for found in tmp_path.iterdir()] == ["kglink.db"]
+
+
+def test_a_damaged_store_from_elsewhere_is_found_when_it_is_opened(path: Path) -> None:
+    copy = path.with_name("copy.db")
+    shutil.copyfile(path, copy)
+    with Store.open(f"sqlite:///{copy}") as store:
+        assert len(keys(store)) == 3000
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 40_000] = b"\xff" * 40_000
+    broken = path.with_name("broken.db")
+    broken.write_bytes(content)
+    with pytest.raises(StoreError, match=r"broken\.db is damaged") as caught:
+        Store.open(f"sqlite:///{broken}")
+    assert "Restore it" in caught.value.hint
+
+
+def test_only_a_copy_is_looked_through(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    quick = SQLite.quick_problems
+
+    def counted(backend: SQLite, connection: object) -> list[str]:
+        looked.append(backend.path.name)
+        return quick(backend, connection)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(SQLite, "quick_problems", counted)
+    copy = path.with_name("copy.db")
+    shutil.copyfile(path, copy)
+    for where in (path, copy, copy, path):
+        Store.open(f"sqlite:///{where}").close()
+    assert looked == ["copy.db"]
+
+
+# ------------------------------------------------------------------------------ read-only
+READ = """
+import json, sys
+from kglink.errors import StoreError
+from kglink.store import IngestJob, Store
+from kglink.records import Entity
+with Store.open(f"sqlite:///{sys.argv[1]}", create=False) as store:
+    found = {"kbs": [one.entities for one in store.kbs()], "read": len(list(store.entities("kb")))}
+    found["problems"] = store.check()
+    try:
+        store.ingest(IngestJob("new", "none", "none", "1"), [Entity("1", "One")])
+    except StoreError as error:
+        found["written"] = str(error)
+print(json.dumps(found))
+"""
+
+
+def test_a_store_on_a_read_only_mount_is_read(path: Path) -> None:
+    folder = path.parent
+    mount = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}"
+    command = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*command, "true"], check=False).returncode
+    ):
+        pytest.skip("this system lets nobody mount here")
+    ran = subprocess.run(
+        [*command, sys.executable, "-c", READ, str(path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = json.loads(ran.stdout)
+    assert (found["kbs"], found["read"], found["problems"]) == ([3000], 3000, [])
+    assert "may not be written" in found["written"]
+    assert [one.name for one in folder.iterdir()] == [path.name]
+
+
+def test_a_store_that_may_not_be_written_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backends, "_is_writable", lambda _: False)
+    with Store.open(f"sqlite:///{path}") as store:
+        assert len(keys(store)) == 3000
+        assert store.check() == []
+        for write in (
+            lambda: store.ingest(job("new"), [entity("1")]),
+            lambda: store.remove_kb("kb"),
+        ):
+            with pytest.raises(StoreError, match="may not be written") as caught:
+                write()
+            assert "disk may be written" in caught.value.hint
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_reader_that_may_not_write_sees_what_a_writer_has_not_merged_yet(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(f"sqlite:///{path}") as writing:
+        writing.ingest(job("more"), [entity("1")])
+        assert path.with_name("kglink.db-wal").stat().st_size > 0
+        with monkeypatch.context() as patched:
+            patched.setattr(backends, "_is_writable", lambda _: False)
+            with Store.open(f"sqlite:///{path}") as store:
+                assert keys(store, "more") == ["1"]
