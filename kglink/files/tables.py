@@ -131,6 +131,20 @@ class StringWriter:
         self._offsets.append(self._offsets[-1] + self._blob.write(text.encode("utf-8")))
 
 
+class PickedStrings(Sequence[str]):
+    """Some strings of a table, in an order of their own."""
+
+    def __init__(self, table: Sequence[str], numbers: Sequence[int] | IntArray) -> None:
+        self._table = table
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, at: int) -> str:  # type: ignore[override]  # no slices: one string each
+        return self._table[int(self._numbers[at])]
+
+
 class RowTable(Sequence[npt.NDArray[Any]]):
     """Rows of numbers of different lengths; only the pages that are read come into memory."""
 

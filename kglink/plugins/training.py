@@ -82,6 +82,8 @@ class SamplerPool:
     domains: IntArray
     vectors: KeptVectors | None = None
     """Current entity vectors, for samplers that look for hard negatives; read them by `rows`."""
+    titles: Sequence[str] | None = None
+    """The entities' titles, for samplers that go by names; training always gives them."""
 
     def __len__(self) -> int:
         return len(self.domains)
@@ -130,6 +132,8 @@ class SamplerBatch(NamedTuple):
     is known to be the same thing in another KB."""
     scores: PairScores | None = None
     """What takes the place of inner products."""
+    surfaces: Sequence[str] | None = None
+    """The words of each mention; training always gives them."""
 
     def forbidden(self, mention: int) -> frozenset[int]:
         """All rows that are never drawn for a mention of the batch."""

@@ -37,6 +37,7 @@ class MentionTable:
     def __init__(self, folder: Path, part: str) -> None:
         self.tokens = token_table(folder / f"{part}-mentions")
         self.golds = RowTable(folder / f"{part}-golds", np.int64)
+        self.surfaces = StringTable(folder / f"{part}-surfaces")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -64,6 +65,7 @@ class MentionCounts(NamedTuple):
 class _Parts(NamedTuple):
     tokens: RowWriter
     golds: RowWriter
+    surfaces: StringWriter
 
 
 def write_mentions(
@@ -90,6 +92,7 @@ def write_mentions(
             part: _Parts(
                 opened.enter_context(token_writer(folder / f"{part}-mentions")),
                 opened.enter_context(RowWriter(folder / f"{part}-golds", np.int64)),
+                opened.enter_context(StringWriter(folder / f"{part}-surfaces")),
             )
             for part in (TRAIN, VALID)
         }
@@ -105,8 +108,8 @@ def write_mentions(
         reader = _Reader(store, pool, inputs, writers, total, progress)
         counts = [reader.read(name, one) for name, one in splits.items()]
         learnt = writers[TRAIN]
-        named = write_names(folder, store, pool, inputs, *learnt, progress) if with_names else 0
-        digests = [writer.digest for parts in writers.values() for writer in parts]
+        named = write_names(folder, store, pool, inputs, learnt, progress) if with_names else 0
+        digests = [one.digest for parts in writers.values() for one in (parts.tokens, parts.golds)]
     return counts, named, hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
 
@@ -159,9 +162,10 @@ class _Reader:
                 texts.append(text)
                 golds.append(rows)
         writers = self._writers[part]
-        for ids, rows in zip(self._inputs.mentions(texts), golds, strict=True):
+        for text, ids, rows in zip(texts, self._inputs.mentions(texts), golds, strict=True):
             writers.tokens.add(ids)
             writers.golds.add(rows)
+            writers.surfaces.add(text.surface)
         return outside
 
     def _annotated(
@@ -182,8 +186,7 @@ def write_names(
     store: Store,
     pool: EntityPool,
     inputs: Inputs,
-    tokens: RowWriter,
-    golds: RowWriter,
+    learnt: _Parts,
     progress: OnProgress = lambda _: None,
 ) -> int:
     """Append each name once, in order of first appearance; returns how many."""
@@ -199,9 +202,10 @@ def write_names(
     for chunk in chunks(bearers, _CHUNK):
         names = [texts[first] for first, _ in chunk]
         mentions = [MentionInText(name, 0, len(name)) for name in names]
-        for ids, (_, entities) in zip(inputs.mentions(mentions), chunk, strict=True):
-            tokens.add(ids)
-            golds.add(entities)
+        for name, ids, (_, entities) in zip(names, inputs.mentions(mentions), chunk, strict=True):
+            learnt.tokens.add(ids)
+            learnt.golds.add(entities)
+            learnt.surfaces.add(name)
         written += len(chunk)
         progress(Progress("reading names", written))
     return written

@@ -7,6 +7,7 @@ they choose is kept on disk: a run that goes on finds it there, whatever the mod
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kglink.files.atomic import atomic_file
-from kglink.files.tables import IntArray, map_array
+from kglink.files.tables import IntArray, PickedStrings, map_array
 from kglink.plugins import (
     Encoded,
     MixingSampler,
@@ -52,7 +53,10 @@ class Negatives:
         self._group = group
         everything = RowRange(0, len(data.pool))
         self._rows = everything if section.negatives_from == "all" else group.rows
-        self._pool = SamplerPool(data.pool.domains[self._rows.start : self._rows.stop])
+        self._pool = SamplerPool(
+            data.pool.domains[self._rows.start : self._rows.stop],
+            titles=PickedStrings(data.pool.titles, range(*self._rows)),
+        )
         self._mined: IntArray | None = None
 
     @property
@@ -78,11 +82,13 @@ class Negatives:
             return np.empty((len(mentions), 0), np.int64)
         if self._mined is not None:
             return self._found(self._mined, mentions)
-        return self._ask(self._pool, self._batch(golds, excluded), rng)
+        return self._ask(self._pool, self._batch(mentions, golds, excluded), rng)
 
     def among(self, batch: MentionBatch, scores: FloatArray, rng: np.random.Generator) -> IntArray:
         """Negatives as places in the batch, (mentions, k), chosen by its scores."""
-        pool = SamplerPool(self._data.pool.domains[batch.entities])
+        data = self._data
+        titles = PickedStrings(data.pool.titles, batch.entities)
+        pool = SamplerPool(data.pool.domains[batch.entities], titles=titles)
         gold = [frozenset({int(place)}) for place in batch.gold_at]
         others = [
             frozenset(np.flatnonzero(row).tolist())
@@ -92,7 +98,8 @@ class Negatives:
         def score(mentions: IntArray, rows: IntArray) -> FloatArray:
             return scores[np.ix_(mentions, rows)]
 
-        asked = SamplerBatch(gold, excluded=others, scores=score)
+        surfaces = PickedStrings(data.train.surfaces, batch.mentions)
+        asked = SamplerBatch(gold, excluded=others, scores=score, surfaces=surfaces)
         return self._sampler.sample(pool, asked, self._k, rng)
 
     def mixed(self, batch: MentionBatch, scorer: Scorer, pair: SidePair) -> Tensor | None:
@@ -115,9 +122,10 @@ class Negatives:
         """Search negatives for all mentions, and write them to a file."""
         golds, excluded = choose_golds(self._data, self._group.rows, self._group.items)
         found = np.full((len(golds), self._k), -1, np.int64)
-        known = SamplerPool(self._pool.domains, pool.vectors(self._rows))
+        known = replace(self._pool, vectors=pool.vectors(self._rows))
         for part in self._parts(known):
-            batch = self._seen(pool, part, self._batch(golds[part], excluded[part]))
+            items = self._group.items[part]
+            batch = self._seen(pool, part, self._batch(items, golds[part], excluded[part]))
             found[part] = self._ask(known, batch, rng)
             done = min(part.stop, len(golds))
             progress(Progress(f"mining negatives of {self._group.letter}", done, len(golds)))
@@ -153,9 +161,12 @@ class Negatives:
         drawn = self._sampler.sample(pool, batch, self._k, rng)
         return np.where(drawn >= 0, drawn + self._rows.start, -1)
 
-    def _batch(self, golds: IntArray, excluded: Sequence[frozenset[int]]) -> SamplerBatch:
+    def _batch(
+        self, mentions: IntArray, golds: IntArray, excluded: Sequence[frozenset[int]]
+    ) -> SamplerBatch:
         """The batch as samplers see it: rows are numbered within the range."""
         start, stop = self._rows
         gold = [frozenset({int(one) - start}) for one in golds]
         others = [frozenset(row - start for row in own if start <= row < stop) for own in excluded]
-        return SamplerBatch(gold, excluded=others)
+        surfaces = PickedStrings(self._data.train.surfaces, mentions)
+        return SamplerBatch(gold, excluded=others, surfaces=surfaces)

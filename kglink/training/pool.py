@@ -50,6 +50,7 @@ class EntityPool:
         self.tokens = token_table(folder / "pool-texts")
         self.domains: IntArray = map_array(folder / "pool-domains.npy")
         self._keys = StringTable(folder / "pool-keys")
+        self.titles = StringTable(folder / "pool-titles")
         self._by_name = {kb.name: kb for kb in kbs}
 
     def __len__(self) -> int:
@@ -90,17 +91,22 @@ def write_pool(
     domain: Literal["kb", "type"],
     progress: OnProgress = lambda _: None,
 ) -> list[PooledKB]:
-    """Write the token ids, keys and domains of the entities of these KBs."""
+    """Write the token ids, keys, titles and domains of the entities of these KBs."""
     kbs: list[PooledKB] = []
     numbers: dict[tuple[str, str], int] = {}
     domains: list[IntArray] = []
     total = sum(store.kb(name).entities for name in names)
-    with StringWriter(folder / "pool-keys") as keys, token_writer(folder / "pool-texts") as tokens:
+    with (
+        StringWriter(folder / "pool-keys") as keys,
+        StringWriter(folder / "pool-titles") as titles,
+        token_writer(folder / "pool-texts") as tokens,
+    ):
         for name in names:
             start, described, revision = len(tokens), 0, store.kb(name).revision
             for entities in chunks(store.entities(name), _CHUNK):
                 for entity, ids in zip(entities, inputs.entities(entities), strict=True):
                     keys.add(entity.key)
+                    titles.add(entity.title)
                     tokens.add(ids)
                 places = [(name, one.type if domain == "type" else "") for one in entities]
                 own = [numbers.setdefault(place, len(numbers)) for place in places]

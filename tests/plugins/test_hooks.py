@@ -73,6 +73,8 @@ PLUGINS = """
         def sample(self, pool, batch, k, rng):
             import numpy as np
 
+            assert len(batch.surfaces) == len(batch.gold)
+            assert all(batch.surfaces) and all(pool.titles)
             drawn = np.full((len(batch.gold), k), -1, np.int64)
             for mention in range(len(batch.gold)):
                 allowed = [row for row in range(len(pool)) if row not in batch.forbidden(mention)]

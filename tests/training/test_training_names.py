@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from kglink.errors import ConfigError
+from kglink.files.tables import IntArray
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.models.inputs import Inputs
-from kglink.plugins import load_registry
+from kglink.plugins import SamplerBatch, SamplerPool, load_registry
 from kglink.records import Alias, Entity, MentionInText
 from kglink.store import Store
 from kglink.text.fold import fold
@@ -139,6 +140,42 @@ def test_names_have_no_negatives_of_their_own(
     mentions = np.array([group.items[1], group.names[0], group.items[-1]])
     found = negatives.of(mentions, mentions, [frozenset()] * 3, np.random.default_rng(0))
     assert found.tolist() == [mined[1].tolist(), [-1, -1], mined[-1].tolist()]
+
+
+class Reads:
+    """Remembers the titles of the golds and the words of the mentions; draws nothing."""
+
+    def __init__(self) -> None:
+        self.read: list[tuple[str, str]] = []
+
+    def sample(
+        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
+    ) -> IntArray:
+        assert pool.titles is not None
+        assert batch.surfaces is not None
+        assert len(pool.titles) == len(pool)
+        for gold, surface in zip(batch.gold, batch.surfaces, strict=True):
+            self.read += [(surface, pool.titles[row]) for row in gold]
+        return np.full((len(batch.gold), k), -1, np.int64)
+
+
+def test_samplers_are_shown_the_names_of_mentions_and_entities(
+    data: TrainingData, store: Store, base: Path
+) -> None:
+    group = stage_of(data, base).groups[0]
+    negatives = {"columns": "own", "negatives": 2, "names": 0.0}
+    section = small("default", base, {"train": negatives}).train
+    sampler = Reads()
+    mentions = np.concatenate([group.items[:9], group.names[:5]])
+    golds = np.array([data.train.golds[one][0] for one in mentions])
+    rng = np.random.default_rng(0)
+    Negatives(data, group, section, sampler).of(mentions, golds, [frozenset()] * 14, rng)
+    names = {
+        entity.title: {entity.title, *(alias.surface for alias in entity.aliases)}
+        for entity in store.entities("atlas")
+    }
+    assert len(sampler.read) == 14
+    assert all(surface in names[title] for surface, title in sampler.read)
 
 
 def test_names_and_own_negatives_do_not_go_together() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,9 +66,9 @@ class SamplerContract(PluginContract):
         # Small whole numbers are the same in all three, and so are their products.
         pool, batch = self._large()
         vectors = np.random.default_rng(6).integers(-9, 9, (len(pool), DIM)).astype(np.float32)
-        wide = self._draw(SamplerPool(pool.domains, vectors), batch, 4, 7)
+        wide = self._draw(replace(pool, vectors=vectors), batch, 4, 7)
         for kept in (vectors.astype(np.float16), _bf16_bits(vectors)):
-            assert np.array_equal(self._draw(SamplerPool(pool.domains, kept), batch, 4, 7), wide)
+            assert np.array_equal(self._draw(replace(pool, vectors=kept), batch, 4, 7), wide)
 
     def test_another_seed_draws_other_rows_if_stochastic(self) -> None:
         pool, batch = self._large()
@@ -85,10 +86,13 @@ class SamplerContract(PluginContract):
 
     def test_an_empty_batch_and_an_empty_pool(self) -> None:
         pool, batch = self._large()
-        nobody = SamplerBatch([], None if batch.vectors is None else batch.vectors[:0])
+        no_vectors = None if batch.vectors is None else batch.vectors[:0]
+        nobody = SamplerBatch([], no_vectors, surfaces=[])
         assert self._draw(pool, nobody, 3, 1).shape == (0, 3)
-        nothing = SamplerPool(pool.domains[:0], None if pool.vectors is None else pool.vectors[:0])
-        nil = SamplerBatch([frozenset()], None if batch.vectors is None else batch.vectors[:1])
+        no_rows = None if pool.vectors is None else pool.vectors[:0]
+        nothing = SamplerPool(pool.domains[:0], no_rows, [])
+        one_vector = None if batch.vectors is None else batch.vectors[:1]
+        nil = SamplerBatch([frozenset()], one_vector, surfaces=["Ada"])
         assert self._draw(nothing, nil, 3, 1).tolist() == [[-1, -1, -1]]
 
     def test_makes_negatives_of_the_batch_if_it_mixes(self) -> None:
@@ -101,7 +105,7 @@ class SamplerContract(PluginContract):
             return
         for pool, batch in self._cases():
             pair_scores = _InnerProducts(pool, batch)
-            bare = SamplerPool(pool.domains)
+            bare = replace(pool, vectors=None)
             asked = batch._replace(vectors=None, scores=pair_scores)
             for k in (1, 4, 16):
                 by_scores = self._draw(bare, asked, k, 7)
@@ -150,11 +154,14 @@ class SamplerContract(PluginContract):
         rng = np.random.default_rng(5)
         rows: FloatArray = rng.normal(size=(len(domains), DIM)).astype(np.float32)
         queries: FloatArray = rng.normal(size=(len(gold), DIM)).astype(np.float32)
-        pool = SamplerPool(np.array(domains, np.int64), rows if vectors else None)
+        titles = [f"entity {number}" for number in range(len(domains))]
+        pool = SamplerPool(np.array(domains, np.int64), rows if vectors else None, titles)
         # Of every other mention two rows are excluded, one of which may be gold.
         last = len(domains) - 1
         excluded = [frozenset({1, last} if one % 2 else ()) for one in range(len(gold))]
-        return pool, SamplerBatch(gold, queries if vectors else None, excluded)
+        surfaces = [f"mention {number}" for number in range(len(gold))]
+        vectors_of = queries if vectors else None
+        return pool, SamplerBatch(gold, vectors_of, excluded, surfaces=surfaces)
 
 
 class _InnerProducts:
