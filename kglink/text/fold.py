@@ -53,6 +53,10 @@ DROPPED_PARTS = (
 #: Starters that compose with the character before them: Hangul vowels and tails, Kirat Rai.
 COMPOSING_STARTERS = ((0x1161, 0x11FF), (0x16D63, 0x16D6A))
 
+#: Marks in a row that are kept. Bringing marks into order takes time that grows with the square
+#: of their number; no language puts more than a few on one letter (UAX 15 streams up to 30).
+MOST_MARKS = 30
+
 ZERO_WIDTH_JOINER = 0x200D
 REGIONAL_A, REGIONAL_Z = 0x1F1E6, 0x1F1FF
 
@@ -76,6 +80,10 @@ def fold(text: str) -> str:
     """Fold case, width, accents, punctuation and white space."""
     mapped = text.translate(_tables().mapping)
     if not mapped.isascii():
+        if excess := _excess_marks(mapped):
+            ends = [0, *(end for _, end in excess)]
+            starts = [*(start for start, _ in excess), len(mapped)]
+            mapped = "".join(mapped[end:start] for end, start in zip(ends, starts, strict=True))
         mapped = unicodedata.normalize("NFC", mapped)
     # Not split(): that would also split at characters which are no separators here.
     return " ".join(filter(None, mapped.split(" ")))
@@ -98,6 +106,7 @@ def fold_with_map(text: str) -> Folded:
     joined = _joined(points, flags)
     mapped = text.translate(tables.mapping)
     lengths = tables.lengths[points].astype(np.int32)
+    mapped, lengths = _without_excess(mapped, lengths)
     if not unicodedata.is_normalized("NFC", mapped):
         mapped, lengths = _composed(mapped, lengths, flags, joined)
     starts, ends = _cluster_ranges(flags, joined)
@@ -213,6 +222,47 @@ def _cluster_ranges(flags: Flags, joined: npt.NDArray[np.bool_]) -> tuple[Offset
     stops = np.where(flags & _LOOSE, 0, np.arange(1, len(flags) + 1))
     ends = np.maximum.reduceat(stops, firsts) if firsts.size else firsts
     return firsts[clusters].astype(np.int32), ends[clusters].astype(np.int32)
+
+
+@functools.cache
+def _marks() -> frozenset[str]:
+    """The characters that NFC brings into an order of their own."""
+    characters = map(chr, range(0x0300, 0x1F000))
+    return frozenset(filter(unicodedata.combining, characters))
+
+
+def _excess_marks(mapped: str) -> list[tuple[int, int]]:
+    """Where marks stand that follow too many others; looks at one character of many."""
+    if len(mapped) <= MOST_MARKS:
+        return []
+    marks = _marks()
+    found: list[tuple[int, int]] = []
+    end = 0
+    for at in range(0, len(mapped), MOST_MARKS):
+        if at < end or mapped[at] not in marks:
+            continue
+        start, end = at, at + 1
+        while start and mapped[start - 1] in marks:
+            start -= 1
+        while end < len(mapped) and mapped[end] in marks:
+            end += 1
+        if end - start > MOST_MARKS:
+            found.append((start + MOST_MARKS, end))
+    return found
+
+
+def _without_excess(mapped: str, lengths: Offsets) -> tuple[str, Offsets]:
+    """Drop excess marks, and correct how many folded characters each original one has."""
+    excess = _excess_marks(mapped)
+    if not excess:
+        return mapped, lengths
+    kept = np.ones(len(mapped), np.bool_)
+    for start, end in excess:
+        kept[start:end] = False
+    owners = np.repeat(np.arange(len(lengths)), lengths)[kept]
+    points = np.frombuffer(mapped.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    mapped = points[kept].tobytes().decode("utf-32-le", "surrogatepass")
+    return mapped, np.bincount(owners, minlength=len(lengths)).astype(np.int32)
 
 
 def _composed(

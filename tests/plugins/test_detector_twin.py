@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import alias_names
 from alias_names import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, fold, fold_with_map
@@ -144,6 +149,75 @@ def test_a_word_longer_than_a_piece() -> None:
     text = "Ada" + "x" * 1000 + " Ada " + "\u200b" * 1000 + "Ada"
     spans = DictionaryDetector(lexicon, guard_of(settings), 16).detect(text)
     assert [span.start for span in spans] == [1004, 2008]
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        ("x" * 1000, 2),
+        ("x" * 1000 + " ", 3),
+        (" " + "x" * 1000, 3),
+        ("\ufdfa" * 200, 2),
+        (" " + "\ufdfa" * 200 + " ", 4),
+        ("\n" * 1000, 4),
+        (" \u200b" * 500, 4),
+        ("." * 1000, 4),
+        ("\u0e01" + "\u0e48" * 1000 + " ", 4),
+    ],
+)
+@pytest.mark.parametrize("piece", [1, 16, 61])
+def test_what_is_longer_than_all_that_is_folded_at_once(
+    between: str, found: int, piece: int
+) -> None:
+    """Names on both sides of it are found, and none where a word is cut."""
+    settings = DictionarySettings()
+    lexicon = compile_lexicon(Names(["Ada", "xx", "xxx"]), settings)
+    text = f"Ada Ada{between}Ada Ada"
+    spans = DictionaryDetector(lexicon, guard_of(settings), piece, 64).detect(text)
+    assert [text[span.start : span.end] for span in spans] == ["Ada"] * found
+    assert spans == DictionaryDetector(lexicon, guard_of(settings)).detect(text)
+
+
+IN_LITTLE_MEMORY = """
+import resource, sys, time
+import alias_names
+from alias_names import Names
+from kglink_plugins.detectors.dictionary.finder import dictionary_detector
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+detector = dictionary_detector(DictionarySettings(), Names(["Ada Lovelace", "Ada", "a b", "b a"]))
+detector.detect("Ada")
+used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+text = eval(sys.argv[1])
+started = time.monotonic()
+spans = detector.detect(text)
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used
+print(len(spans), grown // 1024 - len(text) * 4 // 2**20, time.monotonic() - started)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("'Ada ' + 'x' * 20_000_000 + ' Ada'", 2),
+        ("'Ada ' + '\\ufdfa' * 1_000_000 + ' Ada'", 2),
+        ("'Ada ' + '\\u0e48\\u0e38' * 1_000_000 + ' Ada'", 2),
+        ("'Ada ' + '\\u200b' * 5_000_000 + ' Ada'", 2),
+        ("'a b ' * 200_000", 399_999 // 2 + 1),
+    ],
+    ids=["word", "ligatures", "marks", "unseen", "overlaps"],
+)
+def test_hostile_text_takes_little_time_and_memory(text: str, names: int) -> None:
+    folder = str(Path(alias_names.__file__).parent)
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_LITTLE_MEMORY, text],
+        env=os.environ | {"PYTHONPATH": folder},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    found, grown, seconds = ran.stdout.split()
+    assert int(found) == names
+    assert int(grown) < 700
+    assert float(seconds) < 60
 
 
 def test_threads_get_the_same_answers() -> None:

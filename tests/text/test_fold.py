@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -133,3 +134,29 @@ def test_span_maps_back(text: str, part: str, original: str) -> None:
 def test_lone_surrogates_are_spaces() -> None:
     assert fold("a\ud83db") == "a b"
     assert fold_with_map("a\ud83d\ude00b").span(1, 2) == (1, 3)
+
+
+#: Marks of two orders: NFC swaps them, one by one.
+SWAPPED = "\u0e48\u0e38"
+
+
+@pytest.mark.parametrize("marks", ["\u0e48" * 45, SWAPPED * 20, "\u3099" * 40])
+@pytest.mark.parametrize("before", ["", "\u0e01", "\u304b", "a b"])
+@pytest.mark.parametrize("after", ["", " a", "\u0e01" + SWAPPED * 3])
+def test_no_letter_bears_more_than_thirty_marks(before: str, marks: str, after: str) -> None:
+    text = before + marks + after
+    folded = fold(text)
+    assert fold(folded) == folded
+    mapped = fold_with_map(text)
+    assert mapped.text == folded
+    assert len(mapped.starts) == len(mapped.ends) == len(folded)
+    assert fold(before + marks[:30] + after) == folded
+
+
+def test_a_million_marks_take_no_time() -> None:
+    """Bringing marks into order takes time that grows with the square of their number."""
+    text = "\u0e01" + SWAPPED * 500_000
+    started = time.monotonic()
+    assert len(fold(text)) == 31
+    assert fold_with_map(text).text == fold(text)
+    assert time.monotonic() - started < 20

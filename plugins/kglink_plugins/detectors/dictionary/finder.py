@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from kglink.plugins import Names
 from kglink.records import Span
-from kglink.text.fold import Folded, Offsets, fold_with_map
+from kglink.text.fold import Folded, Offsets, fold, fold_with_map
 from kglink_plugins.detectors.dictionary.borders import Borders, borders_of, code_points, words_of
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import (
@@ -28,6 +27,8 @@ from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 #: Characters of text that are folded at once: few enough for the processor's cache.
 PIECE = 1 << 17
+#: Characters that are folded at once at most, where one word is longer than a piece.
+MOST = 2 * PIECE
 #: Signs that a name may have around the part of it that folding keeps (``.NET``, ``Yahoo!``).
 _EDGE_SIGNS = 3
 
@@ -43,11 +44,12 @@ class Match(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A part of the text, folded; matches from the folded position ``stop`` on are left out."""
+    """A part of the text, folded; matches begin in ``[first, stop)`` of the folded text."""
 
     offset: int
     folded: Folded
     borders: Borders
+    first: int
     stop: int
 
 
@@ -67,10 +69,13 @@ def dictionary_detector(settings: DictionarySettings, names: Names) -> Dictionar
 class DictionaryDetector:
     """Finds the aliases of a lexicon; safe to use from several threads."""
 
-    def __init__(self, lexicon: Lexicon, guard: Guard, piece: int = PIECE) -> None:
+    def __init__(
+        self, lexicon: Lexicon, guard: Guard, piece: int = PIECE, most: int = MOST
+    ) -> None:
         self._lexicon = lexicon
         self._guard = guard
         self._piece = piece
+        self._most = most
 
     def detect(self, text: str) -> list[Span]:
         """The mentions in reading order; where some overlap, the longest stays."""
@@ -84,40 +89,53 @@ class DictionaryDetector:
 
     def _pieces(self, text: str) -> Iterator[_Piece]:
         """Cut the text; each piece is long enough for every match that begins before its stop."""
-        offset, size = 0, self._piece
+        offset, size, first = 0, self._piece, 0
         while offset < len(text):
             folded = fold_with_map(text[offset : offset + size])
             borders = borders_of(folded)
+            if first and folded.text and _separates(text[offset : offset + int(folded.starts[0])]):
+                first = 0
             if offset + size >= len(text):
-                yield _Piece(offset, folded, borders, len(folded.text))
+                yield _Piece(offset, folded, borders, first, len(folded.text))
                 return
-            stop = self._safe_stop(folded, borders)
-            if not stop:
-                # One word, or nothing that folding keeps, fills the whole piece.
+            limit = self._limit(folded)
+            if stop := _last_begin(folded, borders, limit):
+                yield _Piece(offset, folded, borders, first, stop)
+                offset, size, first = offset + int(folded.starts[stop]), self._piece, 0
+                continue
+            # One word, or nothing that folding keeps, fills the whole piece.
+            if size < self._most:
                 size *= 2
                 continue
-            yield _Piece(offset, folded, borders, stop)
-            offset, size = offset + int(folded.starts[stop]), self._piece
+            if limit and folded.starts[limit]:
+                yield _Piece(offset, folded, borders, first, limit)
+                # Nothing begins where a word is cut.
+                offset, first = offset + int(folded.starts[limit]), int(folded.text[limit] != " ")
+            else:  # hardly anything that folding keeps: no name goes across so many signs
+                kept = int(folded.ends[-1]) if folded.text else 0
+                ended = _separates(text[offset + kept : offset + size])
+                if folded.text and not ended:  # its last character may go on behind the cut
+                    borders.end[np.searchsorted(folded.starts, folded.starts[-1]) + 1 :] = False
+                yield _Piece(offset, folded, borders, first, len(folded.text))
+                if ended or folded.text:
+                    first = int(not ended)
+                offset += size
+            size = self._piece
 
-    def _safe_stop(self, folded: Folded, borders: Borders) -> int:
-        """The last beginning of a word after which the longest alias still fits; 0 if none.
+    def _limit(self, folded: Folded) -> int:
+        """The last place from which on the longest alias still fits; 0 if none.
 
         The last visible character does not count: the text behind the cut may belong to it.
         """
         if not folded.text:
             return 0
         last = int(np.searchsorted(folded.starts, folded.starts[-1]))
-        limit = last - self._lexicon.longest - 1
-        if limit <= 0:
-            return 0
-        letters = code_points(folded.text[: limit + 1]) != ord(" ")
-        begins = np.flatnonzero(borders.begin[: limit + 1] & letters)
-        return int(begins[-1]) if begins.size else 0
+        return max(0, last - self._lexicon.longest - 1)
 
     def _matches(self, text: str, piece: _Piece, known: dict[str, _Known]) -> Iterator[Match]:
-        offset, folded, borders, stop = piece
+        offset, folded, borders, first, stop = piece
         begins = self._promising(text, piece)
-        begins = begins[(begins < stop) & borders.begin[begins]]
+        begins = begins[(begins >= first) & (begins < stop) & borders.begin[begins]]
         # Reading one number from a memory view is several times faster than from an array.
         starts, ends = folded.starts.data, folded.ends.data
         may_end = borders.end.data
@@ -177,6 +195,18 @@ class DictionaryDetector:
         return next((span for span in spans if self._written(text[slice(*span)])), (start, end))
 
 
+def _separates(text: str) -> bool:
+    """Whether words before and after ``text`` are two, as folding sees it."""
+    return " " in fold(f"a{text}a")
+
+
+def _last_begin(folded: Folded, borders: Borders, limit: int) -> int:
+    """The last beginning of a word up to ``limit``; 0 if none."""
+    letters = code_points(folded.text[: limit + 1]) != ord(" ")
+    begins = np.flatnonzero(borders.begin[: limit + 1] & letters)
+    return int(begins[-1]) if limit and begins.size else 0
+
+
 def _perhaps_capital(
     text: str, offset: int, firsts: Offsets, lasts: Offsets
 ) -> npt.NDArray[np.bool_]:
@@ -206,13 +236,14 @@ def _resolved(group: list[Match]) -> list[Match]:
     if len(group) < 2:
         return group
     kept: list[Match] = []
+    origin = group[0].start
+    taken = bytearray(max(match.end for match in group) - origin)
     for match in sorted(group, key=_preference):
-        place = bisect.bisect(kept, match)
-        after_left = not place or kept[place - 1].end <= match.start
-        before_right = place == len(kept) or match.end <= kept[place].start
-        if after_left and before_right:
-            kept.insert(place, match)
-    return kept
+        start, end = match.start - origin, match.end - origin
+        if taken.find(1, start, end) < 0:
+            taken[start:end] = b"\1" * (end - start)
+            kept.append(match)
+    return sorted(kept)
 
 
 def _preference(match: Match) -> tuple[int, int, int, int]:
