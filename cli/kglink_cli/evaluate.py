@@ -157,7 +157,7 @@ def evaluate(
     _refuse_mixture(
         end_to_end=end_to_end,
         of_answers=(predictions, complete, None if per_kb else False),
-        of_ranks=(overlaps, domains),
+        of_ranks=(overlaps, domains, k != RANKS, seen_in != "auto"),
     )
     wanted = Question(
         names, split, split_names(kb), _ranks(k), counterparts, domains=domains, seen_in=seen_in
@@ -212,7 +212,7 @@ def _refuse_mixture(
         )
     if end_to_end and any(of_ranks):
         raise UsageError(
-            "--overlaps and --domains are not measured end to end",
+            "--overlaps, --domains, --k and --seen-in are of rankings, not of whole answers",
             hint="Ask for them in a call without --end-to-end.",
         )
 
