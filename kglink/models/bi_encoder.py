@@ -96,7 +96,7 @@ class BiEncoder(nn.Module):
     def add_transformation(
         self, settings: TransformationSettings, *, domains: int = 1
     ) -> Transformation:
-        """Give it an adversary for training; a saved model does not hold it."""
+        """Add the adversary of training; a saved model does not hold it."""
         for tower in self.towers():
             tower.check_layer(settings.layer)
         self.transformation = Transformation(self.dim, settings, domains=domains).to(self.device)
@@ -107,7 +107,7 @@ class BiEncoder(nn.Module):
         return (self.mention,) if self.settings.shared else (self.mention, self.entity)
 
     def freeze(self, *, embeddings: bool = True, entities: bool = False) -> None:
-        """What training leaves as it is: the word embeddings; the tower of entities, if wanted."""
+        """Keep the word embeddings as they are in training, and the tower of entities if wanted."""
         if entities and self.settings.shared:
             raise UsageError(
                 "the entities cannot be frozen: one tower encodes them and the mentions",
@@ -121,14 +121,14 @@ class BiEncoder(nn.Module):
             tower.freeze_embeddings(embeddings)
 
     def train(self, mode: bool = True) -> BiEncoder:
-        """Train, or not; a frozen tower encodes as it will when the model is used."""
+        """Set training mode; a frozen tower stays in evaluation mode."""
         super().train(mode)
         if self._entities_frozen:
             self.entity.eval()
         return self
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """The trained parameters for an optimiser, A not among them; biases and norms stay."""
+        """The trained parameters for an optimiser, without A; biases and norms do not decay."""
         named = [
             (name, parameter)
             for name, parameter in self.named_parameters()
@@ -169,12 +169,12 @@ class BiEncoder(nn.Module):
         return Output(*(_pair(*sides) for sides in zip(own, other, strict=True)))
 
     def encode(self, ids: Sequence[IdArray], side: Side) -> Encoded:
-        """One side alone, without the transformation."""
+        """Encode one side alone, without the transformation."""
         batch = pack(ids, self.device)
         return self._encoded((self.mention if side == "mention" else self.entity)(batch), batch)
 
     def save(self, folder: Path, *, libraries: Mapping[str, str] | None = None) -> ModelManifest:
-        """Write its folder, whole or not at all."""
+        """Write the model's folder, whole or not at all."""
         files = [
             TowerFiles(tower.config, tower.weights(), tokenizer)
             for tower, tokenizer in zip(self.towers(), self._tokenizers, strict=True)
@@ -197,7 +197,7 @@ class BiEncoder(nn.Module):
         view: ViewMode,
         domains: Sequence[int],
     ) -> tuple[Encoded | None, Encoded | None]:
-        """The texts as they are, and transformed; what is not wanted is None."""
+        """The encoded texts, without and with the transformation; None where not wanted."""
         if not ids:
             return None, None
         batch = pack(ids, self.device)
@@ -299,12 +299,12 @@ def _build(
 
 
 def _pair(mentions: Encoded | None, entities: Encoded | None) -> Pair | None:
-    """Both sides of what was encoded apart."""
+    """Two sides that were encoded apart, as a pair."""
     return None if mentions is None and entities is None else Pair(mentions, entities)
 
 
 def _cut(whole: Encoded | None, mentions: int) -> Pair | None:
-    """Both sides of what was encoded as one."""
+    """Two sides that were encoded as one batch, as a pair."""
     if whole is None:
         return None
     if not mentions:

@@ -192,7 +192,7 @@ class _Attention(Function):
 
 
 def _weights(scores: Tensor, bucket: Bucket, heads: int) -> Tensor:
-    """The attention that each token pays to each of its text."""
+    """Attention weights of each token over the tokens of its text."""
     if bucket.masked is not None:
         shape = (bucket.texts, heads, bucket.length, bucket.length)
         unseen = torch.zeros(bucket.masked.shape, dtype=scores.dtype, device=scores.device)

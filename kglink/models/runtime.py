@@ -127,10 +127,16 @@ class TokenEncoder:
                 f"{self._model.rows}",
                 hint="Give tokenizer and weights of one and the same model.",
             )
-        with torch.inference_mode():
-            packed = torch.from_numpy(joined).to(self._device)
-            values = finish(self._model.states(packed, lengths), lengths).cpu()
-            finite = bool(torch.isfinite(values).all())
+        try:
+            with torch.inference_mode():
+                packed = torch.from_numpy(joined).to(self._device)
+                values = finish(self._model.states(packed, lengths), lengths).cpu()
+                finite = bool(torch.isfinite(values).all())
+        except (IndexError, RuntimeError) as error:
+            raise ModelError(
+                f"{self._name}: fails on a batch of {len(texts)} texts: {error}",
+                hint="Where memory is short, free some; else the model's files do not fit.",
+            ) from error
         if not finite:
             raise ModelError(
                 f"{self._name}: the model gives vectors that are not finite",

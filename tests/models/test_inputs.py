@@ -238,3 +238,13 @@ def test_a_tokenizer_that_does_not_frame_its_texts(tmp_path: Path) -> None:
 def test_settings_that_cannot_be(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         InputSettings.model_validate(settings)
+
+
+def test_a_long_text_without_spaces_is_read_next_to_the_mention() -> None:
+    left, right = "\u5c71" * 6000 + "\u6c34" * 100, "\u706b" * 100 + "\u5c71" * 6000
+    text = f"{left}heron{right}"
+    (found,) = inputs(mention_tokens=24).mentions([MentionInText(text, 6100, 6105)])
+    (near,) = inputs(mention_tokens=24).mentions(
+        [MentionInText(f"{left[-100:]}heron{right[:100]}", 100, 105)]
+    )
+    assert found.tolist() == near.tolist()
