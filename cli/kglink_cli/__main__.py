@@ -1,8 +1,22 @@
-"""``python -m kglink_cli``: the command where its script is not at hand, as under torchrun."""
+"""The command, as its script and ``python -m kglink_cli`` start it."""
 
 from __future__ import annotations
 
-from kglink_cli.main import run
+from kglink_cli.interrupts import heed_interrupts
+
+
+def main() -> None:
+    """Hear Ctrl-C before anything else: the imports take a while."""
+    heed_interrupts()
+    try:
+        from kglink_cli.main import run
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    try:
+        run()
+    finally:
+        heed_interrupts()  # Python itself ends only after this
+
 
 if __name__ == "__main__":
-    run()
+    main()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 from kglink.plugins import Guess
 from kglink.records import Progress
 from kglink.sources import Problems, Source
-from kglink_cli.console import Reached, counted, note, print_json, watching
+from kglink_cli.console import Reached, counted, note, print_json, say, watching
 from kglink_cli.session import parse_options, session_of, split_names
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
         parts += [counted(summary.documents, "document"), counted(summary.mentions, "mention")]
     if summary.mapping_tally.seen:
         parts.append(counted(summary.mapping_tally.seen, "mapping"))
-    sys.stdout.write("   ".join(parts) + f"   {seconds:.1f} s\n")
+    say("   ".join([*parts, f"{seconds:.1f} s"]))
     if summary.gold_unresolved:
         note("gold", f"{summary.gold_unresolved:,} gold entities are in none of the linked KBs")
     if summary.mappings_unresolved:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kglink.records import OnProgress, Progress
+from kglink.text.printable import printable_json, printable_line
 
 #: Seconds between two lines of progress where there is no terminal.
 LINE_EVERY = 10.0
@@ -46,14 +46,20 @@ Show = Callable[[Reached], None]
 
 def print_error(message: str, hint: str = "") -> None:
     """One error message on standard error."""
-    _print(Text.assemble(("error", "bold red"), "  ", message))
+    _print(Text.assemble(("error", "bold red"), "  ", printable_line(message)))
     if hint:
-        _print(Text(f"       {hint}"))
+        _print(Text(f"       {printable_line(hint)}"))
 
 
 def note(label: str, text: str) -> None:
     """A note on standard error, its label in a column of its own."""
-    _print(Text.assemble((f"{label:10}", "bold"), " ", text))
+    _print(Text.assemble((f"{printable_line(label):10}", "bold"), " ", printable_line(text)))
+
+
+def say(*lines: str) -> None:
+    """Lines on standard output; what is inside of one neither ends it nor commands a terminal."""
+    for line in lines:
+        sys.stdout.write(printable_line(line) + "\n")
 
 
 def counted(number: int, noun: str) -> str:
@@ -63,7 +69,7 @@ def counted(number: int, noun: str) -> str:
 
 def print_json(value: object) -> None:
     """One JSON value on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+    sys.stdout.write(printable_json(value, indent=1) + "\n")
 
 
 def print_json_list(values: Iterable[object]) -> None:
@@ -71,7 +77,7 @@ def print_json_list(values: Iterable[object]) -> None:
     sys.stdout.write("[")
     for number, value in enumerate(values):
         sys.stdout.write(",\n " if number else "\n ")
-        sys.stdout.write(json.dumps(value, ensure_ascii=False))
+        sys.stdout.write(printable_json(value))
     sys.stdout.write("\n]\n")
 
 
@@ -103,7 +109,7 @@ def progress(*, visible: bool = True) -> Iterator[OnProgress]:
 
 def reached(told: Progress) -> Reached:
     """Progress as it is shown."""
-    return Reached(told.step, told.done, told.total or None, told.done)
+    return Reached(printable_line(told.step), told.done, told.total or None, told.done)
 
 
 @contextmanager
@@ -253,7 +259,8 @@ def _amount(reached: Reached) -> str:
 
 
 def _plain(cell: object) -> str:
-    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
+    is_count = isinstance(cell, int) and not isinstance(cell, bool)
+    return f"{cell:,}" if is_count else printable_line(str(cell))
 
 
 def _print(text: Text) -> None:

@@ -16,7 +16,7 @@ from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
-from kglink_cli.console import note, print_table
+from kglink_cli.console import note, print_table, say
 from kglink_cli.evaluation_end_to_end import print_end_to_end
 from kglink_cli.evaluation_tables import print_recall
 from kglink_cli.finetune import finetune_with_progress, print_finetuned
@@ -70,21 +70,21 @@ def demo(
         _tell(workspace.add_kb(DOCUMENTS, data / "documents.jsonl", links_to=KBS, licence=LICENCE))
         _show("kglink overlap")
         for report in workspace.find_overlaps():
-            sys.stdout.write(f"{pair_name(report)}   {found_text(report)}\n")
+            say(f"{pair_name(report)}   {found_text(report)}")
         _show("kglink build")
         build_with_progress(workspace)
         page = html or made / "demo.html"
         _show(f"kglink link text.txt   # and as a page: --format html -o {page}")
         _link(workspace, data / "text.txt", page)
-        sys.stdout.write(f"\n{time.monotonic() - began:.1f} s from nothing to the linked text\n")
+        say("", f"{time.monotonic() - began:.1f} s from nothing to the linked text")
         _show(f"kglink eval --docs {DOCUMENTS} --split test --end-to-end   # what users get")
         print_end_to_end(workspace.evaluate_end_to_end(DOCUMENTS, split="test", complete=True))
-        sys.stdout.write(ANNOTATED)
+        say(*ANNOTATED.splitlines())
         _show(f"kglink eval --docs {DOCUMENTS} --split test   # places given; nothing is trained")
         print_recall(workspace.evaluate(DOCUMENTS, split="test", ks=(1, 5)))
         if not quick:
             _finetune(workspace)
-            sys.stdout.write(f"\n{time.monotonic() - began:.1f} s in all\n")
+            say("", f"{time.monotonic() - began:.1f} s in all")
     _next_steps(page)
 
 
@@ -104,9 +104,10 @@ def _finetune(workspace: Workspace) -> None:
         for pool, mentions in pools.items()
     ]
     print_table(columns, rows, right=range(1, len(columns)))
-    sys.stdout.write(
-        "\nVectors alone show what training changes. With the names as well these short texts\n"
-        "were nearly solved before it, and fifty documents teach no more than they cost.\n"
+    say(
+        "",
+        "Vectors alone show what training changes. With the names as well these short texts",
+        "were nearly solved before it, and fifty documents teach no more than they cost.",
     )
 
 
@@ -131,7 +132,7 @@ def _link(workspace: Workspace, text: Path, page: Path) -> None:
 
 
 def _show(command: str) -> None:
-    sys.stdout.write(f"\n$ {command}\n")
+    say("", f"$ {command}")
     sys.stdout.flush()
 
 
@@ -142,14 +143,16 @@ def _tell(added: AddedKB) -> None:
         if summary.added or summary.unchanged
         else f"{summary.documents} documents, {summary.mentions} mentions"
     )
-    sys.stdout.write(f"{summary.kb} {summary}   {held}\n")
+    say(f"{summary.kb} {summary}   {held}")
 
 
 def _next_steps(page: Path) -> None:
-    sys.stdout.write(
-        f"\nThe page: {page}\n"
-        "\nNow with your own files:\n"
-        "  kglink add-kb mykb entities.jsonl   # id, title, description, aliases; or CSV\n"
-        "  kglink add-kb other other.csv && kglink overlap\n"
-        "  kglink link mytext.txt --format html -o mytext.html\n"
+    say(
+        "",
+        f"The page: {page}",
+        "",
+        "Now with your own files:",
+        "  kglink add-kb mykb entities.jsonl   # id, title, description, aliases; or CSV",
+        "  kglink add-kb other other.csv && kglink overlap",
+        "  kglink link mytext.txt --format html -o mytext.html",
     )

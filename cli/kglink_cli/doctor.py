@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kglink_cli.console import print_json, print_table
+from kglink_cli.console import print_json, print_table, say
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
@@ -47,6 +46,6 @@ def doctor(
 
 def _print(checks: list[Check]) -> None:
     for check in checks:
-        sys.stdout.write(f"{_SIGNS[check.state]:5}{check.what:12}{check.found}\n")
+        say(f"{_SIGNS[check.state]:5}{check.what:12}{check.found}")
         if check.fix:
-            sys.stdout.write(f"{'':17}{check.fix}\n")
+            say(f"{'':17}{check.fix}")

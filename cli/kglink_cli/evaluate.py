@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from kglink.workspace.shapes import (
     evaluation_shape,
 )
 from kglink_cli.build import ensure_space
-from kglink_cli.console import note, print_json, progress
+from kglink_cli.console import note, print_json, progress, say
 from kglink_cli.evaluation_end_to_end import (
     judge_end_to_end,
     print_answer_comparison,
@@ -197,7 +196,8 @@ def evaluate(
 
 def _print_apart(parts: Sequence[Callable[[], None]]) -> None:
     for number, part in enumerate(parts):
-        sys.stdout.write("\n" * (number > 0))
+        if number:
+            say("")
         part()
 
 

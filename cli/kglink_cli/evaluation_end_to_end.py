@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.workspace.outputs import whole_file
-from kglink_cli.console import counted, print_table, progress
+from kglink_cli.console import counted, print_table, progress, say
 
 if TYPE_CHECKING:
     from kglink.evaluation.answer_files import AnswerComparison
@@ -59,9 +58,9 @@ def print_end_to_end(report: EndToEndReport) -> None:
         known.append(f"{report.nil.gold:,} with none (NIL)")
     if report.unknown:
         known.append(f"{report.unknown:,} of unknown meaning")
-    sys.stdout.write(
+    say(
         f"Raw text in: {counted(annotation.texts, 'text')}, "
-        f"{counted(annotation.mentions, 'mention')}: {', '.join(known)}\n"
+        f"{counted(annotation.mentions, 'mention')}: {', '.join(known)}"
     )
     scores = [("detection", "[joint]", *one) for one in report.joint.detection.items()]
     for kb, alone in report.kb.items():
@@ -75,10 +74,11 @@ def print_end_to_end(report: EndToEndReport) -> None:
     print_table(columns, rows, right=range(3, len(columns)))
     if not complete:
         why = f" ({annotation.partial})" if annotation.partial else ""
-        sys.stdout.write(
-            f"\nThe texts are taken for annotated in part{why}: what is found beside the\n"
-            "annotations may be right, so there is no precision and no F1. --complete gives them\n"
-            "where all mentions are annotated.\n"
+        say(
+            "",
+            f"The texts are taken for annotated in part{why}: what is found beside the",
+            "annotations may be right, so there is no precision and no F1. --complete gives them",
+            "where all mentions are annotated.",
         )
     _print_confidence(report)
     _print_most("missed most", report.missed())
@@ -102,7 +102,7 @@ def print_answer_comparison(
         for name, test in comparison.tests(complete=report.complete, seed=seed).items()
     ]
     level = f".05 / {comparisons}" if comparisons > 1 else ".05"
-    sys.stdout.write(f"Against {comparison.path}, paired randomization test at {level}\n")
+    say(f"Against {comparison.path}, paired randomization test at {level}")
     columns = ("what", "figure", "texts", "there", "here", "difference", "p", "significant")
     print_table(columns, rows, right=range(2, 7))
 
@@ -119,16 +119,17 @@ def _row(what: str, pool: str, match: str, score: Score, *, complete: bool) -> l
 def _print_confidence(report: EndToEndReport) -> None:
     calibration = report.joint.calibration
     if calibration.ece is not None:
-        sys.stdout.write(
-            f"\nconfidence     {calibration.ece:.3f} from the share of right answers "
-            f"(ECE, {counted(calibration.answers, 'answer')})\n"
+        say(
+            "",
+            f"confidence     {calibration.ece:.3f} from the share of right answers "
+            f"(ECE, {counted(calibration.answers, 'answer')})",
         )
 
 
 def _print_most(label: str, counts: Sequence[tuple[str, int]]) -> None:
     if counts:
         told = ", ".join(f"{_one_line(text)} {count:,}" for text, count in counts)
-        sys.stdout.write(f"{label:14} {told}\n")
+        say(f"{label:14} {told}")
 
 
 def _one_line(text: str) -> str:

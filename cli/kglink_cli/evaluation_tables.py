@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kglink_cli.console import counted, note, print_table
+from kglink_cli.console import counted, note, print_table, say
 
 if TYPE_CHECKING:
     from kglink.evaluation.kept import Comparison
@@ -25,15 +24,16 @@ def print_recall(result: Figures) -> None:
     print_table(("pool", "mentions", *names), _rows(result), right=range(1, 2 + len(names)))
     told = getattr(result, "with_counterparts", None)
     if told is not None:
-        sys.stdout.write(
-            "\nIn the joint rankings a counterpart in another KB is right as well: "
-            f"{counted(told, 'mention')} with one.\n"
+        say(
+            "",
+            "In the joint rankings a counterpart in another KB is right as well: "
+            f"{counted(told, 'mention')} with one.",
         )
 
 
 def print_seen(report: RetrievalReport) -> None:
     """The same, apart for surfaces that were learnt from and for others."""
-    sys.stdout.write(f"Surfaces seen in {', '.join(report.seen_in)}, and others\n")
+    say(f"Surfaces seen in {', '.join(report.seen_in)}, and others")
     names = _names(report)
     rows = [
         [surfaces, *row]
@@ -58,7 +58,7 @@ def print_domains(report: RetrievalReport) -> None:
         [kb, kind or "[none]", figures["mentions"], *_shares(figures, names)]
         for kb, kind, figures in shown
     ]
-    sys.stdout.write("By the type of the gold, within its KB\n")
+    say("By the type of the gold, within its KB")
     columns = ("kb", "type", "mentions", *names)
     print_table(columns, rows, right=range(2, len(columns)))
     if len(domains) > len(shown):
@@ -67,9 +67,9 @@ def print_domains(report: RetrievalReport) -> None:
 
 def print_overlaps(found: Sequence[OverlapFigures]) -> None:
     """How near the counterparts are to each other."""
-    sys.stdout.write("Accepted overlaps: where the counterpart of a text vector stands\n")
+    say("Accepted overlaps: where the counterpart of a text vector stands")
     if not found:
-        sys.stdout.write("there are none between these KBs; `kglink overlap` finds some\n")
+        say("there are none between these KBs; `kglink overlap` finds some")
         return
     rows = [
         [
@@ -96,7 +96,7 @@ def print_comparison(comparison: Comparison, comparisons: int, seed: int) -> Non
         for name, test in tests.items()
     ]
     level = f".05 / {comparisons}" if comparisons > 1 else ".05"
-    sys.stdout.write(f"Against {comparison.path}, paired randomization test at {level}\n")
+    say(f"Against {comparison.path}, paired randomization test at {level}")
     columns = ("pool", "figure", "mentions", "there", "here", "difference", "p", "significant")
     print_table(columns, rows, right=range(2, 7))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ import typer
 
 from kglink.errors import UsageError
 from kglink.workspace.shapes import finetuned_shape
-from kglink_cli.console import counted, display, note, print_json, print_table
+from kglink_cli.console import counted, display, note, print_json, print_table, say
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def finetune_with_progress(workspace: Workspace, job: FinetuneJob) -> Finetuned:
 def print_finetuned(done: Finetuned) -> None:
     """Recall on the mentions held back, of the model before and after, on standard output."""
     if done.after is None or done.before is None:
-        sys.stdout.write("no documents were held back: `kglink eval` measures on others\n")
+        say("no documents were held back: `kglink eval` measures on others")
         return
     metrics = tuple(done.after["mean"])
     columns = ("pool", "mentions", *(f"{metric} {when}" for metric in metrics for when in _WHEN))

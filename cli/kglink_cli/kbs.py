@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kglink_cli.console import note, print_json, print_table
+from kglink.text.printable import printable
+from kglink_cli.console import note, print_json, print_table, say
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
@@ -59,12 +59,14 @@ def show(
         print_json(info.as_json())
         return
     for key, value in info.as_json().items():
-        sys.stdout.write(f"{key:17} {value}\n")
+        say(f"{key:17} {value}")
     for entity in entities:
         also = ", ".join(alias.surface for alias in entity.aliases if alias.kind != "title")
-        sys.stdout.write(f"\n{name}:{entity.key}  {entity.title}\n")
-        sys.stdout.write(f"  also: {also}\n" if also else "")
-        sys.stdout.write(f"  {entity.description}\n" if entity.description else "")
+        say("", f"{name}:{entity.key}  {entity.title}")
+        if also:
+            say(f"  also: {also}")
+        if entity.description:
+            say(f"  {printable(entity.description)}")
 
 
 def remove(

@@ -15,7 +15,15 @@ import typer
 from kglink.errors import KglinkError
 from kglink.plugins import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace import WORKSPACE_VARIABLE
-from kglink_cli.console import note, print_error
+from kglink_cli.console import note, print_error, say
+from kglink_cli.interrupts import (
+    HINT,
+    MESSAGE,
+    STOPPED,
+    forget_interrupts,
+    heed_interrupts,
+    told_of_stop,
+)
 from kglink_cli.plugin import add_commands
 from kglink_cli.plugins_command import CommandGroup
 from kglink_cli.session import DEBUG_VARIABLE, Session
@@ -43,6 +51,7 @@ def build_app() -> typer.Typer:
 def run() -> None:
     """Run the command line: an error is one message and an exit code, not a traceback."""
     _prepare_output()
+    heed_interrupts()
     warnings.showwarning = _show_warning
     try:
         build_app()(prog_name="kglink")
@@ -54,13 +63,19 @@ def run() -> None:
     except MemoryError as error:
         _fail(error, "out of memory", "Make ingest.batch_size or link.candidates smaller.", 1)
     except SystemExit as stop:
-        if stop.code == 130:
-            print_error("stopped", "What was committed stays; run the same command to go on.")
+        if stop.code == STOPPED and not told_of_stop():
+            print_error(MESSAGE, HINT)
         _finish_output()
         raise
+    except KeyboardInterrupt:
+        if not told_of_stop():
+            print_error(MESSAGE, HINT)
+        sys.exit(STOPPED)
     except Exception as error:  # noqa: BLE001 - the last resort: a person reads this
         what = f"{type(error).__name__}: {error}"
         _fail(error, f"unexpected error: {what}", "This is a bug: --debug shows where.", 1)
+    finally:
+        forget_interrupts()
 
 
 def _show_warning(
@@ -107,7 +122,7 @@ def _fail(error: BaseException, message: str, hint: str, code: int) -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"kglink {version('kglink')}")
+        say(f"kglink {version('kglink')}")
         raise typer.Exit
 
 

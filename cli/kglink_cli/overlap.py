@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from itertools import chain, islice
 from pathlib import Path
@@ -15,7 +14,15 @@ from kglink.errors import UsageError
 from kglink.text.printable import printable
 from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS
 from kglink.workspace.shapes import overlap_model_shape, overlap_shape
-from kglink_cli.console import counted, note, print_json, print_json_list, print_table, progress
+from kglink_cli.console import (
+    counted,
+    note,
+    print_json,
+    print_json_list,
+    print_table,
+    progress,
+    say,
+)
 from kglink_cli.overlap_lists import print_exported, print_list
 from kglink_cli.overlap_review import review
 from kglink_cli.overlap_words import evidence_text, found_text, pair_name
@@ -220,7 +227,7 @@ def _find(
         return
     width = max((len(pair_name(one)) for one in reports), default=0)
     for one in reports:
-        sys.stdout.write(f"{pair_name(one):{width}}  {found_text(one)}\n")
+        say(f"{pair_name(one):{width}}  {found_text(one)}")
 
 
 def _tell_how(workspace: Workspace, reports: list[OverlapReport]) -> None:
@@ -294,9 +301,9 @@ def train(
         print_json(overlap_model_shape(trained))
         return
     rivals = f" and {trained.rivals:,} rivals of correct pairs" if trained.rivals else ""
-    sys.stdout.write(
+    say(
         f"trained on {trained.correct:,} correct and {trained.wrong:,} wrong pairs{rivals} of "
-        f"{', '.join(pairs)}\n"
+        f"{', '.join(pairs)}"
     )
     note("next", "kglink overlap weighs evidence with this model")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kglink_cli.console import counted, note, print_json
+from kglink_cli.console import counted, note, print_json, say
 from kglink_cli.overlap_words import short
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def _print(found: ComparedList, path: Path) -> None:
     ]
     if figures.denied:
         lines.append(f"wrong      {figures.denied_found:,} of {figures.denied:,} are among ours")
-    sys.stdout.write("\n".join(lines) + "\n")
+    say(*lines)
 
 
 def _share(value: float | None) -> str:

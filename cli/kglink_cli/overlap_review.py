@@ -14,7 +14,7 @@ from rich.text import Text
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
-from kglink_cli.console import counted, note, print_json
+from kglink_cli.console import counted, note, print_json, say
 from kglink_cli.overlap_keys import keys
 from kglink_cli.overlap_words import evidence_text, share_text, short
 from kglink_cli.session import session_of
@@ -158,7 +158,7 @@ def _print(result: ReviewTable, *, as_json: bool) -> None:
             f"a random {result.drawn:,} of {counted(result.population, 'pair')}, "
             f"seed {result.seed}; {_rest(result)}"
         )
-    sys.stdout.write("\n".join(lines) + "\n")
+    say(*lines)
 
 
 def _rest(result: ReviewTable) -> str:

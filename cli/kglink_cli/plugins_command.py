@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from kglink.plugins import (
     guarded,
     load_registry,
 )
+from kglink.text.printable import printable_line
 from kglink.workspace.shapes import plugin_shapes
 from kglink_cli.console import note, print_json, print_table
 from kglink_cli.plugin_project import write_project
@@ -97,6 +99,16 @@ class CommandGroup(TyperGroup):
             self._add_third_parties()
         return super().get_command(ctx, cmd_name)
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the options before the command."""
+        with _printable_errors():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the command's own options, and run it."""
+        with _printable_errors():
+            return super().invoke(ctx)
+
     def _add_third_parties(self) -> None:
         if self._complete:
             return
@@ -118,6 +130,17 @@ class CommandGroup(TyperGroup):
             else:
                 self.commands.update(added)
                 brought_by |= dict.fromkeys(added, str(module.provider))
+
+
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    """What typer says of words that it does not know is no command to a terminal."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, typer.BadParameter.__mro__[2]):  # the base of what typer itself says
+            error.message = printable_line(error.message)  # type: ignore[attr-defined]
+        raise
 
 
 def _commands_of(module: PluginModule) -> Mapping[str, Any]:

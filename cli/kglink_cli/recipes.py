@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from kglink.training.recipe import list_recipes, load_recipe
-from kglink_cli.console import print_json, print_table
+from kglink_cli.console import print_json, print_table, say
 
 COLUMNS = ("name", "summary", "follows")
 
@@ -27,7 +26,7 @@ def recipes(
         else:
             # With all values written out it begins with no other recipe.
             values.pop("extends")
-            sys.stdout.write("\n".join(toml_lines(values)) + "\n")
+            say(*toml_lines(values))
         return
     found = list_recipes()
     if as_json:

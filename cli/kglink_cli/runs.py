@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from kglink.errors import UsageError
 from kglink.workspace.shapes import run_shape
-from kglink_cli.console import note, print_json, print_table
+from kglink_cli.console import note, print_json, print_table, say
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
@@ -92,14 +91,14 @@ def _show(run: WorkspaceRun, *, as_json: bool) -> None:
         return
     lines = run.curve.lines()
     for key, value in _facts(run).items():
-        sys.stdout.write(f"{key:17} {value}\n")
+        say(f"{key:17} {value}")
     for stage, losses in _losses(lines):
         ends = f"{losses[0]:.3f} to {losses[-1]:.3f}"
-        sys.stdout.write(f"{f'loss of {stage}':17} {sparkline(losses)}  {ends}\n")
+        say(f"{f'loss of {stage}':17} {sparkline(losses)}  {ends}")
     evaluations = [line for line in lines if "mean" in line]
     if evaluations:
         metrics = tuple(evaluations[0]["mean"])
-        sys.stdout.write("\n")
+        say("")
         columns = ("stage", "epoch", "step", "loss", *metrics, "best")
         rows = [_evaluation(line, metrics) for line in evaluations]
         print_table(columns, rows, right=range(1, len(columns) - 1))

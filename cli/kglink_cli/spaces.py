@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ import typer
 from rich.filesize import decimal
 
 from kglink.errors import UsageError
-from kglink_cli.console import note, print_json, print_table, progress
+from kglink_cli.console import note, print_json, print_table, progress, say
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
@@ -107,8 +106,8 @@ def _show(workspace: Workspace, name: str, *, as_json: bool) -> None:
         "size": decimal(space.bytes),
     }
     for key, value in facts.items():
-        sys.stdout.write(f"{key:12} {value}\n")
-    sys.stdout.write("\n")
+        say(f"{key:12} {value}")
+    say("")
     rows = [[share.kb, share.revision, share.entities, share.rows] for share in space.kbs]
     print_table(("KB", "revision", "entities", "rows"), rows, right=(1, 2, 3))
 
@@ -166,7 +165,7 @@ def _print_recalls(pair: tuple[str, str], recalls: RecallComparison) -> None:
         for figure in recalls.left.of(pool)
         if figure != AP_AT_1 or figure in recalls.tests.get(pool, {})  # else it is R@1
     ]
-    sys.stdout.write("\nBoth on the same mentions; p: paired randomization test\n")
+    say("", "Both on the same mentions; p: paired randomization test")
     columns = ("pool", "mentions", "figure", *pair, "difference", "p", "significant at .05")
     print_table(columns, rows, right=(1, 3, 4, 5, 6))
 

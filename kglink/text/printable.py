@@ -1,16 +1,40 @@
-"""Texts of others as they may be shown: on one line, and without what a terminal would obey."""
+"""The door for texts of others: what is shown of them is no command to a terminal or a reader.
+
+`printable` is for names within a message, `printable_line` for a whole line, whose columns stay
+where they are, and `printable_json` for JSON, which loses nothing.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 
 #: Characters that an example in a message has at most.
 MOST_SHOWN = 80
 #: Control characters of both sets, and marks that turn a line round.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Every control character gets a visible stand-in of one cell: no data can move the cursor,
+# change a colour or end a line, and offsets stay as they are.
+_STAND_INS = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
+_STAND_INS |= dict.fromkeys(
+    (*range(0x80, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str, most: int = 0) -> str:
     """The text on one line without control characters; cut after ``most`` (0: whole)."""
     shown = " ".join(_CONTROLS.sub(" ", text).split())
     return f"{shown[:most]}..." if most and len(shown) > most else shown
+
+
+def printable_line(text: str) -> str:
+    """One line: nothing in it is a control, breaks the line or turns its direction."""
+    return _SURROGATE.sub("\ufffd", text.translate(_STAND_INS))
+
+
+def printable_json(value: object, *, indent: int | None = None) -> str:
+    """``value`` as JSON, in which what a terminal would obey is escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -19,14 +18,13 @@ from kglink.records import (
     Progress,
     Record,
 )
+from kglink.text.printable import printable_json
 from kglink.workspace.outputs import whole_file
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
 Fields = dict[str, object]
-#: Characters at which many programs break lines, though JSON lets them stand in a text.
-_LINE_BREAKS = {sign: f"\\u{sign:04x}" for sign in (0x85, 0x2028, 0x2029)}
 
 
 PARTS = ("entities", "documents", "mappings")
@@ -75,7 +73,7 @@ def record_line(record: Record) -> str:
             fields = _document(record)
         case CodeMapping():
             fields = _mapping(record)
-    return json.dumps(fields, ensure_ascii=False).translate(_LINE_BREAKS) + "\n"
+    return printable_json(fields) + "\n"
 
 
 def _entity(entity: Entity) -> Fields:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import Kglink
+from conftest import Kglink, Ran
 
 from kglink.errors import ConfigError
 from kglink.workspace import Workspace, find_workspace, init_workspace
@@ -169,3 +174,135 @@ def test_only_regular_files_are_written(
     text.write_text("heron")
     kglink("link", text, "-o", path, code=2)
     assert path.exists()
+
+
+# ----------------------------------------------------------------------------------- printing
+ESC, CSI, BIDI = "\x1b[2J\x1b[31m", "\x9b2J", "\u202eTXT"
+EVIL = f"evil{ESC}{CSI}{BIDI}\nforged\tline\r"
+#: What must not reach a terminal or a reader of lines.
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture
+def evil(kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace whose KB, licence and source are called as no terminal likes them."""
+    folder = init_workspace(tmp_path / "workspace")
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    source = folder / f"a{ESC}b\nc.jsonl"
+    entities = [
+        {"id": "k", "title": "heron bird", "aliases": ["heron"]},
+        {"id": "b", "title": "owl"},
+    ]
+    source.write_text("".join(json.dumps(entity) + "\n" for entity in entities))
+    kglink("add-kb", "evil", source, "--licence", EVIL)
+    # Readers refuse control characters today; a store may come from elsewhere.
+    with sqlite3.connect(folder / "kglink.db") as store:
+        store.execute("UPDATE entities SET title = ?, description = ? WHERE key = 'k'", [EVIL] * 2)
+    store.close()
+    return source
+
+
+def lines_of(text: str) -> list[str]:
+    assert not CONTROLS.search(text), ascii(text)
+    assert not any(line.startswith(("forged", "c.jsonl")) for line in text.splitlines())
+    return text.splitlines()
+
+
+def test_nothing_that_is_printed_commands_a_terminal(kglink: Kglink, evil: Path) -> None:
+    for words in (
+        ["kbs"], ["kbs", "show", "evil"], ["doctor", "--licences"], ["search", "heron"],
+        ["kbs", "--json"], ["kbs", "show", "evil", "--json"], ["doctor", "--licences", "--json"],
+        ["search", "heron", "--json"], ["export", "evil"],
+    ):  # fmt: skip
+        ran = kglink(*words)
+        lines_of(ran.out)
+        lines_of(ran.err)
+    (header, *rows) = lines_of(kglink("doctor", "--licences").out)
+    assert all(row.count("\t") == header.count("\t") for row in rows)
+    shown = json.loads(kglink("search", "heron", "--json").out)
+    assert EVIL in [one["title"] for one in shown]  # escaped, and not lost
+
+
+def test_no_file_name_in_an_error_commands_a_terminal(kglink: Kglink, evil: Path) -> None:
+    missing = evil.with_name(f"none{EVIL}")
+    broken = evil.with_name(f"broken{ESC}\nforged.jsonl")
+    broken.write_text('{"id": "b", "title": \n')
+    for words in (
+        ["add-kb", "x", missing], ["add-kb", "x", broken], ["link", missing], ["kbs", EVIL],
+        [EVIL], [f"--{EVIL}"], ["kbs", "show", EVIL], ["link", "-", "--format", EVIL],
+        ["export", "evil", "-o", missing / "x.jsonl"], ["--workspace", missing, "kbs"],
+    ):  # fmt: skip
+        ran = run_refused(kglink, *words)
+        lines_of(ran.err)
+        assert ran.err
+
+
+def run_refused(kglink: Kglink, *words: str | Path) -> Ran:
+    try:
+        return kglink(*words, code=2)
+    except AssertionError:
+        return kglink(*words, code=1)
+
+
+def test_a_terminal_gets_no_commands_either(
+    kglink: Kglink, evil: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    out = kglink("doctor", "--licences").out
+    assert "\x1b[2J" not in out
+    assert "\x9b" not in out
+    assert "\u202e" not in out
+
+
+def test_commands_print_through_one_door() -> None:
+    folder = Path(__file__).parents[2] / "cli" / "kglink_cli"
+    doors = re.compile(r"sys\.std(?:out|err)\.write|\bprint\(|typer\.(?:echo|secho)|click\.echo")
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted(folder.glob("*.py"))
+        if path.name != "console.py"
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if doors.search(line) and "console.print(" not in line
+    ]
+    assert not found
+
+
+# ------------------------------------------------------------------------------------ signals
+SLOW_END = """
+import signal, sys, time, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from kglink.workspace import Workspace
+import kglink_cli.__main__ as start
+
+def kbs(self):
+    try:
+        sys.stdout.write("working\\n"); sys.stdout.flush()
+        time.sleep(60)
+    finally:
+        sys.stdout.write("closing\\n"); sys.stdout.flush()
+        if "slow" in sys.argv[0]:
+            time.sleep(60)
+
+Workspace.kbs = kbs
+sys.argv = [sys.argv[1], "kbs"]
+start.main()
+"""
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_is_one_message(demo: Path, presses: int) -> None:
+    name = "slow" if presses > 1 else "quick"
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_END, name],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout
+    for word in ("working", "closing")[:presses]:
+        assert process.stdout.readline().strip() == word
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines() == [
+        "error  stopped",
+        "       What was committed stays; run the same command to go on.",
+    ]

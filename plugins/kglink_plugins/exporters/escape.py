@@ -6,13 +6,13 @@ import json
 import re
 from typing import TextIO
 
+from kglink.text.printable import printable_line
+
 # Every control character gets a visible stand-in of one cell: no data can move the cursor,
 # change a colour or end a line, and offsets stay as they are.
 _CONTROLS = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
 _CONTROLS |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 _BREAKS = {ord(char): None for char in "\t\n\r"}
-_BIDI = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
-_TERMINAL = _CONTROLS | _BIDI
 _OVERRIDES = dict.fromkeys((0x202D, 0x202E), 0xFFFD)
 _PAGE = {code: to for code, to in _CONTROLS.items() if code not in _BREAKS} | _OVERRIDES
 
@@ -33,19 +33,14 @@ def for_page(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text.translate(_PAGE))
 
 
-def for_terminal(text: str) -> str:
-    """One line of text for a terminal: nothing in it is a control or turns the direction."""
-    return _SURROGATE.sub("\ufffd", text.translate(_TERMINAL))
-
-
 def one_line(text: str) -> str:
     """``text`` for a table cell: every run of white space becomes one space."""
-    return for_terminal(_WHITE_SPACE.sub(" ", text).strip())
+    return printable_line(_WHITE_SPACE.sub(" ", text).strip())
 
 
 def terminal_lines(text: str) -> list[str]:
     """The lines of ``text`` for a terminal; a tab becomes four spaces."""
-    return [for_terminal(line.replace("\t", "    ")) for line in _LINE_BREAKS.split(text)]
+    return [printable_line(line.replace("\t", "    ")) for line in _LINE_BREAKS.split(text)]
 
 
 def encodable(text: str, out: TextIO) -> str:
