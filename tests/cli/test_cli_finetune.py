@@ -23,6 +23,7 @@ from conftest import Kglink, Ran
 from kglink.models.model_folder import read_manifest
 from kglink.store import Store
 from kglink.training import list_recipes, load_recipe
+from kglink.training.job import FinetuneJob
 from kglink.training.recipe import read_recipe
 from kglink.training.run import Curve, alone, read_settings
 from kglink.workspace import Workspace, init_workspace
@@ -73,8 +74,12 @@ def here(master: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def base_of(folder: Path) -> dict[str, object]:
+    return {"model.base": folder / "tiny"}
+
+
 def options(folder: Path, **more: object) -> list[str]:
-    changes = {"model.base": folder / "tiny", **SMALL, **more}
+    changes = {**base_of(folder), **SMALL, **more}
     pairs = (("--set", f"{key}={value}") for key, value in changes.items())
     return [word for pair in pairs for word in pair]
 
@@ -235,8 +240,20 @@ def test_one_seed_gives_one_curve(finetune: Finetune, here: Path) -> None:
 def undisturbed(master: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("undisturbed") / "workspace"
     shutil.copytree(master, folder)
-    done = _command(folder, "-m", "kglink_cli", "finetune", *KBS, *options(folder), "--no-publish")
-    assert done.returncode == 0, done.stderr
+    changes = read_changes(
+        [f"{key}={value}" for key, value in {**SMALL, **base_of(folder)}.items()]
+    )
+    job = FinetuneJob(
+        ["atlas"],
+        ["saga"],
+        changes=changes,
+        publish=False,
+        device="cpu",
+        precision="fp32",
+        threads=1,
+    )
+    with Workspace.open(folder) as workspace:
+        workspace.finetune(job)
     return fingerprint(folder)
 
 
@@ -269,6 +286,7 @@ def test_killed_and_resumed_it_comes_to_the_same_end(
     assert "no run to go on with" in kglink("finetune", "--resume", code=2).err
 
 
+@pytest.mark.slow
 def test_two_processes_publish_one_space(here: Path, undisturbed: dict[str, str]) -> None:
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone")
     words = ("-m", "kglink_cli", "finetune", *KBS, *options(here), "--json")

@@ -209,7 +209,9 @@ def test_training_teaches(tmp_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------- interruptions
-@pytest.mark.parametrize("step", [5, 17, 29])
+@pytest.mark.parametrize(
+    "step", [pytest.param(5, marks=pytest.mark.slow), 17, pytest.param(29, marks=pytest.mark.slow)]
+)
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     step: int, url: str, run: Run, recipe: Recipe, whole: TrainingReport, tmp_path: Path
 ) -> None:
@@ -557,7 +559,9 @@ def test_a_kb_without_descriptions_is_told_of(url: str, base: Path, tmp_path: Pa
 
 
 # ------------------------------------------------------------------------ several processes
-@pytest.mark.parametrize(("processes", "batch"), [(2, 8), (3, 2)])
+@pytest.mark.parametrize(
+    ("processes", "batch"), [(2, 8), pytest.param(3, 2, marks=pytest.mark.slow)]
+)
 def test_several_processes_have_the_losses_of_one(
     url: str, run: Run, tmp_path: Path, processes: int, batch: int
 ) -> None:
