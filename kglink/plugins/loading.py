@@ -108,7 +108,9 @@ def normalized(distribution: str) -> str:
 
 
 def _provider(entry: EntryPoint) -> Provider:
-    name, version = (entry.dist.name, entry.dist.version) if entry.dist else ("unknown", "?")
+    # A distribution without metadata has neither name nor version.
+    name = (entry.dist and entry.dist.name) or "unknown"
+    version = (entry.dist and entry.dist.version) or "?"
     return Provider(name, version, entry.value, normalized(name) == OWN_DISTRIBUTION)
 
 

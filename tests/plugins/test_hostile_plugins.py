@@ -91,6 +91,17 @@ def test_it_is_named_and_left_out_and_the_others_work(site: Path, place: str, de
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize("entry", ["no_such_module", "os:no_such_name", "a b!", "os"])
+def test_a_distribution_without_metadata_is_named_by_its_module(site: Path, entry: str) -> None:
+    info = site / "evil-1.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text(f"[kglink]\nevil = {entry}\n")
+    ran = run(site, "plugins", "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)
+    assert f"unknown ? ({entry}) is left out" in told(ran)
+
+
 @pytest.mark.parametrize("deed", ["exits", "interrupts", "never returns"])
 @pytest.mark.parametrize("place", ["import", "hook"])
 def test_help_goes_on_without_its_commands(site: Path, place: str, deed: str) -> None:
