@@ -61,7 +61,12 @@ def run() -> None:
         where = f"{error.filename}: " if error.filename else ""
         _fail(error, f"{where}{error.strerror or error}", "", 1)
     except MemoryError as error:
-        _fail(error, "out of memory", "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller.", 1)
+        _fail(
+            error,
+            "out of memory",
+            "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller.",
+            1,
+        )
     except SystemExit as stop:
         if stop.code == STOPPED and not told_of_stop():
             print_error(MESSAGE, HINT)

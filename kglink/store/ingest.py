@@ -29,7 +29,7 @@ from kglink.store.golds import count_unresolved, resolve_golds
 from kglink.store.kbs import count
 from kglink.store.prepared import Batch, batches
 from kglink.store.schema import STAGED, ingests, kbs, removed_kbs
-from kglink.store.values import IngestJob, IngestSummary, Tally, Totals
+from kglink.store.values import IngestJob, IngestSummary, Tally, Totals, json_of
 from kglink.store.verdicts import apply_verdicts
 from kglink.store.writers import MAPPINGS, WRITERS, plan_batch, remove_hidden, remove_kb
 
@@ -107,7 +107,8 @@ class Ingest:
         mine = ingests.c.kb_id == kb_id
         old = connection.execute(select(ingests).where(mine)).mappings().first()
         if old is not None and old["read"] and old["fingerprint"] == fingerprint(job):
-            tallies = tuple(Tally(*tally) for tally in json.loads(old["counts"]))
+            counts = json_of(old["counts"], list, "ingests.counts")
+            tallies = tuple(Tally(*tally) for tally in counts)
             connection.execute(update(ingests).where(mine).values(holder=holder()))
             complete = bool(old["complete"])
             return IngestState(kb_id, row["run"], is_new, old["read"], complete, tallies)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 from sqlalchemy import ColumnElement, Table, func, select
 from sqlalchemy.engine import Connection, RowMapping
@@ -21,7 +20,7 @@ from kglink.store.schema import (
     mappings,
     mentions,
 )
-from kglink.store.values import KBInfo, Totals
+from kglink.store.values import KBInfo, Totals, json_of
 
 
 def read_kbs(db: Database) -> list[KBInfo]:
@@ -128,7 +127,7 @@ def _kb_info(row: RowMapping) -> KBInfo:
         source=row["source"],
         revision=row["revision"],
         licence=row["licence"],
-        links_to=tuple(json.loads(row["links_to"])),
+        links_to=tuple(map(str, json_of(row["links_to"], list, "kbs.links_to"))),
         updated_at=row["updated_at"],
         complete=row["revision"] > 0,
         updating=row["revision"] > 0 and row["running"] is not None,

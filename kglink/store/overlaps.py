@@ -24,6 +24,7 @@ from kglink.records import EntityId, Overlap, OverlapRun, Verdict
 from kglink.store.database import Database, Row, chunks, keys_by_kb
 from kglink.store.kbs import is_readable, kb_id, kb_ids
 from kglink.store.schema import entities, kbs, overlap_runs, overlaps, store_state
+from kglink.store.values import json_of
 from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, pair_of, text_hashes, touch
 
 BATCH = 2000
@@ -245,7 +246,8 @@ def _overlap(row: Row, left: str | None, right: str | None, stale: bool) -> Over
     pair = _names(row)
     if left == pair[1].kb or (left is None and right == pair[0].kb):
         pair = pair[1], pair[0]
-    return Overlap(*pair, probability, json.loads(evidence), verdict, stale, source)
+    values = json_of(evidence, dict, "overlaps.evidence")
+    return Overlap(*pair, probability, values, verdict, stale, source)
 
 
 # --------------------------------------------------------------------------------- runs

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from kglink.errors import StoreError
 from kglink.records import AliasKind, Split
 from kglink.sources import Problems
 
@@ -157,3 +159,17 @@ class StoredAlias:
     folded: str
     kind: AliasKind
     count: int
+
+
+def json_of(text: str, kind: type, column: str) -> Any:
+    """A list or an object that a column of the store holds as JSON."""
+    try:
+        value: object = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        value = None
+    if not isinstance(value, kind):
+        raise StoreError(
+            f"the store is damaged: {column} holds {text[:60]!r}, which is no JSON {kind.__name__}",
+            hint="Restore it from a copy, or remove it and add the KBs again.",
+        )
+    return value

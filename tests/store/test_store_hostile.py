@@ -7,11 +7,14 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kglink.errors import StoreError
+from kglink.records import EntityId, Overlap
 from kglink.store import Store, backends
 from kglink.store.backends import SQLite
 from kglink.store.database import Database
@@ -47,6 +50,39 @@ def test_what_runs_when_it_is_read_is_refused(path: Path, kind: str, statement: 
     planted.close()
     with pytest.raises(StoreError, match=f"holds a {kind} .* that runs when it is read") as caught:
         Store.open(f"sqlite:///{path}")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["no JSON", "{}", "null", "[" * 100_000, ""],
+    ids=["text", "object", "null", "deep", ""],
+)
+@pytest.mark.parametrize(
+    ("column", "read"),
+    [
+        ("kbs.links_to", lambda store: store.kbs()),
+        ("overlaps.evidence", lambda store: list(store.overlaps())),
+    ],
+)
+def test_a_column_that_is_no_json_is_told(
+    path: Path, column: str, read: Callable[[Store], object], planted: str
+) -> None:
+    table, _, name = column.partition(".")
+    if table == "overlaps":
+        planted = planted.replace("{}", "[]")
+        with Store.open(f"sqlite:///{path}") as store:
+            store.ingest(job("other"), [entity("0", "x")])
+            infos = [info.name for info in store.kbs()]
+            ids = EntityId(infos[0], "0"), EntityId(infos[1], "0")
+            store.save_overlaps(infos[0], infos[1], [Overlap(*ids, 0.5, {"name": 1.0})])
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"UPDATE {table} SET {name} = ?", (planted,))  # noqa: S608 - our words
+    with (
+        Store.open(f"sqlite:///{path}") as store,
+        pytest.raises(StoreError, match=f"the store is damaged: {column} holds") as caught,
+    ):
+        read(store)
     assert caught.value.hint
 
 
@@ -121,6 +157,7 @@ def test_only_a_copy_is_looked_through(path: Path, monkeypatch: pytest.MonkeyPat
 READ = """
 import json, sys
 from kglink.errors import StoreError
+from kglink.records import EntityId, Overlap
 from kglink.store import IngestJob, Store
 from kglink.records import Entity
 with Store.open(f"sqlite:///{sys.argv[1]}", create=False) as store:
