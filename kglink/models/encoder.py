@@ -123,11 +123,6 @@ class Encoder:
         """Whether its weights are in memory."""
         return "_loaded" in vars(self)
 
-    def load(self) -> Encoder:
-        """Load the weights now, not with the first text."""
-        _ = self._loaded
-        return self
-
     def encode(self, texts: Sequence[str], *, progress: OnProgress = lambda _: None) -> FloatArray:
         """One vector for each text, an (n, dim) matrix; of length one but for a dot product."""
         if isinstance(texts, str):

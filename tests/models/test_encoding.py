@@ -111,7 +111,7 @@ def test_weights_that_are_missing_are_never_made_up(tmp_path: Path) -> None:
     del weights["encoder.layer.1.output.dense.bias"]
     source = resolve_model(str(write_model(tmp_path / "lacking", weights)))
     with pytest.raises(ModelError, match=r"encoder\.layer\.1\.output\.dense\.bias"):
-        Encoder(source, device="cpu").load()
+        Encoder(source, device="cpu").encode(["heron"])
     with pytest.raises(ModelError, match=r"encoder\.layer\.1\.output\.dense\.bias"):
         load_padded(source, torch.float32)
 

@@ -108,11 +108,11 @@ def test_transformers_is_told_to_run_no_code(
     plant(folder, mark)
     monkeypatch.setattr("builtins.input", lambda *_: "1")
     with pytest.raises(ModelError, match="cannot be loaded"):
-        Encoder(str(folder), device="cpu").load()
+        Encoder(str(folder), device="cpu").encode(["heron"])
     (folder / "tokenizer.json").rename(folder / "vocab.txt")
     change(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.EvilTokenizer"] * 2})
     with pytest.raises(ModelError, match="cannot be"):
-        Encoder(str(folder), device="cpu").load()
+        Encoder(str(folder), device="cpu").encode(["heron"])
     assert not mark.exists()
 
 
@@ -241,7 +241,7 @@ def test_weights_of_a_wrong_shape_end_in_a_sentence(tmp_path: Path) -> None:
         weights = bert_weights() | {name: np.zeros(shape, np.float32)}
         folder = write_model(tmp_path / name, weights)
         with pytest.raises(ModelError, match=r"do not fit config\.json"):
-            Encoder(str(folder), device="cpu").load()
+            Encoder(str(folder), device="cpu").encode(["heron"])
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_a_damaged_manifest_ends_in_a_sentence(
     make(folder).save(trained)
     change(trained, MODEL_FILE, **changes)
     with pytest.raises(ModelError, match=message):
-        Encoder(str(trained), device="cpu").load()
+        Encoder(str(trained), device="cpu").encode(["heron"])
     with pytest.raises(ModelError, match=message):
         load_bi_encoder(trained, hardware=CPU)
 
@@ -307,7 +307,7 @@ def test_more_tokens_than_a_tower_reads_are_refused(folder: Path, tmp_path: Path
     settings["inputs"]["mention_tokens"] = 10**9
     change(trained, MODEL_FILE, settings=settings)
     with pytest.raises(KglinkError, match="mention_tokens = 1000000000"):
-        Encoder(str(trained), device="cpu").load()
+        Encoder(str(trained), device="cpu").encode(["heron"])
 
 
 # ------------------------------------------------------------------------ the default model

@@ -170,7 +170,7 @@ def test_unreadable_content_is_refused(folder: Path, spoil: object, message: str
     assert callable(spoil)
     spoil(folder)
     with pytest.raises(ModelError, match=message):
-        Encoder(str(folder)).load()
+        Encoder(str(folder)).encode(["heron"])
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "~/nowhere", "a/b/c", "a\\b"])
