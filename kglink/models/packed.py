@@ -94,7 +94,12 @@ class PackedBert:
         positions = tensors.plain("embeddings.position_embeddings.weight", count, self.dim)
         kinds = tensors.plain("embeddings.token_type_embeddings.weight", -1, self.dim)
         self._positions = positions + kinds[0]
-        self._norm = tensors.norm("embeddings.LayerNorm", self.dim)
+        # The norm of the embeddings is computed in fp32, those of the layers in `dtype`.
+        norm = "embeddings.LayerNorm"
+        self._norm = (
+            tensors.plain(f"{norm}.weight", self.dim),
+            tensors.plain(f"{norm}.bias", self.dim),
+        )
         scale = (self.dim // self._heads) ** -0.5
         self._layers = [
             _read_layer(tensors, number, self.dim, int(config["intermediate_size"]), scale)
@@ -313,8 +318,9 @@ class _Weights:
         return (weight * scale).to(self._dtype), (bias * scale).to(self._dtype)
 
     def norm(self, name: str, dim: int) -> tuple[Tensor, Tensor]:
-        """A norm's weight and bias."""
-        return self.plain(f"{name}.weight", dim), self.plain(f"{name}.bias", dim)
+        """A layer norm's weight and bias."""
+        weight, bias = self.plain(f"{name}.weight", dim), self.plain(f"{name}.bias", dim)
+        return weight.to(self._dtype), bias.to(self._dtype)
 
 
 def modern_name(name: str) -> str:
