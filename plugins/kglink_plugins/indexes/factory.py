@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import ConfigError
+from kglink.errors import ConfigError, DamagedSpaceError
 from kglink.plugins import RowRange, VectorIndex
 from kglink_plugins.indexes.faiss_library import (
     configure_faiss,
@@ -157,6 +157,8 @@ class FactoryIndex:
         kind = type(self._index).__name__
         with faiss_errors(f"{kind} cannot be searched", hint="Use kglink/flat for this."):
             scores, rows = self._index.search(queries, count, params=params)
+        if rows.max(initial=-1) >= self.size:  # faiss checks graphs, but not the ids in lists
+            raise DamagedSpaceError("the index names rows that it does not have")
         return scores, rows
 
 
