@@ -48,6 +48,11 @@ def build_app() -> typer.Typer:
     return app
 
 
+_LESS_MEMORY = "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller."
+#: What libraries say where Python would raise a MemoryError.
+_NO_MEMORY = ("failed to map segment", "llocate memory", "bad_alloc", "bad allocation")
+
+
 def run() -> None:
     """Run the command line: an error is one message and an exit code, not a traceback."""
     _prepare_output()
@@ -61,12 +66,7 @@ def run() -> None:
         where = f"{error.filename}: " if error.filename else ""
         _fail(error, f"{where}{error.strerror or error}", "", 1)
     except MemoryError as error:
-        _fail(
-            error,
-            "out of memory",
-            "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller.",
-            1,
-        )
+        _fail(error, "out of memory", _LESS_MEMORY, 1)
     except SystemExit as stop:
         if stop.code == STOPPED and not told_of_stop():
             print_error(MESSAGE, HINT)
@@ -78,6 +78,8 @@ def run() -> None:
         sys.exit(STOPPED)
     except Exception as error:  # noqa: BLE001 - the last resort: a person reads this
         what = f"{type(error).__name__}: {error}"
+        if any(words in what for words in _NO_MEMORY):
+            _fail(error, "out of memory", _LESS_MEMORY, 1)
         _fail(error, f"unexpected error: {what}", "This is a bug: --debug shows where.", 1)
     finally:
         forget_interrupts()

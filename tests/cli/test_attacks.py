@@ -306,3 +306,24 @@ def test_ctrl_c_is_one_message(demo: Path, presses: int) -> None:
         "error  stopped",
         "       What was committed stays; run the same command to go on.",
     ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        ImportError("_core.so: failed to map segment from shared object"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+        RuntimeError("std::bad_alloc"),
+    ],
+)
+def test_whatever_finds_no_memory_is_told_in_one_sentence(
+    kglink: Kglink, demo: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Workspace, "kbs", fail)
+    ran = kglink("kbs", code=1)
+    assert "out of memory" in ran.err
+    assert "bug" not in ran.err

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kglink.errors import ConfigError, SpaceError, UsageError
+from kglink.errors import ConfigError, DamagedSpaceError, SpaceError, UsageError
 from kglink.plugins import IndexBackend, RowRange, VectorIndex
-from kglink_plugins.indexes.factory import FactoryBackend
+from kglink_plugins.indexes.factory import FactoryBackend, FactoryIndex
 from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
 from kglink_plugins.indexes.rows import merge_ranges
@@ -379,3 +379,16 @@ def test_a_loaded_flat_index_is_mapped_not_read(tmp_path: Path) -> None:
     size, mebibytes = map(int, done.stdout.split())
     assert size == 50_000
     assert mebibytes < 20
+
+
+def test_lists_that_name_rows_outside_of_the_index_are_refused(tmp_path: Path) -> None:
+    backend = FactoryBackend(FactorySettings(factory="IVF4,Flat"))
+    rows = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+    backend.build([rows], 8).save(tmp_path / "index")
+    index = faiss.read_index(str(tmp_path / "index"))
+    for number in range(index.nlist):
+        count = index.invlists.list_size(number)
+        faiss.rev_swig_ptr(index.invlists.get_ids(number), count)[:] = 10**9
+    damaged = FactoryIndex(index)
+    with pytest.raises(DamagedSpaceError, match="rows that it does not have"):
+        damaged.search(rows[:2], 3)
