@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import json
 import threading
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from pydantic import ValidationError
 
 from alias_names import Names
 from kglink.errors import StoreError
+from kglink.files.manifest import file_info
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary import cache
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
@@ -51,6 +55,36 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, file: str, damage: str) ->
         assert spans == [Span(0, 3, 1.0), Span(5, 8, 1.0)]
     assert names.reads == 2
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("keys.marisa", b""),
+        ("keys.marisa", b"no trie at all" * 9),
+        ("surfaces.marisa", b"We love Marisa.\0" + b"\xff" * 200),
+        ("counts.npy", np.zeros(1, np.uint32)),
+        ("shapes.npy", np.zeros((2, 2), np.uint8)),
+        ("bits.npy", np.zeros((3, 3), np.uint8)),
+        ("bits.npy", np.zeros((1, 1024), np.uint8)),
+    ],
+)
+def test_files_that_only_the_manifest_believes_are_made_anew(
+    tmp_path: Path, file: str, content: bytes | npt.NDArray[np.uint8]
+) -> None:
+    names = Names(["Ada", "Bob"], tmp_path)
+    dictionary_detector(DictionarySettings(), names)
+    (folder,) = tmp_path.iterdir()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    if isinstance(content, bytes):
+        (folder / file).write_bytes(content)
+    else:
+        np.save(folder / file, content)
+    manifest["files"][file] = json.loads(file_info(folder / file).model_dump_json())
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    spans = dictionary_detector(DictionarySettings(), names).detect("Ada, Bob")
+    assert spans == [Span(0, 3, 1.0), Span(5, 8, 1.0)]
+    assert names.reads == 2
 
 
 def test_a_manifest_of_another_format_is_not_read(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def _pairs(listed: Sequence[Sequence[str]]) -> tuple[Keys, ...]:
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, number) from error
     if not isinstance(fields, dict):
         raise _damaged(path, number)

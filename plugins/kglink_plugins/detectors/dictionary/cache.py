@@ -30,6 +30,8 @@ MANIFEST = "manifest.json"
 _TRIES = ("keys", "surfaces")
 _ARRAYS = ("counts", "shapes", "bits")
 _KEPT_FOLDERS = 4
+#: What marisa-trie ends with on a file that is no trie.
+_NO_TRIE = (RuntimeError, ValueError, OSError, MemoryError, OverflowError)
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -87,14 +89,29 @@ def load(folder: Path) -> Lexicon | None:
         if damaged_files(folder, manifest.files, thorough=True):
             return None
         return _mapped(folder, manifest.longest)
-    except (DamagedFileError, NewerFileError, FileNotFoundError):
+    except (DamagedFileError, NewerFileError, FileNotFoundError, *_NO_TRIE):
         return None  # never written, damaged, or replaced by another process while we read
 
 
 def _mapped(folder: Path, longest: int) -> Lexicon:
     tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
     arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
-    return Lexicon(**tries, **arrays, longest=longest)
+    lexicon = Lexicon(**tries, **arrays, longest=longest)
+    if not _fits_together(lexicon):
+        raise DamagedFileError(f"{folder} does not hold what belongs together")
+    return lexicon
+
+
+def _fits_together(lexicon: Lexicon) -> bool:
+    """Whether every number that the search looks up lies within its array."""
+    keys, slots = len(lexicon.keys), lexicon.bits.shape[-1] * 8
+    return (
+        lexicon.counts.shape == lexicon.shapes.shape == (keys,)
+        and lexicon.bits.shape == (3, slots // 8)
+        and slots.bit_count() == 1
+        and (lexicon.counts.dtype, lexicon.shapes.dtype, lexicon.bits.dtype)
+        == (np.uint32, np.uint8, np.uint8)
+    )
 
 
 def _digest(fingerprint: str, settings: DictionarySettings) -> str:
