@@ -16,7 +16,7 @@ from kglink.sources import Problems, Source, check_sizes
 from kglink.workspace.shapes import found_shape
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress
-from kglink_cli.outputs import after, format_of, reserved, write_to
+from kglink_cli.outputs import Written, after, format_of, reserved, write_to
 from kglink_cli.session import parse_options, session_of, split_names
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def link(
         mentions = 0
         with workspace.open_source(source) as opened:
 
-            def linked(written: Sequence[str]) -> Iterator[LinkedDocument]:
+            def linked(written: Sequence[Written]) -> Iterator[LinkedDocument]:
                 nonlocal mentions
                 documents = registry.create("kb", DOCUMENTS, reading)
                 inputs = read_inputs(opened, documents, marked=marked, problems=problems)

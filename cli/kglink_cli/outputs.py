@@ -6,11 +6,12 @@ import glob
 import io
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from kglink.errors import UsageError
 from kglink.files.atomic import replace_file
@@ -32,8 +33,15 @@ _FORMAT_OF_SUFFIX = {
 #: The format that can be written piece by piece, so that an interrupted run can go on.
 _RESUMABLE = "kglink/jsonl"
 
-#: Gives the links of all inputs but the first, whose ids these are: they are written already.
-LinkRest = Callable[[Sequence[str]], Iterable[LinkedDocument]]
+#: Gives the links of all inputs but the first ones, which are written already.
+LinkRest = Callable[[Sequence["Written"]], Iterable[LinkedDocument]]
+
+
+class Written(NamedTuple):
+    """A document that an interrupted run has written."""
+
+    id: str
+    text: str
 
 
 def format_of(chosen: str | None, output: Path | None) -> str:
@@ -84,14 +92,16 @@ def write_to(
             exporter.export(link(()), out)
 
 
-def after(inputs: Iterator[TextInput], written: Sequence[str]) -> Iterator[TextInput]:
+def after(inputs: Iterator[TextInput], written: Sequence[Written]) -> Iterator[TextInput]:
     """The inputs after those that are written; they are counted, since an id may come twice."""
     for number, known in enumerate(written, 1):
         text = next(inputs, None)
-        if text is None or text.id != known:
-            found = f"{text.id!r} now" if text else "gone"
+        if text is None or (text.id, text.text) != known:
+            found = "gone" if text is None else f"{text.id!r} now"
+            if text is not None and text.id == known.id:
+                found = "another text now"
             raise UsageError(
-                f"document {number:,} of the interrupted run was {known!r}, and is {found}",
+                f"document {number:,} of the interrupted run was {known.id!r}, and is {found}",
                 hint="The source changed: remove the hidden .partial file beside the output.",
             )
     yield from inputs
@@ -139,12 +149,11 @@ def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: Li
     fingerprint = text_digest(json.dumps(made_by, sort_keys=True, default=str), size=8)
     draft = target.with_name(f".{target.name}.{fingerprint}.partial")
     try:
-        # A link that somebody planted in the place of the draft is not followed.
-        raw = os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
+        raw = _opened_draft(draft)
     except OSError as error:
         raise cannot_write(output, error) from error
     with raw:
-        written = list(_whole_ids(raw))
+        written = list(_whole_lines(raw))
         if written:
             note("resumed", f"after {len(written):,} documents of an interrupted run")
         with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as out:
@@ -158,11 +167,27 @@ def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: Li
         stale.unlink()
 
 
-def _whole_ids(lines: BinaryIO) -> Iterator[str]:
-    """The ids of a draft's lines up to the first that is cut off or damaged; the rest goes."""
+def _opened_draft(path: Path) -> BinaryIO:
+    """A draft of our own; one that somebody else made, or may write to, is begun anew.
+
+    A link that somebody planted in its place is not followed.
+    """
+    raw = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
+    status = os.fstat(raw.fileno())
+    alone = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    if alone and status.st_uid == os.geteuid() and not status.st_mode & stat.S_IWOTH:
+        return raw
+    raw.close()
+    path.unlink()
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o664), "r+b")
+
+
+def _whole_lines(lines: BinaryIO) -> Iterator[Written]:
+    """A draft's documents up to the first that is cut off or damaged; the rest goes."""
     whole = 0
     for line in lines:
-        known = _id_of(line) if line.endswith(b"\n") else None
+        known = _written(line) if line.endswith(b"\n") else None
         if known is None:
             break
         whole += len(line)
@@ -171,10 +196,17 @@ def _whole_ids(lines: BinaryIO) -> Iterator[str]:
     lines.truncate()
 
 
-def _id_of(line: bytes) -> str | None:
+def _written(line: bytes) -> Written | None:
+    """The document of a line; None of one that no run of ours has written."""
     try:
         record = json.loads(line)
-    except ValueError:  # no JSON, or no UTF-8
+        known = Written(record["id"], record["text"])
+        spans = [(one["start"], one["end"], one["text"]) for one in record["entities"]]
+    except (ValueError, TypeError, LookupError, RecursionError):
         return None
-    known = record.get("id") if isinstance(record, dict) else None
-    return known if isinstance(known, str) else None
+    if not isinstance(known.id, str) or not isinstance(known.text, str):
+        return None
+    try:
+        return known if all(known.text[start:end] == text for start, end, text in spans) else None
+    except TypeError:
+        return None

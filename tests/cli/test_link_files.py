@@ -79,6 +79,67 @@ def test_a_run_goes_on_after_as_many_documents_as_are_written(
     assert hidden_files(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda record: {"id": record["id"]},
+        lambda record: record | {"text": 5},
+        lambda record: record | {"entities": [{"start": 0, "end": 5, "text": "forged"}]},
+        lambda record: record | {"entities": 7},
+        lambda record: record["id"],
+    ],
+)
+def test_a_forged_line_is_not_taken_as_done(
+    kglink: Kglink,
+    demo: Path,
+    texts: Path,
+    interrupt: Interrupt,
+    tmp_path: Path,
+    forge: Callable[[Any], object],
+) -> None:
+    output = tmp_path / "out.jsonl"
+    draft = interrupt(texts, output)
+    first, second = draft.read_text(encoding="utf-8").splitlines()
+    draft.write_text(f"{first}\n{json.dumps(forge(json.loads(second)))}\n", encoding="utf-8")
+    assert "after 1 documents" in kglink("link", texts, "-o", output).err
+    assert texts_of(output) == [record["text"] for record in TEXTS]
+    assert "forged" not in output.read_text(encoding="utf-8")
+
+
+def test_a_line_with_the_text_of_another_document_stops_the_run(
+    kglink: Kglink, demo: Path, texts: Path, interrupt: Interrupt, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+    draft = interrupt(texts, output)
+    first, second = (json.loads(line) for line in draft.read_text("utf-8").splitlines())
+    forged = {**second, "text": "Another text", "entities": []}
+    draft.write_text(f"{json.dumps(first)}\n{json.dumps(forged)}\n", encoding="utf-8")
+    ran = kglink("link", texts, "-o", output, code=2)
+    assert "another text now" in ran.err
+
+
+def test_a_draft_that_others_may_write_to_is_begun_anew(
+    kglink: Kglink, demo: Path, texts: Path, interrupt: Interrupt, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+    interrupt(texts, output).chmod(0o666)
+    assert "resumed" not in kglink("link", texts, "-o", output).err
+    draft = interrupt(texts, tmp_path / "two.jsonl")
+    (tmp_path / "linked").hardlink_to(draft)
+    assert "resumed" not in kglink("link", texts, "-o", tmp_path / "two.jsonl").err
+    assert texts_of(output) == texts_of(tmp_path / "two.jsonl")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_draft_of_somebody_else_is_begun_anew(
+    kglink: Kglink, demo: Path, texts: Path, interrupt: Interrupt, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+    os.chown(interrupt(texts, output), 12345, 12345)
+    assert "resumed" not in kglink("link", texts, "-o", output).err
+    assert output.stat().st_uid == 0
+
+
 def test_a_changed_file_begins_anew(
     kglink: Kglink, demo: Path, texts: Path, interrupt: Interrupt, tmp_path: Path
 ) -> None:

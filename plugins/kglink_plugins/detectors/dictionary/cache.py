@@ -109,8 +109,8 @@ def _fits_together(lexicon: Lexicon) -> bool:
         lexicon.counts.shape == lexicon.shapes.shape == (keys,)
         and lexicon.bits.shape == (3, slots // 8)
         and slots.bit_count() == 1
-        and (lexicon.counts.dtype, lexicon.shapes.dtype, lexicon.bits.dtype)
-        == (np.uint32, np.uint8, np.uint8)
+        and lexicon.counts.dtype == np.uint32
+        and lexicon.shapes.dtype == lexicon.bits.dtype == np.uint8
     )
 
 
