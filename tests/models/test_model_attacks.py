@@ -382,9 +382,9 @@ def test_a_name_that_a_file_records_is_never_asked_for(hub: Hub) -> None:
 
 @pytest.mark.parametrize("field", ["path", "name"])
 def test_a_planted_manifest_makes_no_request(
-    kglink: Kglink, demo: Path, hub: Hub, field: str
+    kglink: Kglink, demo_copy: Path, hub: Hub, field: str
 ) -> None:
-    for path in demo.rglob("*.json"):
+    for path in demo_copy.rglob("*.json"):
         text = path.read_text()
         if '"minilm"' in text:
             content = json.loads(text)
