@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from conftest import Kglink
+
 from fake_distributions import FakeEnvironment
 from kglink.errors import PluginError
 from kglink.linking.stages import Stage, run_stages
