@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from itertools import permutations
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from kglink.linking.contexts import (
     TokenSearchOf,
     measure_of,
 )
+from kglink.linking.evidence import Counterparts, Meaning, Memory, remembered, row_of
 from kglink.linking.names import Found, NameSearch, Surface
 from kglink.linking.reading import Reader, ReadMentions
 from kglink.linking.scoring import (
@@ -29,7 +32,9 @@ from kglink.linking.scoring import (
 from kglink.records import Candidate, EntityId, MentionInText
 from kglink.space.segment import Segment
 from kglink.space.space import Space
+from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
+from kglink.text.name_tokens import name_key
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -37,6 +42,9 @@ IntArray = npt.NDArray[np.int64]
 FoundBy = Literal["all", "vectors", "names"]
 #: For each KB the candidates of a mention, best first.
 ByKB = Mapping[str, Sequence[Candidate]]
+
+#: So many of the best counterparts of a KB's candidates become candidates in another KB.
+_BROUGHT_BY_COUNTERPARTS = 5
 
 
 class _Use(NamedTuple):
@@ -48,6 +56,19 @@ class _Use(NamedTuple):
     """Whether mentions in their texts are compared with the texts of entities."""
     texts_bring: bool
     """Whether texts bring candidates, or are compared for those that names brought."""
+
+
+class _Batch(NamedTuple):
+    """Mentions that are searched together."""
+
+    surfaces: list[Surface]
+    """All different ones, of mentions and of what they are short for."""
+    own: list[Surface]
+    """For each mention that of its own words."""
+    long: list[Surface | None]
+    """For each mention that of what its text says it is short for."""
+    contexts: Contexts
+    meanings: Mapping[str, Sequence[Meaning]]
 
 
 class CandidateSearch:
@@ -67,8 +88,12 @@ class CandidateSearch:
         scoring: Scoring | None = None,
         by: FoundBy = "all",
         token_search: TokenSearchOf | None = None,
+        memory: Memory | None = None,
+        counterparts: Counterparts | None = None,
     ) -> None:
         self._space = space
+        self._memory = memory
+        self._counterparts = counterparts
         self._reader = reader
         self._candidates = candidates
         self.scoring = self._chosen_scoring(scoring, by)
@@ -92,27 +117,140 @@ class CandidateSearch:
         """
         if not mentions:
             return []
-        texts = list(dict.fromkeys(mention.surface for mention in mentions))
-        place = {text: at for at, text in enumerate(texts)}
-        read = self._read(texts, mentions)
-        surfaces = [
-            Surface(text, fold(text) or text, None if read.names is None else read.names[at])
-            for at, text in enumerate(texts)
+        batch = self._batch(mentions)
+        tables = {kb: self._in_kb(batch, kb) for kb in kbs}
+        self._add_counterparts(batch, tables)
+        return [
+            {
+                kb: self._ranked(self._space.segments[kb], found[at], limit or self._candidates)
+                for kb, found in tables.items()
+            }
+            for at in range(len(mentions))
         ]
-        own = [surfaces[place[mention.surface]] for mention in mentions]
-        contexts = self._contexts(read, own)
-        answers: list[dict[str, list[Candidate]]] = [{} for _ in mentions]
-        for kb in kbs:
-            segment = self._space.segments[kb]
-            by_surface = self._name_search.find(surfaces, kb)
-            near = contexts.near(kb, self._candidates) if self._use.texts_bring else None
-            for at, mention in enumerate(mentions):
-                found = by_surface[place[mention.surface]]
-                if near is not None:
-                    found = self._name_search.with_more(found, near[at], own[at], segment)
-                found = self._with_context(found, at, contexts, segment)
-                answers[at][kb] = self._ranked(segment, found, limit or self._candidates)
-        return answers
+
+    def _batch(self, mentions: Sequence[MentionInText]) -> _Batch:
+        """Read the mentions, and look up what their surfaces stand for and meant before."""
+        own = [mention.surface for mention in mentions]
+        long = [
+            long_form_of(mention.surface, mention.text) if self._use.names else ""
+            for mention in mentions
+        ]
+        texts = list(dict.fromkeys([*own, *filter(None, long)]))
+        read = self._read(texts, mentions)
+        surfaces = {
+            text: Surface(text, fold(text) or text, None if read.names is None else read.names[at])
+            for at, text in enumerate(texts)
+        }
+        meanings: Mapping[str, Sequence[Meaning]] = {}
+        if self._memory is not None and self.scoring.weights.memory > 0:
+            meanings = self._memory.meanings(name_key(one.folded) for one in surfaces.values())
+        named = [surfaces[text] for text in own]
+        return _Batch(
+            list(surfaces.values()),
+            named,
+            [surfaces[text] if text else None for text in long],
+            self._contexts(read, named),
+            meanings,
+        )
+
+    def _in_kb(self, batch: _Batch, kb: str) -> list[Found]:
+        """The candidates of all mentions in one KB, with all evidence but that of other KBs."""
+        segment = self._space.segments[kb]
+        by_surface = dict(
+            zip(
+                (surface.text for surface in batch.surfaces),
+                self._name_search.find(batch.surfaces, kb),
+                strict=True,
+            )
+        )
+        near = batch.contexts.near(kb, self._candidates) if self._use.texts_bring else None
+        return [
+            self._of_mention(batch, at, segment, by_surface, None if near is None else near[at])
+            for at in range(len(batch.own))
+        ]
+
+    def _of_mention(
+        self,
+        batch: _Batch,
+        at: int,
+        segment: Segment,
+        by_surface: Mapping[str, Found],
+        near: IntArray | None,
+    ) -> Found:
+        own, long = batch.own[at], batch.long[at]
+        found = by_surface[own.text]
+        if long is not None:
+            found = self._name_search.with_long_form(found, by_surface[long.text], own, segment)
+        sure = self._remembered(batch, at, segment)
+        brought = np.array(sorted(sure), dtype=np.int64)
+        if near is not None:
+            brought = np.union1d(brought, near)
+        if len(brought):
+            found = self._name_search.with_more(found, brought, own, segment)
+        found = self._with_context(found, at, batch.contexts, segment)
+        memory = np.zeros(len(found.entities), dtype=np.float32)
+        for row, value in sure.items():
+            memory[np.searchsorted(found.entities, row)] = value
+        nothing = np.zeros(len(found.entities), dtype=np.float32)
+        return Found(found.entities, {**found.evidence, "memory": memory, "counterpart": nothing})
+
+    def _remembered(self, batch: _Batch, at: int, segment: Segment) -> dict[int, float]:
+        """The rows that memory knows for a mention, or for what it is short for."""
+        sure: dict[int, float] = {}
+        for surface in (batch.own[at], batch.long[at]):
+            meanings = batch.meanings.get(name_key(surface.folded), ()) if surface else ()
+            if surface and meanings:
+                for key, value in remembered(meanings, surface.folded, segment.kb).items():
+                    row = row_of(segment, key)
+                    if row >= 0:
+                        sure[row] = max(sure.get(row, 0.0), value)
+        return sure
+
+    def _add_counterparts(self, batch: _Batch, tables: dict[str, list[Found]]) -> None:
+        """Let accepted overlaps share evidence, and bring what another KB finds near the top."""
+        if not self._counterparts or self.scoring.weights.counterpart <= 0 or len(tables) < 2:
+            return
+        for at in range(len(batch.own)):
+            # As they are before any sharing: what two KBs say is not counted back and forth.
+            before = {kb: found[at] for kb, found in tables.items()}
+            scores = {
+                kb: np.maximum(self.scoring.weights.score(found.evidence), 0)
+                for kb, found in before.items()
+            }
+            for kb, other in permutations(tables, 2):
+                theirs = before[other]
+                owner, rows, sure = self._counterparts.of_rows(other, theirs.entities, kb)
+                if len(rows):
+                    segment, values = self._space.segments[kb], scores[other][owner] * sure
+                    tables[kb][at] = self._shared(batch, at, segment, tables[kb][at], rows, values)
+
+    def _shared(
+        self,
+        batch: _Batch,
+        at: int,
+        segment: Segment,
+        found: Found,
+        rows: IntArray,
+        values: FloatArray,
+    ) -> Found:
+        """The candidates with what counterparts say of some rows, those that were not there too."""
+        here = np.isin(rows, found.entities)
+        best = np.argsort(-values)[:_BROUGHT_BY_COUNTERPARTS]
+        new = np.setdiff1d(rows[best], found.entities)
+        if len(new):
+            found = self._name_search.with_more(found, new, batch.own[at], segment)
+            if self.scoring.weights.context > 0:
+                found = self._with_context(found, at, batch.contexts, segment)
+            here = np.isin(rows, found.entities)
+        shared = found.evidence["counterpart"].copy()
+        np.maximum.at(shared, np.searchsorted(found.entities, rows[here]), values[here])
+        return Found(found.entities, {**found.evidence, "counterpart": shared})
+
+    def with_memory(self, memory: Memory | None) -> CandidateSearch:
+        """The same search with another memory."""
+        other = copy(self)
+        other._memory = memory
+        return other
 
     def count_truncated(self, mentions: Sequence[MentionInText]) -> int:
         """How many mentions are longer, alone or with their context, than the encoder reads."""

@@ -1,14 +1,16 @@
-"""Fitting the scoring of a trained model's space to mentions whose answers are known.
+"""Fitting how evidence is weighed, to mentions whose answers are known.
 
-What is fitted is how much names count beside the context: the weight under which most mentions have
-a right answer first, among all that one KB has for it. The weight that nobody has fitted stays
-unless another is better by more than chance, so a few mentions change nothing. The probability of
-the best answer is then fitted to the scores that it gives.
+The weights are those of a conditional logit: the probability that a right candidate is chosen among
+all that one KB has for a mention, exp(w x) / sum of exp(w x). No weight is negative, because every
+kind of evidence can only speak for a candidate, and a prior keeps the weights near those that
+nobody has fitted, so that few mentions change little. The new weights are kept only where they are
+better on mentions of documents that they were not fitted to. The probability of the best answer is
+then fitted to the scores that it gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,8 +19,18 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from kglink.errors import UsageError
+from kglink.files.digest import text_hash
 from kglink.linking.candidates import CandidateSearch
-from kglink.linking.scoring import EVIDENCE, Calibration, Evidence, FusionWeights, Scoring
+from kglink.linking.evidence import Memory
+from kglink.linking.scoring import (
+    EVIDENCE,
+    TERMS,
+    Calibration,
+    Evidence,
+    FusionWeights,
+    Scoring,
+    terms,
+)
 from kglink.records import Candidate, Document, EntityId, MentionInText, OnProgress, Progress
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,10 +41,9 @@ IntArray = npt.NDArray[np.int64]
 MOST_MENTIONS = 4000
 _BATCH = 256
 _CALIBRATION_PRIOR = 0.05
-#: How much names may count for each part of the context: between .1 and .4 recall hardly changes.
-NAME_SHARES = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0)
-#: So many of them is what a gain by chance may look like.
-_STANDARD_ERRORS = 2
+#: How strongly the prior holds a weight, in mentions that contradict it.
+_PRIOR = 4.0
+_FOLDS = 5
 
 
 class _Ranking(NamedTuple):
@@ -49,15 +60,29 @@ class Rankings:
     evidence: FloatArray
     right: BoolArray
     starts: IntArray
+    folds: IntArray
+    """For each mention the part of the documents that it is in."""
 
     def first_is_right(self, weights: FusionWeights) -> BoolArray:
         """For each mention whether its best candidate is right; of equal ones the first is best."""
         scores = weights.score(_by_kind(self.evidence))
-        counts = np.diff(np.append(self.starts, len(scores)))
+        counts = self._counts(len(scores))
         best = np.maximum.reduceat(scores, self.starts)
         places = np.flatnonzero(scores == np.repeat(best, counts))
         first: BoolArray = self.right[places[np.searchsorted(places, self.starts)]]
         return first
+
+    def part(self, chosen: BoolArray) -> Rankings:
+        """Some of the mentions."""
+        counts = self._counts(len(self.right))
+        rows = np.repeat(chosen, counts)
+        kept = counts[chosen]
+        return Rankings(
+            self.evidence[rows], self.right[rows], np.cumsum(kept) - kept, self.folds[chosen]
+        )
+
+    def _counts(self, rows: int) -> IntArray:
+        return np.diff(np.append(self.starts, rows))
 
 
 def fit_scoring(
@@ -65,27 +90,83 @@ def fit_scoring(
     documents: Iterable[Document],
     kbs: Sequence[str],
     *,
+    memory_without: Callable[[Sequence[Document]], Memory | None] = lambda documents: None,
     progress: OnProgress = lambda _: None,
 ) -> Scoring:
-    """Fit the weight of names and the calibration, beginning with those of the search."""
-    judged = _spread(list(_judged(documents, kbs)))
-    rankings = _rankings(search, judged, kbs, progress)
+    """Fit weights and calibration, beginning with those of the search.
+
+    ``memory_without`` is the memory that some documents are not a part of: what they say
+    themselves must not count as remembered.
+    """
+    rankings = _rankings(search, list(documents), kbs, memory_without, progress)
     start = search.scoring
-    weights, before, after = fit_names(rankings, start.weights)
-    fitted = replace(start, weights=weights, mentions=len(judged), recall=(before, after))
+    weights, before, after = fit_weights(rankings, start.weights)
+    fitted = replace(start, weights=weights, mentions=len(rankings.starts), recall=(before, after))
     return replace(fitted, calibration=fit_calibration(rankings, fitted))
 
 
-def fit_names(rankings: Rankings, start: FusionWeights) -> tuple[FusionWeights, float, float]:
-    """The weights, and the share of mentions with a right answer first before and after."""
-    before = rankings.first_is_right(start)
-    tried = [replace(start, name=weight) for weight in NAME_SHARES]
-    found = [rankings.first_is_right(weights) for weights in tried]
-    best = int(np.argmax([right.mean() for right in found]))
-    gain = found[best].astype(np.float64) - before
-    if gain.mean() <= _STANDARD_ERRORS * gain.std() / np.sqrt(len(gain)):
+def fit_weights(rankings: Rankings, start: FusionWeights) -> tuple[FusionWeights, float, float]:
+    """The weights, and the share of mentions with a right answer first before and after.
+
+    After: each mention judged by weights that were fitted without the documents beside it.
+    """
+    before = rankings.first_is_right(start).astype(np.float64)
+    after = np.zeros(len(before))
+    for fold in np.unique(rankings.folds):
+        inside = rankings.folds == fold
+        if inside.all():
+            return start, float(before.mean()), float(before.mean())
+        fitted = conditional_logit(rankings.part(~inside), start)
+        after[inside] = rankings.part(inside).first_is_right(fitted)
+    gain = after - before
+    if gain.mean() <= gain.std() / np.sqrt(len(gain)):
         return start, float(before.mean()), float(before.mean())
-    return tried[best], float(before.mean()), float(found[best].mean())
+    return conditional_logit(rankings, start), float(before.mean()), float(after.mean())
+
+
+def conditional_logit(rankings: Rankings, start: FusionWeights) -> FusionWeights:
+    """The weights under which right candidates are the most probable, held near the first ones."""
+    found = np.logical_or.reduceat(rankings.right, rankings.starts)
+    some = rankings.part(found)
+    if not len(some.starts):
+        return start
+    values = terms(_by_kind(some.evidence))
+    facts = np.stack([values[term] for term in TERMS], axis=1).astype(np.float64)
+    owner = np.repeat(np.arange(len(some.starts)), some._counts(len(some.right)))
+    first = np.array([getattr(start, term) for term in TERMS])
+
+    def cost(weights: FloatArray) -> tuple[float, FloatArray]:
+        logits = facts @ weights
+        everyone, shares = _shares(logits, owner, some.starts)
+        right = np.where(some.right, logits, -np.inf)
+        answers, of_right = _shares(right, owner, some.starts)
+        return float((everyone - answers).sum()), facts.T @ (shares - of_right)
+
+    # How sharp the first weights are comes first: it is no matter of prior.
+    sharp = minimize(
+        lambda by: (
+            (told := cost(first * float(by[0])))[0],
+            np.array([told[1] @ first]),
+        ),
+        np.array([10.0]), jac=True, method="L-BFGS-B", bounds=[(0.1, 100.0)],
+    ).x[0]  # fmt: skip
+    centre = first * float(sharp)
+
+    def held(weights: FloatArray) -> tuple[float, FloatArray]:
+        loss, slope = cost(weights)
+        away = (weights - centre) / float(sharp)
+        return loss + _PRIOR * float(away @ away), slope + 2 * _PRIOR * away / float(sharp)
+
+    best = minimize(held, centre, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(TERMS)).x
+    return FusionWeights(*(round(float(weight), 4) for weight in best))
+
+
+def _shares(logits: FloatArray, owner: IntArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:
+    """For each mention the logarithm of the sum of its candidates' odds, and their shares of it."""
+    most = np.maximum.reduceat(logits, starts)
+    odds = np.exp(logits - most[owner])
+    sums = np.add.reduceat(odds, starts)
+    return most + np.log(sums), odds / sums[owner]
 
 
 def fit_calibration(rankings: Rankings, scoring: Scoring) -> Calibration:
@@ -122,20 +203,60 @@ def _decisions(rankings: Rankings, scoring: Scoring) -> tuple[FloatArray, FloatA
     return np.array(facts, dtype=np.float64), np.array(right, dtype=np.float64)
 
 
+def _rankings(
+    search: CandidateSearch,
+    documents: Sequence[Document],
+    kbs: Sequence[str],
+    memory_without: Callable[[Sequence[Document]], Memory | None],
+    progress: OnProgress,
+) -> Rankings:
+    """All candidates of mentions with known answers, in the KBs that hold an answer."""
+    judged = _spread([(fold, *one) for fold, one in _judged(documents, kbs)])
+    parts = [[one for one in documents if _fold(one) == fold] for fold in range(_FOLDS)]
+    found: list[tuple[int, _Ranking]] = []
+    done = 0
+    for fold, part in enumerate(parts):
+        own = [one for one in judged if one[0] == fold]
+        asking = search.with_memory(memory_without(part))
+        for first in range(0, len(own), _BATCH):
+            batch = own[first : first + _BATCH]
+            answers = asking.find([mention for _, mention, _ in batch], kbs, limit=1 << 30)
+            for (_, _, gold), by_kb in zip(batch, answers, strict=True):
+                wanted = {one.kb for one in gold}
+                found += [
+                    (fold, _ranking(by_kb[kb], gold)) for kb in kbs if kb in wanted and by_kb[kb]
+                ]
+            done += len(batch)
+            progress(Progress("mentions", done, len(judged)))
+    counts = np.array([len(one.right) for _, one in found], dtype=np.int64)
+    return Rankings(
+        np.concatenate([one.evidence for _, one in found]),
+        np.concatenate([one.right for _, one in found]),
+        np.cumsum(counts) - counts,
+        np.array([fold for fold, _ in found], dtype=np.int64),
+    )
+
+
+def _fold(document: Document) -> int:
+    """The part that a document is in; what has one title is one document in several windows."""
+    return text_hash(document.title or document.text) % _FOLDS
+
+
 def _judged(
     documents: Iterable[Document], kbs: Sequence[str]
-) -> Iterator[tuple[MentionInText, frozenset[EntityId]]]:
-    """The mentions with an answer in one of the KBs."""
-    for document in documents:
-        for mention in document.mentions:
-            gold = frozenset(one for one in mention.gold or () if one.kb in kbs)
-            if gold:
-                yield MentionInText(document.text, mention.start, mention.end), gold
+) -> list[tuple[int, tuple[MentionInText, frozenset[EntityId]]]]:
+    """The mentions with an answer in one of the KBs, each with its part of the documents."""
+    return [
+        (_fold(document), (MentionInText(document.text, mention.start, mention.end), gold))
+        for document in documents
+        for mention in document.mentions
+        if (gold := frozenset(one for one in mention.gold or () if one.kb in kbs))
+    ]
 
 
 def _spread(
-    judged: list[tuple[MentionInText, frozenset[EntityId]]],
-) -> list[tuple[MentionInText, frozenset[EntityId]]]:
+    judged: list[tuple[int, MentionInText, frozenset[EntityId]]],
+) -> list[tuple[int, MentionInText, frozenset[EntityId]]]:
     """All of them, or so many from all places alike."""
     if not judged:
         raise UsageError(
@@ -144,30 +265,6 @@ def _spread(
         )
     count = min(len(judged), MOST_MENTIONS)
     return [judged[at * len(judged) // count] for at in range(count)]
-
-
-def _rankings(
-    search: CandidateSearch,
-    judged: Sequence[tuple[MentionInText, frozenset[EntityId]]],
-    kbs: Sequence[str],
-    progress: OnProgress,
-) -> Rankings:
-    """All candidates of the mentions, in the KBs that hold an answer."""
-    found: list[_Ranking] = []
-    for first in range(0, len(judged), _BATCH):
-        batch = judged[first : first + _BATCH]
-        answers = search.find([mention for mention, _ in batch], kbs, limit=1 << 30)
-        for (_, gold), by_kb in zip(batch, answers, strict=True):
-            wanted = {one.kb for one in gold}
-            found += [_ranking(by_kb[kb], gold) for kb in kbs if kb in wanted and by_kb[kb]]
-        done = first + len(batch)
-        progress(Progress("fitting the scoring on mentions", done, len(judged)))
-    counts = np.array([len(one.right) for one in found], dtype=np.int64)
-    return Rankings(
-        np.concatenate([one.evidence for one in found]),
-        np.concatenate([one.right for one in found]),
-        np.cumsum(counts) - counts,
-    )
 
 
 def _by_kind(evidence: FloatArray) -> Evidence:

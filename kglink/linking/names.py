@@ -59,6 +59,21 @@ class NameSearch:
             for surface, hits, entities in zip(surfaces, similar, near, strict=True)
         ]
 
+    def with_long_form(
+        self, short: Found, long: Found, surface: Surface, segment: Segment
+    ) -> Found:
+        """The candidates of a mention and of what its text says that it is short for.
+
+        What speaks for a candidate by either counts; to bear the long form is evidence of its own.
+        """
+        short = self.with_more(short, long.entities, surface, segment)
+        places = np.searchsorted(short.entities, long.entities)
+        evidence = {kind: values.copy() for kind, values in short.evidence.items()}
+        for kind, values in long.evidence.items():
+            np.maximum.at(evidence[kind], places, values)
+        evidence["expanded"][places] = long.evidence["exact"]
+        return Found(short.entities, evidence)
+
     def with_more(self, found: Found, more: IntArray, surface: Surface, segment: Segment) -> Found:
         """The same, with candidates that no name brought."""
         new = np.setdiff1d(more, found.entities)
@@ -106,12 +121,17 @@ class NameSearch:
         same_case = np.array(
             [segment.surfaces[row] == surface.text for row in exact_rows], dtype=np.float32
         )
+        counts = segment.alias_counts[exact_rows].astype(np.float32)
+        # Where nothing was counted all counts are one, and tell nothing.
+        common = counts / counts.sum() if counts.max(initial=0) > 1 else np.zeros_like(counts)
         evidence: dict[EvidenceName, FloatArray] = {
             "name": np.maximum(_best_of(entities, similar, cosines), exact),
             "exact": exact,
             "title": _best_of(entities, owners, is_title.astype(np.float32)),
             "case": _best_of(entities, owners, same_case),
             "alias": self._alias(surface.vector, entities, segment),
+            "expanded": np.zeros(len(entities), dtype=np.float32),
+            "common": _best_of(entities, owners, common),
         }
         return Found(entities, evidence)
 

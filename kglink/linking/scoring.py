@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,18 +24,25 @@ from kglink.errors import SpaceError
 from kglink.files.atomic import write_atomically
 
 FloatArray = npt.NDArray[np.float32]
-EvidenceName = Literal["name", "exact", "title", "case", "alias", "context"]
+EvidenceName = Literal[
+    "name", "exact", "title", "case", "alias", "context",
+    "expanded", "common", "memory", "counterpart",
+]  # fmt: skip
 
-
-#: The kinds of evidence, a value in [-1, 1] for each candidate:
-#: ``name``     cosine of the trigrams of the mention and of the candidate's most similar name
-#: ``exact``    1 where a name of the candidate is the mention, folded
-#: ``title``    1 where that name is the title
-#: ``case``     1 where that name is the mention to the letter
-#: ``alias``    cosine of the mention's vector and the candidate's nearest alias vector
-#: ``context``  cosine of the vectors of the mention in its context and of the candidate's text;
-#:              of a model that was trained with plain products: these in the measure of a cosine
-EVIDENCE: tuple[EvidenceName, ...] = ("name", "exact", "title", "case", "alias", "context")
+#: The kinds of evidence, a value for each candidate, from 0 (or -1, of a cosine) to 1:
+#: ``name``         cosine of the trigrams of the mention and of the candidate's most similar name
+#: ``exact``        1 where a name of the candidate is the mention, folded
+#: ``title``        1 where that name is the title
+#: ``case``         1 where that name is the mention to the letter
+#: ``alias``        cosine of the mention's vector and the candidate's nearest alias vector
+#: ``context``      cosine of the vectors of the mention in its context and of the candidate's
+#:                  text; of a model that was trained with plain products: in that measure
+#: ``expanded``     1 where the text says that the mention is short for a name of the candidate
+#: ``common``       how often this name meant the candidate, among all entities of its KB that
+#:                  bear it, where the KB's source counted that (links of a wiki)
+#: ``memory``       how sure it is from annotated documents that the surface means the candidate
+#: ``counterpart``  the score of the same thing in another KB, times how sure that sameness is
+EVIDENCE: tuple[EvidenceName, ...] = get_args(EvidenceName)
 Evidence = Mapping[EvidenceName, FloatArray]
 
 
@@ -50,27 +57,46 @@ class FusionWeights:
     context: float = 0.0
     named_context: float = 0.5
     """What the context counts, in addition, where the candidate bears the mention's name."""
+    expanded: float = 0.3
+    common: float = 0.3
+    memory: float = 1.0
+    counterpart: float = 0.5
 
     def score(self, evidence: Evidence) -> FloatArray:
-        """The weighted mean of the evidence, rounded so that equal evidence makes equal scores."""
-        total = (
-            self.name * np.maximum(evidence["name"], 0) ** 4
-            + self.title * evidence["title"]
-            + self.case * evidence["case"]
-            + self.alias * evidence["alias"]
-            + (self.context + self.named_context * evidence["exact"]) * evidence["context"]
-        )
-        names = self.name + self.title + self.case + self.alias
-        mean = np.round(total / (names + self.context + self.named_context), 5)
-        return np.asarray(mean, dtype=np.float32)
+        """The weighted sum of the evidence, rounded so that equal evidence makes equal scores.
+
+        It is in the measure of names and vectors: without other evidence the score is their mean.
+        """
+        total = sum(getattr(self, term) * values for term, values in terms(evidence).items())
+        return np.asarray(np.round(total / self.measure, 5), dtype=np.float32)
+
+    @property
+    def measure(self) -> float:
+        """The sum of the weights of names and vectors."""
+        return float(sum(getattr(self, term) for term in MEASURED))
+
+
+#: The terms of the score, each with its weight; those of names and vectors are its measure.
+TERMS = tuple(one.name for one in fields(FusionWeights))
+MEASURED = ("name", "title", "case", "alias", "context", "named_context")
+
+
+def terms(evidence: Evidence) -> dict[str, FloatArray]:
+    """What each weight is multiplied with; a similar name counts by its fourth power."""
+    return {
+        **{kind: values for kind, values in evidence.items() if kind in TERMS},
+        "name": np.maximum(evidence["name"], 0) ** 4,
+        "named_context": evidence["exact"] * evidence["context"],
+    }
 
 
 #: For names alone.
-NAME_WEIGHTS = FusionWeights(alias=0.0, context=0.0, named_context=0.0)
+_NOTHING_ELSE = {"expanded": 0.0, "common": 0.0, "memory": 0.0, "counterpart": 0.0}
+NAME_WEIGHTS = FusionWeights(alias=0.0, context=0.0, named_context=0.0, **_NOTHING_ELSE)
 #: For vectors alone: those of names, or those of mentions in their texts.
-ALIAS_WEIGHTS = FusionWeights(name=0.0, title=0.0, case=0.0, named_context=0.0)
+ALIAS_WEIGHTS = FusionWeights(name=0.0, title=0.0, case=0.0, named_context=0.0, **_NOTHING_ELSE)
 MENTION_WEIGHTS = FusionWeights(
-    name=0.0, title=0.0, case=0.0, alias=0.0, context=1.0, named_context=0.0
+    name=0.0, title=0.0, case=0.0, alias=0.0, context=1.0, named_context=0.0, **_NOTHING_ELSE
 )
 #: For a trained model: its context decides, and between entities that fit it alike how similar
 #: their names are. Other evidence fits texts like those that were learnt from, but does not carry
@@ -79,7 +105,7 @@ TRAINED_WEIGHTS = FusionWeights(
     name=0.15, title=0.0, case=0.0, alias=0.0, context=1.0, named_context=0.0
 )
 #: For a search the words are a name or a description, so the text counts as much as the names.
-SEARCH_WEIGHTS = FusionWeights(alias=0.5, context=1.0, named_context=0.0)
+SEARCH_WEIGHTS = FusionWeights(alias=0.5, context=1.0, named_context=0.0, **_NOTHING_ELSE)
 
 
 @dataclass(frozen=True, slots=True)

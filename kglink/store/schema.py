@@ -255,6 +255,21 @@ overlaps = Table(
     sqlite_with_rowid=False,
 )
 
+# What surfaces meant in the documents of ``source``. ``key`` is one for all inflections of
+# ``folded``. Entities are named by KB and key, so that memory survives updates; NIL has neither.
+memories = Table(
+    "memories",
+    metadata,
+    Column("key", _Name, primary_key=True),
+    Column("folded", _Name, primary_key=True),
+    Column("kb", _Name, primary_key=True),
+    Column("entity", _Name, primary_key=True),
+    Column("source", _Name, primary_key=True),
+    Column("count", Float(53), nullable=False),
+    Index("ix_memories_source", "source"),
+    sqlite_with_rowid=False,
+)
+
 # The last finished search of each pair of KBs, ``left_kb < right_kb``.
 overlap_runs = Table(
     "overlap_runs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
@@ -28,6 +28,7 @@ from kglink.store import document_reader, entity_reader
 from kglink.store.database import Database
 from kglink.store.ingest import Ingest, check_kb_name
 from kglink.store.kbs import find_problems, kb_id, read_kbs
+from kglink.store.memory import Meaning, MemoryTable, PartOfMemory
 from kglink.store.overlaps import OverlapTable, Wanted, read_runs, read_state
 from kglink.store.schema import ingests, kbs, store_state
 from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias
@@ -48,6 +49,7 @@ class Store:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._overlaps = OverlapTable(db)
+        self._memory = MemoryTable(db)
 
     @classmethod
     def open(cls, url: str | URL, *, create: bool = True) -> Store:
@@ -290,3 +292,29 @@ class Store:
     def check(self) -> list[str]:
         """What is broken or left unfinished; an empty list for a healthy store."""
         return find_problems(self._db)
+
+    # ------------------------------------------------------------------------------ memory
+    def learn(self, source: str, documents: Iterable[Document]) -> int:
+        """Remember what surfaces mean in these documents, in the place of what ``source`` said.
+
+        Returns how many different surfaces it told.
+        """
+        return self._memory.learn(source, documents)
+
+    def forget(self, source: str) -> None:
+        """Forget what a source said."""
+        if source not in (known := self._memory.sources()):
+            raise UnknownNameError("source of memory", source, known)
+        self._memory.forget(source)
+
+    def memory_sources(self) -> dict[str, int]:
+        """The sources that were learnt from, and how many surfaces each told."""
+        return self._memory.sources()
+
+    def meanings(self, keys: Iterable[str]) -> Mapping[str, list[Meaning]]:
+        """What surfaces with these keys (`kglink.text.name_tokens.name_key`) meant."""
+        return self._memory.meanings(keys)
+
+    def memory_without(self, documents: Iterable[Document]) -> PartOfMemory:
+        """The memory without what some documents say."""
+        return PartOfMemory(self._memory, documents)

@@ -1,15 +1,14 @@
-"""Linking texts, searching, and fitting how evidence is weighed."""
+"""Linking texts and searching."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kglink.records import Candidate, Document, LinkedDocument, OnProgress, TextInput
+from kglink.records import Candidate, LinkedDocument, TextInput
 from kglink.workspace.build import build_if_stale
 
 if TYPE_CHECKING:
-    from kglink.linking.scoring import Scoring
     from kglink.workspace.opened import Opened
 
 
@@ -38,20 +37,3 @@ def search(opened: Opened, text: str, *, k: int = 10, kbs: Sequence[str] = ()) -
     build_if_stale(opened)
     space = opened.space()
     return search(space, opened.encoder, opened.registry, text, k, space.kbs(kbs))
-
-
-def fit_scoring(
-    opened: Opened,
-    documents: Iterable[Document],
-    *,
-    progress: OnProgress = lambda _: None,
-) -> Scoring:
-    """Fit how the space of a trained model weighs evidence, on mentions with known answers.
-
-    They must not be those that the model was trained on: it knows these too well. What was
-    fitted is kept beside the space, for as long as it has this model.
-    """
-    from kglink.workspace.links import fit_space
-
-    parts = (opened.space(), opened.encoder, opened.settings.link, opened.registry)
-    return fit_space(*parts, documents, progress)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.contexts import TokenSearchOf
+from kglink.linking.evidence import Counterparts, Memory
 from kglink.linking.pipeline import Linker
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring, write_scoring
@@ -43,9 +45,11 @@ def search_of(
     space: Space,
     encoder: Encoder,
     settings: LinkSection,
+    store: Store,
     registry: Registry,
     *,
     candidates: int = 0,
+    fitted: bool = True,
 ) -> CandidateSearch:
     """A search as the settings want it; ``candidates`` per KB at least are found."""
     reader = reader_of(encoder, settings.window_chars)
@@ -54,11 +58,25 @@ def search_of(
         reader,
         candidates=max(settings.candidates, settings.top_k, candidates),
         scoring=read_scoring(space.folder.path, space.manifest.model.fingerprint)
-        if reader.trained
+        if fitted
         else None,
         by=settings.evidence,
         token_search=None if settings.evidence == "names" else token_search_of(encoder, registry),
+        memory=store,
+        counterparts=None if settings.evidence != "all" else counterparts_of(store, space),
     )
+
+
+def counterparts_of(store: Store, space: Space) -> Counterparts:
+    """The accepted overlaps of the space's KBs."""
+    here = {info.name for info in store.kbs()} & space.segments.keys()
+    overlaps = (
+        overlap
+        for left, right in combinations(sorted(here), 2)
+        for overlap in store.overlaps(left, right)
+        if overlap.is_accepted(0.5)
+    )
+    return Counterparts.of(overlaps, space.segments)
 
 
 def linker_of(
@@ -105,26 +123,25 @@ def fit_space(
     space: Space,
     encoder: Encoder,
     settings: LinkSection,
+    store: Store,
     registry: Registry,
     documents: Iterable[Document],
     progress: OnProgress,
+    *,
+    remembered: bool = False,
 ) -> Scoring:
-    """Fit the scoring of a trained model's space, and keep it."""
+    """Fit the scoring of a space, and keep it; ``remembered``: memory was learnt from these too."""
     from kglink.linking.fit import fit_scoring
 
-    if encoder.trained is None:
-        raise UsageError(
-            f"space {space.folder.name!r} is of an untrained model: its weights are fixed",
-            hint="`kglink finetune` trains one.",
-        )
-    candidates = max(settings.candidates, settings.top_k)
-    search = CandidateSearch(
-        space,
-        TrainedReader(encoder),
-        candidates=candidates,
-        token_search=token_search_of(encoder, registry),
+    unfitted = settings.model_copy(update={"evidence": "all"})
+    search = search_of(space, encoder, unfitted, store, registry, fitted=False)
+
+    def memory_without(part: Sequence[Document]) -> Memory:
+        return store.memory_without(part) if remembered else store
+
+    scoring = fit_scoring(
+        search, documents, space.kbs(), memory_without=memory_without, progress=progress
     )
-    scoring = fit_scoring(search, documents, space.kbs(), progress=progress)
     write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
     return scoring
 

@@ -196,10 +196,10 @@ class Opened:
         space = space or self.space()
         link, names = self.settings.link, self.linked_kbs(space, kbs)
         scoring = stamp_of(space.folder.path / SCORING_FILE)
-        key = (id(space), names, candidates, scoring)
+        key = (id(space), names, candidates, scoring, self.store.overlap_state())
         linker = self._linkers.get(key)
         if linker is None:
-            parts = (space, self.encoder, link, self.registry)
+            parts = (space, self.encoder, link, self.store, self.registry)
             search = search_of(*parts, candidates=candidates)
             linker = linker_of(search, space, names, link, self.store, self.registry)
             while len(self._linkers) >= MOST_LINKERS:

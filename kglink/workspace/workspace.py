@@ -8,7 +8,8 @@ from kglink.workspace.evaluate import evaluate, evaluate_end_to_end, evaluate_ov
 from kglink.workspace.export import export
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
 from kglink.workspace.kbs import add_kb, entities, kb, kbs, remove_kb
-from kglink.workspace.link import fit_scoring, link, search
+from kglink.workspace.link import link, search
+from kglink.workspace.memory import fit, fit_scoring, forget, learn
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import (
     compare_overlaps,
@@ -80,6 +81,9 @@ class Workspace(Opened):
     # texts
     link = link
     search = search
+    learn = learn
+    forget = forget
+    fit = fit
     fit_scoring = fit_scoring
     evaluate = evaluate
     evaluate_end_to_end = evaluate_end_to_end

@@ -83,3 +83,8 @@ def _singular(word: str) -> str:
 
 def _plain_number(digits: str) -> str:
     return digits.lstrip("0") or "0"
+
+
+def name_key(folded: str) -> str:
+    """One key for a name however it is inflected, and in whatever order its words stand."""
+    return " ".join(sorted(name_words(folded)))

@@ -143,6 +143,13 @@ def _create_overlaps() -> None:
     )
     op.create_index("ix_overlaps_right", "overlaps", ["right_kb", "right_key"])
     op.create_table(
+        "memories",
+        *_key("key", "folded", "kb", "entity", "source"),
+        sa.Column("count", sa.Float(53), nullable=False),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_memories_source", "memories", ["source"])
+    op.create_table(
         "overlap_runs",
         *_key("left_kb", "right_kb"),
         *_text("method", "settings_fingerprint"),

@@ -1,0 +1,126 @@
+"""Evidence from the store: what a surface meant before, and what counterparts in other KBs say."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.records import EntityId, Overlap
+from kglink.space.segment import Segment
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+class Meaning(Protocol):
+    """A surface meant an entity so often."""
+
+    @property
+    def folded(self) -> str:
+        """The surface, folded."""
+        ...
+
+    @property
+    def entity(self) -> EntityId:
+        """What it meant."""
+        ...
+
+    @property
+    def times(self) -> float:
+        """How often."""
+        ...
+
+
+class Memory(Protocol):
+    """What surfaces meant in annotated documents."""
+
+    def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
+        """All meanings of surfaces, by one key for all inflections of a surface."""
+        ...
+
+
+def remembered(meanings: Sequence[Meaning], folded: str, kb: str) -> dict[str, float]:
+    """For each entity of a KB how sure memory is that a surface means it, from 0 to 1.
+
+    The share of its mentions that meant the entity; one mention more is added that meant what all
+    inflections of the surface meant, and to these one that meant nothing. So a surface that was
+    seen once is half sure, and one that was never seen as it is written learns from its plural.
+    """
+    own = [one for one in meanings if one.entity.kb == kb or not one.entity.kb]
+    same = [one for one in own if one.folded == folded]
+    all_forms = 1 + sum(one.times for one in own)
+    this_form = 1 + sum(one.times for one in same)
+    sure: dict[str, float] = {}
+    for one in own:
+        if one.entity.kb:
+            sure[one.entity.key] = sure.get(one.entity.key, 0) + one.times / all_forms / this_form
+    for one in same:
+        if one.entity.kb:
+            sure[one.entity.key] += one.times / this_form
+    return sure
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """The counterparts of the entities of one KB in another: rows, in order of the first."""
+
+    rows: IntArray
+    others: IntArray
+    probabilities: FloatArray
+
+
+class Counterparts:
+    """The accepted overlaps of a space's KBs, as rows of their segments."""
+
+    def __init__(self, pairs: Mapping[tuple[str, str], _Pairs]) -> None:
+        self._pairs = pairs
+
+    @classmethod
+    def of(cls, overlaps: Iterable[Overlap], segments: Mapping[str, Segment]) -> Counterparts:
+        """Those whose entities the space holds."""
+        found: dict[tuple[str, str], list[tuple[int, int, float]]] = {}
+        for overlap in overlaps:
+            left, right = overlap.left, overlap.right
+            if left.kb in segments and right.kb in segments:
+                rows = row_of(segments[left.kb], left.key), row_of(segments[right.kb], right.key)
+                if min(rows) >= 0:
+                    sure = 1.0 if overlap.verdict == "correct" else overlap.probability
+                    found.setdefault((left.kb, right.kb), []).append((*rows, sure))
+                    found.setdefault((right.kb, left.kb), []).append((*rows[::-1], sure))
+        return cls({kbs: _sorted(rows) for kbs, rows in found.items()})
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs)
+
+    def of_rows(self, kb: str, rows: IntArray, other: str) -> tuple[IntArray, IntArray, FloatArray]:
+        """Counterparts of some rows in another KB: whose each is, its row, its probability."""
+        pairs = self._pairs.get((kb, other))
+        if pairs is None or not len(rows):
+            nothing = np.empty(0, dtype=np.int64)
+            return nothing, nothing, np.empty(0, dtype=np.float32)
+        first = np.searchsorted(pairs.rows, rows, side="left")
+        counts = np.searchsorted(pairs.rows, rows, side="right") - first
+        owner = np.repeat(np.arange(len(rows)), counts)
+        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        places = np.repeat(first, counts) + offset
+        return owner, pairs.others[places], pairs.probabilities[places]
+
+
+def row_of(segment: Segment, key: str) -> int:
+    """The row of an entity, -1 for one that is not there; keys are in order."""
+    at = bisect_left(segment.keys, key)
+    return at if at < len(segment.keys) and segment.keys[at] == key else -1
+
+
+def _sorted(rows: list[tuple[int, int, float]]) -> _Pairs:
+    ordered = sorted(rows)
+    return _Pairs(
+        np.array([row for row, _, _ in ordered], dtype=np.int64),
+        np.array([other for _, other, _ in ordered], dtype=np.int64),
+        np.array([sure for _, _, sure in ordered], dtype=np.float32),
+    )

@@ -1,0 +1,81 @@
+"""Learning what surfaces mean, and fitting how evidence is weighed, without any training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kglink.errors import UnknownNameError, UsageError
+from kglink.records import Document, OnProgress
+
+if TYPE_CHECKING:
+    from kglink.linking.scoring import Scoring
+    from kglink.workspace.opened import Opened
+
+
+def learn(opened: Opened, docs: str, *, split: str = "") -> int:
+    """Remember what surfaces mean in annotated documents; returns how many surfaces they tell.
+
+    Of no split: those of the split train, or all where there is none. Learning from the same
+    documents again takes the place of what was remembered of them.
+    """
+    found = opened.store.learn(docs, _documents(opened, docs, split))
+    if not found:
+        raise UsageError(
+            f"{docs!r} says of no mention what it means",
+            hint="Golds are found when documents are added: add the KBs first, and name them with "
+            "--links-to.",
+        )
+    return found
+
+
+def forget(opened: Opened, docs: str) -> None:
+    """Forget what surfaces meant in the documents of a KB."""
+    opened.store.forget(docs)
+
+
+def fit(
+    opened: Opened,
+    docs: str | Sequence[str],
+    *,
+    split: str = "",
+    progress: OnProgress = lambda _: None,
+) -> Scoring:
+    """Fit how the space weighs evidence to annotated documents; nothing is trained.
+
+    What memory has learnt from these documents does not count while they are judged.
+    """
+    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    documents = [one for name in names for one in _documents(opened, name, split)]
+    remembered = any(name in opened.store.memory_sources() for name in names)
+    return fit_scoring(opened, documents, remembered=remembered, progress=progress)
+
+
+def fit_scoring(
+    opened: Opened,
+    documents: Iterable[Document],
+    *,
+    remembered: bool = False,
+    progress: OnProgress = lambda _: None,
+) -> Scoring:
+    """Fit how the space weighs evidence, on mentions with known answers.
+
+    They must not be those that the space's model was trained on: it knows these too well.
+    ``remembered``: memory was learnt from these documents. What was fitted is kept beside the
+    space, for as long as it has this model.
+    """
+    from kglink.workspace.links import fit_space
+
+    parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
+    return fit_space(*parts, documents, progress, remembered=remembered)
+
+
+def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:
+    """The documents of a split; of none named those to train with, or all."""
+    store = opened.store
+    if not store.kb(name).mentions:
+        annotated = [info.name for info in store.kbs() if info.mentions]
+        raise UnknownNameError("source of annotated documents", name, annotated)
+    if not split and next(store.documents(name, "train"), None) is not None:
+        split = "train"
+    return store.documents(name, split or None)
