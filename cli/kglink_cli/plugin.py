@@ -16,6 +16,7 @@ from kglink_cli import (
     init,
     kbs,
     link,
+    memory,
     overlap,
     recipes,
     runs,
@@ -35,6 +36,9 @@ def add_commands(app: typer.Typer) -> None:
     app.command("finetune")(finetune.finetune)
     app.command("recipes")(recipes.recipes)
     app.command("runs")(runs.runs)
+    app.command("learn")(memory.learn)
+    app.command("forget")(memory.forget)
+    app.command("fit")(memory.fit)
     app.command("build")(build.build)
     app.command("spaces")(spaces.spaces)
     app.command("index")(index.index)

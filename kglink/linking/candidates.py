@@ -34,7 +34,7 @@ from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
-from kglink.text.name_tokens import name_key
+from kglink.text.name_words import name_key
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -245,6 +245,17 @@ class CandidateSearch:
         shared = found.evidence["counterpart"].copy()
         np.maximum.at(shared, np.searchsorted(found.entities, rows[here]), values[here])
         return Found(found.entities, {**found.evidence, "counterpart": shared})
+
+    def nearness(self, left: EntityId, right: EntityId) -> float:
+        """The cosine of the texts of two entities; 0 where the space has no vectors of texts."""
+        if not self._space.has_rows("text"):
+            return 0.0
+        vectors = []
+        for one in (left, right):
+            segment = self._space.segments[one.kb]
+            (vector,) = segment.vectors("text", np.array([row_of(segment, one.key)]))
+            vectors.append(vector / max(float(np.linalg.norm(vector)), 1e-9))
+        return float(vectors[0] @ vectors[1])
 
     def with_memory(self, memory: Memory | None) -> CandidateSearch:
         """The same search with another memory."""

@@ -5,10 +5,15 @@ It comes last, from what retrieval and all stages left.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kglink.linking.scoring import Scoring
-from kglink.records import Link, Ranking
+from kglink.records import Candidate, EntityId, Link, Ranking
+
+#: Entities of two KBs that bear the mention's name and whose texts are so near are taken for one
+#: thing, whether their overlap was ever looked for or not.
+LEAST_NEARNESS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +21,8 @@ class Decision:
     """How rankings become links."""
 
     scoring: Scoring
+    nearness: Callable[[EntityId, EntityId], float]
+    """The cosine of the texts of two entities."""
     threshold: float
     """A best candidate that is less probable makes the mention NIL."""
     top_k: int
@@ -40,9 +47,19 @@ class Decision:
         if not ranking.candidates:
             return 0.0
         best = ranking.candidates[0]
-        same = {best.id, *best.also}
-        rivals = [one.score for one in ranking.candidates if one.id not in same]
+        rivals = [
+            one.score
+            for one in ranking.candidates[1:]
+            if one.id not in best.also and not self._is_same(best, one)
+        ]
         lead = best.score - max(rivals, default=0.0)
         probability = self.scoring.probability(best.evidence, lead)
         # Among equals one can be right: which of them was named first says nothing.
         return probability / (1 + sum(score == best.score for score in rivals))
+
+    def _is_same(self, left: Candidate, right: Candidate) -> bool:
+        """Whether entities of two KBs are the same thing by their names and texts."""
+        if left.id.kb == right.id.kb:
+            return False
+        both_named = all(one.evidence.get("exact") == 1 for one in (left, right))
+        return both_named and self.nearness(left.id, right.id) >= LEAST_NEARNESS

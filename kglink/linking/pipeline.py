@@ -99,7 +99,8 @@ class Linker:
                 waiting.append(batch)
                 yield self._ranked([mention for text in batch for mention in text.mentions])
 
-        decision = Decision(self.scoring, self._settings.threshold, self._settings.top_k)
+        settings = self._settings
+        decision = Decision(self.scoring, self._search.nearness, settings.threshold, settings.top_k)
         for rankings in run_stages(self.stages, ranked()):
             links = map(decision.link, rankings)
             for source, mentions in waiting.pop(0):

@@ -57,10 +57,10 @@ class FusionWeights:
     context: float = 0.0
     named_context: float = 0.5
     """What the context counts, in addition, where the candidate bears the mention's name."""
-    expanded: float = 0.3
+    expanded: float = 0.15
     common: float = 0.3
-    memory: float = 1.0
-    counterpart: float = 0.5
+    memory: float = 1.15
+    counterpart: float = 0.3
 
     def score(self, evidence: Evidence) -> FloatArray:
         """The weighted sum of the evidence, rounded so that equal evidence makes equal scores.
@@ -69,6 +69,10 @@ class FusionWeights:
         """
         total = sum(getattr(self, term) * values for term, values in terms(evidence).items())
         return np.asarray(np.round(total / self.measure, 5), dtype=np.float32)
+
+    def shares(self) -> dict[str, float]:
+        """Each weight in the measure of the score."""
+        return {term: round(getattr(self, term) / self.measure, 4) for term in TERMS}
 
     @property
     def measure(self) -> float:
@@ -131,7 +135,7 @@ class Scoring:
 
     weights: FusionWeights = field(default_factory=FusionWeights)
     calibration: Calibration = field(default_factory=Calibration)
-    strength: tuple[EvidenceName, ...] = ("alias",)
+    strength: tuple[EvidenceName, ...] = ("alias", "expanded", "memory")
     """The evidence of which the strongest says how near the best candidate is at all."""
     mentions: int = 0
     """How many mentions it was fitted on."""
@@ -148,11 +152,11 @@ class Scoring:
 
 
 #: What a trained model's space has before it is fitted.
-TRAINED_SCORING = Scoring(TRAINED_WEIGHTS, strength=("context",))
+TRAINED_SCORING = Scoring(TRAINED_WEIGHTS, strength=("context", "expanded", "memory"))
 NAME_SCORING = Scoring(NAME_WEIGHTS, strength=("name",))
-ALIAS_SCORING = Scoring(ALIAS_WEIGHTS)
+ALIAS_SCORING = Scoring(ALIAS_WEIGHTS, strength=("alias",))
 MENTION_SCORING = Scoring(MENTION_WEIGHTS, strength=("context",))
-SEARCH_SCORING = Scoring(SEARCH_WEIGHTS)
+SEARCH_SCORING = Scoring(SEARCH_WEIGHTS, strength=("alias",))
 
 #: Beside a space's versions: its scoring, and the model that it was fitted for.
 SCORING_FILE = "scoring.json"

@@ -17,7 +17,7 @@ from kglink.records import Document, EntityId, Mention
 from kglink.store.database import Database
 from kglink.store.schema import memories
 from kglink.text.fold import fold
-from kglink.text.name_tokens import name_key
+from kglink.text.name_words import name_key
 
 _BATCH = 2000
 _LOOKUP = 500

@@ -312,7 +312,7 @@ class Store:
         return self._memory.sources()
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, list[Meaning]]:
-        """What surfaces with these keys (`kglink.text.name_tokens.name_key`) meant."""
+        """What surfaces with these keys (`kglink.text.name_words.name_key`) meant."""
         return self._memory.meanings(keys)
 
     def memory_without(self, documents: Iterable[Document]) -> PartOfMemory:

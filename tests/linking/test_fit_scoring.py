@@ -5,43 +5,51 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kglink.linking.fit import Rankings, fit_calibration, fit_names
+from kglink.linking.fit import Rankings, conditional_logit, fit_calibration, fit_weights
 from kglink.linking.scoring import (
     EVIDENCE,
     TRAINED_SCORING,
     TRAINED_WEIGHTS,
+    EvidenceName,
     Scoring,
+    terms,
 )
 
-#: Name, exact, title, case, alias, context.
-NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+PLACE = {kind: at for at, kind in enumerate(EVIDENCE)}
+
+
+def row(**values: float) -> tuple[float, ...]:
+    return tuple(values.get(kind, 0.0) for kind in EVIDENCE)
 
 
 def rankings(*given: tuple[list[tuple[float, ...]], list[int]]) -> Rankings:
     counts = [len(evidence) for evidence, _ in given]
     right = [at in golds for evidence, golds in given for at in range(len(evidence))]
     return Rankings(
-        np.array([row for evidence, _ in given for row in evidence], dtype=np.float64),
+        np.array([one for evidence, _ in given for one in evidence], dtype=np.float64),
         np.array(right),
         (np.cumsum(counts) - counts).astype(np.int64),
+        np.arange(len(given)) % 5,
     )
 
 
-def random_rankings(seed: int, count: int, names: float = 0.0) -> Rankings:
-    """The context and so much of the names tell the right one, and there is some noise."""
+def random_rankings(seed: int, count: int, names: float = 0.0, memory: float = 0.0) -> Rankings:
+    """The context and so much of names and memory tell the right one, and there is some noise."""
     rng = np.random.default_rng(seed)
     made = []
     for _ in range(count):
-        rows = rng.uniform(0, 1, (6, 6))
-        rows[:, 1] = rows[:, 1] > 0.7
-        told = rows[:, 5] + names * rows[:, 0] ** 4
+        rows = np.zeros((6, len(EVIDENCE)))
+        for kind in ("name", "alias", "context", "memory"):
+            rows[:, PLACE[kind]] = rng.uniform(0, 1, 6)
+        told = rows[:, PLACE["context"]] + names * rows[:, PLACE["name"]] ** 4
+        told = told + memory * rows[:, PLACE["memory"]]
         right = int(np.argmax(told + rng.normal(0, 0.05, 6)))
-        made.append(([tuple(row) for row in rows], [right]))
+        made.append(([tuple(one) for one in rows], [right]))
     return rankings(*made)
 
 
 def test_the_first_of_the_best_counts() -> None:
-    near, far = (0.0, 0.0, 0.0, 0.0, 0.0, 0.8), (0.0, 0.0, 0.0, 0.0, 0.0, 0.3)
+    near, far = row(context=0.8), row(context=0.3)
     some = rankings(
         ([far, near], [1]),
         ([near, far], [1]),
@@ -51,38 +59,77 @@ def test_the_first_of_the_best_counts() -> None:
     )
     right = some.first_is_right(TRAINED_WEIGHTS)
     assert right.tolist() == [True, False, True, False, False]
+    assert some.part(np.array([False, True, True, False, False])).first_is_right(
+        TRAINED_WEIGHTS
+    ).tolist() == [False, True]  # fmt: skip
 
 
-def test_names_count_as_much_as_they_tell() -> None:
-    for told, least, most in ((0.0, 0.0, 0.06), (0.15, 0.1, 0.2), (0.6, 0.4, 1.0)):
-        weights, before, after = fit_names(random_rankings(4, 2000, told), TRAINED_WEIGHTS)
-        assert least <= weights.name <= most
-        assert after >= before
-        assert (weights == TRAINED_WEIGHTS) == (after == before)
-        assert weights.context == TRAINED_WEIGHTS.context
+@pytest.mark.parametrize(("names", "memory"), [(0.0, 0.0), (0.3, 0.0), (0.6, 0.5), (0.0, 2.0)])
+def test_evidence_counts_as_much_as_it_tells(names: float, memory: float) -> None:
+    some = random_rankings(4, 1500, names, memory)
+    weights, before, after = fit_weights(some, TRAINED_WEIGHTS)
+    assert after > before  # memory, which tells other than it is taken for by default
+    assert weights.name / weights.context == pytest.approx(names, abs=0.06)
+    assert weights.memory / weights.context == pytest.approx(memory, abs=0.06)
+
+
+def test_the_logit_is_where_its_gradient_says() -> None:
+    """At the fitted weights no small step makes right candidates more probable."""
+    some = random_rankings(7, 400, 0.3, 0.5)
+    weights = conditional_logit(some, TRAINED_WEIGHTS)
+
+    def loss(**changes: float) -> float:
+        told: dict[EvidenceName, object] = dict(zip(EVIDENCE, some.evidence.T, strict=True))
+        values = terms(told)  # type: ignore[arg-type]  # in the precision of the fit
+        total = sum(
+            (getattr(weights, term) + changes.get(term, 0)) * value
+            for term, value in values.items()
+        )
+        logits = np.asarray(total).reshape(-1, 6)
+        right = some.right.reshape(-1, 6)
+        return float((np.log(np.exp(logits).sum(1)) - logits[right]).sum())
+
+    for term in ("name", "context", "memory"):
+        for step in (-0.5, 0.5):
+            assert loss(**{term: step}) > loss() - 1.0
 
 
 def test_few_mentions_change_nothing() -> None:
-    weights, before, after = fit_names(random_rankings(5, 3, 0.6), TRAINED_WEIGHTS)
+    some = random_rankings(5, 3, 0.6)
+    weights, before, after = fit_weights(some, TRAINED_WEIGHTS)
     assert weights == TRAINED_WEIGHTS
     assert before == after
-    nothing = rankings(([NOTHING] * 2, []))
-    assert fit_names(nothing, TRAINED_WEIGHTS) == (TRAINED_WEIGHTS, 0.0, 0.0)
+    nothing = rankings(([row()] * 2, []))
+    assert fit_weights(nothing, TRAINED_WEIGHTS) == (TRAINED_WEIGHTS, 0.0, 0.0)
+    assert conditional_logit(nothing, TRAINED_WEIGHTS) == TRAINED_WEIGHTS
+
+
+def test_weights_are_judged_by_documents_that_they_were_not_fitted_to() -> None:
+    """Evidence that tells the answers of one part alone is no gain elsewhere."""
+    some = random_rankings(8, 200)
+    evidence = some.evidence.copy()
+    inside = np.repeat(some.folds == 0, 6)
+    evidence[inside, PLACE["memory"]] = some.right[inside]
+    learnt = Rankings(evidence, some.right, some.starts, some.folds)
+    _, _, after = fit_weights(learnt, TRAINED_WEIGHTS)
+    by_heart = learnt.first_is_right(conditional_logit(learnt, TRAINED_WEIGHTS)).mean()
+    assert after <= by_heart + 1e-9
 
 
 def test_probabilities_are_as_often_right_as_they_say() -> None:
     some = random_rankings(6, 600)
     weights = TRAINED_WEIGHTS
-    scoring = Scoring(weights, strength=TRAINED_SCORING.strength)
+    scoring = Scoring(weights, strength=("context",))
     calibration = fit_calibration(some, scoring)
-    fitted = Scoring(weights, calibration, TRAINED_SCORING.strength)
+    fitted = Scoring(weights, calibration, ("context",))
+    assert TRAINED_SCORING.strength[0] == "context"
     said, right = [], []
     for start in some.starts:
         rows = some.evidence[start : start + 6]
         scores = weights.score(dict(zip(EVIDENCE, rows.T.astype(np.float32), strict=True)))
         best, rival = np.sort(scores)[[-1, -2]]
         at = int(np.argmax(scores))
-        evidence = {"context": float(rows[at, 5])}
+        evidence = {"context": float(rows[at, PLACE["context"]])}
         said.append(fitted.probability(evidence, best - rival))
         right.append(some.right[start + at])
     assert np.mean(said) == pytest.approx(np.mean(right), abs=0.02)

@@ -1,4 +1,4 @@
-"""Rerankers and clusterers of other makers, in `kglink link`: answers, NIL and confidence follow."""
+"""Rerankers and clusterers of other makers: answers, NIL and confidence follow them."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from kglink.records import Alias, Entity
 from kglink.testing import PairEvidenceContract
 from kglink.testing.contracts.pair_evidence import ListedKBs
 from kglink.text.fold import fold
+from kglink.text.name_words import name_words, numbers_of
 from kglink_plugins.overlap_evidence.fuzzy import NamePairs
-from kglink_plugins.overlap_evidence.name_words import name_words, numbers_of
 from kglink_plugins.overlap_evidence.parents import ParentEvidence
 from kglink_plugins.overlap_evidence.rivals import RivalEvidence, log_odds
 from kglink_plugins.overlap_evidence.through import ThroughEvidence

@@ -12,7 +12,7 @@ from kglink.text.abbreviations import long_form_of, long_forms
     [
         ("Patients with cystic fibrosis (CF) cough.", {"CF": "cystic fibrosis"}),
         ("CF (cystic fibrosis) is inherited.", {"CF": "cystic fibrosis"}),
-        ("A heat shock transcription factor (HSF) binds.", {"HSF": "heat shock transcription factor"}),
+        ("A heat shock factor (HSF) binds.", {"HSF": "heat shock factor"}),
         ("carcinoma of the prostate (CaP)", {"CaP": "carcinoma of the prostate"}),
         ("maple syrup urine disease (MSUD), a disorder", {"MSUD": "maple syrup urine disease"}),
         ("ataxia-telangiectasia (A-T) is rare", {"A-T": "ataxia-telangiectasia"}),

@@ -13,7 +13,7 @@ from kglink.errors import PluginError
 from kglink.overlap.names import folded_names
 from kglink.plugins import EntityPair, PairedKBs
 from kglink.records import Entity
-from kglink_plugins.overlap_evidence.name_words import name_words, numbers_of
+from kglink.text.name_words import name_words, numbers_of
 from kglink_plugins.overlap_evidence.settings import FuzzySettings
 from kglink_plugins.overlap_evidence.word_blocks import similar_names
 from kglink_plugins.overlap_evidence.word_space import MOST_NAMES, WordSpace, row_products

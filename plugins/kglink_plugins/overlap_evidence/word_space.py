@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from kglink.overlap.names import folded_names
 from kglink.plugins import PairedKBs, Side
 from kglink.space import names as ngrams
-from kglink_plugins.overlap_evidence.name_words import name_words
+from kglink.text.name_words import name_words
 
 BUCKETS = 1 << 20
 #: Names of an entity that are compared: its title and those seen most often.

@@ -1,0 +1,93 @@
+"""`kglink learn`, `kglink forget`, `kglink fit`: from annotated documents, without any training."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kglink_cli.build import ensure_space
+from kglink_cli.console import note, print_json, progress
+from kglink_cli.session import session_of
+
+Docs = Annotated[str, typer.Argument(help="A KB of annotated documents (`kglink kbs`).")]
+Split = Annotated[
+    str,
+    typer.Option("--split", help="train, dev or test; else train, or all where there is none."),
+]
+
+
+def learn(
+    context: typer.Context,
+    docs: Annotated[
+        str, typer.Argument(help="A KB of annotated documents; none: list what was learnt.")
+    ] = "",
+    split: Split = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Remember what surfaces mean in annotated documents: the next link asks it.
+
+    It takes seconds, and nothing is trained. Learning from the same documents again takes the
+    place of what was remembered of them.
+
+    Examples: `kglink learn notes`, `kglink learn notes --split train`
+    """
+    with session_of(context).open() as workspace:
+        if docs:
+            told = workspace.learn(docs, split=split)
+            note("learnt", f"what {told:,} surfaces mean in {docs}")
+        sources = workspace.store.memory_sources()
+    if as_json:
+        print_json([{"docs": name, "surfaces": count} for name, count in sources.items()])
+    elif not docs:
+        for name, count in sources.items():
+            typer.echo(f"{name}\t{count:,} surfaces")
+        if not sources:
+            note("memory", "nothing was learnt yet: kglink learn DOCS")
+
+
+def forget(context: typer.Context, docs: Docs) -> None:
+    """Forget what surfaces meant in the documents of a KB.
+
+    Example: `kglink forget notes`
+    """
+    with session_of(context).open() as workspace:
+        workspace.forget(docs)
+    note("forgotten", f"what surfaces mean in {docs}")
+
+
+def fit(
+    context: typer.Context,
+    docs: Annotated[
+        str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
+    ],
+    split: Split = "",
+    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Fit how the space weighs evidence, and how sure it is, to annotated documents.
+
+    Nothing is trained. New weights are kept only where they put more right answers first in
+    documents that they were not fitted to.
+
+    Example: `kglink fit notes,reports`
+    """
+    names = [name for name in docs.split(",") if name]
+    with session_of(context).open({"space.name": space}) as workspace:
+        ensure_space(workspace)
+        with progress() as tell:
+            scoring = workspace.fit(names, split=split, progress=tell)
+    before, after = scoring.recall
+    note(
+        "fitted",
+        f"on {scoring.mentions:,} mentions: R@1 {before:.3f} before, {after:.3f} after"
+        + ("" if after > before else "; the weights stay as they were"),
+    )
+    weights = scoring.weights.shares()
+    if as_json:
+        print_json(
+            {"mentions": scoring.mentions, "before": before, "after": after, "weights": weights}
+        )
+    else:
+        for name, weight in weights.items():
+            typer.echo(f"{name}\t{weight:.3f}")

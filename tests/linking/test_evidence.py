@@ -1,0 +1,162 @@
+"""Memory and counterparts as evidence: by hand, and in what `kglink link` answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Kglink
+
+from kglink.linking.evidence import Counterparts, remembered
+from kglink.linking.scoring import EVIDENCE, FusionWeights, terms
+from kglink.records import EntityId, Overlap
+from kglink.store.memory import NIL, Meaning
+from kglink.workspace import Workspace
+
+BIRD, PERSON = EntityId("k", "bird"), EntityId("k", "person")
+
+
+def meaning(folded: str, entity: EntityId, times: float) -> Meaning:
+    return Meaning("heron", folded, entity, times)
+
+
+def test_memory_by_hand() -> None:
+    # "heron" meant the bird 3 times and nothing once; its plural meant the person once.
+    told = [meaning("heron", BIRD, 3), meaning("heron", NIL, 1), meaning("herons", PERSON, 1)]
+    sure = remembered(told, "heron", "k")
+    # All forms: 5 mentions and one of nothing; this form: 4 and one as all forms say.
+    assert sure["bird"] == pytest.approx((3 + 3 / 6) / 5)
+    assert sure["person"] == pytest.approx((1 / 6) / 5)
+    # A form that was never seen knows what all forms say.
+    assert remembered(told, "heron s", "k") == {
+        "bird": pytest.approx(3 / 6), "person": pytest.approx(1 / 6),
+    }  # fmt: skip
+    assert remembered(told, "heron", "another") == {}
+    assert remembered([meaning("heron", BIRD, 1)], "heron", "k")["bird"] == pytest.approx(0.75)
+
+
+def test_counterparts_are_rows_of_both_sides(demo_master: Path) -> None:
+    with Workspace.open(demo_master) as workspace:
+        segments = workspace.space().segments
+        pairs = [("heron", "grey_heron", 0.9), ("heron", "isolde_heron", 0.6)]
+        found = Counterparts.of(
+            [
+                Overlap(EntityId("encyclopedia", left), EntityId("lanternfall", right), sure)
+                for left, right, sure in [*pairs, ("gone", "grey_heron", 1.0)]
+            ],
+            segments,
+        )
+        left, right = segments["encyclopedia"], segments["lanternfall"]
+        rows = np.array([left.keys.index("amber"), left.keys.index("heron")])
+        owner, others, sure = found.of_rows("encyclopedia", rows, "lanternfall")
+        assert owner.tolist() == [1, 1]
+        told = {right.keys[row]: float(p) for row, p in zip(others, sure, strict=True)}
+        assert told == pytest.approx({"grey_heron": 0.9, "isolde_heron": 0.6})
+        back = found.of_rows("lanternfall", others, "encyclopedia")
+        assert {left.keys[row] for row in back[1]} == {"heron"}
+        assert not Counterparts({})
+        assert not len(Counterparts({}).of_rows("encyclopedia", rows, "lanternfall")[0])
+
+
+def test_other_evidence_comes_on_top_of_the_mean_of_names_and_vectors() -> None:
+    weights = FusionWeights(alias=0.5, name=0.5, title=0, case=0, named_context=0, memory=1.0)
+    evidence = {kind: np.zeros(1, np.float32) for kind in EVIDENCE}
+    evidence |= {"alias": np.array([0.6], np.float32), "name": np.array([1.0], np.float32)}
+    assert weights.score(evidence)[0] == pytest.approx(0.8)
+    remembering = evidence | {"memory": np.array([0.5], np.float32)}
+    assert weights.score(remembering)[0] == pytest.approx(1.3)
+    assert terms(evidence | {"name": np.array([0.5], np.float32)})["name"][0] == 0.0625
+    assert weights.shares()["memory"] == 1.0
+
+
+# ------------------------------------------------------------------------------- journeys
+TEXT = "The old [[wader]] stood in the pond."
+
+
+def notes(folder: Path, count: int, key: str) -> Path:
+    path = folder / f"{key}.jsonl"
+    lines = [
+        {"id": f"{key}{at}", "text": f"{at} wader there", "entities": [
+            {"start": len(str(at)) + 1, "end": len(str(at)) + 6, "kb": "lanternfall", "key": key}]}
+        for at in range(count)
+    ]  # fmt: skip
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return path
+
+
+def answer(kglink: Kglink) -> tuple[str | None, float]:
+    ran = kglink("link", "-", "--marked", "--format", "json", stdin=TEXT)
+    (link,) = json.loads(ran.out)[0]["entities"]
+    return link["key"], link["confidence"]
+
+
+def test_ten_corrected_mentions_change_the_next_answer_and_forgetting_undoes_it(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    before = answer(kglink)
+    assert before[0] != "isolde_heron"
+    kglink("add-kb", "corrected", notes(tmp_path, 10, "isolde_heron"), "--links-to", "lanternfall")
+    assert answer(kglink) == before
+    ran = kglink("learn", "corrected", "--json")
+    assert json.loads(ran.out) == [{"docs": "corrected", "surfaces": 1}]
+    key, confidence = answer(kglink)
+    assert key == "isolde_heron"
+    assert confidence > 0.7
+    assert kglink("learn").out == "corrected\t1 surfaces\n"
+    kglink("forget", "corrected")
+    assert answer(kglink) == before
+    assert "corrected" in kglink("forget", "corrected", code=2).err
+    assert "lanternfall" in kglink("learn", "lanternfall", code=2).err
+
+
+def test_contradicting_documents_share_what_memory_says(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    for name, count in (("isolde_heron", 2), ("grey_heron", 8)):
+        kglink("add-kb", f"of_{name}", notes(tmp_path, count, name), "--links-to", "lanternfall")
+        kglink("learn", f"of_{name}")
+    ran = kglink("link", "-", "--marked", "--format", "json", "--explain", stdin=TEXT)
+    (link,) = json.loads(ran.out)[0]["entities"]
+    found = {one["key"]: one["evidence"]["memory"] for one in link["candidates"]}
+    assert found["grey_heron"] == pytest.approx((8 + 8 / 11) / 11, abs=1e-4)
+    assert found["isolde_heron"] == pytest.approx((2 + 2 / 11) / 11, abs=1e-4)
+
+
+def test_a_removed_kb_leaves_memory_that_names_nothing(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    kglink("add-kb", "corrected", notes(tmp_path, 3, "isolde_heron"), "--links-to", "lanternfall")
+    kglink("learn", "corrected")
+    kglink("kbs", "remove", "lanternfall", "--yes")
+    key, _ = answer(kglink)
+    assert key != "isolde_heron"
+
+
+def test_an_abbreviation_is_read_as_what_it_stands_for(demo_copy: Path, kglink: Kglink) -> None:
+    text = "The Skerrow Light Tower (SLT) burns. At night the [[SLT]] is seen from afar."
+    ran = kglink("link", "-", "--marked", "--format", "json", "--explain", stdin=text)
+    (link,) = json.loads(ran.out)[0]["entities"]
+    assert link["candidates"][0]["key"] == "skerrow_light"
+    plain = kglink(
+        "link", "-", "--marked", "--format", "json", stdin="At night the [[SLT]] is seen from afar."
+    )
+    (other,) = json.loads(plain.out)[0]["entities"]
+    assert other["key"] != "skerrow_light"
+
+
+def test_a_kb_profits_from_the_names_of_its_counterparts(demo_copy: Path) -> None:
+    """The encyclopedia has no name that memory knows; its counterpart in the other KB has."""
+    with Workspace.open(demo_copy) as workspace:
+        text = "A grey heron stood in the pond."
+        (document,) = workspace.link(text)
+        found = {str(one.id): one.evidence for one in document.links[0].candidates}
+        shared = found["encyclopedia:heron"]["counterpart"]
+        assert shared > 0.5
+        workspace.store.set_verdict(
+            EntityId("encyclopedia", "heron"), EntityId("lanternfall", "grey_heron"), "wrong"
+        )
+        (document,) = workspace.link(text)
+        found = {str(one.id): one.evidence for one in document.links[0].candidates}
+        assert found["encyclopedia:heron"]["counterpart"] == 0

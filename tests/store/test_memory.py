@@ -1,0 +1,84 @@
+"""What surfaces meant: learnt, counted once, forgotten, asked without some documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kglink.errors import UnknownNameError
+from kglink.records import Document, EntityId, Mention
+from kglink.store import Store
+from kglink.store.memory import NIL, meanings
+
+A, B, C = EntityId("x", "a"), EntityId("x", "b"), EntityId("y", "c")
+
+
+def document(name: str, *said: tuple[str, tuple[EntityId, ...] | None]) -> Document:
+    text = " ".join(surface for surface, _ in said)
+    mentions, at = [], 0
+    for surface, gold in said:
+        mentions.append(Mention(at, at + len(surface), surface, gold))
+        at += len(surface) + 1
+    return Document(name, text, tuple(mentions))
+
+
+ONE = document("1", ("Tumours", (A,)), ("tumor", (A, B, C)), ("pain", ()), ("cold", None))
+TWO = document("2", ("tumours", (B,)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(f"sqlite:///{tmp_path / 'kglink.db'}") as opened:
+        yield opened
+
+
+def told(store: Store, *keys: str) -> dict[tuple[str, EntityId], float]:
+    found = store.meanings(keys)
+    return {(one.folded, one.entity): one.times for key in keys for one in found.get(key, ())}
+
+
+def test_each_mention_counts_once_for_each_kb_that_it_has_an_answer_in() -> None:
+    found = {(one.key, one.folded, one.entity): one.times for one in meanings(ONE.mentions)}
+    assert found == {
+        ("tumor", "tumours", A): 1,
+        ("tumor", "tumor", A): 0.5, ("tumor", "tumor", B): 0.5, ("tumor", "tumor", C): 1,
+        ("pain", "pain", NIL): 1,
+    }  # fmt: skip
+
+
+def test_learning_again_takes_the_place_of_what_was_there(store: Store) -> None:
+    assert store.learn("notes", [ONE, TWO]) == 3
+    assert store.learn("notes", [ONE, TWO]) == 3
+    assert store.memory_sources() == {"notes": 3}
+    assert told(store, "tumor")["tumours", B] == 1
+    assert store.learn("notes", [TWO]) == 1
+    assert told(store, "tumor", "pain") == {("tumours", B): 1}
+
+
+def test_sources_add_up_and_are_forgotten_alone(store: Store) -> None:
+    store.learn("notes", [ONE])
+    store.learn("mails", [TWO, document("3", ("tumours", (A,)))])
+    assert told(store, "tumor")["tumours", A] == 2
+    store.forget("notes")
+    assert told(store, "tumor") == {("tumours", A): 1, ("tumours", B): 1}
+    with pytest.raises(UnknownNameError, match="notes"):
+        store.forget("notes")
+
+
+def test_documents_that_are_judged_are_no_part_of_what_is_asked(store: Store) -> None:
+    store.learn("notes", [ONE, TWO])
+    part = store.memory_without([ONE])
+    found = {(one.folded, one.entity): one.times for one in part.meanings(["tumor"])["tumor"]}
+    assert found == {("tumours", B): 1}
+    assert part.meanings(["pain"]) == {"pain": []}
+    assert store.meanings(["nothing of it"]) == {}
+
+
+def test_many_and_hostile_surfaces(store: Store) -> None:
+    names = ["'; DROP TABLE memories; --", "\x1b[31m", "\U0001f600", "a" * 10_000, "%", "\u202e"]
+    many = [document(str(at), (f"name {at}", (A,))) for at in range(5000)]
+    store.learn("notes", [document("odd", *((name, (A,)) for name in names)), *many])
+    assert store.memory_sources()["notes"] == 5000 + len(names)
+    assert told(store, "4999 name") == {("name 4999", A): 1}
