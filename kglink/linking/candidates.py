@@ -222,7 +222,10 @@ class CandidateSearch:
                 owner, rows, sure = self._counterparts.of_rows(other, theirs.entities, kb)
                 if len(rows):
                     segment, values = self._space.segments[kb], scores[other][owner] * sure
-                    tables[kb][at] = self._shared(batch, at, segment, tables[kb][at], rows, values)
+                    own = before[kb], scores[kb]
+                    tables[kb][at] = self._shared(
+                        batch, at, segment, tables[kb][at], rows, values - _score_of(*own, rows)
+                    )
 
     def _shared(
         self,
@@ -234,14 +237,13 @@ class CandidateSearch:
         values: FloatArray,
     ) -> Found:
         """The candidates with what counterparts say of some rows, those that were not there too."""
-        here = np.isin(rows, found.entities)
         best = np.argsort(-values)[:_BROUGHT_BY_COUNTERPARTS]
         new = np.setdiff1d(rows[best], found.entities)
         if len(new):
             found = self._name_search.with_more(found, new, batch.own[at], segment)
             if self.scoring.weights.context > 0:
                 found = self._with_context(found, at, batch.contexts, segment)
-            here = np.isin(rows, found.entities)
+        here = np.isin(rows, found.entities)
         shared = found.evidence["counterpart"].copy()
         np.maximum.at(shared, np.searchsorted(found.entities, rows[here]), values[here])
         return Found(found.entities, {**found.evidence, "counterpart": shared})
@@ -335,6 +337,14 @@ class CandidateSearch:
             )
             for at in order[:limit]
         ]
+
+
+def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:
+    """The scores of some entities; 0 of those that are no candidates."""
+    places = np.minimum(np.searchsorted(found.entities, rows), max(len(found.entities) - 1, 0))
+    if not len(found.entities):
+        return np.zeros(len(rows), dtype=np.float32)
+    return np.where(found.entities[places] == rows, scores[places], 0).astype(np.float32)
 
 
 def joint_ranking(by_kb: ByKB, kbs: Sequence[str]) -> list[Candidate]:

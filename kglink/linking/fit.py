@@ -55,13 +55,15 @@ class _Ranking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rankings:
-    """Candidates of many mentions end to end; those of mention i begin at ``starts[i]``."""
+    """Candidates of many mentions end to end; those of ranking i begin at ``starts[i]``."""
 
     evidence: FloatArray
     right: BoolArray
     starts: IntArray
     folds: IntArray
-    """For each mention the part of the documents that it is in."""
+    """For each ranking the part of the documents that its mention is in."""
+    mentions: int = 0
+    """How many mentions there are; one with answers in two KBs has two rankings."""
 
     def first_is_right(self, weights: FusionWeights) -> BoolArray:
         """For each mention whether its best candidate is right; of equal ones the first is best."""
@@ -101,7 +103,7 @@ def fit_scoring(
     rankings = _rankings(search, list(documents), kbs, memory_without, progress)
     start = search.scoring
     weights, before, after = fit_weights(rankings, start.weights)
-    fitted = replace(start, weights=weights, mentions=len(rankings.starts), recall=(before, after))
+    fitted = replace(start, weights=weights, mentions=rankings.mentions, recall=(before, after))
     return replace(fitted, calibration=fit_calibration(rankings, fitted))
 
 
@@ -234,6 +236,7 @@ def _rankings(
         np.concatenate([one.right for _, one in found]),
         np.cumsum(counts) - counts,
         np.array([fold for fold, _ in found], dtype=np.int64),
+        len(judged),
     )
 
 

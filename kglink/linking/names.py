@@ -18,6 +18,8 @@ IntArray = npt.NDArray[np.int64]
 
 #: Several rows belong to one entity: ask for more rows than entities are wanted.
 _ROWS_PER_ENTITY = 2
+#: So many uses of a name nobody counted: what a few uses say is little beside them.
+_UNCOUNTED = 20
 _NO_ROWS = np.empty(0, dtype=np.int64)
 _NO_HITS = (_NO_ROWS, np.empty(0, dtype=np.float32))
 
@@ -121,9 +123,9 @@ class NameSearch:
         same_case = np.array(
             [segment.surfaces[row] == surface.text for row in exact_rows], dtype=np.float32
         )
-        counts = segment.alias_counts[exact_rows].astype(np.float32)
-        # Where nothing was counted all counts are one, and tell nothing.
-        common = counts / counts.sum() if counts.max(initial=0) > 1 else np.zeros_like(counts)
+        # Where nothing was counted a name has the count one; small counts tell little.
+        counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
+        common = counts / (counts.sum() + _UNCOUNTED)
         evidence: dict[EvidenceName, FloatArray] = {
             "name": np.maximum(_best_of(entities, similar, cosines), exact),
             "exact": exact,

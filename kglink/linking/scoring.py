@@ -38,10 +38,11 @@ EvidenceName = Literal[
 #: ``context``      cosine of the vectors of the mention in its context and of the candidate's
 #:                  text; of a model that was trained with plain products: in that measure
 #: ``expanded``     1 where the text says that the mention is short for a name of the candidate
-#: ``common``       how often this name meant the candidate, among all entities of its KB that
-#:                  bear it, where the KB's source counted that (links of a wiki)
+#: ``common``       the share of the uses of this name that meant the candidate, among all entities
+#:                  of its KB that bear it, where the KB's source counted them (links of a wiki)
 #: ``memory``       how sure it is from annotated documents that the surface means the candidate
-#: ``counterpart``  the score of the same thing in another KB, times how sure that sameness is
+#: ``counterpart``  by how much the same thing in another KB scores higher, where it does: its
+#:                  score, times how sure that sameness is, less that of the candidate itself
 EVIDENCE: tuple[EvidenceName, ...] = get_args(EvidenceName)
 Evidence = Mapping[EvidenceName, FloatArray]
 
@@ -60,7 +61,7 @@ class FusionWeights:
     expanded: float = 0.15
     common: float = 0.3
     memory: float = 1.15
-    counterpart: float = 0.3
+    counterpart: float = 0.5
 
     def score(self, evidence: Evidence) -> FloatArray:
         """The weighted sum of the evidence, rounded so that equal evidence makes equal scores.

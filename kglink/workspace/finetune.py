@@ -18,7 +18,7 @@ from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_s
 from kglink.training.train import train
 from kglink.workspace.build import build
 from kglink.workspace.joint_space import AUTO
-from kglink.workspace.link import fit_scoring
+from kglink.workspace.memory import fit_scoring
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.runs import Destination, Runs, stem_of
 
@@ -160,7 +160,8 @@ def _published(
             told = read_settings(report.folder)
             selection, seed = told.recipe.selection, told.recipe.seed
             documents = held_back_documents(target.store, told.docs, selection, seed)
-            scoring = fit_scoring(target, documents, progress=progress)
+            remembered = not target.store.memory_sources().keys().isdisjoint(told.docs)
+            scoring = fit_scoring(target, documents, remembered=remembered, progress=progress)
         runs.set_destination(name, Destination(space, published=True))
         return Finetuned(report, built, scoring)
     finally:

@@ -269,16 +269,19 @@ def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folde
         workspace.linker()
 
 
-def test_fitting_is_refused_where_there_is_nothing_to_fit(
-    fitted_folder: Path, folder: Path
-) -> None:
+def test_a_space_of_an_untrained_model_is_fitted_too(folder: Path) -> None:
+    kept = folder / "spaces" / "plain" / SCORING_FILE
+    with opened(folder, space__name="plain") as workspace:
+        unfitted = workspace.linker().scoring
+        scoring = workspace.fit_scoring(documents_of(workspace))
+        assert scoring.calibration != unfitted.calibration
+        assert workspace.linker().scoring == scoring
+    kept.unlink()
+
+
+def test_fitting_is_refused_where_there_is_nothing_to_fit(fitted_folder: Path) -> None:
     with opened(fitted_folder) as workspace:
         nothing = [Document("1", "a heron")]
         with pytest.raises(UsageError, match="no mention of these documents has its answer"):
             workspace.fit_scoring(nothing)
         assert not (fitted_folder / "spaces" / "default" / SCORING_FILE).exists()
-    with (
-        opened(folder, space__name="plain") as workspace,
-        pytest.raises(UsageError, match="is of an untrained model"),
-    ):
-        workspace.fit_scoring(documents_of(workspace))
