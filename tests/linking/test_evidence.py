@@ -158,7 +158,7 @@ def test_a_kb_profits_from_what_is_known_of_its_counterparts(
         (link,) = json.loads(ran.out)[0]["entities"]
         found = {one["key"]: one["evidence"]["counterpart"] for one in link["candidates"]}
         assert found["grey_heron"] == 0
-        return found.get("heron", 0.0)
+        return float(found.get("heron", 0.0))
 
     assert counterpart() > 0.2
     with Workspace.open(demo_copy) as workspace:
