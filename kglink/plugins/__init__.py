@@ -115,47 +115,17 @@ __all__ = [
     "setting_keys",
 ]
 
-#: Where a name is defined that is not in `protocols`.
-_MODULE_OF_NAME = {
-    "BUILTIN": "loading",
-    "ONLY_VARIABLE": "loading",
-    "HOOKS": "hooks",
-    "HOOKS_OF_GROUP": "hooks",
-    "PROJECT": "hooks",
-    "Register": "hooks",
-    "hookimpl": "hooks",
-    "KINDS": "kinds",
-    "Kind": "kinds",
-    "PluginKind": "kinds",
-    "PluginHooks": "loading",
-    "PluginModule": "loading",
-    "PluginWarning": "loading",
-    "Provider": "loading",
-    "find_modules": "loading",
-    "guarded": "loading",
-    "EntityPair": "overlaps",
-    "EntityVectors": "overlaps",
-    "PairEvidence": "overlaps",
-    "PairedKBs": "overlaps",
-    "Side": "overlaps",
-    "Guess": "registry",
-    "Plugin": "registry",
-    "Registry": "registry",
-    "load_registry": "registry",
-    "setting_keys": "settings",
-    "Encoded": "training",
-    "MixingSampler": "training",
-    "Objective": "training",
-    "PairScores": "training",
-    "PoolingScorer": "training",
-    "Sampler": "training",
-    "SamplerBatch": "training",
-    "SamplerPool": "training",
-    "Scorer": "training",
-    "SumOfMaxRule": "training",
-    "TaughtObjective": "training",
-    "TokenScorer": "training",
-}
+#: The modules that define these names, the lightest first.
+_MODULES = (
+    "hooks",
+    "kinds",
+    "training",
+    "overlaps",
+    "protocols",
+    "loading",
+    "settings",
+    "registry",
+)
 
 
 if not TYPE_CHECKING:  # else a type checker would take any name for a public one
@@ -164,5 +134,5 @@ if not TYPE_CHECKING:  # else a type checker would take any name for a public on
         """Load a name from the module that defines it."""
         if name not in __all__:
             raise AttributeError(f"module 'kglink.plugins' has no attribute {name!r}")
-        module = _MODULE_OF_NAME.get(name, "protocols")
-        return getattr(import_module(f"kglink.plugins.{module}"), name)
+        modules = (vars(import_module(f"kglink.plugins.{module}")) for module in _MODULES)
+        return next(names[name] for names in modules if name in names)

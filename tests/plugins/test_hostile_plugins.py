@@ -75,18 +75,21 @@ def told(ran: Ran) -> str:
     return " ".join(ran.err.split())
 
 
-@pytest.mark.parametrize("deed", DEEDS)
 @pytest.mark.parametrize("place", ["import", "hook"])
-def test_it_is_named_and_left_out_and_the_others_work(site: Path, place: str, deed: str) -> None:
-    FakeEnvironment(site).install("evil", "1", evil_code(place, DEEDS[deed]))
+def test_each_is_named_and_left_out_and_the_others_work(site: Path, place: str) -> None:
+    environment = FakeEnvironment(site)
+    evil = {deed: f"evil-{deed.replace(' ', '-')}" for deed in DEEDS}
+    for deed, name in evil.items():
+        environment.install(name, "1", evil_code(place, DEEDS[deed]))
     good = "@hookimpl\ndef register_exporters(register):\n"
     good += "    register('good/tsv', print, summary='x')"
-    FakeEnvironment(site).install("good", "1", good)
+    environment.install("good", "1", good)
     ran = run(site, "plugins", "--json")
     assert ran.code == 0
     names = {row["name"] for row in json.loads(ran.out)}
     assert {"kglink/jsonl", "kglink/dictionary", "good/tsv"} <= names
-    assert "evil 1 (evil_plugin) is left out" in told(ran)
+    for name in evil.values():
+        assert f"{name} 1 ({name.replace('-', '_')}_plugin) is left out" in told(ran)
     assert "kglink --no-plugins" in told(ran)
     assert "Traceback" not in ran.err
 
