@@ -222,7 +222,8 @@ class _Pace:
         self._began = time.monotonic()
 
     def take(self, reached: Reached) -> None:
-        if self._now is not None and reached.label != self._now.label:
+        now = self._now
+        if now is not None and (reached.label != now.label or reached.done < now.done):
             self._first, self._began = reached, time.monotonic()
         self._now = reached
 

@@ -123,12 +123,13 @@ class Negatives:
         golds, excluded = choose_golds(self._data, self._group.rows, self._group.items)
         found = np.full((len(golds), self._k), -1, np.int64)
         known = replace(self._pool, vectors=pool.vectors(self._rows))
+        step = f"mining negatives of {self._group.letter}"
+        progress(Progress(step, 0, len(golds)))
         for part in self._parts(known):
             items = self._group.items[part]
             batch = self._seen(pool, part, self._batch(items, golds[part], excluded[part]))
             found[part] = self._ask(known, batch, rng)
-            done = min(part.stop, len(golds))
-            progress(Progress(f"mining negatives of {self._group.letter}", done, len(golds)))
+            progress(Progress(step, min(part.stop, len(golds)), len(golds)))
         with atomic_file(path) as out:
             np.save(out, found)
 

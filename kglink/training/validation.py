@@ -60,6 +60,7 @@ def validate(
     golds = data.valid.gold_sets(chosen.tolist())
     recalls = Recalls((*KS, selection.k))
     whole = RowRange(0, len(data.pool))
+    progress(Progress("judging by mentions", 0, len(chosen)))
     for part, scores in pool.scores(texts, whole, recalls.ks[-1]):
         for row, gold in zip(scores, golds[part], strict=True):
             _add_ranks(recalls, row, sorted(gold), data)

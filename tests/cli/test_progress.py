@@ -76,6 +76,16 @@ def test_a_new_step_has_a_pace_of_its_own(clock: Callable[[float], None]) -> Non
     ]
 
 
+def test_a_step_that_is_done_again_has_a_new_pace(clock: Callable[[float], None]) -> None:
+    told = [
+        (10.0, Reached("judging", 0, 40, 0)),
+        (10.0, Reached("judging", 40, 40, 40)),
+        (100.0, Reached("judging", 0, 40, 0)),
+        (10.0, Reached("judging", 20, 40, 20)),
+    ]
+    assert lines_of(clock, io.StringIO(), told)[-1] == "  judging 20 of 40 (50%), 2/s, 0:00:10 left"
+
+
 def test_records_count_where_there_are_some(clock: Callable[[float], None]) -> None:
     told = [(10.0, Reached("reading", 4e6, 16e6, 12_000, "bytes"))]
     (line,) = lines_of(clock, io.StringIO(), told)
