@@ -69,6 +69,9 @@ class IngestSection(Section):
     max_text_mb: float = Field(
         16, gt=0, le=1024, description="Longest text or description, in millions of characters."
     )
+    max_name_chars: int = Field(
+        32_768, ge=512, description="Longest title or alias of an entity, in characters."
+    )
     max_stdin_gb: float = Field(
         64, gt=0, description="Most that is copied of standard input or a pipe, in GiB."
     )

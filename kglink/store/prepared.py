@@ -17,7 +17,7 @@ from kglink.errors import RecordError
 from kglink.records import AliasKind, CodeMapping, Document, Entity, Mention, Record
 from kglink.store.database import Row
 from kglink.store.schema import GIVEN, MAX_KEY, NIL, UNKNOWN
-from kglink.store.values import IngestJob
+from kglink.store.values import LONGEST_NAME, IngestJob
 from kglink.text.codes import code_of
 from kglink.text.fold import fold
 
@@ -47,8 +47,18 @@ def record_place(number: int, key: str) -> str:
     return f"record {number:,} ({key!r})"
 
 
-def prepare_entity(number: int, entity: Entity, language: str) -> Prepared:
+def prepare_entity(
+    number: int, entity: Entity, language: str = "", longest_name: int = LONGEST_NAME
+) -> Prepared:
     """Complete, check, fold and hash an entity; RecordError where it cannot be stored."""
+    # Before anything is made of them: a name of a few megabytes may fold into many more.
+    longest = max([len(entity.title), *(len(alias.surface) for alias in entity.aliases)])
+    if longest > longest_name:
+        raise RecordError(
+            f"a name of {longest:,} characters, and {longest_name:,} are the most",
+            where=record_place(number, entity.key),
+            hint="Cut it, or raise ingest.max_name_chars.",
+        )
     popularity = float(entity.popularity)
     language = entity.language or language
     fields = (entity.title, entity.description, entity.type, entity.url, popularity, language)
@@ -139,8 +149,10 @@ class Batch:
             elif isinstance(record, CodeMapping):
                 self.mappings.append(prepare_mapping(number, record))
             else:
-                self.entities.append(prepare_entity(number, record, self._job.language))
+                job = self._job
+                self.entities.append(prepare_entity(number, record, job.language, job.longest_name))
                 self._characters += len(record.description)
+                self._characters += sum(len(alias.surface) for alias in record.aliases)
         except RecordError as error:
             self._job.problems.report(error)
 

@@ -16,6 +16,9 @@ from kglink.sources import Problems
 #: and redirects.
 Resolve = Literal["key", "xref", "title"]
 
+#: Characters that a name may have, if nobody says anything else.
+LONGEST_NAME = 32_768
+
 
 @dataclass(frozen=True, slots=True)
 class IngestJob:
@@ -37,6 +40,7 @@ class IngestJob:
     language: str = ""
     resolve: Resolve = "key"
     batch_size: int = 2000
+    longest_name: int = LONGEST_NAME
     problems: Problems = field(default_factory=Problems)
 
 

@@ -22,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kglink.errors import SourceError
+
 Offsets = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.uint8]
 
@@ -57,6 +59,11 @@ COMPOSING_STARTERS = ((0x1161, 0x11FF), (0x16D63, 0x16D6A))
 #: of their number; no language puts more than a few on one letter (UAX 15 streams up to 30).
 MOST_MARKS = 30
 
+#: Most characters that a folded text may have, if its caller says nothing else.
+MOST_FOLDED = 32_000_000
+#: Characters of a long text that are folded at once.
+PIECE = 1 << 16
+
 ZERO_WIDTH_JOINER = 0x200D
 REGIONAL_A, REGIONAL_Z = 0x1F1E6, 0x1F1FF
 
@@ -76,17 +83,59 @@ class Folded(NamedTuple):
         return int(self.starts[start]), int(self.ends[end - 1])
 
 
-def fold(text: str) -> str:
-    """Fold case, width, accents, punctuation and white space."""
-    mapped = text.translate(_tables().mapping)
-    if not mapped.isascii():
-        if excess := _excess_marks(mapped):
-            ends = [0, *(end for _, end in excess)]
-            starts = [*(start for start, _ in excess), len(mapped)]
-            mapped = "".join(mapped[end:start] for end, start in zip(ends, starts, strict=True))
-        mapped = unicodedata.normalize("NFC", mapped)
+def fold(text: str, most: int = MOST_FOLDED) -> str:
+    """Fold case, width, accents, punctuation and white space.
+
+    SourceError where more than ``most`` characters come out: one sign may fold into 18 letters.
+    """
+    if len(text) > PIECE:
+        return fold_in_pieces(text, PIECE, most)
     # Not split(): that would also split at characters which are no separators here.
-    return " ".join(filter(None, mapped.split(" ")))
+    return " ".join(filter(None, _mapped(text).split(" ")))
+
+
+def fold_in_pieces(text: str, size: int, most: int = MOST_FOLDED) -> str:
+    """`fold` with little more memory than its answer takes."""
+    pieces: list[str] = []
+    length, start, gap = 0, 0, False
+    while start < len(text):
+        stop = start + size
+        while stop < len(text) and not _begins(text[stop]):
+            stop += 1
+        mapped = _mapped(text[start:stop])
+        words = " ".join(filter(None, mapped.split(" ")))
+        if words:
+            if pieces and (gap or mapped[0] == " "):
+                words = f" {words}"
+            pieces.append(words)
+            gap = False
+        gap = gap or mapped.endswith(" ")
+        length += len(words)
+        if length > most:
+            raise SourceError(
+                f"a text of {len(text):,} characters folds into more than {most:,}",
+                hint="It repeats signs that stand for many letters each: cut it into parts.",
+            )
+        start = stop
+    return "".join(pieces)
+
+
+def _mapped(text: str) -> str:
+    """The characters of a text folded one by one, then composed."""
+    mapped = text.translate(_tables().mapping)
+    if mapped.isascii():
+        return mapped
+    if excess := _excess_marks(mapped):
+        ends = [0, *(end for _, end in excess)]
+        starts = [*(start for start, _ in excess), len(mapped)]
+        mapped = "".join(mapped[end:start] for end, start in zip(ends, starts, strict=True))
+    return unicodedata.normalize("NFC", mapped)
+
+
+def _begins(character: str) -> bool:
+    """Whether nothing before a character can change how it is folded."""
+    folded = _tables().mapping[ord(character)]
+    return bool(folded) and not _joins(folded[0])
 
 
 def fold_with_map(text: str) -> Folded:

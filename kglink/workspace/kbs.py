@@ -90,6 +90,7 @@ def add_kb(
         resolve=_resolve(resolve, links_to),
         licence=licence,
         batch_size=ingest.batch_size,
+        longest_name=ingest.max_name_chars,
         problems=problems,
     )
     source.scratch_in = opened.folder / SCRATCH_FOLDER / job.fingerprint

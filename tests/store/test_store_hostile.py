@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from kglink.errors import StoreError
+from kglink.errors import RecordError, StoreError
 from kglink.records import EntityId, Overlap
-from kglink.store import Store, backends
+from kglink.store import Store, backends, prepared
 from kglink.store.backends import SQLite
 from kglink.store.database import Database
 from store_support import entity, job, keys
@@ -219,3 +219,27 @@ def test_a_reader_that_may_not_write_sees_what_a_writer_has_not_merged_yet(
             patched.setattr(backends, "_is_writable", lambda _: False)
             with Store.open(f"sqlite:///{path}") as store:
                 assert keys(store, "more") == ["1"]
+
+
+# ------------------------------------------------------------------------- names that grow
+def test_a_name_that_is_no_name_is_refused_before_it_is_folded(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folded: list[int] = []
+
+    def fold(text: str) -> str:
+        folded.append(len(text))
+        return "x"
+
+    monkeypatch.setattr(prepared, "fold", fold)
+    huge = "\ufdfa" * 10_000_000
+    records = [entity("1"), entity("2", huge), entity("3", "Three", huge)]
+    with Store.open(f"sqlite:///{path}") as store:
+        with pytest.raises(RecordError, match="a name of 10,000,000 characters, and 32,768") as no:
+            store.ingest(job("new"), records)
+        assert "raise ingest.max_name_chars" in no.value.hint
+        summary = store.ingest(job("new", on_error="skip"), records)
+        assert summary.added == 1
+        wider = [entity("4", "y" * 33_000)]
+        assert store.ingest(job("wide", longest_name=33_000), wider).added == 1
+    assert max(folded) == 33_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import unicodedata
 
@@ -9,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kglink.text.fold import fold, fold_with_map
+from kglink.errors import SourceError
+from kglink.text.fold import PIECE, fold, fold_in_pieces, fold_with_map
 
 #: Characters that are hard to fold: expanding, composing, joining, invisible, half of a pair.
 HARD = (
@@ -160,3 +163,38 @@ def test_a_million_marks_take_no_time() -> None:
     assert len(fold(text)) == 31
     assert fold_with_map(text).text == fold(text)
     assert time.monotonic() - started < 20
+
+
+# -------------------------------------------------------------------------- texts that grow
+@given(TEXTS, st.integers(1, 7))
+def test_pieces_change_nothing(text: str, size: int) -> None:
+    assert fold_in_pieces(text, size) == fold(text)
+
+
+def test_a_long_text_is_folded_in_pieces_to_the_same() -> None:
+    text = "Ĳsselmeer  é\u0301 ﷺ; " * 10_000
+    assert len(text) > PIECE
+    assert fold(text) == " ".join([fold("Ĳsselmeer  é\u0301 ﷺ; ")] * 10_000)
+
+
+def test_a_text_that_grows_beyond_the_limit_is_refused_in_one_sentence() -> None:
+    with pytest.raises(SourceError, match="a text of 100,000 characters folds into more than 1,0"):
+        fold("\ufdfa" * 100_000, 1_000_000)
+    assert len(fold("\ufdfa" * 100_000)) == 1_800_000
+
+
+def test_ten_million_signs_of_eighteen_letters_need_little_memory() -> None:
+    attack = (
+        "import resource\n"
+        "from kglink.errors import SourceError\n"
+        "from kglink.text.fold import fold\n"
+        "text = chr(0xFDFA) * 10_000_000\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "try: fold(text)\n"
+        "except SourceError as error: print(error.message)\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)"
+    )
+    ran = subprocess.run([sys.executable, "-c", attack], capture_output=True, text=True, check=True)
+    said, grown = ran.stdout.splitlines()
+    assert said == "a text of 10,000,000 characters folds into more than 32,000,000"
+    assert int(grown) < 200  # MiB; it was 3,700
