@@ -123,7 +123,7 @@ class _Member:
         self._label = label
         self._packed = packed
         self._limits = limits
-        self._place = 0
+        self._place = self._lines = 0
 
     def seek(self, place: int) -> int:
         """Go to a place counted from the start."""
@@ -141,7 +141,8 @@ class _Member:
         except _BROKEN as error:
             raise _damaged(self._label, error) from error
         self._place += len(data)
-        self._limits.check_growth(self._label, self._packed, self._place)
+        self._lines += data.count(b"\n")
+        self._limits.check_growth(self._label, self._packed, self._place, lines=self._lines)
         return data
 
     def close(self) -> None:

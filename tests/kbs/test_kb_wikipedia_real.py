@@ -58,7 +58,9 @@ def test_descriptions_are_clean(realdata: Path, name: str) -> None:
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize("name", [ENWIKI, "smallwiki.xml", "tinywiki.xml"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(ENWIKI, marks=pytest.mark.slow), "smallwiki.xml", "tinywiki.xml"]
+)
 def test_links_are_those_that_mwparserfromhell_finds(realdata: Path, name: str) -> None:
     with Source.open_path(realdata / "wiki" / name) as source, source.open() as stream:
         data = stream.read()

@@ -135,7 +135,13 @@ def test_a_journal_comes_back_wherever_its_last_line_is_broken_off(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("line", "damage"),
-    [(2, b"not json"), (2, b"[1]"), (3, b'{"pair": ["a", "b"], "answer": "maybe"}'), (1, b"{}")],
+    [
+        (2, b"not json"),
+        (2, b"[1]"),
+        (2, b"[" * 100_000),
+        (3, b'{"pair": ["a", "b"], "answer": "maybe"}'),
+        (1, b"{}"),
+    ],
 )
 def test_a_damaged_journal_is_told_with_its_line(tmp_path: Path, line: int, damage: bytes) -> None:
     journal = Journal.create(tmp_path / "j.1.jsonl", PLAN, DRAWN)

@@ -198,11 +198,11 @@ print(len(spans), grown // 1024 - len(text) * 4 // 2**20, time.monotonic() - sta
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("'Ada ' + 'x' * 20_000_000 + ' Ada'", 2),
-        ("'Ada ' + '\\ufdfa' * 1_000_000 + ' Ada'", 2),
-        ("'Ada ' + '\\u0e48\\u0e38' * 1_000_000 + ' Ada'", 2),
-        ("'Ada ' + '\\u200b' * 5_000_000 + ' Ada'", 2),
-        ("'a b ' * 200_000", 399_999 // 2 + 1),
+        ("'Ada ' + 'x' * 8_000_000 + ' Ada'", 2),
+        ("'Ada ' + '\\ufdfa' * 400_000 + ' Ada'", 2),
+        ("'Ada ' + '\\u0e48\\u0e38' * 300_000 + ' Ada'", 2),
+        ("'Ada ' + '\\u200b' * 1_000_000 + ' Ada'", 2),
+        ("'a b ' * 100_000", 100_000),
     ],
     ids=["word", "ligatures", "marks", "unseen", "overlaps"],
 )
