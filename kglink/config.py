@@ -303,6 +303,8 @@ def _from_file(config: Path | None) -> Iterator[tuple[str, object]]:
         return
     try:
         tables = tomllib.loads(config.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ConfigError(f"{config}: nested too deeply", hint="No setting is nested.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{config}: {error}", hint="It must be a UTF-8 TOML file.") from error
     except OSError as error:
@@ -341,7 +343,7 @@ def _read_text(field: FieldInfo, text: str) -> object:
     if kind.startswith("dict"):
         try:
             return json.loads(text)
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             return text
     return text
 

@@ -8,6 +8,7 @@ KglinkError                 what went wrong, where, and how to mend it (exit cod
 ├── SourceError             a file or stream that cannot be read as what it should be
 │   └── RecordError         one bad record in it (``--on-error skip`` passes over it)
 ├── StoreError              the entity store: locked, newer schema, full disk
+│   └── ShrinkError         an update that would remove most entities of a KB
 ├── DamagedFileError        a file of kglink's own that is not as it was written
 ├── NewerFileError          a file that a newer kglink wrote
 ├── ModelError              weights that are missing, altered or of another kind
@@ -99,6 +100,10 @@ class NewerFileError(KglinkError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="Upgrade kglink, or make it anew with this one.")
+
+
+class ShrinkError(StoreError):
+    """An update would remove most entities of a KB, and nobody has said that it may."""
 
 
 class ModelError(KglinkError):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kglink.errors import ShrinkError
 from kglink.plugins import Guess
 from kglink.records import Progress
 from kglink.sources import Problems, Source
+from kglink.text.printable import printable_line
 from kglink_cli.console import Reached, counted, note, print_json, say, watching
 from kglink_cli.session import parse_options, session_of, split_names
 
@@ -51,6 +55,10 @@ def add_kb(
     licence: Annotated[
         str, typer.Option("--licence", help="The source's licence, for `doctor --licences`.")
     ] = "",
+    allow_shrink: Annotated[
+        bool,
+        typer.Option("--allow-shrink", help="Let an update remove most entities of the KB."),
+    ] = False,
     on_error: Annotated[
         str | None, typer.Option("--on-error", help="stop or skip at a bad record.")
     ] = None,
@@ -67,18 +75,27 @@ def add_kb(
         adapter = adapter or _guessed(workspace, opened).name
         began = time.monotonic()
         written = _Written(opened)
-        with watching(written.reached):
-            added = workspace.add_kb(
-                name,
-                opened,
-                adapter=adapter,
-                options=parse_options(options or []),
-                links_to=split_names(links_to),
-                split=split,
-                resolve=resolve,
-                licence=licence,
-                progress=written.take,
-            )
+        read = partial(
+            workspace.add_kb,
+            name,
+            opened,
+            adapter=adapter,
+            options=parse_options(options or []),
+            links_to=split_names(links_to),
+            split=split,
+            resolve=resolve,
+            licence=licence,
+            progress=written.take,
+        )
+        try:
+            with watching(written.reached):
+                added = read(allow_shrink=allow_shrink)
+        except ShrinkError as error:
+            if source == "-" or not (sys.stdin.isatty() and sys.stderr.isatty()):
+                raise
+            typer.confirm(f"{printable_line(error.message)}. Shall it?", abort=True, err=True)
+            with watching(written.reached):
+                added = read(allow_shrink=True)
         seconds = time.monotonic() - began
     if as_json:
         print_json(added.as_json())

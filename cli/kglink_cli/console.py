@@ -56,6 +56,11 @@ def note(label: str, text: str) -> None:
     _print(Text.assemble((f"{printable_line(label):10}", "bold"), " ", printable_line(text)))
 
 
+def tell(line: str) -> None:
+    """A line on standard error."""
+    _print(Text(printable_line(line)))
+
+
 def say(*lines: str) -> None:
     """Lines on standard output; what is inside of one neither ends it nor commands a terminal."""
     for line in lines:

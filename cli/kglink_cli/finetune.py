@@ -175,6 +175,8 @@ def _value(text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except RecursionError as error:
+        raise UsageError(f"--set {text[:40]}...: nested too deeply") from error
 
 
 def _names(given: Sequence[str] | None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import warnings
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -15,7 +16,7 @@ import typer
 from kglink.errors import KglinkError
 from kglink.plugins import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace import WORKSPACE_VARIABLE
-from kglink_cli.console import note, print_error, say
+from kglink_cli.console import note, print_error, say, tell
 from kglink_cli.interrupts import (
     HINT,
     MESSAGE,
@@ -97,7 +98,9 @@ def _show_warning(
     if issubclass(category, PluginWarning):
         note("plugins", str(message))
     else:
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+        told = warnings.formatwarning(message, category, filename, lineno, line)
+        for one in told.splitlines():
+            tell(one)
 
 
 def _prepare_output() -> None:
@@ -115,15 +118,20 @@ def _finish_output() -> None:
     """Write what is left; where nobody reads on (`kglink recipes | head`) that is no error."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # What Python flushes once more at its end goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print_error(f"standard output: {error.strerror or error}", "Is the disk full?")
+            sys.exit(1)
 
 
 def _fail(error: BaseException, message: str, hint: str, code: int) -> None:
     if "--debug" in sys.argv or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
         raise error
     print_error(message, hint)
+    with suppress(SystemExit):  # the output may be what has failed: this was told
+        _finish_output()
     sys.exit(code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, islice
@@ -236,7 +237,8 @@ def _rows(file: Source, name: str, problems: Problems) -> Iterator[_Row]:
         if cells[0] < last:
             raise SourceError(
                 f"{place}: {name} is not sorted by concept: {cells[0]} after {last}",
-                hint=f"Releases are. Sort it: LC_ALL=C sort -s -t '|' -k1,1 {name} -o {name}",
+                hint="Releases are. Sort it: LC_ALL=C sort -s -t '|' -k1,1 "
+                f"{shlex.quote(name)} -o {shlex.quote(name)}",
             )
         last = cells[0]
         yield _Row(line.number, cells)

@@ -22,7 +22,7 @@ from functools import partial
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 
-from kglink.errors import SourceError, StoreError, UsageError
+from kglink.errors import ShrinkError, SourceError, StoreError, UsageError
 from kglink.records import OnProgress, Progress, Record
 from kglink.store.database import Database
 from kglink.store.golds import count_unresolved, resolve_golds
@@ -31,7 +31,10 @@ from kglink.store.prepared import Batch, batches
 from kglink.store.schema import STAGED, ingests, kbs, removed_kbs
 from kglink.store.values import IngestJob, IngestSummary, Tally, Totals, json_of
 from kglink.store.verdicts import apply_verdicts
-from kglink.store.writers import MAPPINGS, WRITERS, plan_batch, remove_hidden, remove_kb
+from kglink.store.writers import ENTITIES, MAPPINGS, WRITERS, plan_batch, remove_hidden, remove_kb
+
+#: An update that removes more entities than this, and more than half of all, is refused.
+MOST_GONE = 100
 
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -204,8 +207,20 @@ class Ingest:
             if tally.seen:
                 retired = writer.publish_staged(connection, at.kb_id, at.run)
                 gone = retired - tally.changed
+                if writer is ENTITIES and not self._job.allow_shrink:
+                    self._refuse_to_shrink(gone, gone + tally.changed + tally.unchanged)
             tallies.append(tally + Tally(removed=gone))
         return tuple(tallies)
+
+    def _refuse_to_shrink(self, gone: int, before: int) -> None:
+        if gone <= MOST_GONE or 2 * gone <= before:
+            return
+        job = self._job
+        raise ShrinkError(
+            f"{job.source} would remove {gone:,} of the {before:,} entities of {job.kb!r}",
+            hint="Is it the whole source? If so, run the same command with --allow-shrink; "
+            "the KB stays as it was.",
+        )
 
 
 # --------------------------------------------------------------------------------- state

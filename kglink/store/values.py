@@ -27,6 +27,7 @@ class IngestJob:
     ``fingerprint`` stands for the source's content; the same job after an interruption goes on
     where the last one stopped. ``split`` and ``language`` fill in for records that say none.
     ``resolve`` says how the golds of its documents name entities of the KBs ``links_to``.
+    ``allow_shrink``: it may remove most entities of the KB.
     """
 
     kb: str
@@ -41,6 +42,7 @@ class IngestJob:
     resolve: Resolve = "key"
     batch_size: int = 2000
     longest_name: int = LONGEST_NAME
+    allow_shrink: bool = False
     problems: Problems = field(default_factory=Problems)
 
 

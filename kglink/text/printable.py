@@ -1,7 +1,7 @@
 """The door for texts of others: what is shown of them is no command to a terminal or a reader.
 
 `printable` is for names within a message, `printable_line` for a whole line, whose columns stay
-where they are, and `printable_json` for JSON, which loses nothing.
+where they are, `printable_json` for JSON, which loses nothing, and `spreadsheet_cell` for tables.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _STAND_INS |= dict.fromkeys(
     (*range(0x80, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+#: With these a spreadsheet takes a cell for a formula, full-width forms included.
+_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -38,3 +40,8 @@ def printable_json(value: object, *, indent: int | None = None) -> str:
     """``value`` as JSON, in which what a terminal would obey is escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def spreadsheet_cell(text: str) -> str:
+    """A text for a cell of a table: an apostrophe keeps it from being run as a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text

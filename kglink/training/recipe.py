@@ -318,7 +318,7 @@ def _whole(name: str, above: tuple[str, ...]) -> tuple[dict[str, Any], str]:
     text, origin = _text(name, above)
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{origin}: {error}", hint="It must be a UTF-8 TOML file.") from error
     parent = raw.get("extends")
     if not isinstance(parent, str) or not parent:

@@ -59,6 +59,7 @@ def add_kb(
     split: str = "",
     resolve: str = "",
     licence: str = "",
+    allow_shrink: bool = False,
     progress: OnProgress = lambda _: None,
 ) -> AddedKB:
     """Read a source into KB ``name``; a KB that exists is updated to what the source holds.
@@ -66,6 +67,7 @@ def add_kb(
     An interrupted run of the same job goes on where it stopped. ``resolve`` says how golds name
     entities of the KBs ``links_to``: by ``key``, by ``xref``, as codes that are looked up through
     cross-references, or by ``title``, redirects included; the adapter's own way where not told.
+    A source that would remove most entities of the KB is refused unless ``allow_shrink``.
     """
     from kglink.store import IngestJob
 
@@ -91,6 +93,7 @@ def add_kb(
         licence=licence,
         batch_size=ingest.batch_size,
         longest_name=ingest.max_name_chars,
+        allow_shrink=allow_shrink,
         problems=problems,
     )
     source.scratch_in = opened.folder / SCRATCH_FOLDER / job.fingerprint

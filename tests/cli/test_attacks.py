@@ -327,3 +327,82 @@ def test_whatever_finds_no_memory_is_told_in_one_sentence(
     ran = kglink("kbs", code=1)
     assert "out of memory" in ran.err
     assert "bug" not in ran.err
+
+
+# ------------------------------------------------------------------------------------ sources
+def test_a_source_of_one_record_does_not_empty_a_kb(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = init_workspace(tmp_path / "workspace")
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    source = tmp_path / "things.jsonl"
+
+    def write(count: int) -> None:
+        things = ({"id": f"t{at}", "title": f"Thing {at}"} for at in range(count))
+        source.write_text("".join(json.dumps(thing) + "\n" for thing in things))
+
+    write(3000)
+    kglink("add-kb", "things", source)
+    write(1)
+    ran = kglink("add-kb", "things", source, code=1)
+    assert "would remove 2,999 of the 3,000 entities of 'things'" in ran.err
+    assert "--allow-shrink" in ran.err
+    (info,) = json.loads(kglink("kbs", "--json").out)
+    assert info["entities"] == 3000
+    assert len(kglink("export", "things").out.splitlines()) == 3000
+    kglink("add-kb", "things", source, "--allow-shrink")
+    (info,) = json.loads(kglink("kbs", "--json").out)
+    assert info["entities"] == 1
+    write(3000)
+    kglink("add-kb", "things", source)
+    write(1600)
+    kglink("add-kb", "things", source)  # the smaller half
+
+
+# ------------------------------------------------------------------------------------ settings
+def test_deeply_nested_settings_end_in_a_sentence(
+    kglink: Kglink, demo_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nested = "[" * 20_000 + "]" * 20_000
+    recipe = demo_copy / "r.toml"
+    recipe.write_text(f"x = {nested}\n")
+    assert "r.toml" in kglink("recipes", recipe, code=2).err
+    monkeypatch.setenv("KGLINK_LINK_DETECTOR_SETTINGS", nested)
+    assert "link.detector_settings" in kglink("kbs", code=2).err
+    monkeypatch.delenv("KGLINK_LINK_DETECTOR_SETTINGS")
+    (demo_copy / "kglink.toml").write_text(f"[link]\ntop_k = {nested}\n")
+    ran = kglink("kbs", code=2)
+    assert "kglink.toml: nested too deeply" in ran.err
+    assert "bug" not in ran.err
+
+
+# ----------------------------------------------------------------------------------- full disk
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("words", [["kbs"], ["export", "docs"], ["search", "heron", "--json"]])
+def test_a_disk_that_is_full_at_the_last_flush_is_a_sentence(demo: Path, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kglink_cli", *words],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+# ------------------------------------------------------------------------------- spreadsheets
+def test_no_title_is_run_as_a_formula(kglink: Kglink, demo_copy: Path, tmp_path: Path) -> None:
+    formula = "=HYPERLINK(evil)"
+    with sqlite3.connect(demo_copy / "kglink.db") as store:
+        store.execute("UPDATE entities SET title = ?, type = ?", [formula] * 2)
+    store.close()
+    for name in ("x.tsv", "x.sssom.tsv"):
+        table = tmp_path / name
+        kglink("overlap", "--export", table)
+        lines = table.read_text(encoding="utf-8").splitlines()
+        cells = [cell for line in lines for cell in line.split("\t")]
+        assert f"'{formula}" in cells
+        assert not [cell for cell in cells if cell[:1] in tuple("=+-@")]
+    compared = json.loads(kglink("overlap", "--compare", tmp_path / "x.tsv", "--json").out)
+    assert compared["figures"]["recall"] == 1

@@ -13,14 +13,13 @@ from typing import TextIO
 
 from kglink.plugins import PluginSettings
 from kglink.records import Link, LinkedDocument
+from kglink.text.printable import spreadsheet_cell
 from kglink.workspace.shapes import json_number
 from kglink_plugins.exporters.summary import in_reading_order
 
 _BREAK = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 #: What a text file cannot hold: a NUL makes it binary to its readers.
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
-#: With these a spreadsheet takes a cell for a formula, full-width forms included.
-_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 COLUMNS = (
     "document", "start", "end", "text", "kb", "key", "title", "url", "score", "confidence", "also",
@@ -136,5 +135,4 @@ def _cells(document: str, link: Link) -> list[object]:
 
 def _harmless(text: str) -> str:
     """A cell that no spreadsheet runs."""
-    text = _UNWRITABLE.sub("\ufffd", text)
-    return f"'{text}" if _FORMULA.match(text) else text
+    return spreadsheet_cell(_UNWRITABLE.sub("\ufffd", text))
