@@ -130,3 +130,20 @@ def test_the_tree_of_errors_in_the_docstring_is_the_real_one() -> None:
         if inspect.isclass(value) and value.__module__ == errors.__name__
     ]
     assert sorted(drawn) == sorted(real)
+
+
+def test_the_files_that_the_architecture_page_names_for_formulas_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Where each formula is")[2]
+    files = re.findall(r"`((?:kglink|plugins|kbs)/[\w/]+\.py)`", table)
+    assert len(files) > 30
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
+def test_the_rooms_that_the_walks_pass_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walks = page.partition("Three of these walks")[2].partition("## A space on disk")[0]
+    rooms = "linking|models|space|store|training|workspace|evaluation"
+    modules = set(re.findall(rf"\b(?:{rooms})/\w+", walks))
+    assert len(modules) > 20
+    assert [name for name in sorted(modules) if not (ROOT / f"kglink/{name}.py").is_file()] == []
