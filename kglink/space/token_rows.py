@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,6 @@ from kglink.space.manifest import space_errors
 
 if TYPE_CHECKING:
     from kglink.records import Entity
-    from kglink.space.segment_build import EntityEncoder, KnownVectors
 
 BITS_FILE = "tokens.bf16"
 STARTS_FILE = "token_starts.npy"
@@ -201,12 +200,33 @@ class TokenRows:
         return self._bits[places]
 
 
+class MatrixEncoder(Protocol):
+    """What token matrices are made with."""
+
+    def entity_matrices(self, entities: Sequence[Entity]) -> TokenMatrices:
+        """The vectors of all tokens of each entity."""
+        ...
+
+
+class KnownMatrices(Protocol):
+    """The token matrices of an earlier segment, found by the hash of what they stand for."""
+
+    @property
+    def tokens(self) -> TokenRows | None:
+        """The matrices, where it has any."""
+        ...
+
+    def find(self, hashes: npt.NDArray[np.uint64]) -> IntArray:
+        """The row of each hash, or -1."""
+        ...
+
+
 def write_tokens(
     draft: Path,
     entities: Sequence[Entity],
-    encoder: EntityEncoder,
+    encoder: MatrixEncoder,
     dim: int,
-    known: KnownVectors | None,
+    known: KnownMatrices | None,
 ) -> Iterator[int]:
     """Write the token matrices of all entities, going on where an earlier build stopped.
 
@@ -240,8 +260,8 @@ def _is_whole(draft: Path, dim: int, entities: int) -> bool:
 def _matrices(
     chunk: Sequence[Entity],
     hashes: npt.NDArray[np.uint64],
-    encoder: EntityEncoder,
-    known: KnownVectors | None,
+    encoder: MatrixEncoder,
+    known: KnownMatrices | None,
 ) -> TokenMatrices:
     tokens = known.tokens if known else None
     if known is None or tokens is None:

@@ -46,7 +46,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each check of each installed plugin."""
     if "kglink_contract" not in metafunc.fixturenames:
         return
-    from kglink.testing.contracts.base import installed_plugins, undescribed_checks
+    from kglink.testing.contracts.base import installed_plugins
+    from kglink.testing.installed import undescribed_checks
 
     cases = list(undescribed_checks(installed_plugins()))
     ids = [f"{contract.kind}-{contract.plugin}-{check}" for contract, check in cases]

@@ -15,8 +15,9 @@ from kglink.plugins import KINDS
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract, PluginContract
-from kglink.testing.contracts.base import check_names, contract_of
+from kglink.testing.contracts.base import check_names
 from kglink.testing.contracts.kb import check_record
+from kglink.testing.installed import contract_of
 from reference_plugins import ReferenceAdapter, sniff
 
 SAMPLE = "Q1=Ada\nQ2=Zoë and 👩‍👩‍👧\n\nQ3=Bob\n"

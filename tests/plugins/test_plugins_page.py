@@ -28,7 +28,8 @@ from kglink.plugins import (
     Registry,
 )
 from kglink.testing.contracts import base
-from kglink.testing.contracts.base import PluginContract, contract_of, undescribed
+from kglink.testing.contracts.base import PluginContract
+from kglink.testing.installed import contract_of, undescribed
 
 PAGE_PROVIDER = Provider("unknown", "?", "page", builtin=False)
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")

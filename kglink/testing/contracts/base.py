@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from kglink.errors import PluginError
-from kglink.plugins import KINDS, Kind, Registry, load_registry
+from kglink.plugins import Kind, Registry, load_registry
 
 
 class PluginContract:
@@ -52,34 +51,6 @@ def run_check(contract: type[PluginContract], name: str, tmp_path: Path) -> None
         check(tmp_path)
     else:
         check()
-
-
-def contract_of(kind: Kind) -> type[PluginContract]:
-    """The contract of a kind; loads what its checks need, torch for some."""
-    from kglink import testing
-
-    contract: type[PluginContract] = getattr(testing, KINDS[kind].contract)
-    return contract
-
-
-def undescribed(kind: Kind, plugin: str) -> type[PluginContract]:
-    """The contract for a registered plugin of which only the name is known."""
-    contract = contract_of(kind)
-    return type(f"Installed{contract.__name__}", (contract,), {"plugin": plugin, "generic": True})
-
-
-def undescribed_checks(registry: Registry) -> Iterator[tuple[type[PluginContract], str]]:
-    """Every check that needs no sample data, for every third-party plugin but KB adapters.
-
-    A module that cannot be loaded is an error here: its author runs this.
-    """
-    if registry.left_out():
-        raise PluginError("\n".join(registry.left_out()))
-    for plugin in registry.plugins():
-        if plugin.kind != "kb" and not plugin.provider.builtin:
-            contract = undescribed(plugin.kind, plugin.name)
-            for name in check_names(contract):
-                yield contract, name
 
 
 #: Texts on which offsets go wrong in careless code.

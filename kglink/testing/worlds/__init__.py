@@ -1,6 +1,5 @@
 """Synthetic worlds: KBs of any size that share entities, names and documents in known numbers."""
 
-from kglink.testing.worlds.documents import DocumentSettings
 from kglink.testing.worlds.files import (
     MediaWikiWriter,
     WrittenWiki,
@@ -9,7 +8,7 @@ from kglink.testing.worlds.files import (
     write_mediawiki_xml,
 )
 from kglink.testing.worlds.settings import WorldSettings
-from kglink.testing.worlds.world import Counts, World
+from kglink.testing.worlds.world import Counts, DocumentSettings, World
 
 __all__ = [
     "Counts",
