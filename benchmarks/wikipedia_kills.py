@@ -35,8 +35,9 @@ PAGES = 100_000
 KILLS = 20
 LOOK_EVERY = 0.02
 KGLINK = Path(sys.executable).with_name("kglink")
-#: What differs between two ingests of the same source: numbers of runs, and times.
-VOLATILE = {"run", "updated_at"}
+#: What differs between two ingests of the same source: numbers of runs, times, and what tells one
+#: store from another.
+VOLATILE = {"run", "updated_at", "identity", "origin", "overlaps"}
 
 
 class Reached(NamedTuple):

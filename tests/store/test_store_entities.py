@@ -60,6 +60,13 @@ def test_names_come_with_their_folded_form(store: Store) -> None:
     ]
 
 
+def test_entities_come_with_their_folded_names_in_one_reading(store: Store) -> None:
+    store.ingest(job(), [entity("2", "Straße", "STRASSE!", "x" * 600), entity("1", "???")])
+    found = list(store.folded_entities("kb"))
+    assert [one.entity for one in found] == list(store.entities("kb"))
+    assert [one.folded for one in found] == [("",), ("strasse", "strasse", "")]
+
+
 def test_a_name_too_long_to_look_for_is_kept_unfolded(store: Store) -> None:
     store.ingest(job(), [entity("1", "A", "x" * 512, "y" * 513)])
     assert [name.folded for name in store.aliases_of("kb")] == ["a", "x" * 512, ""]

@@ -202,3 +202,17 @@ def test_a_broken_off_removal_is_finished_by_the_next_command(
         assert {**found, "kbs": calm["kbs"]} == calm
         assert store.kb("kb").revision == 2  # a revision of a name never comes twice
     assert store.check() == []
+
+
+def test_no_revision_of_a_name_comes_twice(store: Store, tmp_path: Path) -> None:
+    """Also where a KB is added, removed and added within a second."""
+    revisions = []
+    for title in ("One", "Two", "Three"):
+        store.ingest(job(fingerprint=title), [entity("1", title)])
+        revisions.append(store.kb("kb").revision)
+        store.ingest(job(fingerprint=f"{title} again"), [entity("1", title)])
+        assert store.kb("kb").revision == revisions[-1]  # nothing in it is other than before
+        store.remove_kb("kb")
+    assert revisions == [1, 2, 3]
+    with Store.open(f"sqlite:///{tmp_path / 'other.db'}") as other:
+        assert other.identity != store.identity
