@@ -9,7 +9,6 @@ that bear the name: elsewhere an untrained encoder's context made answers worse.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -18,10 +17,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from kglink.errors import SpaceError
+from kglink.errors import DamagedFileError, NewerFileError, SpaceError
 from kglink.files.atomic import write_atomically
+from kglink.files.manifest import ManifestPart, read_manifest
 
 FloatArray = npt.NDArray[np.float32]
 EvidenceName = Literal[
@@ -164,10 +164,8 @@ SCORING_FILE = "scoring.json"
 _FORMAT = 1
 
 
-class _Kept(BaseModel):
+class _Kept(ManifestPart):
     """What the file says."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: int = _FORMAT
     fingerprint: str
@@ -183,19 +181,16 @@ def write_scoring(folder: Path, fingerprint: str, scoring: Scoring) -> None:
 def read_scoring(folder: Path, fingerprint: str) -> Scoring | None:
     """The scoring of a space; None where none was fitted for its model."""
     path = folder / SCORING_FILE
+    if not path.exists():
+        return None
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        kept = _Kept.model_validate(raw)
+        kept = read_manifest(_Kept, path, newest=_FORMAT)
         if kept.fingerprint != fingerprint:
             return None
-        if kept.format > _FORMAT:
-            raise SpaceError(f"{path}: written by a newer kglink", hint="Upgrade kglink.")
         return TypeAdapter(Scoring).validate_python(kept.scoring)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise SpaceError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, ValidationError) as error:
+    except NewerFileError as error:
+        raise SpaceError(error.message, hint="Upgrade kglink.") from error
+    except (DamagedFileError, ValidationError) as error:
         raise SpaceError(
             f"{path}: is not what kglink writes ({error})",
             hint="Delete it: the space then has the weights that are not fitted.",

@@ -138,9 +138,11 @@ class SpaceFolder:
                 yield
         except OSError as error:
             raise SpaceError(
-                f"cannot write space {self.name!r} in {self.path}: {error.strerror or error}",
-                hint="If the disk is full, free some of it and run the same command again: it "
-                "goes on where it stopped. The published version is as it was.",
+                f"cannot write space {self.name!r}: {error.filename or self.path}: "
+                f"{error.strerror or error}",
+                hint="If the disk is full, free some of it; if something else lies there, move it "
+                "away. Then run the same command again: it goes on where it stopped. The published "
+                "version is as it was.",
             ) from error
 
     @contextlib.contextmanager

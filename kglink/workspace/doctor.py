@@ -250,7 +250,8 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
         folder = SpaceFolder(root, name)
         damage = folder.damage()
         for file in damage:
-            yield Check("space", "bad", f"{name}: {file} is damaged", "Run `kglink build --fresh`.")
+            hint = "Run `kglink build`; if that does not help, `kglink build --fresh`."
+            yield Check("space", "bad", f"{name}: {file} is damaged", hint)
         manifest = folder.manifest()
         if not damage and manifest:
             held = ", ".join(f"{kb} (revision {manifest.revisions[kb]})" for kb in manifest.kbs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from test_space import AMBER, HERON, MERCURY, backend_of, build, opened, source
 
 from kglink.errors import ConfigError, DamagedSpaceError, SpaceError
 from kglink.files.manifest import CHECKED_FILE, file_info
+from kglink.linking.scoring import SCORING_FILE, read_scoring
 from kglink.space.folder import CURRENT_FILE, INDEX_FILE, MANIFEST_FILE, SpaceFolder
 from kglink.space.segment import INFO_FILE
 
@@ -261,3 +263,22 @@ def test_all_files_are_on_the_disk_before_a_version_is_published(
 def test_a_factory_string_without_sense_is_refused_before_faiss_sees_it(factory: str) -> None:
     with pytest.raises(ConfigError, match="factory"):
         backend_of("kglink/faiss", {"factory": factory})
+
+
+@pytest.mark.parametrize("name", [CURRENT_FILE, "lock", "versions"])
+def test_what_lies_in_the_way_of_a_build_is_named(folder: SpaceFolder, name: str) -> None:
+    path = folder.path / name
+    if path.is_dir():
+        shutil.rmtree(path)
+        path.touch()
+    else:
+        path.unlink()
+        path.mkdir()
+    with pytest.raises(SpaceError, match=f"{path}: .*\n.*move it away"):
+        build(folder, SOURCE)
+
+
+def test_a_scoring_that_cannot_be_read_is_told_in_words(folder: SpaceFolder) -> None:
+    (folder.path / SCORING_FILE).write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(SpaceError, match=r"scoring\.json: is not what kglink writes"):
+        read_scoring(folder.path, "f1")
