@@ -242,12 +242,15 @@ def test_blocks_find_what_comparing_all_with_all_finds(lefts: int, rights: int) 
     proposed = set(similar_names(kbs, space, k=3, max_block=10**9))
     small: Side = "left" if lefts <= rights else "right"
     large: Side = "right" if small == "left" else "left"
-    rows = [(one.key, space.words(folded_names(one))) for one in kbs.entities(small)]
-    others = [(one.key, space.words(folded_names(one), "plain")) for one in kbs.entities(large)]
-    scores = {
-        (key, other): float((matrix @ found.T).toarray().max())
-        for (key, matrix), (other, found) in itertools.product(rows, others)
-    }
+    rows = {one.key: folded_names(one) for one in kbs.entities(small)}
+    others = {one.key: folded_names(one) for one in kbs.entities(large)}
+    names, other_names = ([*itertools.chain(*side.values())] for side in (rows, others))
+    products = (space.words(names) @ space.words(other_names, "plain").T).toarray()
+    starts, other_starts = (
+        [0, *itertools.accumulate(map(len, side.values()))][:-1] for side in (rows, others)
+    )
+    best = np.maximum.reduceat(np.maximum.reduceat(products, starts), other_starts, axis=1)
+    scores = dict(zip(itertools.product(rows, others), best.ravel().tolist(), strict=True))
     of_small, of_large = quotas(3, min(lefts, rights), max(lefts, rights))
     for side, most in ((0, of_small), (1, of_large)):
         for key in {pair[side] for pair in scores}:
