@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kglink.errors import TrainingError, UsageError
-from kglink.files.atomic import write_atomically
+from kglink.files.atomic import sweep_drafts, write_atomically
 from kglink.files.lock import file_lock, is_locked
 from kglink.files.manifest import library_versions
 from kglink.models.hardware import Hardware
@@ -309,6 +309,7 @@ def alone(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / _LOCK, busy, wait=_A_LOOK):
+            sweep_drafts(folder)
             yield
     except OSError as error:
         if error.errno not in _OF_DISKS:

@@ -6,9 +6,11 @@ import errno
 import hashlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ from kglink.space.space import Space, SpaceNames
 from kglink.store.entity_reader import FoldedEntity
 from kglink.text.entity_text import entity_text
 from kglink.text.fold import fold
-from kglink.workspace import Workspace
+from kglink.workspace import Workspace, init_workspace
 
 MODEL = ModelInfo(name="toy", fingerprint="f1", dim=8)
 MERCURY = Entity("m1", "Mercury", "The planet.", "planet", popularity=5)
@@ -423,3 +425,20 @@ def test_fresh_encodes_everything_and_keeps_readers(folder: SpaceFolder) -> None
     _, rows = reader.nearest(vector_of("Mercury")[None], "kb", "alias", 1)
     assert rows.tolist() == [[0]]
     assert is_current(folder, [source("kb", MERCURY)], MODEL, SpaceSection())
+
+
+def test_a_kb_that_is_replaced_within_a_second_is_not_answered_from_its_old_segment(
+    tmp_path: Path,
+) -> None:
+    init_workspace(tmp_path)
+    for title in ("Heron", "Amber", "Comet"):
+        path = tmp_path / "source.jsonl"
+        path.write_text(json.dumps({"key": "k", "title": title}) + "\n", encoding="utf-8")
+        with Workspace.open(tmp_path, flags={"space.rows": ("alias",)}) as workspace:
+            workspace.add_kb("kb", path)
+            # The times of two ingests may be equal: they are told in whole seconds.
+            with closing(sqlite3.connect(tmp_path / "kglink.db")) as store, store:
+                store.execute("UPDATE kbs SET updated_at = '2026-01-01T00:00:00+00:00'")
+            workspace.build()
+            assert list(workspace.space().segments["kb"].titles) == [title]
+            workspace.remove_kb("kb")
