@@ -17,7 +17,7 @@ from kglink.errors import RecordError
 from kglink.records import AliasKind, CodeMapping, Document, Entity, Mention, Record
 from kglink.store.database import Row
 from kglink.store.schema import GIVEN, MAX_KEY, NIL, UNKNOWN
-from kglink.store.values import LONGEST_NAME, IngestJob
+from kglink.store.values import IngestJob
 from kglink.text.codes import code_of
 from kglink.text.fold import fold
 
@@ -47,18 +47,24 @@ def record_place(number: int, key: str) -> str:
     return f"record {number:,} ({key!r})"
 
 
-def prepare_entity(
-    number: int, entity: Entity, language: str = "", longest_name: int = LONGEST_NAME
-) -> Prepared:
-    """Complete, check, fold and hash an entity; RecordError where it cannot be stored."""
-    # Before anything is made of them: a name of a few megabytes may fold into many more.
-    longest = max([len(entity.title), *(len(alias.surface) for alias in entity.aliases)])
-    if longest > longest_name:
+def check_names(number: int, entity: Entity, longest_name: int) -> int:
+    """The characters of all names; RecordError where one is too long to be one.
+
+    This comes before anything is made of them: a few megabytes may fold into many more.
+    """
+    lengths = [len(entity.title), *[len(alias.surface) for alias in entity.aliases]]
+    size = sum(lengths)
+    if size > longest_name and max(lengths) > longest_name:
         raise RecordError(
-            f"a name of {longest:,} characters, and {longest_name:,} are the most",
+            f"a name of {max(lengths):,} characters, and {longest_name:,} are the most",
             where=record_place(number, entity.key),
             hint="Cut it, or raise ingest.max_name_chars.",
         )
+    return size
+
+
+def prepare_entity(number: int, entity: Entity, language: str) -> Prepared:
+    """Complete, check, fold and hash an entity; RecordError where it cannot be stored."""
     popularity = float(entity.popularity)
     language = entity.language or language
     fields = (entity.title, entity.description, entity.type, entity.url, popularity, language)
@@ -149,10 +155,9 @@ class Batch:
             elif isinstance(record, CodeMapping):
                 self.mappings.append(prepare_mapping(number, record))
             else:
-                job = self._job
-                self.entities.append(prepare_entity(number, record, job.language, job.longest_name))
-                self._characters += len(record.description)
-                self._characters += sum(len(alias.surface) for alias in record.aliases)
+                size = check_names(number, record, self._job.longest_name)
+                self.entities.append(prepare_entity(number, record, self._job.language))
+                self._characters += len(record.description) + size
         except RecordError as error:
             self._job.problems.report(error)
 
