@@ -5,7 +5,7 @@ The highest scores are found exactly: block by block, in memory that does not gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -138,25 +138,11 @@ def _as_slice(rows: IntArray) -> slice | IntArray:
     return rows
 
 
-class HardInDomain:
-    """Takes the highest scores within the domains of a mention's right answers."""
-
-    by_score, in_batch = True, False
-
-    def __init__(self, settings: PluginSettings | None = None) -> None:
-        pass
-
-    def sample(
-        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
-    ) -> IntArray:
-        """The same negatives until the entities are encoded anew."""
-        return hardest(pool, batch, own_domains(pool, batch), k)
-
-
 class HardCrossDomain:
     """Takes the highest scores of all entities."""
 
     by_score, in_batch = True, False
+    scopes: Callable[[SamplerPool, SamplerBatch], Iterator[Scope]] = staticmethod(whole_pool)
 
     def __init__(self, settings: PluginSettings | None = None) -> None:
         pass
@@ -165,22 +151,21 @@ class HardCrossDomain:
         self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
     ) -> IntArray:
         """The same negatives until the entities are encoded anew."""
-        return hardest(pool, batch, whole_pool(pool, batch), k)
+        return hardest(pool, batch, self.scopes(pool, batch), k)
 
 
-class Knn:
+class HardInDomain(HardCrossDomain):
+    """Takes the highest scores within the domains of a mention's right answers."""
+
+    scopes = staticmethod(own_domains)
+
+
+class Knn(HardCrossDomain):
     """Takes the nearest entities; a setting says whether types or KBs bound the search."""
 
-    by_score, in_batch = True, False
-
     def __init__(self, settings: KnnSettings | None = None) -> None:
-        self._scopes = own_domains if (settings or KnnSettings()).in_domain else whole_pool
-
-    def sample(
-        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
-    ) -> IntArray:
-        """The same negatives until the entities are encoded anew."""
-        return hardest(pool, batch, self._scopes(pool, batch), k)
+        super().__init__(settings)
+        self.scopes = own_domains if (settings or KnnSettings()).in_domain else whole_pool
 
 
 _SCOPES = {"batch": batch_golds, "domain": own_domains, "pool": whole_pool}

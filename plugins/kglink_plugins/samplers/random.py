@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -19,25 +19,11 @@ from kglink_plugins.samplers.draw import (
 )
 
 
-class RandomInDomain:
-    """Draws from the domains of a mention's right answers, each entity with the same chance."""
-
-    by_score = in_batch = False
-
-    def __init__(self, settings: PluginSettings | None = None) -> None:
-        pass
-
-    def sample(
-        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
-    ) -> IntArray:
-        """New negatives on every visit."""
-        return _drawn(own_domains(pool, batch), batch, k, rng)
-
-
 class RandomCrossDomain:
     """Draws from all entities, each with the same chance."""
 
     by_score = in_batch = False
+    scopes: Callable[[SamplerPool, SamplerBatch], Iterator[Scope]] = staticmethod(whole_pool)
 
     def __init__(self, settings: PluginSettings | None = None) -> None:
         pass
@@ -46,27 +32,19 @@ class RandomCrossDomain:
         self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
     ) -> IntArray:
         """New negatives on every visit."""
-        return _drawn(whole_pool(pool, batch), batch, k, rng)
+        rows = by_mention(self.scopes(pool, batch))
+        drawn = (draw(own, batch.forbidden(mention), k, rng) for mention, own in enumerate(rows))
+        return padded(drawn, len(rows), k)
 
 
-class InBatch:
+class RandomInDomain(RandomCrossDomain):
+    """Draws from the domains of a mention's right answers, each entity with the same chance."""
+
+    scopes = staticmethod(own_domains)
+
+
+class InBatch(RandomCrossDomain):
     """Draws from the right answers of the batch's other mentions; with a large ``k``, takes all."""
 
-    by_score, in_batch = False, True
-
-    def __init__(self, settings: PluginSettings | None = None) -> None:
-        pass
-
-    def sample(
-        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
-    ) -> IntArray:
-        """New negatives on every visit."""
-        return _drawn(batch_golds(pool, batch), batch, k, rng)
-
-
-def _drawn(
-    scopes: Iterable[Scope], batch: SamplerBatch, k: int, rng: np.random.Generator
-) -> IntArray:
-    rows = by_mention(scopes)
-    drawn = (draw(own, batch.forbidden(mention), k, rng) for mention, own in enumerate(rows))
-    return padded(drawn, len(rows), k)
+    in_batch = True
+    scopes = staticmethod(batch_golds)
