@@ -72,6 +72,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def say_cells(*cells: str) -> None:
+    """A line of cells between tabs on standard output."""
+    sys.stdout.write("\t".join(map(printable_line, cells)) + "\n")
+
+
 def print_json(value: object) -> None:
     """One JSON value on standard output."""
     sys.stdout.write(printable_json(value, indent=1) + "\n")

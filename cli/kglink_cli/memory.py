@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kglink_cli.build import ensure_space
-from kglink_cli.console import note, print_json, progress
+from kglink_cli.console import note, print_json, progress, say_cells
 from kglink_cli.session import session_of
 
 Docs = Annotated[str, typer.Argument(help="A KB of annotated documents (`kglink kbs`).")]
@@ -41,7 +41,7 @@ def learn(
         print_json([{"docs": name, "surfaces": count} for name, count in sources.items()])
     elif not docs:
         for name, count in sources.items():
-            typer.echo(f"{name}\t{count:,} surfaces")
+            say_cells(name, f"{count:,} surfaces")
         if not sources:
             note("memory", "nothing was learnt yet: kglink learn DOCS")
 
@@ -90,4 +90,4 @@ def fit(
         )
     else:
         for name, weight in weights.items():
-            typer.echo(f"{name}\t{weight:.3f}")
+            say_cells(name, f"{weight:.3f}")
