@@ -31,6 +31,11 @@ class EntityId(NamedTuple):
         return cls(kb, key) if colon else cls("", text)
 
 
+#: What a mention means that means nothing in any KB, and what words mean that are no mention.
+NIL = EntityId("", "")
+NO_MENTION = EntityId("", "-")
+
+
 @dataclass(frozen=True, slots=True)
 class Alias:
     """A surface form of an entity, where it comes from, and how often it was seen."""

@@ -92,7 +92,7 @@ class CandidateSearch:
         counterparts: Counterparts | None = None,
     ) -> None:
         self._space = space
-        self._memory = memory
+        self.memory = memory
         self._counterparts = counterparts
         self._reader = reader
         self._candidates = candidates
@@ -142,8 +142,8 @@ class CandidateSearch:
             for at, text in enumerate(texts)
         }
         meanings: Mapping[str, Sequence[Meaning]] = {}
-        if self._memory is not None and self.scoring.weights.memory > 0:
-            meanings = self._memory.meanings(name_key(one.folded) for one in surfaces.values())
+        if self.memory is not None and self.scoring.weights.memory > 0:
+            meanings = self.memory.meanings(name_key(one.folded) for one in surfaces.values())
         named = [surfaces[text] for text in own]
         return _Batch(
             list(surfaces.values()),
@@ -262,7 +262,7 @@ class CandidateSearch:
     def with_memory(self, memory: Memory | None) -> CandidateSearch:
         """The same search with another memory."""
         other = copy(self)
-        other._memory = memory
+        other.memory = memory
         return other
 
     def count_truncated(self, mentions: Sequence[MentionInText]) -> int:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kglink.records import EntityId, Overlap
+from kglink.records import NIL, EntityId, Overlap
 from kglink.space.segment import Segment
 
 FloatArray = npt.NDArray[np.float32]
@@ -51,7 +51,7 @@ def remembered(meanings: Sequence[Meaning], folded: str, kb: str) -> dict[str, f
     inflections of the surface meant, and to these one that meant nothing. So a surface that was
     seen once is half sure, and one that was never seen as it is written learns from its plural.
     """
-    own = [one for one in meanings if one.entity.kb == kb or not one.entity.kb]
+    own = [one for one in meanings if one.entity.kb == kb or one.entity == NIL]
     same = [one for one in own if one.folded == folded]
     all_forms = 1 + sum(one.times for one in own)
     this_form = 1 + sum(one.times for one in same)

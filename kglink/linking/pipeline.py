@@ -12,6 +12,7 @@ from kglink.config import LinkSection
 from kglink.errors import UsageError
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.decide import Decision
+from kglink.linking.detect import find_mentions
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
 from kglink.plugins import Detector
@@ -22,6 +23,7 @@ from kglink.records import (
     LinkedDocument,
     MentionInText,
     Ranking,
+    Span,
     TextInput,
 )
 
@@ -145,7 +147,9 @@ class Linker:
 
     def _mentions(self, source: TextInput) -> list[MentionInText]:
         """The mentions of a text in reading order: those that were given, else detected ones."""
-        spans = self.detector.detect(source.text) if source.spans is None else source.spans
+        spans: Sequence[Span] = source.spans or ()
+        if source.spans is None:
+            spans = find_mentions(source.text, self.detector, self._search.memory)
         for span in spans:
             if not 0 <= span.start < span.end <= len(source.text):
                 raise UsageError(

@@ -266,6 +266,7 @@ memories = Table(
     Column("entity", _Name, primary_key=True),
     Column("source", _Name, primary_key=True),
     Column("count", Float(53), nullable=False),
+    Column("surface", Text, nullable=False),  # as it was written, once of all times
     Index("ix_memories_source", "source"),
     sqlite_with_rowid=False,
 )
@@ -296,4 +297,5 @@ store_state = Table(
     Column("identity", Text, nullable=False),
     Column("origin", Text, nullable=False),
     Column("overlaps", Text, nullable=False),
+    Column("memory", Text, nullable=False),
 )

@@ -28,7 +28,7 @@ from kglink.store import document_reader, entity_reader
 from kglink.store.database import Database
 from kglink.store.ingest import Ingest, check_kb_name
 from kglink.store.kbs import find_problems, kb_id, read_kbs
-from kglink.store.memory import Meaning, MemoryTable, PartOfMemory
+from kglink.store.memory import Meaning, MemoryTable, PartOfMemory, Unmarked
 from kglink.store.overlaps import OverlapTable, Wanted, read_runs, read_state
 from kglink.store.schema import ingests, kbs, store_state
 from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias
@@ -294,12 +294,26 @@ class Store:
         return find_problems(self._db)
 
     # ------------------------------------------------------------------------------ memory
-    def learn(self, source: str, documents: Iterable[Document]) -> int:
+    def learn(
+        self,
+        source: str,
+        documents: Iterable[Document],
+        unmarked: Unmarked = lambda document: (),
+    ) -> int:
         """Remember what surfaces mean in these documents, in the place of what ``source`` said.
 
-        Returns how many different surfaces it told.
+        ``unmarked`` gives the words of a document that look like mentions and are none. Returns
+        how many different surfaces the documents told.
         """
-        return self._memory.learn(source, documents)
+        return self._memory.learn(source, documents, unmarked)
+
+    def memory_state(self) -> str:
+        """Another text after every change of the memory."""
+        return self._memory.state()
+
+    def all_meanings(self) -> Iterator[Meaning]:
+        """Everything that surfaces meant, in the order of the surfaces."""
+        return self._memory.all()
 
     def forget(self, source: str) -> None:
         """Forget what a source said."""

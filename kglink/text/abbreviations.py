@@ -1,7 +1,8 @@
 """Abbreviations that a text defines: "cystic fibrosis (CF)" and "CF (cystic fibrosis)".
 
 The rule is that of Schwartz and Hearst (2003): the letters of the short form stand in the long form
-in their order, and the first of them begins a word there.
+in their order, and the first of them begins a word there. Where it finds nothing, the initials of as
+many words in another order will do: "myotonic dystrophy (DM)" is short for its Latin name.
 """
 
 from __future__ import annotations
@@ -74,6 +75,13 @@ def _long_form(short: str, words: str) -> str:
         while number == 0 and at > 0 and lower[at - 1].isalnum():
             at = lower.rfind(letter, 0, at)
         if at < 0:
-            return ""
+            return _by_initials(letters, words)
     found = words[at:].strip()
     return found if len(found) > len(short) and short not in found.split() else ""
+
+
+def _by_initials(letters: list[str], words: str) -> str:
+    """The last words, if their initials are the letters in another order."""
+    last = list(re.finditer(r"\w+", words))[-len(letters) :]
+    initials = [word[0][0].lower() for word in last]
+    return words[last[0].start() :] if last and sorted(initials) == sorted(letters) else ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
+from kglink.files.digest import digest_of
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.contexts import TokenSearchOf
 from kglink.linking.evidence import Counterparts, Memory
@@ -16,6 +17,7 @@ from kglink.linking.pipeline import Linker
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring, write_scoring
 from kglink.linking.stages import Stage
+from kglink.plugins import NameRow
 from kglink.records import Candidate, Document, MentionInText, OnProgress
 from kglink.space.space import Space, SpaceNames
 
@@ -88,7 +90,7 @@ def linker_of(
     registry: Registry,
 ) -> Linker:
     """A linker to some KBs of a space."""
-    detector = partial(_detector, space, kbs, settings, registry)
+    detector = partial(detector_of, space, kbs, settings, store, registry)
     return Linker(search, detector, store, kbs, settings, stages=_stages(settings, registry))
 
 
@@ -158,8 +160,36 @@ def _stages(settings: LinkSection, registry: Registry) -> list[Stage]:
     return stages
 
 
-def _detector(
-    space: Space, kbs: Sequence[str], settings: LinkSection, registry: Registry
+class NamesWithMemory:
+    """The names of KBs, and the surfaces that meant their entities in annotated documents."""
+
+    def __init__(self, names: SpaceNames, store: Store, kbs: Sequence[str]) -> None:
+        self._names = names
+        self._store = store
+        self._kbs = frozenset(kbs)
+        self._remembers = bool(store.memory_sources())
+        self.cache_dir = names.cache_dir
+        self.fingerprint = names.fingerprint
+        if self._remembers:
+            self.fingerprint = digest_of([names.fingerprint, store.memory_state(), *sorted(kbs)])
+
+    def __len__(self) -> int:
+        return len(self._names) + sum(1 for _ in self._remembered())
+
+    def __iter__(self) -> Iterator[NameRow]:
+        yield from self._names
+        yield from self._remembered()
+
+    def _remembered(self) -> Iterator[NameRow]:
+        for one in self._store.all_meanings() if self._remembers else ():
+            if one.entity.kb in self._kbs:
+                times = max(1, round(one.times))
+                yield NameRow(one.surface, one.folded, one.entity.kb, times)
+
+
+def detector_of(
+    space: Space, kbs: Sequence[str], settings: LinkSection, store: Store, registry: Registry
 ) -> Detector:
-    names = SpaceNames(space, kbs)
+    """The detector that the settings name, with all names that it looks for."""
+    names = NamesWithMemory(SpaceNames(space, kbs), store, kbs)
     return registry.create("detector", settings.detector, settings.detector_settings, names)

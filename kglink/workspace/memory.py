@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Document, OnProgress
 
+#: So many documents tell whether all are annotated whole or in part.
+_JUDGED_BY = 500
+
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
+    from kglink.store.memory import Unmarked
     from kglink.workspace.opened import Opened
 
 
@@ -19,7 +24,9 @@ def learn(opened: Opened, docs: str, *, split: str = "") -> int:
     Of no split: those of the split train, or all where there is none. Learning from the same
     documents again takes the place of what was remembered of them.
     """
-    found = opened.store.learn(docs, _documents(opened, docs, split))
+    found = opened.store.learn(
+        docs, _documents(opened, docs, split), _unmarked(opened, docs, split)
+    )
     if not found:
         raise UsageError(
             f"{docs!r} says of no mention what it means",
@@ -68,6 +75,31 @@ def fit_scoring(
 
     parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
     return fit_space(*parts, documents, progress, remembered=remembered)
+
+
+def _unmarked(opened: Opened, name: str, split: str) -> Unmarked:
+    """The names of KBs that stand in documents and are not annotated there.
+
+    Nothing, where the documents are annotated in part: what is not marked is then unknown.
+    """
+    from kglink.evaluation.annotated import annotation_of, merged_texts
+    from kglink.workspace.build import build_if_stale
+    from kglink.workspace.links import detector_of
+
+    sample = list(islice(_documents(opened, name, split), _JUDGED_BY))
+    if annotation_of(merged_texts(name, sample)).partial:
+        return lambda document: ()
+    build_if_stale(opened)
+    space, link = opened.space(), opened.settings.link
+    detector = detector_of(space, space.kbs(), link, opened.store, opened.registry)
+
+    def unmarked(document: Document) -> Iterator[str]:
+        for span in detector.detect(document.text):
+            marked = (one for one in document.mentions if one.start < span.end)
+            if not any(span.start < one.end for one in marked):
+                yield document.text[span.start : span.end]
+
+    return unmarked
 
 
 def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:

@@ -196,7 +196,8 @@ class Opened:
         space = space or self.space()
         link, names = self.settings.link, self.linked_kbs(space, kbs)
         scoring = stamp_of(space.folder.path / SCORING_FILE)
-        key = (id(space), names, candidates, scoring, self.store.overlap_state())
+        states = self.store.overlap_state(), self.store.memory_state()
+        key = (id(space), names, candidates, scoring, states)
         linker = self._linkers.get(key)
         if linker is None:
             parts = (space, self.encoder, link, self.store, self.registry)

@@ -11,15 +11,15 @@ from conftest import Kglink
 
 from kglink.linking.evidence import Counterparts, remembered
 from kglink.linking.scoring import EVIDENCE, FusionWeights, terms
-from kglink.records import EntityId, Overlap
-from kglink.store.memory import NIL, Meaning
+from kglink.records import NIL, EntityId, Overlap
+from kglink.store.memory import Meaning
 from kglink.workspace import Workspace
 
 BIRD, PERSON = EntityId("k", "bird"), EntityId("k", "person")
 
 
 def meaning(folded: str, entity: EntityId, times: float) -> Meaning:
-    return Meaning("heron", folded, entity, times)
+    return Meaning("heron", folded, entity, times, folded)
 
 
 def test_memory_by_hand() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kglink.errors import UnknownNameError
-from kglink.records import Document, EntityId, Mention
+from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention
 from kglink.store import Store
-from kglink.store.memory import NIL, meanings
+from kglink.store.memory import meanings
 
 A, B, C = EntityId("x", "a"), EntityId("x", "b"), EntityId("y", "c")
 
@@ -82,3 +82,15 @@ def test_many_and_hostile_surfaces(store: Store) -> None:
     store.learn("notes", [document("odd", *((name, (A,)) for name in names)), *many])
     assert store.memory_sources()["notes"] == 5000 + len(names)
     assert told(store, "4999 name") == {("name 4999", A): 1}
+
+
+def test_words_that_are_no_mention_are_remembered_as_such(store: Store) -> None:
+    state = store.memory_state()
+    assert store.learn("notes", [ONE], lambda document: ["severe", "tumor"]) == 3
+    assert told(store, "severe", "tumor")["severe", NO_MENTION] == 1
+    assert told(store, "tumor")["tumor", NO_MENTION] == 1
+    assert store.memory_state() != state
+    assert store.memory_sources() == {"notes": 3}
+    surfaces = [(one.folded, one.surface) for one in store.all_meanings()]
+    assert ("tumours", "Tumours") in surfaces
+    assert [one for one, _ in surfaces] == sorted(one for one, _ in surfaces)

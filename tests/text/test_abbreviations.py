@@ -17,6 +17,7 @@ from kglink.text.abbreviations import long_form_of, long_forms
         ("maple syrup urine disease (MSUD), a disorder", {"MSUD": "maple syrup urine disease"}),
         ("ataxia-telangiectasia (A-T) is rare", {"A-T": "ataxia-telangiectasia"}),
         ("glucose-6-phosphate dehydrogenase (G6PD)", {"G6PD": "glucose-6-phosphate dehydrogenase"}),
+        ("a gene of myotonic dystrophy (DM)", {"DM": "myotonic dystrophy"}),
         ("acute hepatitis (AH; n = 7)", {"AH": "acute hepatitis"}),
         ("two groups (see Table 2) of rats (n = 12)", {}),
         ("It rained. Then (CF) came cystic fibrosis.", {}),

@@ -146,6 +146,7 @@ def _create_overlaps() -> None:
         "memories",
         *_key("key", "folded", "kb", "entity", "source"),
         sa.Column("count", sa.Float(53), nullable=False),
+        *_text("surface"),
         sqlite_with_rowid=False,
     )
     op.create_index("ix_memories_source", "memories", ["source"])
@@ -161,9 +162,9 @@ def _create_overlaps() -> None:
     state = op.create_table(
         "store_state",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-        *_text("identity", "origin", "overlaps"),
+        *_text("identity", "origin", "overlaps", "memory"),
     )
-    tokens = {name: secrets.token_hex(8) for name in ("identity", "overlaps")}
+    tokens = {name: secrets.token_hex(8) for name in ("identity", "overlaps", "memory")}
     op.bulk_insert(state, [{"id": 1, "origin": "", **tokens}])
 
 
