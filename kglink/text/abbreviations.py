@@ -1,8 +1,8 @@
 """Abbreviations that a text defines: "cystic fibrosis (CF)" and "CF (cystic fibrosis)".
 
-The rule is that of Schwartz and Hearst (2003): the letters of the short form stand in the long form
-in their order, and the first of them begins a word there. Where it finds nothing, the initials of as
-many words in another order will do: "myotonic dystrophy (DM)" is short for its Latin name.
+The rule is that of Schwartz and Hearst (2003): the letters of the short form stand in the long
+form in their order, and the first of them begins a word there. Where it finds nothing, the initials
+of as many words in another order will do: "myotonic dystrophy (DM)" is short for its Latin name.
 """
 
 from __future__ import annotations
