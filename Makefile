@@ -24,7 +24,11 @@ demo: $(INSTALLED) ## link a text to two small KBs, print it, write build/demo/
 	$(BIN)/kglink demo --dir $(DEMO_DIR)
 
 .PHONY: test
-test: lint pytest ## run every check: lint, types, import rules, tests, docs, packaging
+test: lint ## check style, types, import rules, docs, packaging, and run all tests but the slow ones
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+.PHONY: test-all
+test-all: lint pytest ## the same, with the slow proofs
 
 .PHONY: lint
 lint: $(INSTALLED) ## check style and types
@@ -33,7 +37,7 @@ lint: $(INSTALLED) ## check style and types
 	$(BIN)/mypy
 
 .PHONY: pytest
-pytest: $(INSTALLED) ## run the tests alone: make pytest PYTEST_ARGS="tests/project/test_docs.py -x"
+pytest: $(INSTALLED) ## run all tests alone, or some: make pytest PYTEST_ARGS="tests/project/test_docs.py -x"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: format
