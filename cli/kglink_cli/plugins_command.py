@@ -139,7 +139,7 @@ def _printable_errors() -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(error, typer.BadParameter.__mro__[2]):  # the base of what typer itself says
-            error.message = printable_line(error.message)  # type: ignore[attr-defined]
+            error.message = printable_line(error.message)  # type: ignore[attr-defined]  # typer vendors the class without types
         raise
 
 

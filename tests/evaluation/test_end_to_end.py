@@ -166,7 +166,7 @@ def test_nil_is_judged_where_mentions_are_said_to_be_nil() -> None:
     assert (found.nil.gold, found.nil.found, found.nil.right) == (1, 1, 0)
     assert found.unknown == 1
     none = evaluate_answers(text[:0], ("a",), lambda _: iter([]))
-    assert none.as_json()["metrics"]["nil"] is None  # type: ignore[index]
+    assert none.as_json()["metrics"]["nil"] is None  # type: ignore[index]  # a JSON shape
 
 
 def test_calibration_by_hand() -> None:
