@@ -130,7 +130,10 @@ def test_given_spans_and_a_folder(kglink: Kglink, demo: Path, tmp_path: Path) ->
 def test_explain_shows_the_evidence(kglink: Kglink, demo: Path) -> None:
     ran = kglink("link", "-", "--explain", "-f", "json", stdin="Heron counts the lamps.")
     evidence = json.loads(ran.out)[0]["entities"][0]["candidates"][0]["evidence"]
-    assert set(evidence) == {"name", "exact", "title", "case", "alias", "context"}
+    assert set(evidence) == {
+        "name", "exact", "title", "case", "alias", "context",
+        "expanded", "common", "memory", "counterpart",
+    }  # fmt: skip
     assert "alias" in kglink("link", "-", "--explain", stdin="Heron counts the lamps.").out
 
 
