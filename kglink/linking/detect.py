@@ -28,12 +28,13 @@ def find_mentions(text: str, detector: Detector, memory: Memory | None) -> list[
 def _short_forms(text: str, spans: Sequence[Span]) -> list[Span]:
     """All places of abbreviations whose long form ends in, or is, a mention that was found."""
     found = {fold(text[span.start : span.end]): span.score for span in spans}
-    short = {
-        short: score
-        for short, long in long_forms(text).items()
-        for name, score in found.items()
-        if name and (fold(long) == name or fold(long).endswith(f" {name}"))
-    }
+    short: dict[str, float] = {}
+    for abbreviation, long in long_forms(text).items():
+        words = fold(long).split(" ")
+        ends = (" ".join(words[at:]) for at in range(len(words)))
+        score = next((found[end] for end in ends if end in found), None)
+        if score is not None:
+            short[abbreviation] = score
     if not short:
         return []
     names = "|".join(sorted(map(re.escape, short), key=len, reverse=True))
