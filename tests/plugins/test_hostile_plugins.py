@@ -257,8 +257,11 @@ def test_ctrl_c_still_stops_a_command_while_a_plugin_is_imported(site: Path) -> 
     code = f"from pathlib import Path\nPath({str(site / 'here')!r}).touch()\n"
     code += evil_code("import", "import time; time.sleep(600)")
     FakeEnvironment(site).install("slow", "1", code)
+    # What runs in the background of a script is deaf to Ctrl-C, unless it says otherwise.
+    hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = "import sys; sys.argv[1:] = ['plugins']; from kglink_cli.__main__ import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-m", "kglink_cli", "plugins"],
+        [sys.executable, "-c", f"{hearing}; {command}"],
         env=os.environ | {"PYTHONPATH": str(site), "KGLINK_PLUGIN_SECONDS": "60"},
         stderr=subprocess.PIPE,
         text=True,
