@@ -202,6 +202,7 @@ def test_two_processes_that_add_kbs_at_once(kglink: Kglink, here: Path) -> None:
     assert entity_counts(kglink) == [20_000] * 2
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_stops_with_one_message_and_is_resumed(
     kglink: Kglink, here: Path
 ) -> None:

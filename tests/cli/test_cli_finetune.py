@@ -269,6 +269,7 @@ def _command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["20", "build"])
 def test_killed_and_resumed_it_comes_to_the_same_end(
     where: str, here: Path, kglink: Kglink, undisturbed: dict[str, str]

@@ -109,6 +109,7 @@ def test_two_spaces_beside_each_other(kglink: Kglink, two: Path) -> None:
     assert "itself" in kglink("spaces", "--compare", "twofold", "twofold", code=2).err
 
 
+@pytest.mark.slow
 def test_both_are_evaluated_on_the_same_mentions(kglink: Kglink, two: Path) -> None:
     kglink("index", "--space", "twofold", "--preset", "fp16", "--queries", "0")
     words = ("spaces", "--compare", "default", "twofold", "--docs", "docs", "--split", "")
