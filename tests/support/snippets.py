@@ -26,7 +26,7 @@ from environments import Environment, clean_variables, fresh_environment
 
 SHOWN = frozenset({"text", "json", "jsonl", "toml", "csv", "tsv", "html", "xml", "yaml", "diff"})
 RUN = frozenset({"console", "python"})
-TIMEOUT_S = 240
+TIMEOUT_S = 480
 
 _PROGRESS = re.compile(r"^  \S.*, [\d,.]+(?: [kMGT]?B| bytes)?/s(?:, \d.* left)?\n", re.MULTILINE)
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
