@@ -8,7 +8,6 @@ it stands first, so that no MRR is above 1/2; the figure without it is given bes
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -142,18 +141,12 @@ def _figures(
 def _accepted(store: Store, left: Segment, right: Segment, least: float) -> tuple[Side, Side]:
     """The accepted pairs of two KBs as rows, in the order of their names."""
     pairs = [
-        (_row(left, overlap.left.key), _row(right, overlap.right.key))
+        (left.row(overlap.left.key), right.row(overlap.right.key))
         for overlap in store.overlaps(left.kb, right.kb)
         if overlap.is_accepted(least)
     ]
     rows = np.array([pair for pair in pairs if min(pair) >= 0], np.int64).reshape(-1, 2)
     return Side(left.kb, rows[:, 0]), Side(right.kb, rows[:, 1])
-
-
-def _row(segment: Segment, key: str) -> int:
-    """The entity of a key, -1 for one that is not there; keys are in order."""
-    at = bisect_left(segment.keys, key)
-    return at if at < len(segment.keys) and segment.keys[at] == key else -1
 
 
 def _whole(segment: Segment, *, is_first: bool) -> IntArray:

@@ -18,7 +18,7 @@ from kglink.linking.contexts import (
     TokenSearchOf,
     measure_of,
 )
-from kglink.linking.evidence import Counterparts, Meaning, Memory, remembered, row_of
+from kglink.linking.evidence import Counterparts, Meaning, Memory, remembered
 from kglink.linking.names import Found, NameSearch, Surface
 from kglink.linking.reading import Reader, ReadMentions
 from kglink.linking.scoring import (
@@ -201,7 +201,7 @@ class CandidateSearch:
             meanings = batch.meanings.get(name_key(surface.folded), ()) if surface else ()
             if surface and meanings:
                 for key, value in remembered(meanings, surface.folded, segment.kb).items():
-                    row = row_of(segment, key)
+                    row = segment.row(key)
                     if row >= 0:
                         sure[row] = max(sure.get(row, 0.0), value)
         return sure
@@ -255,7 +255,7 @@ class CandidateSearch:
         vectors = []
         for one in (left, right):
             segment = self._space.segments[one.kb]
-            (vector,) = segment.vectors("text", np.array([row_of(segment, one.key)]))
+            (vector,) = segment.vectors("text", np.array([segment.row(one.key)]))
             vectors.append(vector / max(float(np.linalg.norm(vector)), 1e-9))
         return float(vectors[0] @ vectors[1])
 

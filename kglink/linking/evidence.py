@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -87,7 +86,7 @@ class Counterparts:
         for overlap in overlaps:
             left, right = overlap.left, overlap.right
             if left.kb in segments and right.kb in segments:
-                rows = row_of(segments[left.kb], left.key), row_of(segments[right.kb], right.key)
+                rows = segments[left.kb].row(left.key), segments[right.kb].row(right.key)
                 if min(rows) >= 0:
                     sure = 1.0 if overlap.verdict == "correct" else overlap.probability
                     found.setdefault((left.kb, right.kb), []).append((*rows, sure))
@@ -109,12 +108,6 @@ class Counterparts:
         offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         places = np.repeat(first, counts) + offset
         return owner, pairs.others[places], pairs.probabilities[places]
-
-
-def row_of(segment: Segment, key: str) -> int:
-    """The row of an entity, -1 for one that is not there; keys are in order."""
-    at = bisect_left(segment.keys, key)
-    return at if at < len(segment.keys) and segment.keys[at] == key else -1
 
 
 def _sorted(rows: list[tuple[int, int, float]]) -> _Pairs:

@@ -8,6 +8,7 @@ changes nothing finds its segment ready.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +71,11 @@ class Segment:
         from kglink.space.token_rows import TokenRows
 
         return TokenRows(self.folder, self.info.model.dim)
+
+    def row(self, key: str) -> int:
+        """The number of an entity, -1 for one that is not there; keys are in order."""
+        at = bisect_left(self.keys, key)
+        return at if at < len(self.keys) and self.keys[at] == key else -1
 
     def entity_of(self, alias_rows: IntArray) -> IntArray:
         """The entity that owns each alias row."""
