@@ -21,8 +21,9 @@ from kglink import TextInput, Workspace
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
 from kglink.evaluation.report import Figures
 from kglink.linking.candidates import CandidateSearch
+from kglink.linking.kinds import Weights
 from kglink.linking.pipeline import Linker
-from kglink.linking.scoring import FusionWeights, Scoring
+from kglink.linking.scoring import ALIAS_SCORING, PLAIN_SCORING, Scoring
 from kglink.space.space import Space
 from kglink.workspace.links import reader_of
 
@@ -33,11 +34,9 @@ CORPORA = ("ncbi_dev", "bc5cdr_dev")
 KBS = tuple(KB_FILES)
 RANKS = (1, 5, 32)
 WEIGHTS = {
-    "names alone": FusionWeights(alias=0, context=0, named_context=0, case=0),
-    "alias vectors alone": FusionWeights(
-        name=0, title=0, case=0, alias=1, context=0, named_context=0
-    ),
-    "both": FusionWeights(),
+    "names alone": Weights.of(similar=0.85, title=0.15),
+    "alias vectors alone": ALIAS_SCORING.weights,
+    "both": PLAIN_SCORING.weights,
 }
 
 
@@ -93,7 +92,7 @@ def measure(workspace: Workspace) -> None:
     print(f"\nlink   {mentions:,} detected mentions in {seconds:.1f} s: {mentions / seconds:.0f}/s")
 
 
-def linker_with(workspace: Workspace, space: Space, weights: FusionWeights) -> Linker:
+def linker_with(workspace: Workspace, space: Space, weights: Weights) -> Linker:
     """A linker that scores with these weights."""
     link = workspace.settings.link
     reader = reader_of(workspace.encoder, link.window_chars)

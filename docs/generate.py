@@ -21,9 +21,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from kglink import plugins
-from kglink.config import NOT_SETTINGS, Settings, all_settings, env_name
+from kglink.config import NOT_SETTINGS, LinkSection, Settings, all_settings, env_name
+from kglink.linking.kinds import RETRIEVED
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
 from kglink.training.recipe import Recipe, list_recipes, section_of
+from kglink.workspace.links import asked_kinds
 
 FOLDER = Path(__file__).parent / "reference"
 MADE_BY = (
@@ -75,6 +77,7 @@ def pages() -> dict[Path, str]:
     writers: Mapping[str, Callable[[], Iterator[str]]] = {
         "cli.md": cli_page,
         "settings.md": settings_page,
+        "evidence.md": evidence_page,
         "recipes.md": recipes_page,
         "plugins.md": plugins_page,
         "hooks.md": hooks_page,
@@ -222,6 +225,32 @@ def _cell(text: str) -> str:
     bar_in_code = re.compile(r"`([^`]*\|[^`]*)`")
     with_html = bar_in_code.sub(lambda match: f"<code>{escape(match[1])}</code>", _sentence(text))
     return with_html.replace("|", "&#124;")
+
+
+# ------------------------------------------------------------------------------- evidence
+def evidence_page() -> Iterator[str]:
+    """All kinds of evidence that speak for a candidate, and what each counts by default."""
+    yield "# Evidence"
+    yield (
+        "What speaks for a candidate: its score is the sum of these values, each times its weight. "
+        "Names and vectors together count 1. `kglink fit DOCS` fits the weights to annotated "
+        "documents; what is not fitted has those of this table, in the space of an untrained "
+        "encoder or of a fine-tuned one."
+    )
+    yield _table(
+        ["kind", "what it is", "weight", "fine-tuned"],
+        [
+            [
+                f"`{one.name}`",
+                one.what,
+                *(f"{weight:g}" if weight else "-" for weight in one.weights),
+            ]
+            for one in [
+                *RETRIEVED,
+                *(asked.kind for asked in asked_kinds(LinkSection(), load_registry())),
+            ]
+        ],
+    )
 
 
 # -------------------------------------------------------------------------------- recipes

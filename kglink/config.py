@@ -170,6 +170,14 @@ class LinkSection(Section):
         description="What finds and orders candidates: names and vectors, vectors alone, or names "
         "alone.",
     )
+    more_evidence: tuple[str, ...] = Field(
+        (),
+        description="Kinds of evidence that are weighed beside the built-in ones "
+        "(`kglink plugins`).",
+    )
+    more_evidence_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Settings of such evidence, each as `NAME.setting`."
+    )
 
 
 class OverlapSection(Section):

@@ -83,7 +83,7 @@ def fit(
         f"on {scoring.mentions:,} mentions: R@1 {before:.3f} before, {after:.3f} after"
         + ("" if after > before else "; the weights stay as they were"),
     )
-    weights = scoring.weights.shares()
+    weights = dict(scoring.weights.by_kind)
     if as_json:
         print_json(
             {"mentions": scoring.mentions, "before": before, "after": after, "weights": weights}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import permutations
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kglink.linking.asked import AskedKind
 from kglink.linking.contexts import (
     Contexts,
     Measure,
@@ -18,18 +20,19 @@ from kglink.linking.contexts import (
     TokenSearchOf,
     measure_of,
 )
+from kglink.linking.describe import EntityFacts, described
 from kglink.linking.evidence import Counterparts, Meaning, Memory, remembered
 from kglink.linking.names import Found, NameSearch, Surface
 from kglink.linking.reading import Reader, ReadMentions
 from kglink.linking.scoring import (
     ALIAS_SCORING,
-    EVIDENCE,
     MENTION_SCORING,
     NAME_SCORING,
+    PLAIN_SCORING,
     TRAINED_SCORING,
     Scoring,
 )
-from kglink.records import Candidate, EntityId, MentionInText
+from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.text.abbreviations import long_form_of
@@ -45,6 +48,8 @@ ByKB = Mapping[str, Sequence[Candidate]]
 
 #: So many of the best counterparts of a KB's candidates become candidates in another KB.
 _BROUGHT_BY_COUNTERPARTS = 5
+#: Plugins are asked for evidence of so many of the best candidates of each KB.
+_ASKED = 16
 
 
 class _Use(NamedTuple):
@@ -76,7 +81,8 @@ class CandidateSearch:
 
     Without ``scoring`` it is that of a plain or of a trained encoder which was fitted on no
     mentions; for evidence of one kind alone there is but one. ``token_search`` is for a model
-    that compares tokens; without it such a model's pooled vectors are compared.
+    that compares tokens; without it such a model's pooled vectors are compared. ``asked`` are
+    plugins that give evidence besides, of candidates that are described with ``facts``.
     """
 
     def __init__(
@@ -90,12 +96,16 @@ class CandidateSearch:
         token_search: TokenSearchOf | None = None,
         memory: Memory | None = None,
         counterparts: Counterparts | None = None,
+        asked: Sequence[AskedKind] = (),
+        facts: EntityFacts | None = None,
     ) -> None:
         self._space = space
         self.memory = memory
         self._counterparts = counterparts
         self._reader = reader
         self._candidates = candidates
+        self._asked = tuple(asked) if by == "all" and facts is not None else ()
+        self._facts = facts
         self.scoring = self._chosen_scoring(scoring, by)
         self._use = self._chosen_use(by)
         trained = reader.trained
@@ -120,6 +130,8 @@ class CandidateSearch:
         batch = self._batch(mentions)
         tables = {kb: self._in_kb(batch, kb) for kb in kbs}
         self._add_counterparts(batch, tables)
+        if self._asked and self._facts:
+            self._add_asked(mentions, tables, self._facts)
         return [
             {
                 kb: self._ranked(self._space.segments[kb], found[at], limit or self._candidates)
@@ -142,7 +154,7 @@ class CandidateSearch:
             for at, text in enumerate(texts)
         }
         meanings: Mapping[str, Sequence[Meaning]] = {}
-        if self.memory is not None and self.scoring.weights.memory > 0:
+        if self.memory is not None and self.scoring.weights["memory"] > 0:
             meanings = self.memory.meanings(name_key(one.folded) for one in surfaces.values())
         named = [surfaces[text] for text in own]
         return _Batch(
@@ -208,7 +220,7 @@ class CandidateSearch:
 
     def _add_counterparts(self, batch: _Batch, tables: dict[str, list[Found]]) -> None:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""
-        if not self._counterparts or self.scoring.weights.counterpart <= 0 or len(tables) < 2:
+        if not self._counterparts or self.scoring.weights["counterpart"] <= 0 or len(tables) < 2:
             return
         for at in range(len(batch.own)):
             # As they are before any sharing: what two KBs say is not counted back and forth.
@@ -241,12 +253,65 @@ class CandidateSearch:
         new = np.setdiff1d(rows[best], found.entities)
         if len(new):
             found = self._name_search.with_more(found, new, batch.own[at], segment)
-            if self.scoring.weights.context > 0:
+            if self.scoring.weights["context"] > 0:
                 found = self._with_context(found, at, batch.contexts, segment)
         here = np.isin(rows, found.entities)
         shared = found.evidence["counterpart"].copy()
         np.maximum.at(shared, np.searchsorted(found.entities, rows[here]), values[here])
         return Found(found.entities, {**found.evidence, "counterpart": shared})
+
+    def _add_asked(
+        self, mentions: Sequence[MentionInText], tables: dict[str, list[Found]], facts: EntityFacts
+    ) -> None:
+        """Ask plugins for evidence of the best candidates that each KB has so far.
+
+        Each sees what those before it said. Of candidates behind these nothing is known; they are
+        no better than the worst that is known, so that nothing overtakes by not being asked for.
+        """
+        rankings = [
+            Ranking(
+                mention,
+                tuple(
+                    joint_ranking(
+                        {
+                            kb: self._ranked(self._space.segments[kb], found[at], _ASKED)
+                            for kb, found in tables.items()
+                        },
+                        tuple(tables),
+                    )
+                ),
+            )
+            for at, mention in enumerate(mentions)
+        ]
+        rankings = described(facts, rankings, max(len(one.candidates) for one in rankings))
+        by_text: dict[tuple[str, str], list[int]] = {}
+        for at, mention in enumerate(mentions):
+            by_text.setdefault((mention.document, mention.text), []).append(at)
+        for asked in self._asked:
+            name = asked.kind.name
+            for places in by_text.values():
+                given = asked.values([rankings[at] for at in places])
+                for at, values in zip(places, given, strict=True):
+                    self._note(name, values, at, rankings[at], tables)
+                    rankings[at] = _with_evidence(rankings[at], name, values)
+
+    def _note(
+        self,
+        name: str,
+        values: FloatArray,
+        at: int,
+        ranking: Ranking,
+        tables: dict[str, list[Found]],
+    ) -> None:
+        """Write the values of one mention into what each KB found."""
+        for kb, found in tables.items():
+            segment = self._space.segments[kb]
+            own = [place for place, one in enumerate(ranking.candidates) if one.id.kb == kb]
+            known = values[own]
+            column = np.full(len(found[at].entities), min(known.min(initial=0), 0), np.float32)
+            rows = [segment.row(ranking.candidates[place].id.key) for place in own]
+            column[np.searchsorted(found[at].entities, rows)] = known
+            found[at] = Found(found[at].entities, {**found[at].evidence, name: column})
 
     def nearness(self, left: EntityId, right: EntityId) -> float:
         """The cosine of the texts of two entities; 0 where the space has no vectors of texts."""
@@ -277,7 +342,8 @@ class CandidateSearch:
             return NAME_SCORING
         if by == "vectors":
             return MENTION_SCORING if trained and self._space.has_rows("text") else ALIAS_SCORING
-        return scoring or (TRAINED_SCORING if trained else Scoring())
+        chosen = scoring or (TRAINED_SCORING if trained else PLAIN_SCORING)
+        return chosen.with_kinds((one.kind for one in self._asked), trained=trained)
 
     def _chosen_use(self, by: FoundBy) -> _Use:
         has_texts, has_names = self._space.has_rows("text"), self._space.has_rows("alias")
@@ -288,10 +354,10 @@ class CandidateSearch:
             return _Use(names=False, name_vectors=False, contexts=True, texts_bring=True)
         return _Use(
             names=not alone,
-            name_vectors=alone or not has_texts or weights.alias > 0,
+            name_vectors=alone or not has_texts or weights["alias"] > 0,
             contexts=not alone and has_texts,
             # Where the context counts for every candidate, it must be able to bring candidates.
-            texts_bring=has_texts and (not has_names or weights.context > 0),
+            texts_bring=has_texts and (not has_names or weights["context"] > 0),
         )
 
     def _read(self, texts: Sequence[str], mentions: Sequence[MentionInText]) -> ReadMentions:
@@ -316,11 +382,12 @@ class CandidateSearch:
         values = np.zeros(len(found.entities), dtype=np.float32)
         if self._use.contexts:
             exact = found.evidence["exact"] > 0
-            counts = np.flatnonzero(exact | (self.scoring.weights.context > 0))
+            counts = np.flatnonzero(exact | (self.scoring.weights["context"] > 0))
             scores = contexts.scores(at, found.entities[counts], segment) if len(counts) else None
             if scores is not None:
                 values[counts] = scores
-        return Found(found.entities, {**found.evidence, "context": values})
+        named = found.evidence["exact"] * values
+        return Found(found.entities, {**found.evidence, "context": values, "named_context": named})
 
     def _ranked(self, segment: Segment, found: Found, limit: int) -> list[Candidate]:
         entities = found.entities
@@ -333,10 +400,23 @@ class CandidateSearch:
                 title=segment.titles[entities[at]],
                 score=float(scores[at]),
                 popularity=float(popularity[at]),
-                evidence={kind: round(float(found.evidence[kind][at]), 4) for kind in EVIDENCE},
+                evidence={
+                    kind: round(float(values[at]), 4) for kind, values in found.evidence.items()
+                },
             )
             for at in order[:limit]
         ]
+
+
+def _with_evidence(ranking: Ranking, name: str, values: FloatArray) -> Ranking:
+    """The candidates with one kind of evidence more."""
+    return replace(
+        ranking,
+        candidates=tuple(
+            replace(one, evidence={**one.evidence, name: round(float(value), 4)})
+            for one, value in zip(ranking.candidates, values, strict=True)
+        ),
+    )
 
 
 def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:

@@ -53,7 +53,7 @@ class Decision:
             if one.id not in best.also and not self._is_same(best, one)
         ]
         lead = best.score - max(rivals, default=0.0)
-        probability = self.scoring.probability(best.evidence, lead)
+        probability = self.scoring.probability(best, lead)
         # Among equals one can be right: which of them was named first says nothing.
         return probability / (1 + sum(score == best.score for score in rivals))
 

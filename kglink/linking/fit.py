@@ -22,15 +22,8 @@ from kglink.errors import UsageError
 from kglink.files.digest import text_hash
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.evidence import Memory
-from kglink.linking.scoring import (
-    EVIDENCE,
-    TERMS,
-    Calibration,
-    Evidence,
-    FusionWeights,
-    Scoring,
-    terms,
-)
+from kglink.linking.kinds import Evidence, Weights
+from kglink.linking.scoring import Calibration, Scoring
 from kglink.records import Candidate, Document, EntityId, MentionInText, OnProgress, Progress
 
 FloatArray = npt.NDArray[np.float64]
@@ -57,7 +50,9 @@ class _Ranking(NamedTuple):
 class Rankings:
     """Candidates of many mentions end to end; those of ranking i begin at ``starts[i]``."""
 
+    kinds: tuple[str, ...]
     evidence: FloatArray
+    """A column for each kind."""
     right: BoolArray
     starts: IntArray
     folds: IntArray
@@ -65,9 +60,9 @@ class Rankings:
     mentions: int = 0
     """How many mentions there are; one with answers in two KBs has two rankings."""
 
-    def first_is_right(self, weights: FusionWeights) -> BoolArray:
+    def first_is_right(self, weights: Weights) -> BoolArray:
         """For each mention whether its best candidate is right; of equal ones the first is best."""
-        scores = weights.score(_by_kind(self.evidence))
+        scores = weights.score(self.by_kind())
         counts = self._counts(len(scores))
         best = np.maximum.reduceat(scores, self.starts)
         places = np.flatnonzero(scores == np.repeat(best, counts))
@@ -80,8 +75,16 @@ class Rankings:
         rows = np.repeat(chosen, counts)
         kept = counts[chosen]
         return Rankings(
-            self.evidence[rows], self.right[rows], np.cumsum(kept) - kept, self.folds[chosen]
+            self.kinds,
+            self.evidence[rows],
+            self.right[rows],
+            np.cumsum(kept) - kept,
+            self.folds[chosen],
         )
+
+    def by_kind(self) -> Evidence:
+        """The evidence as scores are made of it."""
+        return dict(zip(self.kinds, self.evidence.T.astype(np.float32), strict=True))
 
     def _counts(self, rows: int) -> IntArray:
         return np.diff(np.append(self.starts, rows))
@@ -107,7 +110,7 @@ def fit_scoring(
     return replace(fitted, calibration=fit_calibration(rankings, fitted))
 
 
-def fit_weights(rankings: Rankings, start: FusionWeights) -> tuple[FusionWeights, float, float]:
+def fit_weights(rankings: Rankings, start: Weights) -> tuple[Weights, float, float]:
     """The weights, and the share of mentions with a right answer first before and after.
 
     After: each mention judged by weights that were fitted without the documents beside it.
@@ -126,16 +129,15 @@ def fit_weights(rankings: Rankings, start: FusionWeights) -> tuple[FusionWeights
     return conditional_logit(rankings, start), float(before.mean()), float(after.mean())
 
 
-def conditional_logit(rankings: Rankings, start: FusionWeights) -> FusionWeights:
+def conditional_logit(rankings: Rankings, start: Weights) -> Weights:
     """The weights under which right candidates are the most probable, held near the first ones."""
     found = np.logical_or.reduceat(rankings.right, rankings.starts)
     some = rankings.part(found)
     if not len(some.starts):
         return start
-    values = terms(_by_kind(some.evidence))
-    facts = np.stack([values[term] for term in TERMS], axis=1).astype(np.float64)
+    facts = some.evidence
     owner = np.repeat(np.arange(len(some.starts)), some._counts(len(some.right)))
-    first = np.array([getattr(start, term) for term in TERMS])
+    first = np.array([start[kind] for kind in some.kinds])
 
     def cost(weights: FloatArray) -> tuple[float, FloatArray]:
         logits = facts @ weights
@@ -159,8 +161,10 @@ def conditional_logit(rankings: Rankings, start: FusionWeights) -> FusionWeights
         away = (weights - centre) / float(sharp)
         return loss + _PRIOR * float(away @ away), slope + 2 * _PRIOR * away / float(sharp)
 
-    best = minimize(held, centre, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(TERMS)).x
-    return FusionWeights(*(round(float(weight), 4) for weight in best))
+    best = minimize(held, centre, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(first)).x
+    # In the measure of the first weights.
+    weights = (best / float(sharp)).round(4).tolist()
+    return Weights(dict(zip(some.kinds, weights, strict=True)))
 
 
 def _shares(logits: FloatArray, owner: IntArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -194,10 +198,11 @@ def _decisions(rankings: Rankings, scoring: Scoring) -> tuple[FloatArray, FloatA
     """For each ranking how near its best candidate is, its lead, and one; whether it is right."""
     facts, right = [], []
     stops = np.append(rankings.starts[1:], len(rankings.right))
-    columns = [EVIDENCE.index(name) for name in scoring.strength]
+    columns = [rankings.kinds.index(name) for name in scoring.strength]
+    scores_of_all = scoring.weights.score(rankings.by_kind())
     for start, stop in zip(rankings.starts, stops, strict=True):
         evidence = rankings.evidence[start:stop]
-        scores = scoring.weights.score(_by_kind(evidence))
+        scores = scores_of_all[start:stop]
         best = int(np.argmax(scores))
         rival = np.delete(scores, best).max(initial=0.0) if len(scores) > 1 else 0.0
         facts.append((evidence[best, columns].max(), scores[best] - rival, 1.0))
@@ -216,6 +221,7 @@ def _rankings(
     judged = _spread([(fold, *one) for fold, one in _judged(documents, kbs)])
     parts = [[one for one in documents if _fold(one) == fold] for fold in range(_FOLDS)]
     found: list[tuple[int, _Ranking]] = []
+    kinds: tuple[str, ...] = ()
     done = 0
     for fold, part in enumerate(parts):
         own = [one for one in judged if one[0] == fold]
@@ -225,13 +231,15 @@ def _rankings(
             answers = asking.find([mention for _, mention, _ in batch], kbs, limit=1 << 30)
             for (_, _, gold), by_kb in zip(batch, answers, strict=True):
                 wanted = {one.kb for one in gold}
-                found += [
-                    (fold, _ranking(by_kb[kb], gold)) for kb in kbs if kb in wanted and by_kb[kb]
-                ]
+                for kb in kbs:
+                    if kb in wanted and by_kb[kb]:
+                        kinds = tuple(by_kb[kb][0].evidence)
+                        found.append((fold, _ranking(by_kb[kb], gold)))
             done += len(batch)
             progress(Progress("mentions", done, len(judged)))
     counts = np.array([len(one.right) for _, one in found], dtype=np.int64)
     return Rankings(
+        kinds,
         np.concatenate([one.evidence for _, one in found]),
         np.concatenate([one.right for _, one in found]),
         np.cumsum(counts) - counts,
@@ -270,12 +278,7 @@ def _spread(
     return [judged[at * len(judged) // count] for at in range(count)]
 
 
-def _by_kind(evidence: FloatArray) -> Evidence:
-    """A column for each kind."""
-    return dict(zip(EVIDENCE, evidence.T.astype(np.float32), strict=True))
-
-
 def _ranking(candidates: Sequence[Candidate], gold: frozenset[EntityId]) -> _Ranking:
-    values = [[one.evidence[name] for name in EVIDENCE] for one in candidates]
+    values = [tuple(one.evidence.values()) for one in candidates]
     right = [one.id in gold for one in candidates]
     return _Ranking(np.array(values, dtype=np.float64), np.array(right, dtype=np.bool_))

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.linking.contexts import Measure
-from kglink.linking.scoring import EvidenceName
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 
@@ -38,7 +37,7 @@ class Found:
     """Candidates of a mention in one KB: entities in their order, and the evidence for each."""
 
     entities: IntArray
-    evidence: dict[EvidenceName, FloatArray]
+    evidence: dict[str, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +125,10 @@ class NameSearch:
         # Where nothing was counted a name has the count one; small counts tell little.
         counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
         common = counts / (counts.sum() + _UNCOUNTED)
-        evidence: dict[EvidenceName, FloatArray] = {
-            "name": np.maximum(_best_of(entities, similar, cosines), exact),
+        name = np.maximum(_best_of(entities, similar, cosines), exact)
+        evidence: dict[str, FloatArray] = {
+            "name": name,
+            "similar": np.maximum(name, 0) ** 4,
             "exact": exact,
             "title": _best_of(entities, owners, is_title.astype(np.float32)),
             "case": _best_of(entities, owners, same_case),

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.decide import Decision
+from kglink.linking.describe import EntityFacts, described
 from kglink.linking.detect import find_mentions
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
 from kglink.plugins import Detector
 from kglink.records import (
     Candidate,
-    Entity,
-    EntityId,
     LinkedDocument,
     MentionInText,
     Ranking,
@@ -32,18 +30,6 @@ BATCH_MENTIONS = 256
 BATCH_TEXTS = 1024
 #: Candidates per KB among which the best rival of the answer is looked for.
 LEAST_RIVALS = 4
-
-
-class EntityFacts(Protocol):
-    """What the linker reads of the store."""
-
-    def get_entities(self, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
-        """The entities that are there."""
-        ...
-
-    def counterparts(self, ids: Iterable[EntityId]) -> dict[EntityId, tuple[EntityId, ...]]:
-        """The same things in other KBs."""
-        ...
 
 
 class _Text(NamedTuple):
@@ -117,22 +103,7 @@ class Linker:
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with what the store says of their first candidates."""
-        ids = {one.id for ranking in rankings for one in ranking.candidates[: self._depth]}
-        entities = self._facts.get_entities(ids)
-        same = self._facts.counterparts(ids)
-        return [
-            replace(
-                ranking,
-                candidates=(
-                    *(
-                        _described(one, entities.get(one.id), same.get(one.id, ()))
-                        for one in ranking.candidates[: self._depth]
-                    ),
-                    *ranking.candidates[self._depth :],
-                ),
-            )
-            for ranking in rankings
-        ]
+        return described(self._facts, rankings, self._depth)
 
     def _batches(self, texts: Iterable[TextInput]) -> Iterator[list[_Text]]:
         batch: list[_Text] = []
@@ -185,19 +156,3 @@ class Linker:
         if cut := self._search.count_truncated(mentions):
             meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
         return meta
-
-
-def _described(
-    candidate: Candidate, entity: Entity | None, also: tuple[EntityId, ...]
-) -> Candidate:
-    if entity is None:  # Removed from the store after the space was built.
-        return replace(candidate, also=also)
-    return replace(
-        candidate,
-        url=entity.url,
-        description=entity.description,
-        type=entity.type,
-        aliases=tuple(alias.surface for alias in entity.aliases),
-        parents=entity.parents,
-        also=also,
-    )

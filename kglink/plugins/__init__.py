@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     )
     from kglink.plugins.overlaps import EntityPair, EntityVectors, PairedKBs, PairEvidence, Side
     from kglink.plugins.protocols import (
+        CandidateEvidence,
         Clusterer,
+        DefaultWeights,
         Detector,
         Exporter,
         Factory,
@@ -66,7 +68,9 @@ __all__ = [
     "KINDS",
     "ONLY_VARIABLE",
     "PROJECT",
+    "CandidateEvidence",
     "Clusterer",
+    "DefaultWeights",
     "Detector",
     "Encoded",
     "EntityPair",

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 Kind = Literal[
     "kb",
     "detector",
+    "evidence",
     "overlap-evidence",
     "scorer",
     "sampler",
@@ -48,6 +49,7 @@ _TABLE = (
     PluginKind(
         "detector", "register_detectors", "detector", "Detector", "factory(settings, names)"
     ),
+    PluginKind("evidence", "register_evidence", "evidence", "CandidateEvidence"),
     PluginKind("overlap-evidence", "register_overlap_evidence", "overlap evidence", "PairEvidence"),
     PluginKind("scorer", "register_scorers", "scorer", "Scorer"),
     PluginKind("sampler", "register_samplers", "sampler", "Sampler"),

@@ -152,6 +152,33 @@ class IndexSettings(PluginSettings):
 
 
 # -------------------------------------------------------------------------- ordering candidates
+class DefaultWeights(NamedTuple):
+    """What evidence counts where nothing was fitted; a full match of names and vectors counts 1."""
+
+    untrained: float = 0.0
+    trained: float = 0.0
+
+
+class CandidateEvidence(Protocol):
+    """One reason to take a mention for one of its candidates rather than for another."""
+
+    weights: DefaultWeights
+    """What it counts where no weight was fitted: in a space of a plain encoder, of a trained one.
+
+    ``kglink fit`` finds a weight, never a negative one.
+    """
+
+    def values(self, mentions: Sequence[Ranking]) -> Sequence[Sequence[float]]:
+        """For each mention a value for each of its candidates, from -1 (against it) to 1 (for it).
+
+        It is asked with all mentions of one text (of a long one some hundred at a time). Each
+        comes with the best candidates of every KB, best first: title, aliases, description,
+        type, parents, popularity, counterparts, and the evidence that is known already. A value
+        of 0 says nothing; the order of the mentions changes no value.
+        """
+        ...
+
+
 class Reranker(Protocol):
     """Orders the candidates of mentions anew, each mention by itself.
 

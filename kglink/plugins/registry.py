@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, overload
 
 from kglink.errors import (
+    ConfigError,
     KglinkError,
     PluginError,
     SourceError,
@@ -28,6 +29,7 @@ from kglink.plugins.loading import (
 )
 from kglink.plugins.overlaps import PairEvidence
 from kglink.plugins.protocols import (
+    CandidateEvidence,
     Clusterer,
     Detector,
     Exporter,
@@ -134,6 +136,14 @@ class Registry:
         """The full names of a kind, sorted."""
         return [plugin.name for plugin in self.plugins(kind)]
 
+    def builtin_names(self, kind: Kind) -> list[str]:
+        """The full names of what kglink itself brings of a kind, sorted."""
+        return sorted(
+            name
+            for (own_kind, name), plugin in self._plugins.items()
+            if own_kind == kind and plugin.provider.builtin
+        )
+
     def get(self, kind: Kind, name: str) -> Plugin:
         """The plugin of this full name, or of this short name: kglink's own, else the only one."""
         own = self._plugins.get((kind, name if "/" in name else f"{OWN_VENDOR}/{name}"))
@@ -161,6 +171,27 @@ class Registry:
             )
         return raw
 
+    def settings_of_each(
+        self, kind: Kind, names: Iterable[str], raw: Mapping[str, object], where: str
+    ) -> dict[str, PluginSettings]:
+        """The checked settings of several plugins by full name, from keys such as ``NAME.setting``.
+
+        ``where`` is what messages call ``raw``.
+        """
+        own: dict[str, dict[str, object]] = {self.get(kind, name).name: {} for name in names}
+        for setting, value in raw.items():
+            name, dot, key = setting.rpartition(".")
+            full = self.get(kind, name).name if dot else ""
+            if full not in own:
+                raise ConfigError(
+                    f"{where}: {setting!r} is no setting of the {KINDS[kind].word} in use",
+                    hint=f"Write NAME.setting, with one of: {', '.join(own)}."
+                    if own
+                    else "None is in use.",
+                )
+            own[full][key] = value
+        return {name: self.settings_for(kind, name, given) for name, given in own.items()}
+
     # One signature per kind tells the type checker what comes back.
     @overload
     def create(
@@ -170,6 +201,10 @@ class Registry:
     def create(
         self, kind: Literal["detector"], name: str, raw: RawSettings = None, *args: object
     ) -> Detector: ...
+    @overload
+    def create(
+        self, kind: Literal["evidence"], name: str, raw: RawSettings = None, *args: object
+    ) -> CandidateEvidence: ...
     @overload
     def create(
         self, kind: Literal["overlap-evidence"], name: str, raw: RawSettings = None, *args: object

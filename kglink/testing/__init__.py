@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kglink.testing.contracts.base import PluginContract
     from kglink.testing.contracts.detector import DetectorContract
+    from kglink.testing.contracts.evidence import CandidateEvidenceContract
     from kglink.testing.contracts.exporter import ExporterContract
     from kglink.testing.contracts.index import IndexBackendContract
     from kglink.testing.contracts.kb import KBAdapterContract
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kglink.testing.contracts.scorer import ScorerContract
 
 __all__ = [
+    "CandidateEvidenceContract",
     "ClustererContract",
     "DetectorContract",
     "ExporterContract",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 _MODULE_OF_NAME = {
+    "CandidateEvidenceContract": "evidence",
     "ClustererContract": "ranking",
     "DetectorContract": "detector",
     "PairEvidenceContract": "pair_evidence",

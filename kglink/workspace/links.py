@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 from kglink.config import LinkSection
 from kglink.errors import UsageError
 from kglink.files.digest import digest_of
+from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.contexts import TokenSearchOf
 from kglink.linking.evidence import Counterparts, Memory
+from kglink.linking.kinds import EvidenceKind
 from kglink.linking.pipeline import Linker
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring, write_scoring
 from kglink.linking.stages import Stage
-from kglink.plugins import NameRow
+from kglink.plugins import DefaultWeights, NameRow
 from kglink.records import Candidate, Document, MentionInText, OnProgress
 from kglink.space.space import Space, SpaceNames
 
@@ -66,7 +68,27 @@ def search_of(
         token_search=None if settings.evidence == "names" else token_search_of(encoder, registry),
         memory=store,
         counterparts=None if settings.evidence != "all" else counterparts_of(store, space),
+        asked=asked_kinds(settings, registry),
+        facts=store,
     )
+
+
+def asked_kinds(settings: LinkSection, registry: Registry) -> list[AskedKind]:
+    """The evidence of plugins that is weighed: the built-in kinds, and those of the settings."""
+    if settings.evidence != "all":
+        return []
+    names = [*registry.builtin_names("evidence"), *settings.more_evidence]
+    checked = registry.settings_of_each(
+        "evidence", names, settings.more_evidence_settings, "link.more_evidence_settings"
+    )
+    made = []
+    for name, own in checked.items():
+        plugin = registry.get("evidence", name)
+        evidence = registry.create("evidence", name, own)
+        shown = plugin.short_name if plugin.provider.builtin else plugin.name
+        kind = EvidenceKind(shown, plugin.summary, DefaultWeights(*evidence.weights))
+        made.append(AskedKind(kind, evidence))
+    return made
 
 
 def counterparts_of(store: Store, space: Space) -> Counterparts:

@@ -149,20 +149,9 @@ def evidence_makers(
     registry: Registry, names: Sequence[str], settings: OverlapSection
 ) -> dict[str, Callable[[], PairEvidence]]:
     """Makes each kind of evidence anew, by full name; all names and settings are checked now."""
-    plugins = {registry.get("overlap-evidence", name).name: name for name in names}
-    own: dict[str, dict[str, object]] = {name: {} for name in plugins}
-    for setting, value in settings.evidence_settings.items():
-        name, dot, key = setting.rpartition(".")
-        full = registry.get("overlap-evidence", name).name if dot else ""
-        if full not in own:
-            raise ConfigError(
-                f"overlap.evidence_settings: {setting!r} is no setting of the evidence in use",
-                hint=f"Write NAME.setting, with one of: {', '.join(own)}.",
-            )
-        own[full][key] = value
-    checked = {
-        name: registry.settings_for("overlap-evidence", name, raw) for name, raw in own.items()
-    }
+    checked = registry.settings_of_each(
+        "overlap-evidence", names, settings.evidence_settings, "overlap.evidence_settings"
+    )
     return {name: partial(_make, registry, name, value) for name, value in checked.items()}
 
 

@@ -10,7 +10,6 @@ import pytest
 from conftest import Kglink
 
 from kglink.linking.evidence import Counterparts, remembered
-from kglink.linking.scoring import EVIDENCE, FusionWeights, terms
 from kglink.records import NIL, EntityId, Overlap
 from kglink.store.memory import Meaning
 from kglink.workspace import Workspace
@@ -58,17 +57,6 @@ def test_counterparts_are_rows_of_both_sides(demo_master: Path) -> None:
         assert {left.keys[row] for row in back[1]} == {"heron"}
         assert not Counterparts({})
         assert not len(Counterparts({}).of_rows("encyclopedia", rows, "lanternfall")[0])
-
-
-def test_other_evidence_comes_on_top_of_the_mean_of_names_and_vectors() -> None:
-    weights = FusionWeights(alias=0.5, name=0.5, title=0, case=0, named_context=0, memory=1.0)
-    evidence = {kind: np.zeros(1, np.float32) for kind in EVIDENCE}
-    evidence |= {"alias": np.array([0.6], np.float32), "name": np.array([1.0], np.float32)}
-    assert weights.score(evidence)[0] == pytest.approx(0.8)
-    remembering = evidence | {"memory": np.array([0.5], np.float32)}
-    assert weights.score(remembering)[0] == pytest.approx(1.3)
-    assert terms(evidence | {"name": np.array([0.5], np.float32)})["name"][0] == 0.0625
-    assert weights.shares()["memory"] == 1.0
 
 
 # ------------------------------------------------------------------------------- journeys

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 
 from kglink.linking.fit import Rankings, conditional_logit, fit_calibration, fit_weights
-from kglink.linking.scoring import (
-    EVIDENCE,
-    TRAINED_SCORING,
-    TRAINED_WEIGHTS,
-    EvidenceName,
-    Scoring,
-    terms,
-)
+from kglink.linking.kinds import RETRIEVED
+from kglink.linking.scoring import TRAINED_SCORING, Scoring
+from kglink.records import Candidate, EntityId
 
+EVIDENCE = tuple(one.name for one in RETRIEVED)
 PLACE = {kind: at for at, kind in enumerate(EVIDENCE)}
+TRAINED_WEIGHTS = TRAINED_SCORING.weights
 
 
 def row(**values: float) -> tuple[float, ...]:
@@ -26,6 +24,7 @@ def rankings(*given: tuple[list[tuple[float, ...]], list[int]]) -> Rankings:
     counts = [len(evidence) for evidence, _ in given]
     right = [at in golds for evidence, golds in given for at in range(len(evidence))]
     return Rankings(
+        EVIDENCE,
         np.array([one for evidence, _ in given for one in evidence], dtype=np.float64),
         np.array(right),
         (np.cumsum(counts) - counts).astype(np.int64),
@@ -39,9 +38,9 @@ def random_rankings(seed: int, count: int, names: float = 0.0, memory: float = 0
     made = []
     for _ in range(count):
         rows = np.zeros((6, len(EVIDENCE)))
-        for kind in ("name", "alias", "context", "memory"):
+        for kind in ("similar", "alias", "context", "memory"):
             rows[:, PLACE[kind]] = rng.uniform(0, 1, 6)
-        told = rows[:, PLACE["context"]] + names * rows[:, PLACE["name"]] ** 4
+        told = rows[:, PLACE["context"]] + names * rows[:, PLACE["similar"]]
         told = told + memory * rows[:, PLACE["memory"]]
         right = int(np.argmax(told + rng.normal(0, 0.05, 6)))
         made.append(([tuple(one) for one in rows], [right]))
@@ -69,8 +68,8 @@ def test_evidence_counts_as_much_as_it_tells(names: float, memory: float) -> Non
     some = random_rankings(4, 1500, names, memory)
     weights, before, after = fit_weights(some, TRAINED_WEIGHTS)
     assert after > before  # memory, which tells other than it is taken for by default
-    assert weights.name / weights.context == pytest.approx(names, abs=0.06)
-    assert weights.memory / weights.context == pytest.approx(memory, abs=0.06)
+    assert weights["similar"] / weights["context"] == pytest.approx(names, abs=0.06)
+    assert weights["memory"] / weights["context"] == pytest.approx(memory, abs=0.06)
 
 
 def test_the_logit_is_where_its_gradient_says() -> None:
@@ -79,18 +78,18 @@ def test_the_logit_is_where_its_gradient_says() -> None:
     weights = conditional_logit(some, TRAINED_WEIGHTS)
 
     def loss(**changes: float) -> float:
-        told: dict[EvidenceName, object] = dict(zip(EVIDENCE, some.evidence.T, strict=True))
-        values = terms(told)  # type: ignore[arg-type]  # in the precision of the fit
-        total = sum(
-            (getattr(weights, term) + changes.get(term, 0)) * value
-            for term, value in values.items()
-        )
-        logits = np.asarray(total).reshape(-1, 6)
+        told = dict(zip(EVIDENCE, some.evidence.T, strict=True))
+        total = sum((weights[kind] + changes.get(kind, 0)) * told[kind] for kind in EVIDENCE)
         right = some.right.reshape(-1, 6)
-        return float((np.log(np.exp(logits).sum(1)) - logits[right]).sum())
 
-    for term in ("name", "context", "memory"):
-        for step in (-0.5, 0.5):
+        def at(sharp: float) -> float:
+            logits = sharp * np.asarray(total).reshape(-1, 6)
+            return float((np.log(np.exp(logits).sum(1)) - logits[right]).sum())
+
+        return float(minimize_scalar(at, bounds=(1, 100), method="bounded").fun)
+
+    for term in ("similar", "context", "memory"):
+        for step in (-0.05, 0.05):
             assert loss(**{term: step}) > loss() - 1.0
 
 
@@ -110,7 +109,7 @@ def test_weights_are_judged_by_documents_that_they_were_not_fitted_to() -> None:
     evidence = some.evidence.copy()
     inside = np.repeat(some.folds == 0, 6)
     evidence[inside, PLACE["memory"]] = some.right[inside]
-    learnt = Rankings(evidence, some.right, some.starts, some.folds)
+    learnt = Rankings(EVIDENCE, evidence, some.right, some.starts, some.folds)
     _, _, after = fit_weights(learnt, TRAINED_WEIGHTS)
     by_heart = learnt.first_is_right(conditional_logit(learnt, TRAINED_WEIGHTS)).mean()
     assert after <= by_heart + 1e-9
@@ -130,8 +129,9 @@ def test_probabilities_are_as_often_right_as_they_say() -> None:
         best, rival = np.sort(scores)[[-1, -2]]
         at = int(np.argmax(scores))
         evidence = {"context": float(rows[at, PLACE["context"]])}
-        said.append(fitted.probability(evidence, best - rival))
+        first = Candidate(EntityId("k", "1"), "", best, evidence=evidence)
+        said.append(fitted.probability(first, best - rival))
         right.append(some.right[start + at])
     assert np.mean(said) == pytest.approx(np.mean(right), abs=0.02)
     # A small lead is less sure than a large one, and is so said.
-    assert fitted.probability(evidence, 0.3) > fitted.probability(evidence, 0.0)
+    assert fitted.probability(first, 0.3) > fitted.probability(first, 0.0)

@@ -6,35 +6,60 @@ import numpy as np
 import pytest
 
 from kglink.linking.candidates import joint_ranking
-from kglink.linking.scoring import EVIDENCE, Calibration, Evidence, FusionWeights
+from kglink.linking.kinds import RETRIEVED, Evidence, EvidenceKind, Weights
+from kglink.linking.scoring import (
+    ALIAS_SCORING,
+    MENTION_SCORING,
+    NAME_SCORING,
+    PLAIN_SCORING,
+    SEARCH_SCORING,
+    TRAINED_SCORING,
+    Calibration,
+    Scoring,
+)
+from kglink.plugins import DefaultWeights
 from kglink.records import Candidate, EntityId
 
-WEIGHTS = FusionWeights(name=0.2, title=0.1, case=0.1, alias=0.4, context=0.15, named_context=0.05)
+WEIGHTS = Weights.of(similar=0.2, title=0.1, case=0.1, alias=0.4, context=0.15, named_context=0.05)
 
 
 def evidence(**values: float) -> Evidence:
-    return {kind: np.array([values.get(kind, 0)], dtype=np.float32) for kind in EVIDENCE}
+    return {one.name: np.array([values.get(one.name, 0)], np.float32) for one in RETRIEVED}
 
 
 @pytest.mark.parametrize(
     ("values", "score"),
     [
         ({"alias": 0.5}, 0.2),
-        ({"name": 0.5}, 0.2 * 0.0625),
-        ({"name": 1, "exact": 1, "title": 1, "case": 1, "alias": 1, "context": 1}, 1),
-        ({"alias": -1, "context": 0.5}, -0.325),
-        ({"alias": -1, "context": 0.5, "exact": 1}, -0.3),
-        ({"name": -0.5}, 0),
+        ({"name": 0.5, "similar": 0.0625}, 0.2 * 0.0625),
+        ({"similar": 1, "exact": 1, "title": 1, "case": 1, "alias": 1, "context": 1}, 0.95),
+        ({"alias": -1, "context": 0.5, "named_context": 0.5}, -0.3),
+        ({"unheard_of": 1.0}, 0),
     ],
 )
-def test_the_score_is_the_weighted_mean(values: dict[str, float], score: float) -> None:
+def test_the_score_is_the_weighted_sum(values: dict[str, float], score: float) -> None:
     assert WEIGHTS.score(evidence(**values))[0] == pytest.approx(score, abs=1e-5)
 
 
-def test_weights_need_not_sum_to_one() -> None:
-    double = FusionWeights(name=0.4, title=0.2, case=0.2, alias=0.8, context=0.3, named_context=0.1)
-    some = evidence(name=0.9, alias=0.7, context=0.1)
-    assert double.score(some) == pytest.approx(WEIGHTS.score(some))
+@pytest.mark.parametrize(
+    "scoring",
+    [PLAIN_SCORING, TRAINED_SCORING, NAME_SCORING, ALIAS_SCORING, MENTION_SCORING, SEARCH_SCORING],
+)
+def test_names_and_vectors_count_one_together(scoring: Scoring) -> None:
+    measured = ("similar", "title", "case", "alias", "context", "named_context")
+    assert sum(scoring.weights[kind] for kind in measured) == pytest.approx(1)
+
+
+def test_a_kind_that_was_not_fitted_counts_what_it_counts_by_default() -> None:
+    kinds = [
+        EvidenceKind("memory", "", DefaultWeights(9, 9)),
+        EvidenceKind("acme/new", "", DefaultWeights(0.2, 0.3)),
+    ]
+    fitted = Scoring(Weights.of(memory=0.4))
+    assert fitted.with_kinds(kinds, trained=False).weights["acme/new"] == 0.2
+    assert fitted.with_kinds(kinds, trained=True).weights.by_kind == {
+        "memory": 0.4, "acme/new": 0.3,
+    }  # fmt: skip
 
 
 def test_the_probability_by_hand() -> None:

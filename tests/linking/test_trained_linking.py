@@ -13,8 +13,7 @@ from kglink.errors import SpaceError, UsageError
 from kglink.linking.pipeline import Linker
 from kglink.linking.reading import PlainReader
 from kglink.linking.scoring import (
-    EVIDENCE,
-    NAME_WEIGHTS,
+    NAME_SCORING,
     SCORING_FILE,
     TRAINED_SCORING,
     read_scoring,
@@ -152,8 +151,11 @@ def test_names_alone_load_no_model(trained: Workspace, folder: Path) -> None:
         mentions = mentions_of(workspace)
         for by_kb in found_by(workspace.linker(), mentions):
             for one in (one for ranked in by_kb.values() for one in ranked):
-                arrays = {kind: np.array([one.evidence[kind]], np.float32) for kind in EVIDENCE}
-                assert one.score == pytest.approx(NAME_WEIGHTS.score(arrays)[0], abs=1e-4)
+                score = sum(
+                    weight * one.evidence[kind]
+                    for kind, weight in NAME_SCORING.weights.by_kind.items()
+                )
+                assert one.score == pytest.approx(score, abs=1e-4)
                 assert one.evidence["alias"] == one.evidence["context"] == 0
         (document,) = workspace.link([mentions[0].text])
         assert not workspace.encoder.is_loaded
@@ -255,7 +257,7 @@ def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folde
         assert workspace.linker().scoring == scoring
         assert workspace.fit_scoring(documents) == scoring
     with opened(fitted_folder, link__evidence="vectors") as workspace:
-        assert workspace.linker().scoring.weights.context == 1
+        assert workspace.linker().scoring.weights["context"] == 1
     second = add_run(fitted_folder, "two", by=0.1)
     with opened(fitted_folder) as workspace:
         workspace.build(model=second)

@@ -13,14 +13,17 @@ from typing import Any, TextIO
 import pytest
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
+from kglink.plugins import DefaultWeights
 from kglink.records import (
     Candidate,
     EntityId,
     LinkedDocument,
+    MentionInText,
     Ranking,
     Span,
 )
 from kglink.testing import (
+    CandidateEvidenceContract,
     ClustererContract,
     DetectorContract,
     ExporterContract,
@@ -29,6 +32,7 @@ from kglink.testing import (
 )
 from kglink.testing.contracts.base import check_names
 from reference_plugins import (
+    ReferenceCandidateEvidence,
     ReferenceClusterer,
     ReferenceDetector,
     ReferenceExporter,
@@ -43,6 +47,10 @@ def detector(detector: type[ReferenceDetector]) -> type[PluginContract]:
     return contract_for(DetectorContract, detector, finds=finds)
 
 
+def evidence(evidence: type[ReferenceCandidateEvidence]) -> type[PluginContract]:
+    return contract_for(CandidateEvidenceContract, evidence, expected=SHORT_TITLES)
+
+
 def reranker(reranker: type[ReferenceReranker]) -> type[PluginContract]:
     return contract_for(RerankerContract, reranker)
 
@@ -55,7 +63,11 @@ def exporter(exporter: type[ReferenceExporter]) -> type[PluginContract]:
     return contract_for(ExporterContract, exporter, output="jsonl")
 
 
+ADA, LONG = Candidate(EntityId("k", "1"), "Ada", 1), Candidate(EntityId("k", "2"), "Augusta", 1)
+SHORT_TITLES = ((Ranking(MentionInText("Ada", 0, 3), (ADA, LONG)), (0.25, 0.125)),)
+
 REFERENCES = {
+    "evidence": evidence(ReferenceCandidateEvidence),
     "detector": detector(ReferenceDetector),
     "reranker": reranker(ReferenceReranker),
     "clusterer": clusterer(ReferenceClusterer),
@@ -140,6 +152,62 @@ DETECTOR_MUTANTS = [
     (detector(TrustsTheFirstName), "test_order_of_the_names_changes_nothing"),
     (detector(StaleCache), "test_answers_the_same_from_its_cache"),
     (detector(WithinWords), "test_finds_what_it_should"),
+]
+
+
+# -------------------------------------------------------------------------------- evidence
+class TooLarge(ReferenceCandidateEvidence):
+    def value(self, candidate: Candidate) -> float:
+        return 5 * super().value(candidate)
+
+
+class Unknown(ReferenceCandidateEvidence):
+    def value(self, candidate: Candidate) -> float:
+        return super().value(candidate) if candidate.title else float("nan")
+
+
+class AnswersBackwards(ReferenceCandidateEvidence):
+    def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
+        return super().values(mentions)[::-1]
+
+
+class NegativeWeight(ReferenceCandidateEvidence):
+    weights = DefaultWeights(untrained=-1.0)
+
+
+class CountsCalls(ReferenceCandidateEvidence):
+    calls = 0
+
+    def value(self, candidate: Candidate) -> float:
+        self.calls += 1
+        return super().value(candidate) / self.calls
+
+
+class LooksAtTheFirstOnly(ReferenceCandidateEvidence):
+    def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
+        first = len(mentions[0].candidates) if mentions else 1
+        return [[value / first for value in values] for values in super().values(mentions)]
+
+
+class NeedsACandidateToWeigh(ReferenceCandidateEvidence):
+    def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
+        return [[self.value(one.candidates[0])] * len(one.candidates) for one in mentions]
+
+
+class AlwaysAQuarter(ReferenceCandidateEvidence):
+    def value(self, candidate: Candidate) -> float:
+        return 0.25
+
+
+EVIDENCE_MUTANTS = [
+    (evidence(TooLarge), "test_gives_each_candidate_a_number_from_minus_one_to_one"),
+    (evidence(Unknown), "test_nasty_texts"),
+    (evidence(AnswersBackwards), "test_gives_each_candidate_a_number_from_minus_one_to_one"),
+    (evidence(NegativeWeight), "test_says_what_it_counts_by_default"),
+    (evidence(CountsCalls), "test_is_repeatable_and_leaves_its_arguments_alone"),
+    (evidence(LooksAtTheFirstOnly), "test_the_order_of_the_mentions_changes_nothing"),
+    (evidence(NeedsACandidateToWeigh), "test_no_mention_and_no_candidate"),
+    (evidence(AlwaysAQuarter), "test_gives_what_it_should"),
 ]
 
 
@@ -336,7 +404,13 @@ EXPORTER_MUTANTS = [
     (exporter(SaysNothing), "test_documents_differ_in_the_output"),
 ]
 
-MUTANTS = [*DETECTOR_MUTANTS, *RERANKER_MUTANTS, *CLUSTERER_MUTANTS, *EXPORTER_MUTANTS]
+MUTANTS = [
+    *DETECTOR_MUTANTS,
+    *EVIDENCE_MUTANTS,
+    *RERANKER_MUTANTS,
+    *CLUSTERER_MUTANTS,
+    *EXPORTER_MUTANTS,
+]
 
 
 @pytest.mark.parametrize("case", MUTANTS, ids=mutant_id)

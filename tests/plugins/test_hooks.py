@@ -43,6 +43,18 @@ PLUGINS = """
         def detect(self, text):
             return [Span(0, len(text))]
 
+    class Unpopular:
+        weights = (1.0, 1.0)
+
+        def __init__(self, settings):
+            pass
+
+        def values(self, mentions):
+            assert all(one.title and one.type and one.evidence["name"] >= 0
+                       for mention in mentions for one in mention.candidates)
+            return [[-float(one.id.key == "mercury_planet") for one in mention.candidates]
+                    for mention in mentions]
+
     class Initials:
         second_pass = False
 
@@ -171,6 +183,10 @@ PLUGINS = """
     @hookimpl
     def register_detectors(register):
         register("acme/detector", Whole, summary="The whole text")
+
+    @hookimpl
+    def register_evidence(register):
+        register("acme/evidence", Unpopular, summary="No planets")
 
     @hookimpl
     def register_overlap_evidence(register):
@@ -319,6 +335,14 @@ def test_register_index_backends(kglink: Kglink, demo_copy: Path) -> None:
     )
     assert manifest["index"] == "acme/index"
     assert linked(kglink, "Mercury is a planet.")["entities"] == before
+
+
+def test_register_evidence(kglink: Kglink, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (before,) = linked(kglink, "Mercury is a planet.")["entities"]
+    monkeypatch.setenv("KGLINK_LINK_MORE_EVIDENCE", "acme/evidence")
+    (after,) = linked(kglink, "Mercury is a planet.")["entities"]
+    assert before["key"] == "mercury_planet"
+    assert after["key"] != "mercury_planet"
 
 
 def test_register_rerankers(kglink: Kglink, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

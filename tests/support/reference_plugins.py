@@ -15,6 +15,7 @@ import torch
 
 from kglink.errors import RecordError
 from kglink.plugins import (
+    DefaultWeights,
     Encoded,
     EntityPair,
     Names,
@@ -171,6 +172,18 @@ class ReferenceBackend:
 
     def load(self, path: Path) -> ReferenceIndex:
         return self.index(np.load(path, mmap_mode=None, allow_pickle=False))
+
+
+class ReferenceCandidateEvidence:
+    """Short titles are likelier."""
+
+    weights = DefaultWeights(untrained=0.1)
+
+    def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
+        return [[self.value(candidate) for candidate in one.candidates] for one in mentions]
+
+    def value(self, candidate: Candidate) -> float:
+        return 1 / (1 + len(candidate.title))
 
 
 class ReferenceReranker:

@@ -1,0 +1,46 @@
+"""Evidence of plugins: asked for the first candidates of all mentions of a text together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import PluginError
+from kglink.linking.kinds import EvidenceKind
+from kglink.plugins import CandidateEvidence
+from kglink.records import Ranking
+
+FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedKind:
+    """A kind of evidence that a plugin gives."""
+
+    kind: EvidenceKind
+    plugin: CandidateEvidence
+
+    def values(self, rankings: Sequence[Ranking]) -> list[FloatArray]:
+        """For each mention of one text the values of its candidates."""
+        given = [np.asarray(one, dtype=np.float32) for one in self.plugin.values(rankings)]
+        if len(given) != len(rankings):
+            raise self._broken(f"{len(rankings)} mentions were given, {len(given)} came back")
+        for ranking, values in zip(rankings, given, strict=True):
+            if values.shape != (len(ranking.candidates),):
+                raise self._broken(
+                    f"{len(ranking.candidates)} candidates were given, "
+                    f"values of the shape {values.shape} came back"
+                )
+            # NaN is in no range.
+            if not np.all((values >= -1) & (values <= 1)):
+                raise self._broken(f"{values.tolist()} are not all between -1 and 1")
+        return given
+
+    def _broken(self, what: str) -> PluginError:
+        return PluginError(
+            f"evidence {self.kind.name!r}: {what}",
+            hint="Evidence gives a number from -1 to 1 to each candidate of each mention.",
+        )

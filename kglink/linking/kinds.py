@@ -1,0 +1,118 @@
+"""The table of evidence: what speaks for a candidate, and what it counts where nothing was fitted.
+
+Retrieval gives the kinds that stand here; each kind of a plugin is one row more. The default
+weights were chosen on the train documents of NCBI Disease and BC5CDR (gold spans, each of DOID,
+NCIT and HP for itself) and of the demo; those of a trained space by leaving one corpus out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.plugins import DefaultWeights
+
+FloatArray = npt.NDArray[np.float32]
+#: By kind a value for each candidate, from 0 (or -1, of a cosine) to 1.
+Evidence = Mapping[str, FloatArray]
+
+
+class EvidenceKind(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    what: str
+    weights: DefaultWeights = DefaultWeights()
+
+
+#: What retrieval gives, in the order in which it is shown.
+RETRIEVED = (
+    EvidenceKind(
+        "name", "cosine of the trigrams of the mention and of the candidate's most similar name"
+    ),
+    EvidenceKind(
+        "similar",
+        "the fourth power of `name`: half a name is no evidence",
+        DefaultWeights(untrained=0.07, trained=0.13),
+    ),
+    EvidenceKind("exact", "1 where a name of the candidate is the mention, folded"),
+    EvidenceKind("title", "1 where that name is the title", DefaultWeights(untrained=0.01)),
+    EvidenceKind(
+        "case", "1 where that name is the mention to the letter", DefaultWeights(untrained=0.02)
+    ),
+    EvidenceKind(
+        "alias",
+        "cosine of the vectors of the mention and of the candidate's nearest name",
+        DefaultWeights(untrained=0.6),
+    ),
+    EvidenceKind(
+        "context",
+        "cosine of the vectors of the mention in its text and of the candidate's text",
+        DefaultWeights(trained=0.87),
+    ),
+    EvidenceKind(
+        "named_context",
+        "`context`, of candidates that bear the mention's name",
+        DefaultWeights(untrained=0.3),
+    ),
+    EvidenceKind(
+        "expanded",
+        "1 where the text says that the mention is short for a name of the candidate",
+        DefaultWeights(untrained=0.09, trained=0.13),
+    ),
+    EvidenceKind(
+        "common",
+        "share of the counted uses of this name that meant the candidate (links of a wiki)",
+        DefaultWeights(untrained=0.18, trained=0.26),
+    ),
+    EvidenceKind(
+        "memory",
+        "how sure annotated documents are that the surface means the candidate",
+        DefaultWeights(untrained=0.69, trained=1.0),
+    ),
+    EvidenceKind(
+        "counterpart",
+        "by how much the same thing in another KB scores higher, times how sure that sameness is",
+        DefaultWeights(untrained=0.3, trained=0.43),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each kind of evidence counts; a kind that is not named counts nothing."""
+
+    by_kind: Mapping[str, float]
+
+    @classmethod
+    def of(cls, **by_kind: float) -> Weights:
+        """The weights of retrieved kinds by name."""
+        return cls(by_kind)
+
+    @classmethod
+    def default(cls, kinds: Iterable[EvidenceKind], *, trained: bool) -> Weights:
+        """What kinds count where nothing was fitted."""
+        chosen = {one.name: one.weights.trained if trained else one.weights.untrained
+                  for one in kinds}  # fmt: skip
+        return cls({name: weight for name, weight in chosen.items() if weight})
+
+    def __getitem__(self, kind: str) -> float:
+        return self.by_kind.get(kind, 0.0)
+
+    def score(self, evidence: Evidence) -> FloatArray:
+        """The weighted sum of the evidence, rounded so that equal evidence makes equal scores."""
+        count = len(next(iter(evidence.values())))
+        total = np.zeros(count, dtype=np.float32)
+        for kind, values in evidence.items():
+            if weight := self[kind]:
+                total += np.float32(weight) * values
+        return np.asarray(np.round(total, 5), dtype=np.float32)
+
+
+#: By name, in the order in which it is shown.
+KINDS: Mapping[str, EvidenceKind] = MappingProxyType({one.name: one for one in RETRIEVED})
