@@ -26,6 +26,7 @@ from kglink.linking.kinds import RETRIEVED
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
 from kglink.training.recipe import Recipe, list_recipes, section_of
 from kglink.workspace.links import asked_kinds
+from kglink_cli.examples import EXAMPLES
 
 FOLDER = Path(__file__).parent / "reference"
 MADE_BY = (
@@ -112,6 +113,8 @@ def _command(command: Any, name: str, parent: Any) -> Iterator[str]:
     records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
     lines = [f"- `{declared}`: {_sentence(meaning)}" for declared, meaning in filter(None, records)]
     yield "\n".join(lines)
+    if examples := EXAMPLES.get(context.command_path.partition(" ")[2]):
+        yield "```text\n" + "\n".join(examples) + "\n```"
     for child_name, child in getattr(command, "commands", {}).items():
         if not child.hidden:
             yield from _command(child, child_name, context)

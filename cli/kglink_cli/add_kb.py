@@ -86,6 +86,7 @@ def add_kb(
             resolve=resolve,
             licence=licence,
             progress=written.take,
+            on_note=note,
         )
         try:
             with watching(written.reached):

@@ -17,6 +17,7 @@ from kglink.errors import KglinkError
 from kglink.plugins import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace import WORKSPACE_VARIABLE
 from kglink_cli.console import note, print_error, say, tell
+from kglink_cli.examples import epilog
 from kglink_cli.interrupts import (
     HINT,
     MESSAGE,
@@ -29,7 +30,9 @@ from kglink_cli.plugin import add_commands
 from kglink_cli.plugins_command import CommandGroup
 from kglink_cli.session import DEBUG_VARIABLE, Session
 
-EPILOG = "Documentation: docs/ in the project. Settings: kglink settings."
+EPILOG = f"""{epilog("")}
+
+Documentation: docs/ in the project. Settings: kglink settings."""
 
 
 def build_app() -> typer.Typer:

@@ -29,8 +29,6 @@ def learn(
 
     It takes seconds, and nothing is trained. Learning from the same documents again takes the
     place of what was remembered of them.
-
-    Examples: `kglink learn notes`, `kglink learn notes --split train`
     """
     with session_of(context).open() as workspace:
         if docs:
@@ -47,10 +45,7 @@ def learn(
 
 
 def forget(context: typer.Context, docs: Docs) -> None:
-    """Forget what surfaces meant in the documents of a KB.
-
-    Example: `kglink forget notes`
-    """
+    """Forget what surfaces meant in the documents of a KB."""
     with session_of(context).open() as workspace:
         workspace.forget(docs)
     note("forgotten", f"what surfaces mean in {docs}")
@@ -69,8 +64,6 @@ def fit(
 
     Nothing is trained. New weights are kept only where they put more right answers first in
     documents that they were not fitted to.
-
-    Example: `kglink fit notes,reports`
     """
     names = [name for name in docs.split(",") if name]
     with session_of(context).open({"space.name": space}) as workspace:

@@ -23,6 +23,7 @@ from kglink_cli import (
     settings,
     spaces,
 )
+from kglink_cli.examples import add_examples
 from kglink_cli.plugins_command import app as plugins_app
 
 
@@ -49,3 +50,4 @@ def add_commands(app: typer.Typer) -> None:
     app.command("settings")(settings.settings)
     app.command("doctor")(doctor.doctor)
     app.add_typer(plugins_app(), name="plugins")
+    add_examples(app)

@@ -8,17 +8,26 @@ from typing import Annotated, Any
 
 import typer
 
+from kglink.errors import UsageError
 from kglink.training.recipe import list_recipes, load_recipe
 from kglink_cli.console import print_json, print_table, say
 
-COLUMNS = ("name", "summary", "follows")
+COLUMNS = ("paper", "name", "summary", "follows")
 
 
 def recipes(
     name: Annotated[str, typer.Argument(help="One recipe, or a .toml file: all its values.")] = "",
+    paper: Annotated[
+        str, typer.Option(help="Only of this paper: amh, blink, joint or t-biencoder.")
+    ] = "",
+    table: Annotated[str, typer.Option(help="Only those with a row in this table: 2")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the recipes for `kglink finetune`, or show one whole."""
+    if name and (paper or table):
+        raise UsageError(
+            "one recipe, and a paper or table to list", hint="Leave out the name, or the others."
+        )
     if name:
         values = load_recipe(name).model_dump(mode="json")
         if as_json:
@@ -28,9 +37,9 @@ def recipes(
             values.pop("extends")
             say(*toml_lines(values))
         return
-    found = list_recipes()
+    found = list_recipes(paper, table)
     if as_json:
-        print_json([recipe._asdict() for recipe in found])
+        print_json([recipe.as_json() for recipe in found])
     else:
         print_table(COLUMNS, found)
 

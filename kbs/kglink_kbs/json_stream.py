@@ -37,7 +37,8 @@ class JsonWindow:
         except UnicodeDecodeError as error:
             raise SourceError(
                 f"{self._label} is not valid UTF-8 near byte {self._bytes:,} (unpacked)",
-                hint="If it is Latin-1 or Windows-1252: iconv -f WINDOWS-1252 -t UTF-8 FILE",
+                hint="If it is Latin-1 or Windows-1252: "
+                "iconv -f WINDOWS-1252 -t UTF-8 FILE > CONVERTED",
             ) from error
         self._bytes += len(data)
         self.text = self.text[self.start :] + piece

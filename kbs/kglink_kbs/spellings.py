@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 Spellings = Mapping[str, tuple[str, ...]]
 #: Where a value lies in a record: one name, or several for a nested one.
@@ -18,37 +20,72 @@ ENTITY: Spellings = {
     "key": (
         *("id", "key", "entity_id", "curie", "qid", "cui", "concept_id", "identifier"),
         *("wikidata_id", "kb_id", "document_id", "doc_id", "page_id", "code", "idx"),
-        *("iri", "uri"),
+        *("uid", "uuid", "guid", "sku", "accession", "ean", "gtin", "isbn", "doi", "ref"),
+        *("product_id", "item_id", "article_id", "record_id", "item_number", "article_number"),
+        *(
+            "part_number",
+            "part_no",
+            "item_no",
+            "article_no",
+            "product_number",
+            "product_code",
+            "item_code",
+            "artikelnummer",
+        ),
+        *("artikelnr", "artikelcode", "produktnummer", "bestellnummer", "kennung", "schluessel"),
+        *("schlüssel", "kennziffer", "identifiant", "référence", "identificador", "código"),
+        *("clave", "identificativo", "identificatore", "codice", "identyfikator", "kod"),
+        *("tunniste", "идентификатор", "код", "артикул", "编号", "編號", "代码", "コード", "番号"),
+        *("number", "nummer", "nr", "numéro", "número", "numero", "номер", "iri", "uri"),
     ),
     "title": (
         *("title", "name", "label", "entity", "entity_title", "entity_name", "canonical_name"),
         *("preferred_name", "pref_label", "preferred_label", "page_title", "canonical", "term"),
+        *("product_name", "product_title", "item_name", "article_name", "display_name"),
+        *("full_name", "common_name", "scientific_name", "heading", "headword", "lemma"),
+        *("titel", "bezeichnung", "benennung", "produktname", "artikelname", "titre", "nom"),
+        *("libellé", "intitulé", "désignation", "título", "nombre", "denominación", "titolo"),
+        *("nome", "denominazione", "denominação", "naam", "benaming", "namn", "navn", "nimi"),
+        *("nazwa", "tytuł", "název", "название", "наименование", "имя", "名称", "名稱", "名前"),
+        *("标题", "標題", "タイトル", "이름", "제목"),
     ),
     "description": (
         *("description", "definition", "text", "abstract", "summary", "desc", "def", "gloss"),
-        *("entity_description", "extract", "comment"),
+        *("entity_description", "extract", "comment", "product_description", "details"),
+        *("beschreibung", "produktbeschreibung", "erklärung", "résumé"),
+        *("définition", "descripción", "definición", "descrizione", "definizione", "descrição"),
+        *("definição", "omschrijving", "beschrijving", "beskrivning", "beskrivelse", "kuvaus"),
+        *("opis", "popis", "описание", "определение", "描述", "说明", "説明", "설명"),
     ),
     "aliases": (
         *("aliases", "alias", "synonyms", "synonym", "alternative_names", "alternate_names"),
         *("alt_names", "alternative_labels", "alt_labels", "alt_label", "other_names"),
-        *("also_known_as", "aka", "surface_forms", "exact_synonyms"),
+        *("also_known_as", "aka", "surface_forms", "exact_synonyms", "alternative_name"),
+        *("alternate_name", "alt_name", "other_name", "also", "nicknames"),
+        *("synonyme", "aliasnamen", "andere_namen", "auch", "synonymes", "autres_noms"),
+        *("sinónimos", "otros_nombres", "sinonimi", "altri_nomi", "sinônimos", "sinónimo"),
+        *("outros_nomes", "synoniemen", "synonymer", "synonymit", "synonimy"),
+        *("synonyma", "синонимы", "другие_названия", "别名", "別名", "同义词", "同義語", "별칭"),
     ),
     "type": (
         *("type", "types", "entity_type", "category", "semantic_type", "semantic_types", "class"),
+        *("categories", "kategorie", "typ", "klasse", "catégorie", "categoría", "tipo"),
+        *("categoria", "categorie", "soort", "kategori", "kategoria", "тип", "категория"),
+        *("类型", "类别", "カテゴリ"),
     ),
     "url": ("url", "link", "page_url", "wiki_url", "wikipedia_url", "iri", "uri"),
     "popularity": (
         *("popularity", "prior", "frequency", "freq", "count", "views", "page_views"),
         *("pageviews", "inlinks", "in_links"),
     ),
-    "language": ("language", "lang", "locale"),
+    "language": ("language", "lang", "locale", "sprache", "langue", "idioma", "lingua", "taal"),
     "xrefs": (
         *("xrefs", "xref", "cross_references", "crossrefs", "same_as", "external_ids"),
         *("exact_matches", "mappings"),
     ),
     "parents": (
         *("parents", "parent", "parent_ids", "parent_id", "broader", "is_a", "subclass_of"),
-        *("superclasses", "hypernyms"),
+        *("superclasses", "hypernyms", "oberbegriff", "oberbegriffe", "générique"),
     ),
 }
 
@@ -97,12 +134,18 @@ SINGLE_MENTION: Spellings = {
     "gold": (*_GOLD_IDS, *_GOLD_TITLES),
 }
 
+#: What does not count in a name; `\W` holds the accents that stand apart from their letters.
 _SIGNS = re.compile(r"[\W_]+")
 
 
 def fold_name(name: str) -> str:
-    """``entityid`` for entity_id, entityId, "Entity ID" and @entity-id."""
-    return _SIGNS.sub("", name).casefold()
+    """``entityid`` for entity_id, entityId, "Entity ID" and @entity-id; accents do not count."""
+    plain = name if name.isascii() else unicodedata.normalize("NFKD", name)
+    return _SIGNS.sub("", plain).casefold()
+
+
+#: The fields' spellings are folded once, what a file calls its fields once for each name.
+_folded_spelling = cache(fold_name)
 
 
 def find_fields(
@@ -125,7 +168,7 @@ def find_fields(
             found[field] = (choice,) if choice in known else tuple(choice.split("."))
             continue
         for candidate in candidates:
-            folded = fold_name(candidate)
+            folded = _folded_spelling(candidate)
             if folded in by_fold:
                 found[field] = (by_fold[folded],)
                 break

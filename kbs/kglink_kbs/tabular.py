@@ -6,16 +6,18 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from kglink.errors import RecordError, SourceError, UnknownNameError
+from kglink.errors import RecordError, SourceError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.sources.encoding import not_utf8
+from kglink_kbs.columns import GUESSED, Columns, find_columns
 from kglink_kbs.entities import EntityFields, EntityMaker
-from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields
+from kglink_kbs.spellings import ENTITY, find_fields
 from kglink_kbs.values import BadValue, checked
 
 Quoting = Literal["auto", "double", "none"]
@@ -57,35 +59,48 @@ class Guess(NamedTuple):
 
 def guess_dialect(head: str, delimiter: str = "", quoting: Quoting = "auto") -> Guess:
     """The dialect that fits best: known column names first, then rows as long as the header."""
-    # The table goes on behind the beginning that we see: its last line may be half a line.
-    sample = head[: head.rfind("\n") + 1] or head
-    lines = [line.removesuffix("\r") + "\n" for line in sample.removesuffix("\n").split("\n")]
+    lines = _whole_lines(head)
     delimiters = (delimiter,) if delimiter else _DELIMITERS
     dialects = [Dialect(sign, quoting != "none") for sign in delimiters]
-    if quoting == "auto" and "\t" in delimiters and not _ENCLOSED.search(sample):
+    if quoting == "auto" and "\t" in delimiters and not _ENCLOSED.search("".join(lines)):
         # Tables with tabs are often written without quoting; the others hardly ever.
         dialects.append(Dialect("\t", quoted=False))
     return max((_fit(lines, dialect) for dialect in dialects), key=lambda guess: guess[:5])
 
 
-def _fit(lines: list[str], dialect: Dialect) -> Guess:
-    header: list[str] = []
-    good = bad = 0
+def _whole_lines(head: str) -> list[str]:
+    """The lines of a table's beginning; the table goes on behind it: the last may be half a one."""
+    sample = head[: head.rfind("\n") + 1] or head
+    return [line.removesuffix("\r") + "\n" for line in sample.removesuffix("\n").split("\n")]
+
+
+def _rows_of(lines: list[str], dialect: Dialect) -> Iterator[list[str] | None]:
+    """The rows that are not blank; None for one that is no row."""
     reader = dialect.rows(lines)
-    while good + bad < _ROWS:
+    while True:
         try:
             row = next(reader)
         except StopIteration:
-            break
+            return
         except csv.Error:
-            bad += 1
-            continue
-        if not row:
-            continue
-        header = header or row
-        good, bad = good + (len(row) == len(header)), bad + (len(row) != len(header))
+            yield None
+        else:
+            if row:
+                yield row
+
+
+def _sample(head: str, dialect: Dialect, width: int) -> list[list[str]]:
+    """The first rows below the header, those of another length left out."""
+    rows = filter(None, _rows_of(_whole_lines(head), dialect))
+    return [row for row in islice(rows, 1, _ROWS) if len(row) == width]
+
+
+def _fit(lines: list[str], dialect: Dialect) -> Guess:
+    rows = list(islice(_rows_of(lines, dialect), _ROWS))
+    header = next(filter(None, rows), [])
+    good = sum(row is not None and len(row) == len(header) for row in rows)
     known = len(find_fields(header, ENTITY))
-    share = good / (good + bad) if good + bad else 0.0
+    share = good / len(rows) if rows else 0.0
     return Guess(known, share, good, len(header), dialect.quoted, tuple(header), dialect)
 
 
@@ -96,7 +111,9 @@ class CsvSettings(EntityFields):
     """Settings of ``kglink/csv``."""
 
     separator: str = Field(
-        "|", description="Splits a cell that holds several aliases, xrefs or parents."
+        GUESSED,
+        description="Splits a cell that holds several aliases, xrefs or parents; `auto`: guessed "
+        "from the cells; empty: no split.",
     )
     delimiter: str = Field(
         "",
@@ -131,7 +148,7 @@ class TabularAdapter:
 
     def __init__(self, settings: CsvSettings) -> None:
         self._settings = settings
-        self._entities = EntityMaker(settings.separator)
+        self._entities = EntityMaker("")  # the cells of lists are split here
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
@@ -141,7 +158,14 @@ class TabularAdapter:
         rows = _rows(source, dialect, problems)
         line, header = next(rows, (0, []))
         header = _checked_header(source, header)
-        columns = self._columns(source, header)
+        columns = find_columns(
+            source.label,
+            header,
+            _sample(head, dialect, len(header)),
+            settings.chosen(),
+            settings.separator,
+            problems,
+        )
         count = 0
         for line, row in rows:
             count += 1
@@ -152,32 +176,14 @@ class TabularAdapter:
         if not count and not problems.total:
             raise SourceError(f"{source.label} holds no record", hint="It has a header only.")
 
-    def _entity(self, row: list[str], header: list[str], columns: dict[str, int]) -> Entity:
+    def _entity(self, row: list[str], header: list[str], columns: Columns) -> Entity:
         if len(row) != len(header):
             raise BadValue(
                 f"found {len(row)} columns, the header has {len(header)}",
                 "A cell that holds the delimiter must be quoted; --set delimiter=... and "
                 "--set quoting=double|none where the guess is wrong.",
             )
-        values = {field: row[column] for field, column in columns.items()}
-        return self._entities.make(values, header)
-
-    def _columns(self, source: Source, header: list[str]) -> dict[str, int]:
-        """The number of each field's column."""
-        names = [name for name in header if name]
-        chosen = self._settings.chosen()
-        for name in chosen.values():
-            if name not in names and name != NOT_READ:
-                raise UnknownNameError(f"column of {source.label}", name, names)
-        fields = find_fields(names, ENTITY, chosen)
-        for field in ("key", "title"):
-            if field not in fields:
-                raise SourceError(
-                    f"{source.label} has no column for the {field}",
-                    hint=f"Its first line names: {', '.join(map(repr, names[:20]))}. Say which "
-                    f"one it is: --set {field}=COLUMN",
-                )
-        return {field: header.index(path[0]) for field, path in fields.items()}
+        return self._entities.make(columns.values(row), header)
 
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:

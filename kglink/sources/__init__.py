@@ -3,11 +3,12 @@
 from kglink.sources.encoding import check_text
 from kglink.sources.sizes import check_sizes
 from kglink.sources.source import Source
-from kglink.sources.values import Line, OnError, Problems, SourceHead, SourceLimits, Step
+from kglink.sources.values import Line, OnError, OnNote, Problems, SourceHead, SourceLimits, Step
 
 __all__ = [
     "Line",
     "OnError",
+    "OnNote",
     "Problems",
     "Source",
     "SourceHead",

@@ -55,7 +55,8 @@ def not_utf8(where: str, line: bytes, position: int) -> RecordError:
     return RecordError(
         "not valid UTF-8",
         where=f"{where}, {found}",
-        hint="If the file is Latin-1 or Windows-1252: iconv -f WINDOWS-1252 -t UTF-8 FILE",
+        hint="If the file is Latin-1 or Windows-1252: "
+        "iconv -f WINDOWS-1252 -t UTF-8 FILE > CONVERTED",
     )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kglink.errors import RecordError, SourceError
 
 OnError = Literal["stop", "skip"]
+#: Is told how a source is read: a label and a sentence.
+OnNote = Callable[[str, str], None]
 
 #: Different reasons that are counted one by one; a file of a million bad lines must not fill
 #: the memory with a million messages.
@@ -131,12 +134,20 @@ _SKIP = "--on-error skip passes over such records and counts them."
 class Problems:
     """What to do with bad records: stop at the first, or skip and count them."""
 
-    def __init__(self, on_error: OnError = "stop", keep: int = 20) -> None:
+    def __init__(
+        self,
+        on_error: OnError = "stop",
+        keep: int = 20,
+        *,
+        on_note: OnNote = lambda label, text: None,
+    ) -> None:
         self.on_error = on_error
         self.counts: Counter[str] = Counter()
         self.examples: list[str] = []
         self.mended: Counter[str] = Counter()
         self.passed_over: Counter[str] = Counter()
+        self.notes: dict[str, str] = {}
+        self._on_note = on_note
         self._keep = keep
 
     @property
@@ -148,7 +159,9 @@ class Problems:
         """Raise ``error`` and say how to pass over it, or count it and keep it as an example."""
         if self.on_error == "stop":
             if "--on-error" not in error.hint:
-                error.hint = f"{error.hint} {_SKIP}".lstrip()
+                # A hint may end in a command: without a full stop ours would go on with it.
+                stop = "." if error.hint and error.hint[-1] not in ".?!" else ""
+                error.hint = f"{error.hint}{stop} {_SKIP}".lstrip()
             raise error
         self.leave_out(error)
 
@@ -163,6 +176,11 @@ class Problems:
     def pass_over(self, what: str, count: int = 1) -> None:
         """Count what is sound and not wanted, such as pages of a kind that is left out."""
         self.passed_over[what] += count
+
+    def tell(self, label: str, text: str) -> None:
+        """Tell the user how the source is read, such as what was guessed."""
+        self.notes[label] = text
+        self._on_note(label, text)
 
     def mend(self, reason: str) -> None:
         """Count what an adapter has set right; ``reason`` is one of a few."""

@@ -6,6 +6,7 @@ differs. Those that come with kglink are named by folder and file, without ``.to
 
 from __future__ import annotations
 
+import re
 import tomllib
 import types
 from collections.abc import Iterator, Mapping
@@ -258,16 +259,41 @@ class Recipe(_Section):
 class RecipeInfo(NamedTuple):
     """A recipe of the list."""
 
+    paper: str
+    """The folder that it lies in; `kglink` for those that follow no paper."""
     name: str
     summary: str
     source: str
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables of the paper with a row of this recipe."""
+        named = re.search(r"\bTables? ([\d, and]+)", self.source)
+        return tuple(re.findall(r"\d+", named[1])) if named else ()
 
-def list_recipes() -> list[RecipeInfo]:
-    """All recipes that come with kglink, the default first."""
-    names = sorted(_names(_packaged(), ""), key=lambda name: (name != DEFAULT_RECIPE, name))
-    recipes = [(name, load_recipe(name)) for name in names]
-    return [RecipeInfo(name, recipe.summary, recipe.source) for name, recipe in recipes]
+    def as_json(self) -> dict[str, object]:
+        """What `kglink recipes --json` says."""
+        return {**self._asdict(), "tables": list(self.tables)}
+
+
+def list_recipes(paper: str = "", table: str = "") -> list[RecipeInfo]:
+    """The recipes that come with kglink, paper by paper; of one paper or table where told."""
+    names = sorted(_names(_packaged(), ""), key=lambda name: ("/" in name, name))
+    recipes = [
+        RecipeInfo(name.rpartition("/")[0] or "kglink", name, recipe.summary, recipe.source)
+        for name, recipe in ((name, load_recipe(name)) for name in names)
+    ]
+    if paper:
+        papers = dict.fromkeys(recipe.paper for recipe in recipes)
+        if paper not in papers:
+            raise UnknownNameError("paper", paper, papers)
+        recipes = [recipe for recipe in recipes if recipe.paper == paper]
+    if table:
+        tables = dict.fromkeys(number for recipe in recipes for number in recipe.tables)
+        if table not in tables:
+            raise UnknownNameError(f"table of {paper}" if paper else "table", table, tables)
+        recipes = [recipe for recipe in recipes if table in recipe.tables]
+    return recipes
 
 
 def load_recipe(

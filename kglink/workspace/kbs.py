@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Split
-from kglink.sources import Problems, Source, check_sizes
+from kglink.sources import OnNote, Problems, Source, check_sizes
 from kglink.workspace.folder import SCRATCH_FOLDER
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class AddedKB:
             **{name: getattr(summary, name) for name in fields},
             "mappings": summary.mapping_tally.seen,
             "adapter": self.adapter,
+            "notes": self.problems.notes,
             "left_out": dict(self.problems.passed_over),
             "mended": dict(self.problems.mended),
             "skipped": dict(self.problems.counts),
@@ -61,6 +62,7 @@ def add_kb(
     licence: str = "",
     allow_shrink: bool = False,
     progress: OnProgress = lambda _: None,
+    on_note: OnNote = lambda label, text: None,
 ) -> AddedKB:
     """Read a source into KB ``name``; a KB that exists is updated to what the source holds.
 
@@ -68,6 +70,7 @@ def add_kb(
     entities of the KBs ``links_to``: by ``key``, by ``xref``, as codes that are looked up through
     cross-references, or by ``title``, redirects included; the adapter's own way where not told.
     A source that would remove most entities of the KB is refused unless ``allow_shrink``.
+    ``on_note`` is told how the source is read, such as which column of a table is what.
     """
     from kglink.store import IngestJob
 
@@ -80,7 +83,7 @@ def add_kb(
     values = settings.model_dump(mode="json")
     if not resolve:
         resolve = getattr(reader, "resolve", "key") if links_to else "key"
-    problems = Problems(ingest.on_error)
+    problems = Problems(ingest.on_error, on_note=on_note)
     job = IngestJob(
         kb=name,
         adapter=plugin.name,

@@ -51,11 +51,11 @@ def delete_run(opened: Opened, name: str) -> None:
     Runs(opened.folder).delete(name)
 
 
-def recipes(_: Opened) -> list[RecipeInfo]:
-    """All recipes for `finetune`."""
+def recipes(_: Opened, *, paper: str = "", table: str = "") -> list[RecipeInfo]:
+    """All recipes for `finetune`, or those of one paper or table."""
     from kglink.training.recipe import list_recipes
 
-    return list_recipes()
+    return list_recipes(paper, table)
 
 
 def recipe(_: Opened, name: str) -> Recipe:

@@ -50,6 +50,29 @@ def test_from_nothing_to_linked_text(kglink: Kglink, here: Path) -> None:
     assert "building it now" in linked.err
 
 
+def test_a_catalogue_is_read_without_a_word_about_its_columns(kglink: Kglink, here: Path) -> None:
+    (here / "catalogue.csv").write_text(
+        'SKU;Product name;Price;Other names\nAJ3000;AquaJet 3000;99,90;"AJ3000;AquaJet"\n'
+        "AJ4000;AquaJet 4000;119,90;\n"
+    )
+    added = kglink("add-kb", "products", "catalogue.csv")
+    assert (
+        "columns    SKU is key; Product name is title; Other names is aliases split at ';'\n"
+        "not read   Price (--set FIELD=COLUMN reads one)\n"
+    ) in added.err
+    shown = json.loads(kglink("export", "products").out.splitlines()[0])
+    assert [alias["surface"] for alias in shown["aliases"]] == ["AquaJet 3000", "AJ3000", "AquaJet"]
+    (here / "bad.csv").write_text("Colour;Price\nred;1,5\n")
+    refused = kglink("add-kb", "colours", "bad.csv", code=1).err
+    assert "--set key=COLUMN --set title=COLUMN" in refused
+
+
+def test_hints_do_not_run_into_each_other(kglink: Kglink, here: Path) -> None:
+    (here / "latin.csv").write_bytes("id,title\n1,T\n2,caf\xe9\n".encode("latin-1"))
+    refused = kglink("add-kb", "cafes", "latin.csv", code=1).err
+    assert "FILE > CONVERTED. --on-error skip passes over" in refused
+
+
 def test_an_update_says_what_changed(kglink: Kglink, here: Path) -> None:
     source = write_jsonl(here / "planets.jsonl", ENTITIES)
     kglink("add-kb", "planets", source)

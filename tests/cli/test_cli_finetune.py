@@ -470,6 +470,12 @@ def test_recipes_are_listed_and_shown_whole(kglink: Kglink) -> None:
     som = next(one for one in listed if one["name"] == "t-biencoder/som-random-id")
     assert som["source"] == "T-Biencoder, Table 2: SOM, Random-ID (90.68 on test)"
     assert len(kglink("recipes").out.splitlines()) == len(listed) + 1
+    of_table = json.loads(kglink("recipes", "--paper", "amh", "--table", "6", "--json").out)
+    assert [one["name"] for one in of_table if one["name"] == "amh/som-amh-k16"]
+    assert all(one["paper"] == "amh" and "6" in one["tables"] for one in of_table)
+    assert "Did you mean 'joint'" in kglink("recipes", "--paper", "joints", code=2).err
+    told = kglink("recipes", "--paper", "amh", "--table", "77", code=2).err
+    assert "unknown table of amh '77'" in told
     values = json.loads(kglink("recipes", "t-biencoder/som-random-id", "--json").out)
     assert values["train"]["negatives"] == 15
     whole = tomllib.loads(kglink("recipes", "t-biencoder/som-random-id").out)

@@ -75,7 +75,7 @@ def test_methods_and_commands_say_the_same(kglink: Kglink, demo: Path) -> None:
             ("spaces",): [space.as_json() for space in workspace.spaces()],
             ("runs",): [run.as_json() for run in workspace.runs()],
             ("doctor", "--licences"): [row._asdict() for row in workspace.licences()],
-            ("recipes",): [recipe._asdict() for recipe in workspace.recipes()],
+            ("recipes",): [recipe.as_json() for recipe in workspace.recipes()],
         }
     for words, value in said.items():
         assert json.loads(kglink(*words, "--json").out) == json.loads(json.dumps(value))

@@ -130,10 +130,90 @@ def test_columns_are_named_by_settings() -> None:
 
 
 def test_the_separator_of_lists() -> None:
-    table = "id,title,aliases\n1,T,a;b|c\n"
+    table = "id,title,aliases\n1,T,a;b|c\n"  # a bar splits unasked, and wins
     assert [alias.surface for alias in read(table)[0].aliases] == ["a;b", "c"]
     assert [alias.surface for alias in read(table, separator=";")[0].aliases] == ["a", "b|c"]
     assert [alias.surface for alias in read(table, separator="")[0].aliases] == ["a;b|c"]
+
+
+@pytest.mark.parametrize(
+    ("table", "entity", "notes"),
+    [
+        (
+            "SKU,Product name,Beschreibung,Price\nAJ3,AquaJet 3,A jet,9.90\nAJ4,AquaJet 4,,9.90\n",
+            Entity("AJ3", "AquaJet 3", "A jet"),
+            {
+                "columns": "SKU is key; Product name is title; Beschreibung is description",
+                "not read": "Price (--set FIELD=COLUMN reads one)",
+            },
+        ),
+        (
+            "Artikelnummer;Bezeichnung;Synonyme\n1;Birne;Glühbirne, Lampe\n2;Rad;\n",
+            Entity("1", "Birne", aliases=(Alias("Glühbirne, Lampe"),)),
+            {
+                "columns": "Artikelnummer is key; Bezeichnung is title; "
+                "Synonyme is aliases split at '|'",
+                "not split": "1 of the first cells of Synonyme hold ',': "
+                "--set separator=',' splits them",
+            },
+        ),
+        (
+            "identifiant,Désignation\nA,Roue\nB,Vélo\n",
+            Entity("A", "Roue"),
+            {"columns": "identifiant is key; Désignation is title"},
+        ),
+        (
+            "编号,名称\n7,轮\n",
+            Entity("7", "轮"),
+            {"columns": "编号 is key; 名称 is title"},
+        ),
+        (
+            "price,colour,tool,Tool name\n1.5,red,t-1,Saw\n2.5,red,t-2,Axe\n",
+            Entity("t-1", "Saw"),
+            {
+                "columns": "tool is key (a guess); Tool name is title (a guess)",
+                "not read": "price, colour (--set FIELD=COLUMN reads one)",
+            },
+        ),
+        (
+            "number,song,also,xrefs\n1,Heroes,Helden;Heroes (single),a:1;b:2\n",
+            Entity(
+                "1",
+                "Heroes",
+                aliases=(Alias("Helden"), Alias("Heroes (single)")),
+                xrefs=("a:1", "b:2"),
+            ),
+            {
+                "columns": "number is key; song is title (a guess); "
+                "also is aliases split at ';'; xrefs is xrefs split at ';'"
+            },
+        ),
+    ],
+)
+def test_columns_are_guessed_and_told(table: str, entity: Entity, notes: dict[str, str]) -> None:
+    problems = Problems()
+    assert read(table, problems)[0] == entity
+    assert problems.notes == notes
+
+
+def test_a_rare_semicolon_is_a_part_of_a_name_and_told() -> None:
+    rows = "".join(f"{number},T{number},plain\n" for number in range(40))
+    problems = Problems()
+    entities = read(f"id,title,aliases\n{rows}x,X,1;2-acid\n", problems)
+    assert entities[-1].aliases == (Alias("1;2-acid"),)
+    assert "1 of the first cells of aliases hold ';'" in problems.notes["not split"]
+
+
+def test_all_that_is_missing_is_told_at_once() -> None:
+    with pytest.raises(SourceError, match="has no columns for the key and the title") as caught:
+        read("colour,price\nred,1.5\nred,2.5\n")
+    assert "--set key=COLUMN --set title=COLUMN" in caught.value.hint
+    with pytest.raises(SourceError, match="has no column for the key") as caught:
+        read("colour,name\nred,Saw\nred,Axe\n")
+    assert "or --set key='name' if no title comes twice" in caught.value.hint
+    with pytest.raises(UnknownNameError, match="'a'") as caught:
+        read("id,name\n1,T\n", key="a", title="b")
+    assert "Unknown as well: 'b'" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -215,7 +295,7 @@ def test_a_wide_table_is_read_in_linear_time() -> None:
     [
         ("id,Id,title,id\n1,2,3,4\n", "has two columns named 'id'", "Rename one"),
         ("code,x\n1,2\n", "has no column for the title", "'code', 'x'. Say which one it is: --set"),
-        ("name,x\n1,2\n", "has no column for the key", "--set key=COLUMN"),
+        ("name,x\n1,2.5\n", "has no column for the key", "--set key=COLUMN"),
         ("id,title\n", "holds no record", "header only"),
         ("id\x1b,title\n1,2\n", "the header holds the control character U+001B", ""),
         ("id,title\r1,a\r2,b\r", "a carriage return stands inside a row", "tr '\\r' '\\n' < FILE"),

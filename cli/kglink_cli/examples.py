@@ -1,0 +1,85 @@
+"""Two examples for each command, with which its --help ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import typer
+
+#: By the words of the command; "" is kglink itself.
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "": (
+        "kglink add-kb products catalogue.csv",
+        "kglink link mails/ --format jsonl -o links.jsonl",
+    ),
+    "demo": ("kglink demo", "kglink demo --quick --html demo.html"),
+    "init": ("kglink init", "kglink init myproject"),
+    "add-kb": (
+        "kglink add-kb products catalogue.csv --set key=SKU --set title='Product name'",
+        "kglink add-kb notes notes.jsonl --links-to products --split train",
+    ),
+    "kbs": ("kglink kbs", "kglink kbs --json"),
+    "kbs show": ("kglink kbs show products", "kglink kbs show products --examples 10"),
+    "kbs remove": ("kglink kbs remove products", "kglink kbs remove products --yes"),
+    "overlap": ("kglink overlap", "kglink overlap wiki products --export pairs.sssom.tsv"),
+    "overlap review": (
+        "kglink overlap review wiki products",
+        "kglink overlap review wiki products --sample 20 --order uncertain",
+    ),
+    "overlap show": (
+        "kglink overlap show wiki products --limit 10",
+        "kglink overlap show --verdict unjudged --min-probability 0.9",
+    ),
+    "overlap train": ("kglink overlap train", "kglink overlap train --json"),
+    "finetune": (
+        "kglink finetune --sources TOS --source-kb wiki --target-kb products",
+        "kglink finetune --recipe small --docs notes --set train.epochs=2",
+    ),
+    "recipes": ("kglink recipes --paper amh --table 2", "kglink recipes amh/som-amh"),
+    "runs": ("kglink runs", "kglink runs default-1 --json"),
+    "learn": ("kglink learn notes", "kglink learn notes --split train"),
+    "forget": ("kglink forget notes", "kglink forget -- notes"),
+    "fit": ("kglink fit notes", "kglink fit notes,reports --split train"),
+    "build": ("kglink build", "kglink build --space small --model minilm"),
+    "spaces": ("kglink spaces", "kglink spaces --compare default small --docs notes"),
+    "index": ("kglink index --presets", "kglink index --preset hnsw --queries 500"),
+    "link": (
+        "kglink link letter.txt --explain",
+        "kglink link mails/ --kb products --format jsonl -o links.jsonl",
+    ),
+    "export": (
+        "kglink export products -o products.jsonl",
+        "kglink export notes --only documents --split train -o train.jsonl.gz",
+    ),
+    "search": (
+        "kglink search 'pressure washer'",
+        "kglink search AquaJet --kb products -k 3 --json",
+    ),
+    "eval": (
+        "kglink eval --docs notes --split test",
+        "kglink eval --docs notes --end-to-end --json",
+    ),
+    "settings": ("kglink settings", "kglink settings --json"),
+    "doctor": ("kglink doctor", "kglink doctor --licences"),
+    "plugins": ("kglink plugins", "kglink plugins --json"),
+    "plugins new": (
+        "kglink plugins new my-format",
+        "kglink plugins new long-names --kind detector --vendor acme",
+    ),
+}
+
+
+def add_examples(app: typer.Typer, path: str = "") -> None:
+    """End the help of every command below ``path`` with its examples."""
+    for command in app.registered_commands:
+        command.epilog = epilog(f"{path} {command.name}".lstrip())
+    for group in app.registered_groups:
+        name = f"{path} {group.name}".lstrip()
+        group.epilog = epilog(name)
+        if group.typer_instance is not None:
+            add_examples(group.typer_instance, name)
+
+
+def epilog(name: str) -> str:
+    """The examples of a command as the end of its help."""
+    return "\n\n".join(f"`{example}`" for example in ("Examples:", *EXAMPLES[name]))

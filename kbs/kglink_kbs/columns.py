@@ -1,0 +1,211 @@
+"""Which column of a table is which field: as it is told, by its name, or by what it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kglink.errors import SourceError, UnknownNameError
+from kglink.sources import Problems
+from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, fold_name
+
+#: The setting of a separator that is found by what the cells hold.
+GUESSED = "auto"
+#: Fields whose cells hold several values, and what may stand between those; names hold commas.
+_SEPARATORS: Mapping[str, tuple[str, ...]] = {
+    "aliases": ("|", ";", "\n"),
+    "xrefs": ("|", ";", ",", "\n"),
+    "parents": ("|", ";", ",", "\n"),
+}
+_SIGN_NAMES = {"\n": "line breaks", " ": "spaces", "\t": "tabs"}
+#: A sign that fewer of the cells hold is taken for a part of a name.
+_LEAST_SHARE = 0.1
+#: Fields that a longer column name may end in, as in "Name of product" or "Produkttitel".
+_LAST_WORDS = ("key", "title", "description", "aliases")
+_SHORTEST_ENDING = 4
+_LONGEST_KEY = 40
+_LONGEST_TITLE = 120
+_NO_KEY = re.compile(r"\d*[.,]\d+|[\d.,]+ ?[%€$£]|[€$£] ?[\d.,]+|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
+#: How many columns are named where a table has more.
+_MOST_NAMED = 20
+
+
+class Columns(NamedTuple):
+    """Where the fields of an entity stand in a row, and what splits those that are lists."""
+
+    places: Mapping[str, int]
+    separators: Mapping[str, str]
+
+    def values(self, row: Sequence[str]) -> dict[str, str | list[str]]:
+        """The cells of ``row`` by field."""
+        return {
+            field: row[place].split(sign) if (sign := self.separators.get(field)) else row[place]
+            for field, place in self.places.items()
+        }
+
+
+def find_columns(
+    label: str,
+    header: Sequence[str],
+    sample: Sequence[Sequence[str]],
+    chosen: Mapping[str, str],
+    separator: str,
+    problems: Problems,
+) -> Columns:
+    """The columns of the table ``label``, told to ``problems``; ``sample`` are its first rows."""
+    names = [name for name in header if name]
+    unknown = [name for name in chosen.values() if name not in names and name != NOT_READ]
+    if unknown:
+        also = f" Unknown as well: {', '.join(map(repr, unknown[1:]))}." if unknown[1:] else ""
+        raise UnknownNameError(f"column of {label}", unknown[0], names, hint=also.strip())
+    named = {field: path[0] for field, path in find_fields(names, ENTITY, chosen).items()}
+    guessed = _guessed(header, sample, named, chosen)
+    found = named | guessed
+    _refuse_missing(label, names, found)
+    places = {field: header.index(name) for field, name in found.items()}
+    signs, unsplit = _separators(places, sample, separator)
+    _tell(header, found, guessed, signs, problems)
+    for field, (sign, cells) in unsplit.items():
+        problems.tell(
+            "not split",
+            f"{cells} of the first cells of {found[field]} hold {_sign_name(sign)}: "
+            f"--set separator='{sign}' splits them",
+        )
+    return Columns(places, signs)
+
+
+# ------------------------------------------------------------------------------- by content
+def _guessed(
+    header: Sequence[str],
+    sample: Sequence[Sequence[str]],
+    named: Mapping[str, str],
+    chosen: Mapping[str, str],
+) -> dict[str, str]:
+    """The columns of fields that no column is called like, by endings of names and by cells."""
+    guessed: dict[str, str] = {}
+    wanted = [field for field in _LAST_WORDS if field not in named and field not in chosen]
+    if not wanted:
+        return guessed
+    taken = set(named.values())
+    free = {
+        name: [row[at].strip() for row in sample]
+        for at, name in enumerate(header)
+        if name and name not in taken
+    }
+
+    def take(field: str, name: str | None) -> None:
+        if name is not None:
+            guessed[field] = name
+            del free[name]
+
+    for field in wanted:
+        endings = tuple(fold_name(spelling) for spelling in ENTITY[field])
+        take(field, _most_various([name for name in free if _ends(name, endings)], free))
+    # Of a table that says nothing of itself the first line may be no header at all.
+    if named or guessed:
+        if "key" in wanted and "key" not in guessed:
+            take("key", next((name for name, cells in free.items() if _are_keys(cells)), None))
+        if "title" in wanted and "title" not in guessed:
+            take("title", next((name for name, cells in free.items() if _are_titles(cells)), None))
+    return guessed
+
+
+def _ends(name: str, endings: Sequence[str]) -> bool:
+    """Whether the last word of ``name``, or the end of a long one, is one of ``endings``."""
+    if fold_name(re.split(r"[\W_]+", name.rstrip())[-1]) in endings:
+        return True
+    folded = fold_name(name)
+    return any(len(end) >= _SHORTEST_ENDING and folded.endswith(end) for end in endings)
+
+
+def _most_various(names: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str | None:
+    return max(names, key=lambda name: len(set(cells[name])), default=None)
+
+
+def _are_keys(cells: Sequence[str]) -> bool:
+    """Unique short values without spaces that are neither amounts nor dates."""
+    return (
+        len(cells) > 1
+        and len(set(cells)) == len(cells)
+        and all(0 < len(cell) <= _LONGEST_KEY for cell in cells)
+        and not any(" " in cell or "://" in cell or _NO_KEY.fullmatch(cell) for cell in cells)
+    )
+
+
+def _are_titles(cells: Sequence[str]) -> bool:
+    """Short values with letters that hardly ever come twice."""
+    return (
+        bool(cells)
+        and len(set(cells)) > 0.8 * len(cells)
+        and all(0 < len(cell) <= _LONGEST_TITLE for cell in cells)
+        and all(re.search(r"[^\W\d_]{2}", cell) and "://" not in cell for cell in cells)
+    )
+
+
+def _separators(
+    places: Mapping[str, int], sample: Sequence[Sequence[str]], separator: str
+) -> tuple[dict[str, str], dict[str, tuple[str, int]]]:
+    """What splits each field, and what may have been meant to: its sign and how many hold it."""
+    lists = [field for field in _SEPARATORS if field in places]
+    if separator != GUESSED:
+        return dict.fromkeys(lists, separator) if separator else {}, {}
+    signs: dict[str, str] = {}
+    unsplit: dict[str, tuple[str, int]] = {}
+    for field in lists:
+        cells = [cell for row in sample if (cell := row[places[field]].strip())]
+        held = {sign: sum(sign in cell for cell in cells) for sign in (*_SEPARATORS[field], ",")}
+        least = max(1.0, _LEAST_SHARE * len(cells))
+        # A bar is in no name: one is enough, also behind the beginning of the table.
+        splitting = (sign for sign in _SEPARATORS[field] if held[sign] >= least)
+        signs[field] = "|" if held["|"] else next(splitting, "|")
+        if signs[field] == "|" and not held["|"]:
+            sign = max(held, key=lambda sign: held[sign])
+            if held[sign]:
+                unsplit[field] = sign, held[sign]
+    return signs, unsplit
+
+
+# ----------------------------------------------------------------------------------- telling
+def _refuse_missing(label: str, names: Sequence[str], found: Mapping[str, str]) -> None:
+    missing = [field for field in ("key", "title") if field not in found]
+    if not missing:
+        return
+    settings = " ".join(f"--set {field}=COLUMN" for field in missing)
+    hint = f"Its first line names: {_listed(map(repr, names))}. Say which one it is: {settings}"
+    if missing == ["key"]:
+        hint += f"; or --set key={found['title']!r} if no title comes twice"
+    columns = "columns" if missing[1:] else "column"
+    which = " and the ".join(missing)
+    raise SourceError(f"{label} has no {columns} for the {which}", hint=hint)
+
+
+def _tell(
+    header: Sequence[str],
+    found: Mapping[str, str],
+    guessed: Mapping[str, str],
+    signs: Mapping[str, str],
+    problems: Problems,
+) -> None:
+    """Say which columns are read as what, and which are not read."""
+    said: dict[str, list[str]] = {}
+    for field, name in found.items():
+        split = f" split at {_sign_name(signs[field])}" if field in signs else ""
+        unsure = " (a guess)" if field in guessed else ""
+        said.setdefault(name, []).append(f"{field}{unsure}{split}")
+    problems.tell(
+        "columns",
+        "; ".join(f"{name} is {' and '.join(said[name])}" for name in header if name in said),
+    )
+    if rest := [name for name in header if name and name not in said]:
+        problems.tell("not read", f"{_listed(rest)} (--set FIELD=COLUMN reads one)")
+
+
+def _sign_name(sign: str) -> str:
+    return _SIGN_NAMES.get(sign, f"'{sign}'")
+
+
+def _listed(names: Sequence[str] | map[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - _MOST_NAMED:,} more" if len(every) > _MOST_NAMED else ""
+    return ", ".join(every[:_MOST_NAMED]) + more
