@@ -211,9 +211,9 @@ def test_all_that_is_missing_is_told_at_once() -> None:
     with pytest.raises(SourceError, match="has no column for the key") as caught:
         read("colour,name\nred,Saw\nred,Axe\n")
     assert "or --set key='name' if no title comes twice" in caught.value.hint
-    with pytest.raises(UnknownNameError, match="'a'") as caught:
+    with pytest.raises(UnknownNameError, match="'a'") as unknown:
         read("id,name\n1,T\n", key="a", title="b")
-    assert "Unknown as well: 'b'" in caught.value.hint
+    assert "Unknown as well: 'b'" in unknown.value.hint
 
 
 @pytest.mark.parametrize(
