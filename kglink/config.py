@@ -131,6 +131,20 @@ class LinkSection(Section):
     """How a text is linked."""
 
     kbs: tuple[str, ...] = Field((), description="KBs to link to; none named: all in the space.")
+    input: str = Field(
+        "auto",
+        description="KB adapter that reads texts (`kglink plugins`); `auto`: the one that knows a "
+        "file's format, or plain text.",
+    )
+    input_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict,
+        description="Settings of that adapter; with `auto`, each goes to those that have it.",
+    )
+    language: str = Field(
+        "auto",
+        pattern=r"^(auto|[a-z]{2,3})$",
+        description="Language of the texts (ISO 639, such as `de`); `auto`: guessed for each text.",
+    )
     detector: str = Field("kglink/dictionary", description="Mention detector (`kglink plugins`).")
     detector_settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Settings of the detector."

@@ -88,6 +88,8 @@ class Document:
     mentions: tuple[Mention, ...] = ()
     title: str = ""
     split: Split = ""
+    meta: Mapping[str, object] = field(default_factory=dict)
+    """What its adapter says of where the text comes from; no store keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ class TextInput:
     id: str
     text: str
     spans: tuple[Span, ...] | None = None
+    meta: Mapping[str, object] = field(default_factory=dict)
+    """Where the text comes from; goes into the ``meta`` of the linked document."""
 
 
 @dataclass(frozen=True, slots=True)

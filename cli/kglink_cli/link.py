@@ -5,25 +5,24 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from kglink.errors import RecordError, SourceError, UsageError
-from kglink.records import Document, LinkedDocument, Progress, Span, TextInput
-from kglink.sources import Problems, Source, check_sizes
+from kglink.errors import RecordError, UsageError
+from kglink.records import LinkedDocument, Progress
+from kglink.sources import Problems, Source
 from kglink.workspace.shapes import found_shape
+from kglink.workspace.texts import TextReader
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.outputs import Written, after, format_of, reserved, write_to
 from kglink_cli.session import parse_options, session_of, split_names
 
-if TYPE_CHECKING:
-    from kglink.plugins import KBAdapter
-
-DOCUMENTS = "kglink/documents"
-_JSON_NAMES = (".jsonl", ".ndjson", ".json")
+STDIN = "-"
 
 
 def link(
@@ -62,9 +61,25 @@ def link(
         list[str] | None,
         typer.Option(
             "--input-set",
-            help="A setting of kglink/documents, which reads JSON lines, such as offsets=utf16; "
-            "may be repeated.",
+            help="A setting of what reads the texts, such as tables=true or, of JSON lines, "
+            "text=body; may be repeated.",
         ),
+    ] = None,
+    adapter: Annotated[
+        str | None,
+        typer.Option("--input", help="Adapter that reads the texts; auto knows most formats."),
+    ] = None,
+    lines: Annotated[
+        bool,
+        typer.Option(
+            "--lines",
+            help="Each line is a text, answered before the next one is read (as JSON lines, "
+            "unless --format says otherwise).",
+        ),
+    ] = False,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", help="Language of the texts, such as de; auto guesses it."),
     ] = None,
     on_error: Annotated[
         str | None, typer.Option("--on-error", help="stop or skip at a bad text.")
@@ -74,14 +89,25 @@ def link(
     """Link the mentions of texts to entities of several KBs.
 
     Mentions are found in the text, or given: marked with --marked, or as spans in JSON lines
-    ({"id", "text", "entities": [{"start", "end"}]}); a text whose list is empty is searched. A
-    run that writes JSON lines to a file and is interrupted goes on where it stopped.
+    ({"id", "text", "entities": [{"start", "end"}]}); a text whose list is empty is searched.
+    Plain text, mails, HTML, Markdown, PDF and Word files are read as texts; offsets count in the
+    text of the output. A run that writes JSON lines to a file and is interrupted goes on where it
+    stopped.
     """
     if kb is not None and not split_names(kb):
         raise UsageError(f"--kb {kb!r} names no KB", hint="Example: --kb a,b; without it: all.")
+    streamed = lines and source == STDIN
+    if streamed and output:
+        raise UsageError(
+            "--lines answers on standard output as lines arrive",
+            hint="Leave -o away, and redirect the output: > FILE.",
+        )
     flags: dict[str, object] = {
         "ingest.on_error": on_error,
         "link.kbs": split_names(kb) or None,
+        "link.input": adapter,
+        "link.input_settings": parse_options(input_options) if input_options else None,
+        "link.language": language,
         "link.top_k": top_k,
         "link.threshold": threshold,
         "link.detector_settings": parse_options(options) if options else None,
@@ -89,35 +115,51 @@ def link(
     }
     with session_of(context).open(flags) as workspace, reserved(workspace, output, source):
         registry, settings = workspace.registry, workspace.settings
-        name = registry.get("exporter", format_of(output_format, output)).name
+        asked_format = output_format or ("jsonl" if lines and output is None else None)
+        name = registry.get("exporter", format_of(asked_format, output)).name
         exporter = registry.create("exporter", name, {"explain": True} if explain else {})
         # Where all mentions are given no detector is made, and none would refuse its settings.
         registry.settings_for("detector", settings.link.detector, settings.link.detector_settings)
-        reading = registry.settings_for("kb", DOCUMENTS, parse_options(input_options or []))
         problems = InputProblems(settings.ingest.on_error)
+        reader = TextReader(
+            registry,
+            problems,
+            adapter=settings.link.input,
+            settings=settings.link.input_settings,
+            marked=marked,
+        )
         ensure_space(workspace)
         published = workspace.space()
         linker = workspace.linker(space=published)
         began = time.monotonic()
         mentions = 0
-        with workspace.open_source(source) as opened:
+        with ExitStack() as closing:
+            opened = None if streamed else closing.enter_context(workspace.open_source(source))
 
             def linked(written: Sequence[Written]) -> Iterator[LinkedDocument]:
                 nonlocal mentions
-                documents = registry.create("kb", DOCUMENTS, reading)
-                inputs = read_inputs(opened, documents, marked=marked, problems=problems)
+                if opened is None:
+                    arriving = _arriving_lines(int(settings.ingest.max_line_mb * 2**20))
+                    inputs = reader.read_lines(arriving, "standard input")
+                elif lines:
+                    inputs = reader.read_lines(_lines_of(opened, problems), opened.label)
+                else:
+                    inputs = reader.read(opened)
+                rest = after(inputs, written)
+                batches = ([text] for text in rest) if lines else [rest]
                 # A bar would run through a table that is printed to the same terminal.
                 visible = output is not None or not sys.stdout.isatty()
                 with progress(visible=visible) as tell:
-                    for document in linker.link(after(inputs, written)):
-                        mentions += len(document.links)
-                        tell(Progress("mentions", mentions))
-                        yield document
+                    for batch in batches:
+                        for document in linker.link(batch):
+                            mentions += len(document.links)
+                            tell(Progress("mentions", mentions))
+                            yield document
 
             # Overlaps are shown, and weigh in the decision. What a bad text does changes no line
             # before it.
             made_by = [
-                state_of(opened), name, explain, marked, reading.model_dump(mode="json"),
+                opened and state_of(opened), name, explain, marked, lines,
                 published.manifest.segments, str(linker.scoring), workspace.store.overlap_state(),
                 settings.model_dump(mode="json", exclude={"ingest": {"on_error", "batch_size"}}),
             ]  # fmt: skip
@@ -125,6 +167,9 @@ def link(
     seconds = time.monotonic() - began
     where = f" to {output}" if output else ""
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")
+    if reader.left_out:
+        names = ", ".join(reader.left_out[:3]) + (", ..." if len(reader.left_out) > 3 else "")
+        note("left out", f"{len(reader.left_out):,} files that are not text: {names}")
     if problems.counts:
         note("skipped", f"{counted(problems.total, 'bad record')}: {problems.examples[0]}")
 
@@ -181,74 +226,17 @@ def state_of(source: Source) -> object:
     return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
 
 
-def read_inputs(
-    source: Source, documents: KBAdapter, *, marked: bool, problems: Problems
-) -> Iterator[TextInput]:
-    """The texts of a file, of a folder's files in the order of their names, or of ``-``."""
-    if not source.is_folder:
-        yield from _read(source, documents, marked, problems)
-        return
-    files = source.files()
-    if not files:
-        raise SourceError(f"{source.path} holds no file", hint="Name a folder of texts.")
-    left_out = 0
-    for file in files:
-        try:
-            if file.bytes_total and b"\x00" in file.head.head:
-                left_out += 1
-                continue
-            yield from _read(file, documents, marked, problems)
-        except RecordError:
-            raise  # one that was reported, and stops the run
-        except SourceError as error:
-            if problems.on_error == "stop":
-                raise
-            problems.report(RecordError(error.message, where=file.name, hint=error.hint))
-    if left_out:
-        note("left out", f"{left_out:,} files that are not text")
+def _lines_of(source: Source, problems: Problems) -> Iterator[tuple[int, bytes]]:
+    return ((number, line) for number, _, line in source.byte_lines(problems))
 
 
-def _read(
-    source: Source, documents: KBAdapter, marked: bool, problems: Problems
-) -> Iterator[TextInput]:
-    if not source.bytes_total:  # An empty text is a text.
-        yield TextInput(source.name, "")
-    elif _holds_records(source):
-        yield from _read_records(source, documents, problems)
-    else:
-        try:
-            text = _read_text(source, marked)
-        except RecordError as error:
-            problems.report(error)
-        else:
-            yield text
-
-
-def _read_records(source: Source, documents: KBAdapter, problems: Problems) -> Iterator[TextInput]:
-    for record in check_sizes(documents.read(source, problems), source, problems):
-        if not isinstance(record, Document):
-            raise UsageError(
-                f"{source.name} holds entities, not texts",
-                hint="Entities are added with `kglink add-kb NAME FILE`.",
+def _arriving_lines(longest: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of standard input with their numbers, each as soon as it is there."""
+    for number, line in enumerate(iter(partial(sys.stdin.buffer.readline, longest + 1), b""), 1):
+        if len(line) > longest:
+            raise RecordError(
+                f"the line is longer than {longest:,} bytes",
+                where=f"standard input, line {number}",
+                hint="Raise ingest.max_line_mb.",
             )
-        spans = tuple(Span(mention.start, mention.end) for mention in record.mentions)
-        yield TextInput(record.id, record.text, spans or None)
-
-
-def _read_text(source: Source, marked: bool) -> TextInput:
-    text = source.text()
-    if not marked:
-        return TextInput(source.name, text)
-    from kglink.text.markup import parse_marked
-
-    clean, marks = parse_marked(text)
-    return TextInput(source.name, clean, tuple(marks))
-
-
-def _holds_records(source: Source) -> bool:
-    """Whether a source is JSON with one document a line; prose may begin with a bracket too."""
-    head = source.head
-    begins = head.head.lstrip()[:1]
-    if head.name.lower().endswith(_JSON_NAMES):
-        return True
-    return head.name == "-" and begins == b"{" and b'"text"' in head.head
+        yield number, line

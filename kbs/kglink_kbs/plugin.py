@@ -19,6 +19,8 @@ from kglink_kbs import (
     zeshel,
 )
 from kglink_kbs.mediawiki import wikis
+from kglink_kbs.texts import docx, html, mail, markdown, pdf, plain
+from kglink_kbs.texts.settings import PlainSettings, TextSettings
 
 
 @hookimpl
@@ -143,4 +145,52 @@ def register_kbs(register: Register) -> None:
         settings=cirrussearch.CirrusSearchSettings,
         summary="CirrusSearch dumps: Wikipedia's search index as JSON lines",
         sniff=cirrussearch.sniff,
+    )
+    register(
+        "kglink/text",
+        plain.PlainAdapter,
+        settings=PlainSettings,
+        summary="Plain text, a file as one text; mentions may be marked",
+        texts=True,
+    )
+    register(
+        "kglink/mail",
+        mail.MailAdapter,
+        settings=TextSettings,
+        summary="Mails (.eml): subject and body, without attachments",
+        sniff=mail.sniff,
+        texts=True,
+    )
+    register(
+        "kglink/html",
+        html.HtmlAdapter,
+        settings=TextSettings,
+        summary="HTML pages as their readers see them",
+        sniff=html.sniff,
+        texts=True,
+    )
+    register(
+        "kglink/markdown",
+        markdown.MarkdownAdapter,
+        settings=TextSettings,
+        summary="Markdown, as its page would read",
+        sniff=markdown.sniff,
+        texts=True,
+    )
+    register(
+        "kglink/pdf",
+        pdf.PdfAdapter,
+        settings=pdf.PdfSettings,
+        summary="PDF files, page by page",
+        extra="pdf",
+        sniff=pdf.sniff,
+        texts=True,
+    )
+    register(
+        "kglink/docx",
+        docx.DocxAdapter,
+        settings=TextSettings,
+        summary="Word files (.docx): the paragraphs of the main part",
+        sniff=docx.sniff,
+        texts=True,
     )

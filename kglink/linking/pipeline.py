@@ -24,6 +24,7 @@ from kglink.records import (
     Span,
     TextInput,
 )
+from kglink.text.language import language_of
 
 #: Mentions are encoded and searched together, across documents, up to about this many.
 BATCH_MENTIONS = 256
@@ -153,6 +154,15 @@ class Linker:
         """What was done, and how many mentions were longer than the encoder reads."""
         how = "detected" if source.spans is None else "given"
         meta: dict[str, object] = {"kbs": list(self._kbs), "mentions": how}
+        if language := self._language(source.text):
+            meta["language"] = language
+        if source.meta:
+            meta["source"] = dict(source.meta)
         if cut := self._search.count_truncated(mentions):
             meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
         return meta
+
+    def _language(self, text: str) -> str:
+        """The language of a text, as the settings say or as it seems; empty: nothing tells."""
+        said = self._settings.language
+        return language_of(text) if said == "auto" else said

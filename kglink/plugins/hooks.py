@@ -36,6 +36,7 @@ class Register(Protocol):
         summary: str,
         extra: str = "",
         sniff: Sniff | None = None,
+        texts: bool = False,
     ) -> None:
         """Offer ``factory`` under ``name`` (``vendor/name``, lower case).
 
@@ -48,6 +49,8 @@ class Register(Protocol):
             extra: The extra of its distribution to install where the factory misses a module.
             sniff: For KB adapters: ``sniff(head)`` says from 0 to 1 how sure it is that a source
                 with this beginning is of its format.
+            texts: For KB adapters: it reads texts to be linked, such as mails. ``kglink link`` asks
+                its sniff, ``kglink add-kb`` does not.
         """
         ...
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, overload
 
 from kglink.errors import (
@@ -46,6 +47,11 @@ from kglink.sources import SourceHead, check_text
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*/[a-z0-9][a-z0-9_-]*")
 OWN_VENDOR = "kglink"
+#: What reads a source that no other adapter of texts knows.
+PLAIN_TEXT = "kglink/text"
+_PLAIN_ENDINGS = frozenset({"", ".txt", ".text", ".log"})
+#: From here on an adapter takes a source for its own.
+_SURE = 0.5
 
 RawSettings = Mapping[str, object] | PluginSettings | None
 
@@ -62,6 +68,7 @@ class Plugin:
     extra: str
     provider: Provider
     sniff: Sniff | None = None
+    texts: bool = False
 
     @property
     def short_name(self) -> str:
@@ -252,7 +259,7 @@ class Registry:
         ranked = sorted(
             (-confidence, not plugin.provider.builtin, plugin.name)
             for plugin in self.plugins("kb")
-            if plugin.sniff
+            if plugin.sniff and not plugin.texts
             if (confidence := self._confidence(plugin, plugin.sniff, head))
         )
         if not ranked:
@@ -269,6 +276,30 @@ class Registry:
             )
         runner_up = Guess(others[0][2], -others[0][0]) if others else None
         return Guess(best[2], -best[0], runner_up)
+
+    def text_adapters(self) -> list[str]:
+        """The names of kglink's own adapters that read texts."""
+        return [one.name for one in self._plugins.values() if one.texts and one.provider.builtin]
+
+    def guess_text(self, head: SourceHead) -> str:
+        """The adapter that reads a source as texts to link; that of plain text if none is sure.
+
+        Third parties are asked where kglink has no adapter for a file and its name has an ending
+        that speaks of more than plain text.
+        """
+        own = [self._plugins["kb", name] for name in self.text_adapters()]
+        if name := self._surest_text(own, head):
+            return name
+        if PurePath(head.name).suffix.lower() in _PLAIN_ENDINGS:
+            return PLAIN_TEXT
+        others = [one for one in self.plugins("kb") if one.texts and not one.provider.builtin]
+        return self._surest_text(others, head) or PLAIN_TEXT
+
+    def _surest_text(self, plugins: Iterable[Plugin], head: SourceHead) -> str:
+        """The surest of some adapters, if any is more sure than not."""
+        said = [(self._confidence(one, one.sniff, head), one.name) for one in plugins if one.sniff]
+        best = max(said, default=(0.0, ""))
+        return best[1] if best[0] >= _SURE else ""
 
     def _confidence(self, plugin: Plugin, sniff: Sniff, head: SourceHead) -> float:
         """How sure a plugin is of a source; 0 for a third-party one that fails."""
@@ -320,14 +351,19 @@ class Registry:
         summary: str,
         extra: str = "",
         sniff: Sniff | None = None,
+        texts: bool = False,
     ) -> None:
         """What a hook gets as ``register``."""
         settings = PluginSettings if settings is None else settings
-        if reason := _reason_against(kind, provider, name, factory, settings, summary, sniff):
+        if reason := _reason_against(
+            kind, provider, name, factory, settings, summary, sniff, texts
+        ):
             raise PluginError(
                 f"{provider}: {kind.hook} offers {name!r}: {reason}", hint=provider.remedy
             )
-        plugin = Plugin(kind.name, name, summary.strip(), factory, settings, extra, provider, sniff)
+        plugin = Plugin(
+            kind.name, name, summary.strip(), factory, settings, extra, provider, sniff, texts
+        )
         taken = (self._plugins | offered).get((kind.name, name))
         if taken is not None:
             raise PluginError(
@@ -345,6 +381,7 @@ def _reason_against(
     settings: object,
     summary: object,
     sniff: object,
+    texts: object,
 ) -> str:
     """Why an offer is refused; empty: it is not."""
     known = (
@@ -368,6 +405,7 @@ def _reason_against(
         "only a KB adapter has a sniff, and it is a function": (
             sniff is not None and (kind.name != "kb" or not callable(sniff))
         ),
+        "only a KB adapter reads texts": texts is not False and kind.name != "kb",
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 

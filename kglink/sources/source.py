@@ -302,6 +302,8 @@ class Source:
             raise not_utf8(self.label, raw, error.start) from error
         if len(raw) > 4 * longest or len(text) > longest:
             raise text_too_long(self.label, longest)
+        if "\0" in text:  # behind the beginning, which was checked
+            check_text(self.label, raw)
         return text
 
     # -------------------------------------------------------------------------------- scratch

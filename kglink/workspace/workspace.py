@@ -28,6 +28,7 @@ from kglink.workspace.spaces import (
     space_summary,
     spaces,
 )
+from kglink.workspace.texts import texts
 from kglink.workspace.training import (
     check_run_deletable,
     delete_run,
@@ -79,6 +80,7 @@ class Workspace(Opened):
     recipes = recipes
     recipe = recipe
     # texts
+    texts = texts
     link = link
     search = search
     learn = learn

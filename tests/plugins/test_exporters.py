@@ -138,8 +138,10 @@ def test_all_formats_are_registered() -> None:
         summary: str,
         extra: str = "",
         sniff: Sniff | None = None,
+        texts: bool = False,
     ) -> None:
         assert not sniff
+        assert not texts
         assert summary
         assert not extra
         made[name] = factory((settings or PluginSettings)())

@@ -188,6 +188,11 @@ REFUSED = {
         "def register_scorers(register): register('acme/x', print, sniff=print, summary='x')",
         ["'acme/x'", "only a KB adapter has a sniff"],
     ),
+    "texts of a scorer": (
+        "@hookimpl\n"
+        "def register_scorers(register): register('acme/x', print, texts=True, summary='x')",
+        ["'acme/x'", "only a KB adapter reads texts"],
+    ),
     "same name twice": (
         "@hookimpl\n"
         "def register_kbs(register):\n"

@@ -1,0 +1,1 @@
+"""Texts as people have them: pages, mails and office files, each as one document."""

@@ -1,0 +1,128 @@
+"""Word files (``.docx``) as text: the paragraphs of their main part.
+
+A file is an archive; only the part with the text is unpacked, within the limits of every packed
+source. Its XML may declare no entities and refer to no other file. Text that a tracked change
+deleted is left out, and so are tables unless they are wanted.
+"""
+
+from __future__ import annotations
+
+from xml.parsers import expat
+
+from kglink.errors import SourceError
+from kglink.records import Document
+from kglink.sources import Source, SourceHead
+from kglink.sources.values import text_too_long
+from kglink_kbs.archives import archive_names, opened_files
+from kglink_kbs.texts.parts import OneTextAdapter, document_of_parts
+from kglink_kbs.texts.settings import TextSettings
+
+_MAIN = "word/document.xml"
+_SPACES = (
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main",
+)
+_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011", "ptab": "\t"}
+#: Deleted and moved text, and text boxes, which stand in the file twice.
+_LEFT_OUT = frozenset({"del", "moveFrom", "txbxContent"})
+_PIECE = 2**16
+_MOST_DEPTH = 1000
+
+
+class DocxAdapter(OneTextAdapter):
+    """Reads a file as one document."""
+
+    def __init__(self, settings: TextSettings) -> None:
+        self._settings = settings
+
+    def document(self, source: Source) -> Document:
+        """The text of the main part."""
+        with opened_files(source) as files:
+            if _MAIN not in files:
+                raise SourceError(
+                    f"{source.label} has no {_MAIN}: it is no Word file",
+                    hint="Save it as .docx, or as plain text.",
+                )
+            text = _Paragraphs(source, self._settings).read(files[_MAIN])
+        return document_of_parts(source, "docx", [("body", text)])
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of an archive with the part that holds the text."""
+    names = archive_names(head) if head.head.startswith(b"PK") else []
+    if _MAIN in names:
+        return 0.95
+    return 0.6 if "[Content_Types].xml" in names and head.name.lower().endswith(".docx") else 0.0
+
+
+class _Paragraphs:
+    """Puts the text together while the XML goes by."""
+
+    def __init__(self, source: Source, settings: TextSettings) -> None:
+        self._source = source
+        self._tables = settings.tables
+        self._pieces: list[str] = []
+        self._length = 0
+        self._depth = 0
+        self._left_out_at = 0
+        """The depth of the element that is left out with everything in it; 0: none."""
+        self._in_text = False
+
+    def read(self, part: Source) -> str:
+        """The text of the part."""
+        parser = expat.ParserCreate(namespace_separator=" ")
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.StartDoctypeDeclHandler = self._refuse
+        try:
+            with part.open() as stream:
+                while piece := stream.read(_PIECE):
+                    parser.Parse(piece)
+                parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise SourceError(
+                f"{part.name} in {self._source.label} is damaged: {error}",
+                hint="Open it in Word and save it again.",
+            ) from error
+        return "".join(self._pieces).strip()
+
+    def _start(self, name: str, _: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > _MOST_DEPTH:
+            raise SourceError(f"{self._source.label} is nested too deeply")
+        space, local = name.split(" ", 1) if " " in name else ("", name)
+        if self._left_out_at or space not in _SPACES:
+            return
+        if local in _LEFT_OUT or (local == "tbl" and not self._tables):
+            self._left_out_at = self._depth
+        elif local == "t":
+            self._in_text = True
+        elif local in _BREAKS:
+            self._add(_BREAKS[local])
+
+    def _end(self, name: str) -> None:
+        if self._left_out_at:
+            if self._left_out_at == self._depth:
+                self._left_out_at = 0
+        elif name.endswith(" t"):
+            self._in_text = False
+        elif name.endswith(" p"):
+            self._add("\n")
+        self._depth -= 1
+
+    def _characters(self, text: str) -> None:
+        if self._in_text and not self._left_out_at:
+            self._add(text)
+
+    def _add(self, text: str) -> None:
+        self._pieces.append(text)
+        self._length += len(text)
+        if self._length > self._source.limits.max_text_chars:
+            raise text_too_long(self._source.label, self._source.limits.max_text_chars)
+
+    def _refuse(self, *_: object) -> None:
+        raise SourceError(
+            f"{self._source.label} declares a document type, which no Word file does",
+            hint="Such a file may be made to read others; open it in Word and save it again.",
+        )

@@ -1,0 +1,128 @@
+"""Mails (``.eml``) as text: the subject and the body, decoded.
+
+Of a body that comes in several forms the plain one is read, else the page. Attachments are not.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from email import message_from_bytes
+from email.errors import HeaderParseError
+from email.header import decode_header
+from email.message import Message
+
+from kglink.errors import SourceError
+from kglink.records import Document
+from kglink.sources import Source, SourceHead
+from kglink_kbs.texts.html import html_text
+from kglink_kbs.texts.parts import OneTextAdapter, document_of_parts
+from kglink_kbs.texts.settings import TextSettings
+
+_HEADER = re.compile(rb"(?:From |[!-9;-~]{1,76}:[ \t\r\n])", re.I)
+_OF_MAILS = re.compile(
+    rb"^(?:received|return-path|message-id|mime-version|delivered-to):", re.I | re.M
+)
+_LONGEST_SUBJECT = 2000
+#: Parts of a mail that are looked at; a mail of more was made to be slow.
+_MOST_PARTS = 1000
+#: Character sets that take more than one pass, or give no text.
+_NO_CHARSETS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
+
+
+class MailAdapter(OneTextAdapter):
+    """Reads a mail as one document."""
+
+    def __init__(self, settings: TextSettings) -> None:
+        self._settings = settings
+
+    def document(self, source: Source) -> Document:
+        """The mail."""
+        with source.open() as stream:
+            raw = stream.read(4 * source.limits.max_text_chars)
+        if not _HEADER.match(raw):
+            raise SourceError(
+                f"{source.label} begins with no header of a mail",
+                hint="Save the mail as .eml, or read the file as plain text: --input text.",
+            )
+        try:
+            mail = message_from_bytes(raw)
+            subject = _decoded(str(mail["subject"] or ""))
+            body = "\n\n".join(self._bodies(mail))
+        except RecursionError as error:
+            raise SourceError(
+                f"{source.label}: its parts are nested too deeply", hint="No program writes that."
+            ) from error
+        parts = [("subject", subject), ("body", body)]
+        return document_of_parts(source, "mail", parts, title=subject)
+
+    def _bodies(self, mail: Message) -> Iterator[str]:
+        """The texts of a mail, one form of each."""
+        waiting, seen = [mail], 0
+        while waiting and seen < _MOST_PARTS:
+            part, seen = waiting.pop(), seen + 1
+            if part.get_content_disposition() == "attachment":
+                continue
+            payload = part.get_payload()
+            inner = [one for one in payload if isinstance(one, Message)]
+            if part.get_content_type() == "multipart/alternative":
+                waiting += filter(None, [_preferred(inner)])
+            elif inner:
+                waiting += reversed(inner)
+            elif text := self._text(part):
+                yield text
+
+    def _text(self, part: Message) -> str:
+        kind = part.get_content_type()
+        if kind not in ("text/plain", "text/html"):
+            return ""
+        content = part.get_payload(decode=True)
+        text = _of_charset(content if isinstance(content, bytes) else b"", part)
+        if kind == "text/html":
+            return html_text(text, self._settings).text
+        return text.replace("\r\n", "\n").replace("\0", "").strip()
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of what begins with the headers of a mail, or is named so and begins with headers."""
+    begins = bool(_HEADER.match(head.head))
+    if begins and len(_OF_MAILS.findall(head.head.partition(b"\n\n")[0][:20_000])) > 1:
+        return 0.9
+    return 0.9 if begins and head.name.lower().endswith(".eml") else 0.0
+
+
+def _preferred(forms: list[Message]) -> Message | None:
+    """Of several forms of one text the plain one, else the last, which is the richest."""
+    for form in forms:
+        if form.get_content_type() == "text/plain":
+            return form
+    return forms[-1] if forms else None
+
+
+def _of_charset(content: bytes, part: Message) -> str:
+    """The text of some bytes; where they are not of the character set that they claim, nearly."""
+    for charset in (part.get_content_charset(""), "utf-8"):
+        try:
+            if charset and codecs.lookup(charset).name.replace("-", "_") not in _NO_CHARSETS:
+                return content.decode(charset)
+        except (LookupError, ValueError):
+            continue
+    return content.decode("cp1252", errors="replace")
+
+
+def _decoded(header: str) -> str:
+    """A header as its reader sees it, on one line."""
+    try:
+        pieces = decode_header(header[:_LONGEST_SUBJECT])
+    except HeaderParseError:
+        return " ".join(header.split())
+    words = []
+    for piece, charset in pieces:
+        if isinstance(piece, bytes):
+            part = Message()
+            part.add_header("Content-Type", "text/plain", charset=charset or "utf-8")
+            words.append(_of_charset(piece, part))
+        else:
+            words.append(piece)
+    return " ".join("".join(words).replace("\0", "").split())

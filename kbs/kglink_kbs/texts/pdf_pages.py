@@ -1,0 +1,59 @@
+"""A program of its own that reads a PDF file from standard input and prints its pages.
+
+``python -m kglink_kbs.texts.pdf_pages SECONDS BYTES CHARACTERS`` prints a JSON text for each page,
+one on each line. The system ends it where it computes for longer or takes more memory.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+
+#: The program's exit codes beside 0: what is wrong with the file.
+DAMAGED, ENCRYPTED, TOO_LONG, TOO_LARGE = 3, 4, 5, 6
+
+
+def main() -> int:
+    """Print the pages; what is wrong goes to standard error, its kind is the exit code."""
+    seconds, size, characters = map(int, sys.argv[1:])
+    _limit(seconds, size)
+    logging.disable()  # pypdf tells all that it mends in a file
+    try:
+        return _print_pages(sys.stdin.buffer.read(), characters)
+    except MemoryError:
+        return TOO_LARGE
+    except Exception as error:  # noqa: BLE001 - whatever a damaged file makes the library raise
+        sys.stderr.write(f"{type(error).__name__}: {error}"[:300])
+        return DAMAGED
+
+
+def _print_pages(data: bytes, characters: int) -> int:
+    from pypdf import PdfReader
+    from pypdf.errors import DependencyError, FileNotDecryptedError
+
+    try:
+        for page in PdfReader(io.BytesIO(data)).pages:
+            text = page.extract_text()
+            characters -= len(text)
+            if characters < 0:
+                return TOO_LONG
+            sys.stdout.write(json.dumps(text) + "\n")
+    except (DependencyError, FileNotDecryptedError):
+        return ENCRYPTED
+    return 0
+
+
+def _limit(seconds: int, size: int) -> None:
+    """Bound computing time and memory, where the system can."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

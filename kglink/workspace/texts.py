@@ -1,0 +1,188 @@
+"""Files as texts to link: each read by the adapter that knows its format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kglink.errors import ConfigError, RecordError, SourceError, UsageError
+from kglink.plugins import KBAdapter, PluginSettings, Registry
+from kglink.plugins.registry import PLAIN_TEXT
+from kglink.plugins.settings import setting_keys
+from kglink.records import Document, Span, TextInput
+from kglink.sources import Problems, Source, check_sizes
+
+if TYPE_CHECKING:
+    from kglink.workspace.opened import Opened
+
+AUTO = "auto"
+DOCUMENTS = "kglink/documents"
+_JSON_NAMES = (".jsonl", ".ndjson", ".json")
+
+
+def texts(
+    opened: Opened, source: str | Path, *, problems: Problems | None = None
+) -> Iterator[TextInput]:
+    """The texts of a file, of a folder's files or of standard input (``-``), for `link`.
+
+    ``link.input`` and ``link.input_settings`` say how they are read. Bad texts go to
+    ``problems``; without it, ``ingest.on_error`` says whether they stop the reading.
+    """
+    settings = opened.settings
+    reader = TextReader(
+        opened.registry,
+        problems or Problems(settings.ingest.on_error),
+        adapter=settings.link.input,
+        settings=settings.link.input_settings,
+    )
+    with opened.open_source(source) as given:
+        yield from reader.read(given)
+
+
+class TextReader:
+    """Reads sources as texts to link.
+
+    With ``adapter`` ``auto`` each file is read by the adapter that knows its format, and
+    ``settings`` go to all adapters that have them. ``marked``: files that are no JSON are plain
+    texts in which the mentions are marked.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        problems: Problems,
+        *,
+        adapter: str = AUTO,
+        settings: Mapping[str, object] | None = None,
+        marked: bool = False,
+    ) -> None:
+        self.left_out: list[str] = []
+        """The names of a folder's files that are not text."""
+        self._registry = registry
+        self._problems = problems
+        self._adapter = adapter if adapter == AUTO else registry.get("kb", adapter).name
+        self._marked = marked
+        self._settings = self._checked(dict(settings or {}))
+        self._made: dict[str, KBAdapter] = {}
+
+    def read(self, source: Source) -> Iterator[TextInput]:
+        """The texts of a file, or of a folder's files in the order of their names."""
+        if not source.is_folder:
+            yield from self._read(source)
+            return
+        files = source.files()
+        if not files:
+            raise SourceError(f"{source.path} holds no file", hint="Name a folder of texts.")
+        for file in files:
+            try:
+                if file.bytes_total and self._is_binary(file):
+                    self.left_out.append(file.name)
+                    continue
+                yield from self._read(file)
+            except RecordError:
+                raise  # one that was reported, and stops the run
+            except SourceError as error:
+                if self._problems.on_error == "stop":
+                    raise
+                self._problems.report(RecordError(error.message, where=file.name, hint=error.hint))
+
+    def read_lines(self, lines: Iterable[tuple[int, bytes]], where: str) -> Iterator[TextInput]:
+        """A text for each line, as soon as it comes; its id is its number.
+
+        A line that is a JSON object with a ``text`` is read as such, and may name its own id.
+        """
+        for number, line in lines:
+            single = Source.from_bytes(line.rstrip(b"\r\n"), name=f"line {number}")
+            try:
+                yield from self._line(single, str(number))
+            except RecordError as error:
+                place = f"{where}, line {number}"
+                self._problems.report(RecordError(error.reason, where=place, hint=error.hint))
+
+    def _line(self, line: Source, number: str) -> Iterator[TextInput]:
+        with line.open() as stream:
+            data = stream.read()
+        if data.lstrip()[:1] == b"{" and b'"text"' in data:
+            adapter = self._adapter_of(DOCUMENTS)
+            for text in _inputs(adapter, line, Problems()):
+                own = f"{line.name}:1"  # made of the place: the record names no id
+                yield TextInput(number if text.id == own else text.id, text.text, text.spans)
+        else:
+            name = PLAIN_TEXT if self._adapter == AUTO else self._adapter
+            for text in _inputs(self._adapter_of(name), line, Problems()) if data else ():
+                yield TextInput(number, text.text, text.spans, text.meta)
+            if not data:
+                yield TextInput(number, "")
+
+    def _read(self, source: Source) -> Iterator[TextInput]:
+        if not source.bytes_total:  # An empty text is a text.
+            yield TextInput(source.name, "")
+            return
+        yield from _inputs(self._adapter_of(self._name_of(source)), source, self._problems)
+
+    def _is_binary(self, file: Source) -> bool:
+        """Whether a file that would be read as plain text is none."""
+        return self._name_of(file) in (PLAIN_TEXT, DOCUMENTS) and b"\0" in file.head.head
+
+    def _name_of(self, source: Source) -> str:
+        """The adapter that reads a file."""
+        if self._adapter != AUTO:
+            return self._adapter
+        if _holds_records(source):
+            return DOCUMENTS
+        return PLAIN_TEXT if self._marked else self._registry.guess_text(source.head)
+
+    def _adapter_of(self, name: str) -> KBAdapter:
+        if name not in self._made:
+            self._made[name] = self._registry.create("kb", name, self._settings_of(name))
+        return self._made[name]
+
+    def _settings_of(self, name: str) -> PluginSettings:
+        """The settings that an adapter has, checked."""
+        own = dict(self._settings)
+        if self._adapter == AUTO:
+            known = setting_keys(self._registry.get("kb", name).settings)
+            own = {key: value for key, value in own.items() if key in known}
+            if self._marked and "marked" in known:
+                own["marked"] = True
+        return self._registry.settings_for("kb", name, own)
+
+    def _checked(self, settings: dict[str, object]) -> dict[str, object]:
+        """The settings, each of which some adapter has, with a value that it takes."""
+        self._settings = settings
+        if self._adapter != AUTO:
+            self._settings_of(self._adapter)
+            return settings
+        names = [DOCUMENTS, *self._registry.text_adapters()]
+        known = {
+            key for one in names for key in setting_keys(self._registry.get("kb", one).settings)
+        }
+        for key in settings.keys() - known:
+            raise ConfigError(
+                f"what reads texts has no setting {key!r}",
+                hint=f"There is: {', '.join(sorted(known))}.",
+            )
+        for name in names if settings else ():
+            self._settings_of(name)
+        return settings
+
+
+def _inputs(adapter: KBAdapter, source: Source, problems: Problems) -> Iterator[TextInput]:
+    for record in check_sizes(adapter.read(source, problems), source, problems):
+        if not isinstance(record, Document):
+            raise UsageError(
+                f"{source.name} holds entities, not texts",
+                hint="Entities are added with `kglink add-kb NAME FILE`.",
+            )
+        spans = tuple(Span(mention.start, mention.end) for mention in record.mentions)
+        yield TextInput(record.id, record.text, spans or None, record.meta)
+
+
+def _holds_records(source: Source) -> bool:
+    """Whether a source is JSON with one document a line; prose may begin with a bracket too."""
+    head = source.head
+    begins = head.head.lstrip()[:1]
+    if head.name.lower().endswith(_JSON_NAMES):
+        return True
+    return head.name == "-" and begins == b"{" and b'"text"' in head.head

@@ -1,0 +1,131 @@
+"""`kglink link` on texts as people have them: files of many formats, and lines as they arrive."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Kglink
+
+from kglink.workspace import Workspace
+from office_files import paragraph, word_file
+
+MAIL = "Subject: Skerrow Light\nMessage-ID: <1@a>\nReceived: b\n\nHeron counts the lamps.\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "texts"
+    made.mkdir()
+    (made / "a.eml").write_text(MAIL, encoding="utf-8")
+    (made / "b.html").write_text("<!doctype html><p>Heron &amp; <b>Tur</b>ner", encoding="utf-8")
+    (made / "c.md").write_text("# Heron\n\n```\nTurner\n```\n", encoding="utf-8")
+    (made / "d.docx").write_bytes(word_file(paragraph("The Heron")))
+    (made / "e.bin").write_bytes(b"Heron\x00\x01")
+    return made
+
+
+def linked(kglink: Kglink, *arguments: str | Path, stdin: str = "") -> list[dict[str, Any]]:
+    ran = kglink("link", *arguments, "-f", "jsonl", stdin=stdin)
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    for record in records:
+        for one in record["entities"]:
+            assert record["text"][one["start"] : one["end"]] == one["text"]
+    return records
+
+
+def test_each_file_of_a_folder_is_read_as_its_format_wants(
+    kglink: Kglink, demo: Path, folder: Path
+) -> None:
+    mail, page, readme, word = linked(kglink, folder)
+    assert mail["text"] == "Skerrow Light\n\nHeron counts the lamps."
+    assert mail["meta"]["source"]["parts"] == [
+        {"part": "subject", "start": 0, "end": 13},
+        {"part": "body", "start": 15, "end": 38},
+    ]
+    assert (page["text"], readme["text"], word["text"]) == ("Heron & Turner", "Heron", "The Heron")
+    with_code = linked(kglink, folder / "c.md", "--input-set", "code=true")
+    assert "Turner" in with_code[0]["text"]
+
+
+def test_a_file_that_is_no_text_is_refused_by_name_and_named_in_a_folder(
+    kglink: Kglink, demo: Path, folder: Path
+) -> None:
+    late = folder / "late.txt"
+    late.write_bytes(b"Heron " * 20_000 + b"\x00")
+    for name in ("e.bin", "late.txt"):
+        ran = kglink("link", folder / name, code=1)
+        assert f"{name} is binary, not text" in ran.err
+    assert "late.txt is binary" in kglink("link", folder, code=1).err
+    late.unlink()
+    assert "1 files that are not text: e.bin" in kglink("link", folder).err
+
+
+def test_input_names_the_adapter_and_its_settings_are_checked(
+    kglink: Kglink, demo: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "page.html"
+    source.write_text("<!doctype html><p>Heron", encoding="utf-8")
+    (plain,) = linked(kglink, source, "--input", "text")
+    assert plain["text"] == "<!doctype html><p>Heron"
+    ran = kglink("link", source, "--input-set", "table=true", code=2)
+    assert "no setting 'table'" in ran.err
+    assert "tables" in ran.err
+    assert "unknown KB adapter" in kglink("link", source, "--input", "nothing", code=2).err
+
+
+def test_a_field_of_json_lines_is_the_text(kglink: Kglink, demo: Path, tmp_path: Path) -> None:
+    source = tmp_path / "mails.jsonl"
+    source.write_text(json.dumps({"id": "m1", "message": "Heron counts."}), encoding="utf-8")
+    (record,) = linked(kglink, source, "--input-set", "text=message")
+    assert (record["id"], record["text"]) == ("m1", "Heron counts.")
+
+
+def test_the_language_is_said_and_can_be_told(kglink: Kglink, demo: Path) -> None:
+    (german,) = linked(kglink, "-", stdin="Der Heron ist nicht auf der Insel.")
+    assert german["meta"]["language"] == "de"
+    (told,) = linked(kglink, "-", "--language", "nl", stdin="Heron")
+    assert told["meta"]["language"] == "nl"
+    assert "link.language" in kglink("link", "-", "--language", "German", stdin="x", code=2).err
+
+
+def test_the_library_reads_texts_as_the_command_does(demo: Path, folder: Path) -> None:
+    with Workspace.open(demo) as workspace:
+        texts = list(workspace.texts(folder / "a.eml"))
+        (document,) = workspace.link(texts)
+    assert texts[0].meta["format"] == "mail"
+    assert document.text == texts[0].text
+
+
+def test_lines_of_a_file_are_answered_one_by_one(
+    kglink: Kglink, demo: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "lines.txt"
+    source.write_text('Heron\n\n{"id": "own", "text": "Turner"}\n{"text": "x"}\n', encoding="utf-8")
+    records = linked(kglink, source, "--lines")
+    assert [record["id"] for record in records] == ["1", "2", "own", "4"]
+    output = tmp_path / "out.jsonl"
+    kglink("link", source, "--lines", "-o", output)
+    assert len(output.read_text(encoding="utf-8").splitlines()) == 4
+    assert "redirect" in kglink("link", "-", "--lines", "-o", output, code=2).err
+    ran = kglink("link", "-", "--lines", stdin=b"Heron\n\xff\n", code=1)
+    assert "standard input, line 2" in ran.err
+
+
+def test_lines_are_answered_through_a_pipe_before_the_next_one_is_sent(demo: Path) -> None:
+    command = [sys.executable, "-m", "kglink_cli", "-w", str(demo), "link", "-", "--lines"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    ) as coprocess:
+        assert coprocess.stdin
+        assert coprocess.stdout
+        for text in ("Heron counts the lamps.", "", "Mr Turner"):
+            coprocess.stdin.write(f"{text}\n")
+            coprocess.stdin.flush()
+            assert json.loads(coprocess.stdout.readline())["text"] == text
+        coprocess.stdin.close()
+    assert coprocess.returncode == 0

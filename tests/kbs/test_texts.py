@@ -1,0 +1,327 @@
+"""Mails, pages and office files as texts: what is read of them, and where it stands."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from email.message import EmailMessage
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from kglink.errors import KglinkError, PluginError
+from kglink.plugins import load_registry
+from kglink.records import Document, Mention
+from kglink.sources import Problems, Source, SourceHead
+from kglink.testing import KBAdapterContract
+from kglink_kbs.texts.html import html_text
+from kglink_kbs.texts.settings import TextSettings
+from office_files import WORD, paragraph, pdf_file, word_file
+
+REGISTRY = load_registry(only="builtin")
+
+
+def read(name: str, data: str | bytes, **settings: object) -> Document:
+    """The document of a file, read by the adapter that knows its format."""
+    content = data.encode() if isinstance(data, str) else data
+    with Source.from_bytes(content, name=name) as source:
+        adapter = REGISTRY.create("kb", REGISTRY.guess_text(source.head), settings)
+        (document,) = adapter.read(source, Problems())
+    assert isinstance(document, Document)
+    return document
+
+
+def parts_of(document: Document) -> Mapping[str, str]:
+    """What each part of a document holds, by the offsets that its ``meta`` gives."""
+    places: Any = document.meta["parts"]
+    return {one["part"]: document.text[one["start"] : one["end"]] for one in places}
+
+
+def mail(subject: str = "Größe der Lampe") -> EmailMessage:
+    made = EmailMessage()
+    made["Subject"] = subject
+    made["From"] = "heron@example.org"
+    made["Message-ID"] = "<1@example.org>"
+    return made
+
+
+# ------------------------------------------------------------------------------------ mails
+def test_a_mail_is_its_subject_and_its_plain_body() -> None:
+    made = mail()
+    made.set_content("Der Reiher ist kaputt: 5 €.\n")
+    made.add_alternative("<p>Der <b>Reiher</b></p>", subtype="html")
+    made.add_attachment(b"\x00\x01", maintype="application", subtype="pdf", filename="a.pdf")
+    document = read("a.eml", bytes(made))
+    assert parts_of(document) == {
+        "subject": "Größe der Lampe",
+        "body": "Der Reiher ist kaputt: 5 €.",
+    }
+    assert document.meta["format"] == "mail"
+
+
+def test_a_mail_that_is_a_page_alone_is_read_as_one() -> None:
+    made = mail("Hi")
+    made.set_content("<p>Der <b>Reiher</b> für 5</p>", subtype="html", charset="latin-1")
+    assert parts_of(read("-", bytes(made)))["body"] == "Der Reiher für 5"
+
+
+def test_attached_mails_and_parts_are_read_in_their_order() -> None:
+    made = mail("Fwd")
+    made.set_content("First.")
+    made.make_mixed()
+    inner = EmailMessage()
+    inner.set_content("Second.")
+    made.attach(inner)
+    assert parts_of(read("a.eml", bytes(made)))["body"] == "First.\n\nSecond."
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "nonsense", "idna", "rot13", "x\x00y", ""])
+def test_a_wrong_character_set_ends_in_a_text(charset: str) -> None:
+    head = f"Subject: =?{charset}?q?H=E4ron?=\r\nContent-Type: text/plain; charset={charset}\r\n"
+    assert "ron" in read("a.eml", f"{head}\r\nHeron Geron\r\n").text
+
+
+def test_a_mail_of_parts_in_parts_without_end_is_refused() -> None:
+    deep = "".join(
+        f"Content-Type: multipart/mixed; boundary=b{at}\n\n--b{at}\n" for at in range(3000)
+    )
+    with pytest.raises(KglinkError, match="nested too deeply"):
+        read("a.eml", f"Subject: x\n{deep}")
+
+
+# ------------------------------------------------------------------------------------ pages
+PAGE = """<!DOCTYPE html><html><head><title>A &amp; B</title><style>x {}</style></head><body>
+<nav>Home</nav><h1>Heron  Lamp</h1><p>Buy the <b>Her</b>on lamp,
+now.<br>&lt;Two&gt;</p><ul><li>one<li>two</ul><pre>if x:
+    pass</pre><table><tr><th>Head</th></tr><tr><td>cell</td></tr></table>
+<table><tr><td>laid</td><td>out</td></tr></table><script>alert("<p>no</p>")</script></body></html>
+"""
+
+
+def test_a_page_is_what_its_readers_see() -> None:
+    document = read("page.html", PAGE)
+    assert document.text == (
+        "Heron Lamp\n\nBuy the Heron lamp, now.\n<Two>\n\none\ntwo\n\nlaid out"
+    )
+    assert (document.title, document.meta["title"]) == ("A & B", "A & B")
+
+
+def test_code_and_tables_of_a_page_are_read_on_request() -> None:
+    text = read("page.html", PAGE, code=True, tables=True).text
+    assert "if x:\n    pass" in text
+    assert "Head\ncell" in text
+
+
+@pytest.mark.parametrize(
+    "piece", ["<", "<a ", "<a ='", "<!--", "<table>", "<table><th>", "<pre>", "&#x", "<p> ", "</"]
+)
+def test_a_hostile_page_is_read_in_the_time_of_one_pass(piece: str) -> None:
+    began = time.process_time()
+    html_text(piece * 50_000, TextSettings())
+    assert time.process_time() - began < 5
+
+
+def test_markdown_is_what_its_page_shows() -> None:
+    page = (
+        "---\ntitle: x\n---\n# Heron\n\nA *good* [lamp](http://x), `code` & <b>bold</b>.\n\n"
+        "```\nblock\n```\n\n|a|b|\n|-|-|\n|1|2|\n\n- one\n- two\n"
+    )
+    assert read("a.md", page).text == "Heron\n\nA good lamp, code & bold.\n\none\ntwo"
+    whole = read("a.md", page, code=True, tables=True).text
+    assert "block" in whole
+    assert "1 2" in whole
+
+
+def test_a_hostile_paragraph_of_markdown_is_read_as_it_stands() -> None:
+    began = time.process_time()
+    assert read("a.md", "[a](" * 50_000).text == "[a](" * 50_000
+    assert time.process_time() - began < 5
+
+
+# ------------------------------------------------------------------------------ office files
+def test_a_word_file_is_its_paragraphs() -> None:
+    table = f"<w:tbl><w:tr><w:tc>{paragraph('cell')}</w:tc></w:tr></w:tbl>"
+    changed = "<w:p><w:del><w:r><w:t>old</w:t></w:r></w:del><w:r><w:t>new</w:t></w:r></w:p>"
+    body = paragraph("The Heron") + table + changed
+    assert read("a.docx", word_file(body)).text == "The Heron\nnew"
+    assert read("a.docx", word_file(body), tables=True).text == "The Heron\ncell\nnew"
+
+
+@pytest.mark.parametrize(
+    ("xml", "said"),
+    [
+        (f'<!DOCTYPE x [<!ENTITY a "b">]><w:document {WORD}/>', "declares a document type"),
+        ('<!DOCTYPE x SYSTEM "file:///etc/passwd"><x/>', "declares a document type"),
+        ("<x>", "is damaged"),
+        ("<x>" * 5000, "nested too deeply"),
+    ],
+)
+def test_a_hostile_word_file_is_refused(xml: str, said: str) -> None:
+    with pytest.raises(KglinkError, match=said):
+        read("a.docx", word_file("", whole=xml))
+
+
+def test_a_word_file_that_unpacks_to_too_much_is_refused() -> None:
+    from kglink.sources import SourceLimits
+
+    data = word_file(paragraph("x" * 5_000_000))
+    limits = SourceLimits(free_expansion=100_000, max_expansion=10)
+    with Source.from_bytes(data, name="a.docx", limits=limits) as source:
+        adapter = REGISTRY.create("kb", "docx")
+        with pytest.raises(KglinkError, match="grows to more than 10 times"):
+            list(adapter.read(source, Problems()))
+
+
+def test_a_pdf_file_is_its_pages_and_divided_words_are_put_together() -> None:
+    document = read("a.pdf", pdf_file("The cardio-\nmyopathy of Heron", "", "End."))
+    assert parts_of(document) == {"page 1": "The cardiomyopathy of Heron", "page 3": "End."}
+
+
+@pytest.mark.slow  # the second is one of computing time
+def test_a_pdf_file_that_keeps_its_reader_busy_is_given_up() -> None:
+    many = pdf_file(*["(Heron) Tj " * 3000] * 300)
+    with pytest.raises(KglinkError, match="takes more than 1 seconds"):
+        read("a.pdf", many, seconds=1)
+
+
+def test_a_pdf_file_that_is_too_large_is_refused() -> None:
+    with pytest.raises(KglinkError, match="larger than 1 MiB"):
+        read("a.pdf", b"%PDF-1.4\n" + bytes(2**21), max_mb=1)
+
+
+def test_without_its_library_a_pdf_file_is_refused_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    with pytest.raises(PluginError) as caught:
+        REGISTRY.create("kb", "pdf")
+    assert caught.value.hint == 'Install it: pip install "kglink[pdf]"'
+
+
+# ------------------------------------------------------------------------------- recognition
+@pytest.mark.parametrize(
+    ("name", "data", "adapter"),
+    [
+        ("a.txt", "Subject: no mail", "text"),
+        ("a.txt", "<b>prose</b> that begins with a tag", "text"),
+        ("-", "<!doctype html><p>x", "html"),
+        ("page", "<html lang=en>", "html"),
+        ("a.HTM", "<p>x", "html"),
+        ("README.md", "# x", "markdown"),
+        ("a.eml", "Subject: x\n\ny", "mail"),
+        ("mail", "Received: x\nMessage-ID: <a>\n\ny", "mail"),
+        ("a.pdf", "%PDF-1.7", "pdf"),
+        ("a.csv", "a,b", "text"),
+    ],
+)
+def test_formats_are_known_by_their_beginning_and_name(name: str, data: str, adapter: str) -> None:
+    assert REGISTRY.guess_text(SourceHead(name, data.encode(), None)) == f"kglink/{adapter}"
+
+
+def test_no_kb_is_taken_for_a_text() -> None:
+    with pytest.raises(KglinkError, match="no KB adapter knows this format"):
+        REGISTRY.guess_kb(SourceHead("page.html", b"<!doctype html><p>x", None))
+
+
+# --------------------------------------------------------------------------------- contracts
+FOREIGN = ("plain text of no format", '{"id": 1}\n', "a,b\n1,2\n", b"\x00\x01\x02")
+
+
+class TestPlain(KBAdapterContract):
+    plugin = "kglink/text"
+    settings = MappingProxyType({"marked": "true"})
+    sniffs = False
+    source_name = "a.txt"
+    source_text = "Ada met [[Bob]]."
+    expected = (Document("a.txt", "Ada met Bob.", (Mention(8, 11, "Bob"),)),)
+    broken = (b"\xff\xfe", "an [[open mark")
+
+
+class TestHtml(KBAdapterContract):
+    plugin = "kglink/html"
+    source_name = "a.html"
+    source_text = "<!doctype html><title>T</title><p>Ada &amp; <b>B</b>ob"
+    expected = (
+        Document(
+            "a.html",
+            "Ada & Bob",
+            title="T",
+            meta={
+                "format": "html",
+                "title": "T",
+                "parts": [{"part": "body", "start": 0, "end": 9}],
+            },
+        ),
+    )
+    broken = (b"<p>\xff",)
+    foreign = FOREIGN
+
+
+class TestMarkdown(KBAdapterContract):
+    plugin = "kglink/markdown"
+    source_name = "a.md"
+    source_text = "# Ada\n\nmet *Bob*\n"
+    expected = (
+        Document(
+            "a.md",
+            "Ada\n\nmet Bob",
+            meta={"format": "markdown", "parts": [{"part": "body", "start": 0, "end": 12}]},
+        ),
+    )
+    broken = (b"\xff\xfe",)
+    foreign = FOREIGN
+
+
+class TestMail(KBAdapterContract):
+    plugin = "kglink/mail"
+    source_name = "a.eml"
+    source_text = "Subject: Ada\nMessage-ID: <1@a>\nReceived: b\n\nmet Bob\n"
+    expected = (
+        Document(
+            "a.eml",
+            "Ada\n\nmet Bob",
+            title="Ada",
+            meta={
+                "format": "mail",
+                "title": "Ada",
+                "parts": [
+                    {"part": "subject", "start": 0, "end": 3},
+                    {"part": "body", "start": 5, "end": 12},
+                ],
+            },
+        ),
+    )
+    foreign = FOREIGN
+
+
+class TestDocx(KBAdapterContract):
+    plugin = "kglink/docx"
+    source_name = "a.docx"
+    source_text = word_file(paragraph("Ada met Bob."))
+    expected = (
+        Document(
+            "a.docx",
+            "Ada met Bob.",
+            meta={"format": "docx", "parts": [{"part": "body", "start": 0, "end": 12}]},
+        ),
+    )
+    broken = (b"PK\x03\x04", "no archive")
+    foreign = FOREIGN
+
+
+@pytest.mark.slow  # a process for each damaged file
+class TestPdf(KBAdapterContract):
+    plugin = "kglink/pdf"
+    source_name = "a.pdf"
+    source_text = pdf_file("Ada met Bob.")
+    expected = (
+        Document(
+            "a.pdf",
+            "Ada met Bob.",
+            meta={"format": "pdf", "parts": [{"part": "page 1", "start": 0, "end": 12}]},
+        ),
+    )
+    broken = (b"%PDF-1.4", "no PDF file")
+    foreign = FOREIGN
