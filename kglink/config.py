@@ -145,6 +145,17 @@ class LinkSection(Section):
         pattern=r"^(auto|[a-z]{2,3})$",
         description="Language of the texts (ISO 639, such as `de`); `auto`: guessed for each text.",
     )
+    types: tuple[str, ...] = Field(
+        (), description="Link to entities of these types only; none named: of all."
+    )
+    under: tuple[str, ...] = Field(
+        (),
+        description="Of the KB of each, such as `doid:DOID:4`, link only to it and to all that its "
+        "branch holds, by `parents`; other KBs are not limited.",
+    )
+    not_under: tuple[str, ...] = Field(
+        (), description="Link neither to these entities nor to what their branches hold."
+    )
     detector: str = Field("kglink/dictionary", description="Mention detector (`kglink plugins`).")
     detector_settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Settings of the detector."

@@ -33,6 +33,7 @@ from kglink_cli.evaluation_tables import (
     print_recall,
     print_seen,
 )
+from kglink_cli.limits import NotUnder, Types, Under, limit_flags
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option("--split", help="train, dev, test; empty: all.")] = "dev",
     kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    types: Types = None,
+    under: Under = None,
+    not_under: NotUnder = None,
     k: Annotated[
         str, typer.Option("--k", help="Ranks to report R@k of; the largest is how deep MRR looks.")
     ] = RANKS,
@@ -161,7 +165,11 @@ def evaluate(
     wanted = Question(
         names, split, split_names(kb), _ranks(k), counterparts, domains=domains, seen_in=seen_in
     )
-    flags = {"space.name": space, "link.evidence": by}
+    flags = {
+        "space.name": space,
+        "link.evidence": by,
+        **limit_flags(types, under, not_under),
+    }
     with session_of(context).open(flags) as workspace:
         for name in names:
             workspace.store.kb(name)

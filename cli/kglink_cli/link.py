@@ -19,6 +19,7 @@ from kglink.workspace.shapes import found_shape
 from kglink.workspace.texts import TextReader
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress
+from kglink_cli.limits import NotUnder, Types, Under, limit_flags
 from kglink_cli.outputs import Written, after, format_of, reserved, write_to
 from kglink_cli.session import parse_options, session_of, split_names
 
@@ -29,6 +30,9 @@ def link(
     context: typer.Context,
     source: Annotated[str, typer.Argument(help="A file, a folder, or - for standard input.")],
     kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    types: Types = None,
+    under: Under = None,
+    not_under: NotUnder = None,
     output_format: Annotated[
         str | None,
         typer.Option(
@@ -108,6 +112,7 @@ def link(
         "link.input": adapter,
         "link.input_settings": parse_options(input_options) if input_options else None,
         "link.language": language,
+        **limit_flags(types, under, not_under),
         "link.top_k": top_k,
         "link.threshold": threshold,
         "link.detector_settings": parse_options(options) if options else None,
@@ -178,12 +183,16 @@ def search(
     context: typer.Context,
     text: Annotated[str, typer.Argument(help="A name, or a description in words.")],
     kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    types: Types = None,
+    under: Under = None,
+    not_under: NotUnder = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many.", min=1)] = 10,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find entities that a text names or describes, in all KBs."""
-    with session_of(context).open({"space.name": space}) as workspace:
+    flags = {"space.name": space, **limit_flags(types, under, not_under)}
+    with session_of(context).open(flags) as workspace:
         ensure_space(workspace)
         found = workspace.search(text, k=top_k, kbs=split_names(kb))
         facts = workspace.store.get_entities([one.id for one in found])

@@ -7,10 +7,10 @@ a record for each mention.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kglink.records import Document, Mention
+from kglink.records import Document, EntityId, Mention
 
 #: Texts are taken for annotated in part where so many of the places that bear an annotated surface
 #: are not annotated. In abstracts that people annotated fully it is 2% at most, and about a half
@@ -76,6 +76,17 @@ def merged_texts(docs: str, documents: Iterable[Document]) -> list[AnnotatedText
         AnnotatedText(docs, tuple(ids[text]), text, tuple(known[place] for place in sorted(known)))
         for text, known in mentions.items()
     ]
+
+
+def without_golds(text: AnnotatedText, left_out: Callable[[EntityId], bool]) -> AnnotatedText:
+    """The text without some golds; a mention that has no other is one that nobody said."""
+
+    def limited(mention: Mention) -> Mention:
+        if not mention.gold or not any(map(left_out, mention.gold)):
+            return mention
+        return replace(mention, gold=tuple(o for o in mention.gold if not left_out(o)) or None)
+
+    return replace(text, mentions=tuple(map(limited, text.mentions)))
 
 
 def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:

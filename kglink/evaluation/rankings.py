@@ -117,10 +117,11 @@ def rank_mentions(
     """Rank the ``depth`` best candidates of every mention with gold in ``kbs``, its span given."""
     judging = judging or Judging()
     places = (
-        _Place(document, mention, frozenset(mention.gold))
+        _Place(document, mention, gold)
         for document in documents
         for mention in document.mentions
-        if mention.gold and any(one.kb in kbs for one in mention.gold)
+        if (gold := frozenset(one for one in mention.gold or () if not linker.leaves_out(one)))
+        and any(one.kb in kbs for one in gold)
     )
     waiting: list[list[_Judged]] = []
 

@@ -313,6 +313,10 @@ class CandidateSearch:
             column[np.searchsorted(found[at].entities, rows)] = known
             found[at] = Found(found[at].entities, {**found[at].evidence, name: column})
 
+    def leaves_out(self, entity: EntityId) -> bool:
+        """Whether an entity of these KBs is never found, because the space is limited."""
+        return self._space.leaves_out(entity)
+
     def nearness(self, left: EntityId, right: EntityId) -> float:
         """The cosine of the texts of two entities; 0 where the space has no vectors of texts."""
         if not self._space.has_rows("text"):

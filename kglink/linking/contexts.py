@@ -157,8 +157,10 @@ class TokenContexts:
 
     def near(self, kb: str, k: int) -> list[IntArray]:
         """For each mention the entities of one KB that are nearest."""
-        tokens = tokens_of(self.space.segments[kb])
-        _, hits = self.search(tokens).search(self.matrices, min(k, len(tokens)))
+        segment = self.space.segments[kb]
+        tokens = tokens_of(segment)
+        search = self.search(tokens)
+        _, hits = search.search(self.matrices, min(k, len(tokens)), segment.rows)
         return [rows[rows >= 0] for rows in hits]
 
     def scores(self, mention: int, entities: IntArray, segment: Segment) -> FloatArray | None:

@@ -18,6 +18,7 @@ from kglink.linking.stages import Stage, run_stages
 from kglink.plugins import Detector
 from kglink.records import (
     Candidate,
+    EntityId,
     LinkedDocument,
     MentionInText,
     Ranking,
@@ -70,6 +71,10 @@ class Linker:
     def scoring(self) -> Scoring:
         """How evidence is weighed."""
         return self._search.scoring
+
+    def leaves_out(self, entity: EntityId) -> bool:
+        """Whether an entity cannot be an answer, because only some of its KB are wanted."""
+        return self._search.leaves_out(entity)
 
     @cached_property
     def detector(self) -> Detector:

@@ -13,9 +13,11 @@ on the disease KBs, and three to five times slower.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,8 +58,19 @@ def build_name_index(folder: Path) -> None:
             np.save(folder / f"grams{number}.{part}.npy", getattr(by_bucket, part))
 
 
+class _Part(NamedTuple):
+    """Names that are searched together."""
+
+    names: sp.csr_matrix
+    rows: Callable[[IntArray], IntArray]
+    """The alias rows of some columns."""
+
+
 class NameIndex:
     """Exact and similar names of one KB."""
+
+    _kept: IntArray | None = None
+    """The alias rows that are found; None: all."""
 
     def __init__(self, folder: Path) -> None:
         self.folded = StringTable(folder / "folded")
@@ -69,6 +82,7 @@ class NameIndex:
             _load_shard(folder, number, min(SHARD_ROWS, len(self.folded) - first))
             for number, first in enumerate(range(0, len(self.folded), SHARD_ROWS))
         ]
+        self._parts: list[_Part] = []
 
     def exact(self, folded: str) -> IntArray:
         """The alias rows whose folded name is this one."""
@@ -76,6 +90,8 @@ class NameIndex:
         start = np.searchsorted(self._hashes, wanted, side="left")
         stop = np.searchsorted(self._hashes, wanted, side="right")
         rows = np.sort(self._rows[start:stop].astype(np.int64))
+        if self._kept is not None:
+            rows = np.intersect1d(rows, self._kept, assume_unique=True)
         return rows[[self.folded[row] == folded for row in rows]] if len(rows) else rows
 
     def similar(self, folded: Sequence[str], k: int) -> list[tuple[IntArray, FloatArray]]:
@@ -84,13 +100,32 @@ class NameIndex:
             raise ValueError(f"k = {k}: at least one name must be asked for")
         queries = weighted(gram_counts(folded), self._idf)
         found: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in folded]
-        for number, shard in enumerate(self._shards):
+        for shard, rows in self._searched():
             hits = sp_matmul_topn(queries, shard, top_n=min(k, shard.shape[1]), threshold=0.0)
             for at, parts in enumerate(found):
                 own = slice(hits.indptr[at], hits.indptr[at + 1])
-                rows = hits.indices[own].astype(np.int64) + number * SHARD_ROWS
-                parts.append((rows, hits.data[own]))
+                parts.append((rows(hits.indices[own]), hits.data[own]))
         return [_best(parts, k) for parts in found]
+
+    def limited(self, rows: IntArray) -> NameIndex:
+        """The same, of which no other alias rows than these are found."""
+        other = copy(self)
+        other._kept = rows
+        if len(rows) <= SHARD_ROWS:  # else a part is made when it is searched: one in memory
+            other._parts = list(other._searched())
+        return other
+
+    def _searched(self) -> Iterable[_Part]:
+        """The shards, or of each what is to be found, with what tells a column's alias row."""
+        return self._parts or map(self._part, range(len(self._shards)))
+
+    def _part(self, number: int) -> _Part:
+        shard, first = self._shards[number], number * SHARD_ROWS
+        if self._kept is None:
+            return _Part(shard, lambda columns: columns.astype(np.int64) + first)
+        inside = np.searchsorted(self._kept, [first, first + shard.shape[1]])
+        own = self._kept[slice(*inside)]
+        return _Part(shard[:, own - first], lambda columns: own[columns])
 
 
 def _best(parts: list[tuple[IntArray, FloatArray]], k: int) -> tuple[IntArray, FloatArray]:

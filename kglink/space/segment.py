@@ -34,10 +34,16 @@ IntArray = npt.NDArray[np.int64]
 class Segment:
     """Read access to one KB of a space."""
 
+    rows: IntArray | None = None
+    """The entities that are found; None: all."""
+    alias_rows: IntArray | None = None
+    """Their alias rows."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.info = read_part(SegmentInfo, folder / INFO_FILE)
         self.kb = self.info.kb
+        self.fingerprint = folder.name
         counts: dict[RowKind, int] = {"text": self.info.entities, "alias": self.info.alias_rows}
         entities, aliases = (counts["text"],), (counts["alias"],)
         with space_errors():

@@ -13,6 +13,7 @@ from kglink.errors import DamagedSpaceError, UnknownNameError
 from kglink.files.digest import digest_of
 from kglink.files.manifest import check_files
 from kglink.plugins import NameRow, RowRange
+from kglink.records import EntityId
 from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder, build_command
 from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, read_part, space_errors
 from kglink.space.segment import Segment
@@ -69,6 +70,11 @@ class Space:
         """Whether entities own vectors of this kind."""
         return any(span.kind == kind for span in self.manifest.spans)
 
+    def leaves_out(self, entity: EntityId) -> bool:
+        """Whether an entity is of a KB of which some entities alone are found, and none of them."""
+        segment = self.segments.get(entity.kb)
+        return segment is not None and segment.rows is not None and segment.row(entity.key) < 0
+
     def nearest(
         self, queries: FloatArray, kb: str, kind: RowKind, k: int
     ) -> tuple[FloatArray, IntArray]:
@@ -94,15 +100,23 @@ class SpaceNames:
 
     def __init__(self, space: Space, kbs: Sequence[str]) -> None:
         self._segments = [space.segments[kb] for kb in kbs]
-        self.fingerprint = digest_of([segment.folder.name for segment in self._segments])
+        self.leaves_out = space.leaves_out
+        self.fingerprint = digest_of([segment.fingerprint for segment in self._segments])
         self.cache_dir: Path | None = space.folder.path / "cache"
 
     def __len__(self) -> int:
-        return sum(len(segment.surfaces) for segment in self._segments)
+        return sum(
+            len(segment.surfaces if segment.alias_rows is None else segment.alias_rows)
+            for segment in self._segments
+        )
 
     def __iter__(self) -> Iterator[NameRow]:
         for segment in self._segments:
             counts = segment.alias_counts
+            found = np.full(len(counts), segment.alias_rows is None)
+            if segment.alias_rows is not None:
+                found[segment.alias_rows] = True
             rows = zip(segment.surfaces, segment.names.folded, strict=True)
             for at, (surface, folded) in enumerate(rows):
-                yield NameRow(surface, folded, segment.kb, int(counts[at]))
+                if found[at]:
+                    yield NameRow(surface, folded, segment.kb, int(counts[at]))

@@ -19,6 +19,9 @@ from kglink.plugins import Encoded, RowRange, Scorer, TokenScorer
 from kglink.space.token_products import Block, TokenProducts, exact_scores, may_be_best
 from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
 
+#: Some entities: a range of them, or their numbers in order.
+SomeRows = RowRange | IntArray
+
 #: Mentions that go through all entities together.
 _MENTIONS = 512
 #: Mentions and entities that a scorer without a rule compares at once.
@@ -34,7 +37,7 @@ class TokenSearch(Protocol):
     """Whether scores are sums of cosines, however long the vectors are."""
 
     def search(
-        self, queries: TokenMatrices, k: int, rows: RowRange | None = None
+        self, queries: TokenMatrices, k: int, rows: SomeRows | None = None
     ) -> tuple[FloatArray, IntArray]:
         """Scores and entities, best first, (n, k) each; -inf and -1 where fewer exist.
 
@@ -60,7 +63,7 @@ class ExactTokenSearch:
         self.cosine = self._rule is not None and self._rule.cosine
 
     def search(
-        self, queries: TokenMatrices, k: int, rows: RowRange | None = None
+        self, queries: TokenMatrices, k: int, rows: SomeRows | None = None
     ) -> tuple[FloatArray, IntArray]:
         """Scores and entities, best first, (n, k) each; -inf and -1 where fewer exist."""
         return nearest_by_tokens(queries, self._tokens, k, self._scorer, rows=rows)
@@ -85,7 +88,7 @@ def nearest_by_tokens(
     k: int,
     scorer: Scorer,
     *,
-    rows: RowRange | None = None,
+    rows: SomeRows | None = None,
 ) -> tuple[FloatArray, IntArray]:
     """The ``k`` entities nearest to each mention: scores and rows, best first.
 
@@ -97,15 +100,16 @@ def nearest_by_tokens(
     found = _Nearest(len(queries.offsets) - 1, max(0, k))
     if not found.k:
         return found.scores, found.rows
-    span = rows or RowRange(0, len(tokens))
+    if rows is None or isinstance(rows, RowRange):
+        rows = np.arange(*(rows or (0, len(tokens))))
     with single_threaded_workers(usable_cores()) as workers:
         for first in range(0, found.count, _MENTIONS):
             part = texts_between(queries, first, min(first + _MENTIONS, found.count))
             if isinstance(scorer, TokenScorer):
                 products = TokenProducts(part, tokens, scorer.rule, workers)
-                _by_rule(products, span, found, first, workers)
+                _by_rule(products, rows, found, first, workers)
             else:
-                _by_scorer(scorer, part, tokens, span, found, first)
+                _by_scorer(scorer, part, tokens, rows, found, first)
     return found.scores, found.rows
 
 
@@ -165,13 +169,13 @@ class _Nearest:
 
 
 def _by_rule(
-    products: TokenProducts, span: RowRange, found: _Nearest, first: int, workers: Executor
+    products: TokenProducts, rows: IntArray, found: _Nearest, first: int, workers: Executor
 ) -> None:
-    for block in products.blocks(np.arange(*span)):
+    for block in products.blocks(rows):
 
         def improve(at: int, block: Block = block) -> None:
-            rows = block.rows[block.may_be_best(at, found.k, found.worst(first + at))]
-            found.add(first + at, products.exact(at, rows), rows)
+            near = block.rows[block.may_be_best(at, found.k, found.worst(first + at))]
+            found.add(first + at, products.exact(at, near), near)
 
         for _ in workers.map(improve, range(len(block.scores))):
             pass
@@ -181,11 +185,10 @@ def _by_scorer(
     scorer: Scorer,
     queries: TokenMatrices,
     tokens: TokenRows,
-    span: RowRange,
+    rows: IntArray,
     found: _Nearest,
     first: int,
 ) -> None:
-    rows = np.arange(*span)
     for mentions, entities, part in scored_blocks(scorer, queries, tokens, rows):
         for mention, scores in enumerate(part, first + mentions.start):
             near = may_be_best(scores, scores, found.k, found.worst(mention))

@@ -25,6 +25,7 @@ from kglink.records import (
     Verdict,
 )
 from kglink.store import document_reader, entity_reader
+from kglink.store.chosen import WantedEntities, read_types, read_wanted
 from kglink.store.database import Database
 from kglink.store.ingest import Ingest, check_kb_name
 from kglink.store.kbs import find_problems, kb_id, read_kbs
@@ -173,6 +174,15 @@ class Store:
     def bracketed_titles(self, kb: str) -> Iterator[tuple[str, str]]:
         """Key and title of every entity whose title ends in a bracket."""
         return self._stream(entity_reader.read_bracketed_titles, kb)
+
+    def types_of(self, kb: str) -> list[str]:
+        """The types of a KB's entities."""
+        with self._db.read() as connection:
+            return read_types(connection, kb)
+
+    def wanted_keys(self, kb: str, wanted: WantedEntities) -> Iterator[str]:
+        """The keys of the entities of some types and branches, in their order."""
+        return self._stream(read_wanted, kb, wanted)
 
     # --------------------------------------------------------------------------- documents
     def documents(

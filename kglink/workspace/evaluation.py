@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
-from kglink.evaluation.annotated import AnnotatedText, merged_texts
+from kglink.evaluation.annotated import AnnotatedText, merged_texts, without_golds
 from kglink.evaluation.answer_files import read_predictions
 from kglink.evaluation.end_to_end import (
     Answer,
@@ -98,6 +98,8 @@ def evaluate_end_to_end(
     kbs = kbs_of(workspace, question)
     if question.predictions is None:
         space = workspace.space()
+        left_out = workspace.limited(space, kbs, workspace.limits()).leaves_out
+        texts = [without_golds(text, left_out) for text in texts]
 
         def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
             return linked_answers(workspace.linker(pool, space=space), texts)

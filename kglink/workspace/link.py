@@ -13,27 +13,46 @@ if TYPE_CHECKING:
 
 
 def link(
-    opened: Opened, texts: str | TextInput | Iterable[TextInput | str], kbs: Sequence[str] = ()
+    opened: Opened,
+    texts: str | TextInput | Iterable[TextInput | str],
+    kbs: Sequence[str] = (),
+    *,
+    types: Sequence[str] = (),
+    under: Sequence[str] = (),
+    not_under: Sequence[str] = (),
 ) -> Iterator[LinkedDocument]:
     """Link a text, or several, to the space; plain strings are numbered.
 
-    A space that is missing or older than the store is built first.
+    ``types`` are the types of entities that may be answers, ``under`` and ``not_under`` branches
+    of KBs, such as ``doid:DOID:4``, that they must and must not be in. A space that is missing or
+    older than the store is built first.
     """
     given = [texts] if isinstance(texts, str | TextInput) else texts
     build_if_stale(opened)
-    return opened.linker(kbs).link(
+    return opened.linker(kbs, limits=opened.limits(types, under, not_under)).link(
         TextInput(str(number), text) if isinstance(text, str) else text
         for number, text in enumerate(given, 1)
     )
 
 
-def search(opened: Opened, text: str, *, k: int = 10, kbs: Sequence[str] = ()) -> list[Candidate]:
+def search(
+    opened: Opened,
+    text: str,
+    *,
+    k: int = 10,
+    kbs: Sequence[str] = (),
+    types: Sequence[str] = (),
+    under: Sequence[str] = (),
+    not_under: Sequence[str] = (),
+) -> list[Candidate]:
     """The entities of the space that a text names or describes, best first.
 
-    A space that is missing or older than the store is built first.
+    Types and branches limit them as those of `link` do. A space that is missing or older than
+    the store is built first.
     """
     from kglink.workspace.links import search
 
     build_if_stale(opened)
-    space = opened.space()
-    return search(space, opened.encoder, opened.registry, text, k, space.kbs(kbs))
+    names = opened.space().kbs(kbs)
+    limited = opened.limited(opened.space(), names, opened.limits(types, under, not_under))
+    return search(limited, opened.encoder, opened.registry, text, k, names)

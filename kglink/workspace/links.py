@@ -204,7 +204,7 @@ class NamesWithMemory:
 
     def _remembered(self) -> Iterator[NameRow]:
         for one in self._store.all_meanings() if self._remembers else ():
-            if one.entity.kb in self._kbs:
+            if one.entity.kb in self._kbs and not self._names.leaves_out(one.entity):
                 times = max(1, round(one.times))
                 yield NameRow(one.surface, one.folded, one.entity.kb, times)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kglink.space.space import Space
     from kglink.store import Store
     from kglink.workspace.joint_space import WorkspaceSpace
+    from kglink.workspace.limits import Limits
 
 #: Linkers that are kept: to other KBs, or with more candidates.
 MOST_LINKERS = 4
@@ -50,6 +51,7 @@ class Opened:
         self._closing = ExitStack()
         self._joint_space: tuple[Stamp, WorkspaceSpace] | None = None
         self._space: tuple[Stamp, Space] | None = None
+        self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
 
     @classmethod
@@ -179,6 +181,7 @@ class Opened:
         stamp = published_stamp(joint)
         if self._space is None or self._space[0] != stamp:
             self._space = stamp, joint.open()
+            self._limited.clear()
             self._linkers.clear()
         return self._space[1]
 
@@ -186,8 +189,37 @@ class Opened:
         """The KBs to link to: these, else those of the settings, else all of the space."""
         return space.kbs(kbs or self.settings.link.kbs)
 
+    def limits(
+        self, types: Sequence[str] = (), under: Sequence[str] = (), not_under: Sequence[str] = ()
+    ) -> Limits:
+        """Which entities may be found: as told here, else as the settings have it."""
+        from kglink.workspace.limits import Limits
+
+        link = self.settings.link
+        return Limits(
+            tuple(types) or link.types,
+            tuple(under) or link.under,
+            tuple(not_under) or link.not_under,
+        )
+
+    def limited(self, space: Space, kbs: tuple[str, ...], limits: Limits) -> Space:
+        """The space with those entities of these KBs that may be found."""
+        from kglink.workspace.limits import limited_to
+
+        key = (id(space), kbs, limits)
+        if key not in self._limited:
+            while len(self._limited) >= MOST_LINKERS:
+                del self._limited[next(iter(self._limited))]
+            self._limited[key] = space, limited_to(space, kbs, limits, self.store)
+        return self._limited[key][1]
+
     def linker(
-        self, kbs: Sequence[str] = (), *, space: Space | None = None, candidates: int = 0
+        self,
+        kbs: Sequence[str] = (),
+        *,
+        limits: Limits | None = None,
+        space: Space | None = None,
+        candidates: int = 0,
     ) -> Linker:
         """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
         from kglink.linking.scoring import SCORING_FILE
@@ -197,12 +229,14 @@ class Opened:
         link, names = self.settings.link, self.linked_kbs(space, kbs)
         scoring = stamp_of(space.folder.path / SCORING_FILE)
         states = self.store.overlap_state(), self.store.memory_state()
-        key = (id(space), names, candidates, scoring, states)
+        limits = limits or self.limits()
+        key = (id(space), names, limits, candidates, scoring, states)
         linker = self._linkers.get(key)
         if linker is None:
-            parts = (space, self.encoder, link, self.store, self.registry)
+            limited = self.limited(space, names, limits)
+            parts = (limited, self.encoder, link, self.store, self.registry)
             search = search_of(*parts, candidates=candidates)
-            linker = linker_of(search, space, names, link, self.store, self.registry)
+            linker = linker_of(search, limited, names, link, self.store, self.registry)
             while len(self._linkers) >= MOST_LINKERS:
                 del self._linkers[next(iter(self._linkers))]
             self._linkers[key] = linker

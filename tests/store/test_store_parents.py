@@ -6,9 +6,10 @@ import pytest
 from sqlalchemy import Engine, event, func, select
 from sqlalchemy.engine import Connection
 
-from kglink.errors import RecordError
+from kglink.errors import RecordError, UsageError
 from kglink.records import Entity, EntityId
 from kglink.store import Store
+from kglink.store.chosen import WantedEntities
 from kglink.store.database import Database
 from kglink.store.schema import parents
 from store_support import Stopped, broken_off, content_hashes, entity, job
@@ -127,3 +128,45 @@ def test_kbs_without_parents_are_not_asked_for_them(url: str) -> None:
             assert [sql.count("JOIN") for sql in asked] == [0, 1]
         finally:
             event.remove(Engine, "before_cursor_execute", listen)
+
+
+# -------------------------------------------------------------------------------------- branches
+def wanted(store: Store, kb: str = "kb", **told: tuple[str, ...]) -> str:
+    """The one-letter keys of the wanted entities."""
+    return "".join(store.wanted_keys(kb, WantedEntities(**told)))
+
+
+def test_a_branch_is_all_that_parents_lead_up_from(store: Store) -> None:
+    # a > b, c; b, c > d; d > e; e and f are each other's parents; g stands alone.
+    records = [
+        entity("a", type="Thing"), child("b", "a"), child("c", "a", "not here"),
+        child("d", "b", "c"), entity("e", parents=("d", "f"), type="thing"), child("f", "e"),
+        entity("g", type="other"),
+    ]  # fmt: skip
+    store.ingest(job(), records)
+    store.ingest(job("two"), [child("a", "g"), child("g"), child("b", "a")])
+    assert wanted(store) == "abcdefg"
+    assert wanted(store, under=("a",)) == "abcdef"
+    assert wanted(store, under=("d",)) == wanted(store, under=("e", "d")) == "def"
+    assert wanted(store, under=("f",)) == "ef"
+    assert wanted(store, under=("g", "c")) == "cdefg"
+    assert wanted(store, not_under=("b",)) == "acg"
+    assert wanted(store, under=("a",), not_under=("d", "g")) == "abc"
+    assert wanted(store, under=("g",), not_under=("g",)) == ""
+    assert wanted(store, types=("THING",)) == "ae"
+    assert wanted(store, types=("thing", "other"), not_under=("d",)) == "ag"
+    assert wanted(store, "two", under=("g",)) == "abg"
+    assert wanted(store, "two", under=("b",)) == "b"
+    assert sorted(store.types_of("kb")) == ["", "Thing", "other", "thing"]
+    with pytest.raises(UsageError, match="there is no entity kb:not here"):
+        wanted(store, not_under=("not here",))
+
+
+def test_parents_in_circles_and_over_many_pages(store: Store) -> None:
+    count = 4100
+    store.ingest(
+        job(), (child(f"{n:04}", f"{(n + 7) % count:04}", f"{n:04}") for n in range(count))
+    )
+    keys = list(store.wanted_keys("kb", WantedEntities(under=("0003",))))
+    assert keys == [f"{n:04}" for n in range(count)]  # 7 and 4,100 have no divisor in common
+    assert not list(store.wanted_keys("kb", WantedEntities(not_under=("0003",))))

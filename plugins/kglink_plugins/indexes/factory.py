@@ -19,6 +19,7 @@ from kglink_plugins.indexes.faiss_library import (
     faiss,
     faiss_errors,
     read_index,
+    selector_of,
     write_index,
 )
 from kglink_plugins.indexes.flat import FlatIndex
@@ -134,7 +135,7 @@ class FactoryIndex:
         if self._graph and self._graph.visits(k, total / self.size) >= total:
             return self._graph.rows.search(checked, k, spans)
         fetch = min(k + _MARGIN, total)
-        selector = None if total == self.size else _selector(spans, self.size)
+        selector = None if total == self.size else selector_of(spans, self.size)
         scores, rows = self._fetch(checked, fetch, selector, wider=self.size / total)
         short = np.flatnonzero((rows[:, : min(k, total)] < 0).any(axis=1))
         if len(short):
@@ -224,13 +225,3 @@ def _parameters(index: Any, selector: Any, *, wider: float) -> Any:
         effort = min(index.ntotal, math.ceil(index.hnsw.efSearch * wider))
         return faiss.SearchParametersHNSW(sel=selector, efSearch=effort)
     return faiss.SearchParameters(sel=selector) if selector is not None else None
-
-
-def _selector(spans: Sequence[RowRange], size: int) -> Any:
-    """Which rows take part: a range where it is one, else a bit for each row."""
-    if len(spans) == 1:
-        return faiss.IDSelectorRange(spans[0].start, spans[0].stop)
-    chosen = np.zeros(size, dtype=np.uint8)
-    for start, stop in spans:
-        chosen[start:stop] = 1
-    return faiss.IDSelectorBitmap(np.packbits(chosen, bitorder="little"))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kglink.errors import SpaceError
 from kglink.files.atomic import atomic_path
 from kglink.models.hardware import usable_cores
+from kglink.plugins import RowRange
 
 #: The module, untyped: its stubs miss classes and keyword arguments that it has.
 faiss: Any = importlib.import_module("faiss")
@@ -45,6 +48,16 @@ def faiss_errors(what: str, hint: str = "") -> Iterator[None]:
         yield
     except (RuntimeError, MemoryError) as error:
         raise SpaceError(f"{what}: {_reason(error)}", hint=hint) from error
+
+
+def selector_of(spans: Sequence[RowRange], size: int) -> Any:
+    """Which rows take part: a range where it is one, else a bit for each row."""
+    if len(spans) == 1:
+        return faiss.IDSelectorRange(spans[0].start, spans[0].stop)
+    chosen = np.zeros(size, dtype=np.uint8)
+    for start, stop in spans:
+        chosen[start:stop] = 1
+    return faiss.IDSelectorBitmap(np.packbits(chosen, bitorder="little"))
 
 
 def write_index(index: Any, path: Path) -> None:

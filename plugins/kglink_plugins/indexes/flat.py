@@ -16,6 +16,7 @@ from kglink_plugins.indexes.faiss_library import (
     configure_faiss,
     faiss,
     read_index,
+    selector_of,
     write_index,
 )
 from kglink_plugins.indexes.rows import (
@@ -34,6 +35,8 @@ from kglink_plugins.indexes.settings import FlatSettings
 _MARGIN = 8
 #: Queries answered together, and rows scored anew together: they bound the memory of a search.
 _QUERIES, _RESCORED = 256, 16384
+#: Ranges that are searched one by one.
+_MOST_SEARCHES = 8
 #: How far two ways of summing one inner product may lie apart, in units of both norms' product.
 _ROUNDING = 2e-6
 
@@ -116,9 +119,11 @@ class FlatIndex:
     ) -> tuple[FloatArray, IntArray]:
         """The ``count`` best rows of all spans together, by faiss's own scores.
 
-        One search for each span: faiss keeps to matrix products for a single range, and gives
-        them up for a union of ranges.
+        One search for each span, if there are few: faiss keeps to matrix products for a single
+        range, and gives them up for a union of ranges.
         """
+        if len(spans) > _MOST_SEARCHES:
+            return self._fetch_selected(queries, count, selector_of(spans, self.size))
         parts = [self._fetch_span(queries, min(count, row_count([s])), s) for s in spans]
         scores = np.concatenate([part[0] for part in parts], axis=1)
         rows = np.concatenate([part[1] for part in parts], axis=1)
@@ -127,7 +132,11 @@ class FlatIndex:
     def _fetch_span(
         self, queries: FloatArray, count: int, span: RowRange
     ) -> tuple[FloatArray, IntArray]:
-        selector = faiss.IDSelectorRange(span.start, span.stop)
+        return self._fetch_selected(queries, count, selector_of([span], self.size))
+
+    def _fetch_selected(
+        self, queries: FloatArray, count: int, selector: Any
+    ) -> tuple[FloatArray, IntArray]:
         params = faiss.SearchParameters(sel=selector)
         scores, rows = self._index.search(queries, count, params=params)
         return scores, rows

@@ -1,0 +1,34 @@
+"""Options that limit which entities are found, the same for every command that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--type", help="Only entities of this type; may be repeated."),
+]
+Under = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--under", help="Of this entity's KB only its branch, such as doid:DOID:4; may be repeated."
+    ),
+]
+NotUnder = Annotated[
+    list[str] | None,
+    typer.Option("--not-under", help="Nothing of this entity's branch; may be repeated."),
+]
+
+
+def limit_flags(
+    types: Sequence[str] | None, under: Sequence[str] | None, not_under: Sequence[str] | None
+) -> dict[str, object]:
+    """The settings that these options are."""
+    return {
+        "link.types": tuple(types or ()) or None,
+        "link.under": tuple(under or ()) or None,
+        "link.not_under": tuple(not_under or ()) or None,
+    }
