@@ -52,15 +52,22 @@ class ConfigError(UsageError):
 
 
 class UnknownNameError(UsageError):
-    """A name that nothing answers to; lists what exists and the nearest of it."""
+    """A name that nothing answers to; lists what exists and the nearest of it.
 
-    def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
-        names = sorted(known)
+    ``known`` is None where there may be millions.
+    """
+
+    def __init__(
+        self, what: str, name: str, known: Iterable[str] | None, *, hint: str = ""
+    ) -> None:
+        names = sorted(known or ())
         near = difflib.get_close_matches(name, names, n=1)
         shown = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
         exist = f"There is: {shown}." if names else f"There is no {what} yet."
+        if known is None:
+            exist = ""
         guess = f"Did you mean {near[0]!r}? " if near else ""
-        super().__init__(f"unknown {what} {name!r}", hint=f"{guess}{exist} {hint}".rstrip())
+        super().__init__(f"unknown {what} {name!r}", hint=f"{guess}{exist} {hint}".strip())
         self.name = name
         self.known = names
 

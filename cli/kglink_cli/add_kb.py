@@ -59,6 +59,10 @@ def add_kb(
         bool,
         typer.Option("--allow-shrink", help="Let an update remove most entities of the KB."),
     ] = False,
+    merge: Annotated[
+        bool,
+        typer.Option("--merge", help="Add to the KB: what the source does not hold stays."),
+    ] = False,
     on_error: Annotated[
         str | None, typer.Option("--on-error", help="stop or skip at a bad record.")
     ] = None,
@@ -67,7 +71,7 @@ def add_kb(
     """Read a source into a KB: entities, annotated documents, or both.
 
     The same name with a newer source is an update: what is new is added, what changed is
-    changed, what is gone is removed. An interrupted run goes on where it stopped.
+    changed, what is gone is removed (--merge: stays). An interrupted run goes on where it stopped.
     """
     flags = {"ingest.on_error": on_error}
     with session_of(context).open(flags, create=True) as workspace:
@@ -85,6 +89,7 @@ def add_kb(
             split=split,
             resolve=resolve,
             licence=licence,
+            merge=merge,
             progress=written.take,
             on_note=note,
         )

@@ -17,10 +17,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "add-kb": (
         "kglink add-kb products catalogue.csv --set key=SKU --set title='Product name'",
         "kglink add-kb notes notes.jsonl --links-to products --split train",
+        "kglink add-kb products more.csv --merge",
     ),
     "kbs": ("kglink kbs", "kglink kbs --json"),
     "kbs show": ("kglink kbs show products", "kglink kbs show products --examples 10"),
     "kbs remove": ("kglink kbs remove products", "kglink kbs remove products --yes"),
+    "show": ("kglink show products:AJ3000", "kglink show AJ3000 --json"),
     "overlap": ("kglink overlap", "kglink overlap wiki products --export pairs.sssom.tsv"),
     "overlap review": (
         "kglink overlap review wiki products",

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kglink.errors import UsageError
+from kglink.text.entity_text import shared_names
 from kglink.text.printable import printable
 from kglink_cli.console import counted, note, print_json, say
 from kglink_cli.overlap_keys import keys
@@ -195,6 +196,9 @@ def card(
     table.add_row(*(_entity(name, entities[name], within) for name, within in sides))
     weighed = Text.assemble((f"probability {short(overlap.probability)}", "bold"), "   ")
     weighed.append(evidence_text(overlap) or "no evidence: it was only told")
+    if shared := shared_names(entities[overlap.left], entities[overlap.right]):
+        names = ", ".join(printable(name, MOST_OF_NAME) for name in shared[:MOST_NAMES])
+        weighed.append(f"\nshared name{'s' * (len(shared) > 1)}: ").append(names, "bold")
     if overlap.stale:
         said = f"judged {overlap.verdict} before a title or description changed"
         weighed.append(f"\n{said}", style="yellow")

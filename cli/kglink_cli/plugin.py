@@ -21,6 +21,7 @@ from kglink_cli import (
     recipes,
     runs,
     settings,
+    show,
     spaces,
 )
 from kglink_cli.examples import add_examples
@@ -33,6 +34,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("init")(init.init)
     app.command("add-kb")(add_kb.add_kb)
     app.add_typer(kbs.app(), name="kbs")
+    app.command("show")(show.show)
     app.add_typer(overlap.app(), name="overlap")
     app.command("finetune")(finetune.finetune)
     app.command("recipes")(recipes.recipes)

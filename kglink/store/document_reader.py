@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, case, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CodeMapping, Document, EntityId, Mention
 from kglink.store.database import key_ranges
 from kglink.store.golds import gold_exists
 from kglink.store.kbs import kb_id, kb_ids
-from kglink.store.schema import GIVEN, NIL, documents, golds, mappings, mentions
+from kglink.store.schema import GIVEN, NIL, documents, golds, kbs, mappings, mentions
 
 DOCUMENTS_PAGE = 64  # a document may hold megabytes
 MAPPINGS_PAGE = 2000
+#: Characters of the text on each side of a mention that is shown.
+AROUND = 60
 
 #: The golds of a document's mention.
 _Golds = dict[tuple[int, int], dict[EntityId, None]]
@@ -51,6 +53,56 @@ def count_documents(connection: Connection, kb: str, split: str | None = None) -
     chosen = [] if split is None else [d.split == split]
     query = select(func.count()).where(d.kb_id == kb_id(connection, kb), *chosen)
     return connection.execute(query).scalar_one()
+
+
+class Snippet(NamedTuple):
+    """A mention with the words around it; ``kb`` is the KB of the document."""
+
+    kb: str
+    document: str
+    start: int
+    end: int
+    left: str
+    surface: str
+    right: str
+
+
+class MentionsOf(NamedTuple):
+    """How many mentions mean an entity, in how many documents, and the first of them."""
+
+    mentions: int
+    documents: int
+    examples: tuple[Snippet, ...]
+
+
+def read_mentions_of(connection: Connection, entity: EntityId, limit: int) -> MentionsOf:
+    """What the documents of all KBs say of an entity."""
+    d, m, g = documents.c, mentions.c, golds.c
+    meant = (
+        select(g.document_id, g.mention)
+        .distinct()
+        .join_from(golds, documents, d.id == g.document_id)
+        .where(g.kb == entity.kb, g.key == entity.key, d.kb_id.in_(kb_ids(connection).values()))
+        .subquery()
+    )
+    counted = select(func.count(), func.count(meant.c.document_id.distinct()))
+    count, in_documents = connection.execute(counted.select_from(meant)).one()
+    here = (m.document_id == meant.c.document_id) & (m.position == meant.c.mention)
+    begin = case((m.start > AROUND, m.start - AROUND), else_=0)
+    query = (
+        select(kbs.c.name, d.key, m.start, m.end, m.surface, begin)
+        .add_columns(func.substr(d.text, begin + 1, m.end + AROUND - begin))
+        .join_from(meant, mentions, here)
+        .join(documents, d.id == m.document_id)
+        .join(kbs, kbs.c.id == d.kb_id)
+        .order_by(kbs.c.id, d.key, m.start)
+        .limit(limit)
+    )
+    examples = []
+    for kb, key, start, end, surface, first, text in connection.execute(query):
+        left, right = text[: start - first], text[end - first :]
+        examples.append(Snippet(kb, key, start, end, left, surface, right))
+    return MentionsOf(count, in_documents, tuple(examples))
 
 
 def read_mappings(connection: Connection, kb: str) -> Iterator[CodeMapping]:

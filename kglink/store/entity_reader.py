@@ -57,6 +57,19 @@ def get_entities(connection: Connection, ids: Iterable[EntityId]) -> dict[Entity
     return found
 
 
+def read_children(connection: Connection, entity: EntityId) -> list[tuple[EntityId, str]]:
+    """The entities of which one is a parent, with their titles, by key."""
+    number = kb_id(connection, entity.kb)
+    first, stop = id_range(number)
+    e, owner = entities.c, parents.c.entity_id
+    query = select(e.key, e.title).join_from(parents, entities, e.id == owner)
+    query = query.where(
+        owner >= first, owner < stop, parents.c.key == entity.key, e.kb_id == number
+    )
+    rows = connection.execute(query.order_by(e.key))
+    return [(EntityId(entity.kb, key), title) for key, title in rows]
+
+
 def read_aliases(connection: Connection, kb: str) -> Iterator[StoredAlias]:
     """All names of a KB in the order of their entities' keys, each entity's title first."""
     number = kb_id(connection, kb)

@@ -14,7 +14,7 @@ import os
 import re
 import socket
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,16 +22,25 @@ from functools import partial
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 
-from kglink.errors import ShrinkError, SourceError, StoreError, UsageError
-from kglink.records import OnProgress, Progress, Record
-from kglink.store.database import Database
+from kglink.errors import ShrinkError, SourceError, StoreError, UnknownNameError, UsageError
+from kglink.records import EntityId, OnProgress, Progress, Record
+from kglink.store import entity_reader
+from kglink.store.database import Database, chunks
 from kglink.store.golds import count_unresolved, resolve_golds
-from kglink.store.kbs import count
+from kglink.store.kbs import count, kb_id
 from kglink.store.prepared import Batch, batches
 from kglink.store.schema import STAGED, ingests, kbs, removed_kbs
 from kglink.store.values import IngestJob, IngestSummary, Tally, Totals, json_of
 from kglink.store.verdicts import apply_verdicts
-from kglink.store.writers import ENTITIES, MAPPINGS, WRITERS, plan_batch, remove_hidden, remove_kb
+from kglink.store.writers import (
+    ENTITIES,
+    LOOKUP_SIZE,
+    MAPPINGS,
+    WRITERS,
+    plan_batch,
+    remove_hidden,
+    remove_kb,
+)
 
 #: An update that removes more entities than this, and more than half of all, is refused.
 MOST_GONE = 100
@@ -60,11 +69,11 @@ class Ingest:
 
     def __init__(self, db: Database, job: IngestJob, progress: OnProgress = lambda _: None) -> None:
         self._db = db
-        self._job = job
+        self._job = _joined(db, job) if job.merge else job
         self._progress = progress
         query = select(kbs.c.id).where(kbs.c.name == self._job.kb, kbs.c.removing == 1)
-        for (kb_id,) in self._db.rows(query):
-            remove_kb(self._db, kb_id, self._job.kb)
+        for (half_gone,) in self._db.rows(query):
+            remove_kb(self._db, half_gone, self._job.kb)
         self._at = self._start()
         self._resumed_from = self._at.read
 
@@ -205,7 +214,7 @@ class Ingest:
             gone = 0
             # A source of documents alone takes no entity away, and the other way round.
             if tally.seen:
-                retired = writer.publish_staged(connection, at.kb_id, at.run)
+                retired = writer.publish_staged(connection, at.kb_id, at.run, merge=self._job.merge)
                 gone = retired - tally.changed
                 if writer is ENTITIES and not self._job.allow_shrink:
                     self._refuse_to_shrink(gone, gone + tally.changed + tally.unchanged)
@@ -221,6 +230,16 @@ class Ingest:
             hint="Is it the whole source? If so, run the same command with --allow-shrink; "
             "the KB stays as it was.",
         )
+
+
+def _joined(db: Database, job: IngestJob) -> IngestJob:
+    """A job that adds to a KB, with the KBs that the KB's documents link to already."""
+    before = [
+        str(name)
+        for (told,) in db.rows(select(kbs.c.links_to).where(kbs.c.name == job.kb))
+        for name in json_of(told, list, "kbs.links_to")
+    ]
+    return replace(job, links_to=tuple(dict.fromkeys([*before, *job.links_to])))
 
 
 # --------------------------------------------------------------------------------- state
@@ -254,23 +273,49 @@ def finish(connection: Connection, state: IngestState, job: IngestJob) -> tuple[
     """Publish the KB as complete; its revision rises if anything in it is other than before."""
     totals = count(connection, state.kb_id)
     mine = kbs.c.id == state.kb_id
-    row = connection.execute(select(kbs.c.revision, kbs.c.licence).where(mine)).one()
+    row = connection.execute(select(kbs).where(mine)).one()
     last: int = row.revision
     if state.is_new:
         gone = select(removed_kbs.c.revision).where(removed_kbs.c.name == job.kb)
         last = connection.scalar(gone) or 0
     revision = last + int(state.is_new or any(tally.altered for tally in state.tallies))
     values = _described(job) | dataclasses.asdict(totals)
+    if job.merge and not state.is_new:  # the KB is still, before all, what its own source is
+        values |= {name: row._mapping[name] for name in ("adapter", "source", "settings")}
     values |= {"licence": job.licence or row.licence, "revision": revision, "updated_at": now()}
     connection.execute(update(kbs).where(mine).values(**values))
     connection.execute(delete(ingests).where(ingests.c.kb_id == state.kb_id))
     return revision, totals
 
 
+def remove_entities(db: Database, kb: str, keys: Sequence[str]) -> int:
+    """Remove some entities of a KB, all of them or none; says which revision it has then.
+
+    An interrupted ingest of the KB cannot go on after it. The caller holds the KB.
+    """
+    with db.write() as connection:
+        number = kb_id(connection, kb)
+        known = entity_reader.get_entities(connection, (EntityId(kb, key) for key in keys))
+        for key in keys:
+            if EntityId(kb, key) not in known:
+                raise UnknownNameError(f"entity of {kb}", key, None)
+        connection.execute(delete(ingests).where(ingests.c.kb_id == number))
+    remove_hidden(db, number)
+    with db.write() as connection:
+        for chunk in chunks(dict.fromkeys(keys), LOOKUP_SIZE):
+            ENTITIES.retire(connection, number, chunk)
+        values = dataclasses.asdict(count(connection, number)) | {"updated_at": now()}
+        mine = kbs.c.id == number
+        changed = update(kbs).where(mine).values(revision=kbs.c.revision + 1, **values)
+        revision: int = connection.execute(changed.returning(kbs.c.revision)).scalar_one()
+    remove_hidden(db, number)
+    return revision
+
+
 def fingerprint(job: IngestJob) -> str:
     """A hash of all that decides what an ingest writes."""
     parts = [job.fingerprint, job.adapter, _json(job.settings), list(job.links_to)]
-    parts += [job.split, job.language, job.resolve]
+    parts += [job.split, job.language, job.resolve, str(job.merge)]
     return hashlib.blake2b(_json(parts).encode(), digest_size=16).hexdigest()
 
 

@@ -138,6 +138,16 @@ class OverlapTable:
         rows = self._db.rows(select(*_READ).where(pair, _exists(_LEFT), _exists(_RIGHT)))
         return _overlap(rows[0], left.kb, right.kb, self._stale(rows)[0]) if rows else None
 
+    def of(self, entity: EntityId) -> list[Overlap]:
+        """The overlaps of one entity, which stands on the left, the surest first."""
+        mine = [(side.kb == entity.kb) & (side.key == entity.key) for side in (_LEFT, _RIGHT)]
+        rows = self._db.rows(select(*_READ).where(or_(*mine), _exists(_LEFT), _exists(_RIGHT)))
+        found = [
+            _overlap(row, entity.kb, None, stale)
+            for row, stale in zip(rows, self._stale(rows), strict=True)
+        ]
+        return sorted(found, key=lambda one: (-one.probability, one.right))
+
     def _stale(self, page: Sequence[Row]) -> list[bool]:
         """Whether each pair was judged on other texts than its entities have now."""
         judged = [_names(row) for row in page if row[-1] is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
@@ -27,7 +27,7 @@ from kglink.records import (
 from kglink.store import document_reader, entity_reader
 from kglink.store.chosen import WantedEntities, read_types, read_wanted
 from kglink.store.database import Database
-from kglink.store.ingest import Ingest, check_kb_name
+from kglink.store.ingest import Ingest, check_kb_name, remove_entities
 from kglink.store.kbs import find_problems, kb_id, read_kbs
 from kglink.store.memory import Meaning, MemoryTable, PartOfMemory, Unmarked
 from kglink.store.overlaps import OverlapTable, Wanted, read_runs, read_state
@@ -109,6 +109,14 @@ class Store:
         with self._alone(job.kb):
             return Ingest(self._db, job, progress).run(records)
 
+    def remove_entities(self, kb: str, keys: Sequence[str]) -> int:
+        """Remove some entities of a KB, all of them or none; says which revision it has then.
+
+        Verdicts on their overlaps are kept for their return.
+        """
+        with self._alone(kb):
+            return remove_entities(self._db, kb, keys)
+
     def remove_kb(self, name: str) -> None:
         """Remove a KB, batch by batch; verdicts on its overlaps are kept for its return."""
         number = find_kb(self._db, name)
@@ -153,6 +161,11 @@ class Store:
         """Entities by their ids; those that do not exist are left out."""
         with self._db.read() as connection:
             return entity_reader.get_entities(connection, ids)
+
+    def children(self, entity: EntityId) -> list[tuple[EntityId, str]]:
+        """The entities of its KB of which an entity is a parent, with their titles, by key."""
+        with self._db.read() as connection:
+            return entity_reader.read_children(connection, entity)
 
     def aliases_of(self, kb: str) -> Iterator[StoredAlias]:
         """All names of a KB in the order of their entities' keys, each entity's title first."""
@@ -199,6 +212,11 @@ class Store:
         """How many documents a KB has, in one split or in all."""
         with self._db.read() as connection:
             return document_reader.count_documents(connection, kb, split)
+
+    def mentions_of(self, entity: EntityId, limit: int) -> document_reader.MentionsOf:
+        """How many mentions of all documents mean an entity, and the first of them."""
+        with self._db.read() as connection:
+            return document_reader.read_mentions_of(connection, entity, limit)
 
     def mappings(self, kb: str) -> Iterator[CodeMapping]:
         """All mappings between codes that a KB brought, in the order of their codes."""
@@ -266,6 +284,10 @@ class Store:
     def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
         """The overlap of two entities; None where there is none."""
         return self._overlaps.one(left, right)
+
+    def overlaps_of(self, entity: EntityId) -> list[Overlap]:
+        """All overlaps of one entity, which stands on the left, the surest first."""
+        return self._overlaps.of(entity)
 
     def counterparts(
         self, ids: Iterable[EntityId], *, min_probability: float = 0.5

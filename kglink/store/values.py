@@ -27,7 +27,8 @@ class IngestJob:
     ``fingerprint`` stands for the source's content; the same job after an interruption goes on
     where the last one stopped. ``split`` and ``language`` fill in for records that say none.
     ``resolve`` says how the golds of its documents name entities of the KBs ``links_to``.
-    ``allow_shrink``: it may remove most entities of the KB.
+    ``allow_shrink``: it may remove most entities of the KB. ``merge``: it adds to the KB and
+    changes it; what it does not hold stays.
     """
 
     kb: str
@@ -43,6 +44,7 @@ class IngestJob:
     batch_size: int = 2000
     longest_name: int = LONGEST_NAME
     allow_shrink: bool = False
+    merge: bool = False
     problems: Problems = field(default_factory=Problems)
 
 

@@ -111,17 +111,29 @@ class Writer:
             db.bulk(connection, statement, rows)
         db.bulk(connection, self._mark, [(run, r.number, id_) for id_, r in plan.unchanged])
 
-    def publish_staged(self, connection: Connection, kb_id: int, run: int) -> int:
+    def publish_staged(
+        self, connection: Connection, kb_id: int, run: int, *, merge: bool = False
+    ) -> int:
         """Show readers what was staged, in the place of all that ``run`` did not see.
 
-        Says how many records readers do not see any more.
+        With ``merge`` only in the place of what has the same keys. Says how many records readers
+        do not see any more.
         """
         mine = self.table.c.kb_id
         unseen = update(self.table).where(mine == kb_id, self.table.c.run != run)
+        if merge:
+            new = self.table.alias("staged")
+            keys = select(new.c.key).where(new.c.kb_id == kb_id + STAGED)
+            unseen = unseen.where(self.table.c.key.in_(keys))
         retired = connection.execute(unseen.values(kb_id=kb_id + RETIRED)).rowcount
         staged = update(self.table).where(mine == kb_id + STAGED)
         connection.execute(staged.values(kb_id=kb_id))
         return retired
+
+    def retire(self, connection: Connection, kb_id: int, keys: Sequence[str]) -> int:
+        """Hide records from readers; says how many of ``keys`` there were."""
+        gone = update(self.table).where(self.table.c.kb_id == kb_id, self.table.c.key.in_(keys))
+        return connection.execute(gone.values(kb_id=kb_id + RETIRED)).rowcount
 
     def remove(self, db: Database, connection: Connection, ids: Sequence[int]) -> None:
         """Remove records and all that belongs to them."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from kglink.records import Entity
+from kglink.text.fold import fold
 
 EntityPart = Literal["title", "type", "aliases", "description"]
 
@@ -50,3 +51,13 @@ def _other_names(entity: Entity, most: int) -> str:
     names = dict.fromkeys(alias.surface for alias in entity.aliases)
     names.pop(entity.title, None)
     return "; ".join(list(names)[:most])
+
+
+def shared_names(left: Entity, right: Entity) -> tuple[str, ...]:
+    """The names that two entities have in common but for case and signs, as the left has them."""
+    of_right = {fold(alias.surface) for alias in right.aliases} | {fold(right.title)}
+    surfaces = [left.title, *(alias.surface for alias in left.aliases)]
+    by_fold: dict[str, str] = {}
+    for surface in surfaces:
+        by_fold.setdefault(fold(surface), surface)
+    return tuple(surface for key, surface in by_fold.items() if key and key in of_right)

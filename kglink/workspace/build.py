@@ -35,11 +35,12 @@ def build_if_stale(opened: Opened, *, progress: OnProgress = lambda _: None) -> 
 
     While another process is building it, the version before it is used.
     """
-    if opened.joint_space.is_current():
-        return None
-    try:
-        return build(opened, progress=progress)
-    except SpaceBusyError:
-        if not opened.joint_space.is_published():
-            raise
-        return None
+    with opened.lock:
+        if opened.joint_space.is_current():
+            return None
+        try:
+            return build(opened, progress=progress)
+        except SpaceBusyError:
+            if not opened.joint_space.is_published():
+                raise
+            return None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.records import OnProgress
+from kglink.workspace.build import build_if_stale
 
 if TYPE_CHECKING:
     from kglink.evaluation.end_to_end import Answer, EndToEndReport, JudgedText
@@ -33,7 +34,8 @@ def evaluate(
 
     With ``counterparts`` a gold's counterpart in another KB is right in joint rankings;
     ``domains`` adds figures by type of entity. ``seen_in`` names documents that were learnt
-    from, as ``kglink eval --seen-in`` does. ``each`` is told of every mention.
+    from, as ``kglink eval --seen-in`` does. ``each`` is told of every mention. A space that is
+    missing or older than the store is built first.
     """
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.evaluation import evaluate
@@ -42,6 +44,7 @@ def evaluate(
     question = Question(
         names, split, tuple(kbs), tuple(ks), counterparts, domains=domains, seen_in=seen_in
     )
+    build_if_stale(opened)
     return evaluate(opened, question, progress=progress, each=each)
 
 
@@ -76,6 +79,8 @@ def evaluate_end_to_end(
         per_kb=per_kb,
         predictions=None if predictions is None else Path(predictions),
     )
+    if predictions is None:
+        build_if_stale(opened)
     return evaluate_end_to_end(opened, question, progress=progress, each=each)
 
 
@@ -85,6 +90,7 @@ def evaluate_overlaps(
     """How near to each other the accepted overlaps of these KBs, or of all, are."""
     from kglink.evaluation.overlaps import evaluate_overlaps
 
+    build_if_stale(opened)
     space = opened.space()
     names = opened.linked_kbs(space, kbs)
     return evaluate_overlaps(space, opened.store, names, progress=progress)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
+from uuid import uuid4
 
 from kglink.errors import UsageError
-from kglink.records import OnProgress, Split
+from kglink.records import CodeMapping, Document, Entity, OnProgress, Record, Split
 from kglink.sources import OnNote, Problems, Source, check_sizes
 from kglink.workspace.folder import SCRATCH_FOLDER
 
 if TYPE_CHECKING:
-    from kglink.records import Entity
     from kglink.store import IngestSummary, KBInfo, Resolve
     from kglink.workspace.opened import Opened
+
+
+#: What `AddedKB.adapter` says of records that no adapter has read.
+IN_MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class AddedKB:
 def add_kb(
     opened: Opened,
     name: str,
-    source: str | Path | Source,
+    source: str | Path | Source | Iterable[Record],
     *,
     adapter: str = "",
     options: Mapping[str, object] | None = None,
@@ -61,49 +65,81 @@ def add_kb(
     resolve: str = "",
     licence: str = "",
     allow_shrink: bool = False,
+    merge: bool = False,
     progress: OnProgress = lambda _: None,
     on_note: OnNote = lambda label, text: None,
 ) -> AddedKB:
     """Read a source into KB ``name``; a KB that exists is updated to what the source holds.
 
-    An interrupted run of the same job goes on where it stopped. ``resolve`` says how golds name
-    entities of the KBs ``links_to``: by ``key``, by ``xref``, as codes that are looked up through
-    cross-references, or by ``title``, redirects included; the adapter's own way where not told.
+    A source is a file, a folder, or records in memory: any iterable of `Entity`, `Document` and
+    `CodeMapping`. With ``merge`` it adds to the KB and changes it, and what it does not hold
+    stays. An interrupted run goes on where it stopped, if it reads a file.
+
+    ``resolve`` says how golds name entities of the KBs ``links_to``: by ``key``, by ``xref``, as
+    codes that are looked up through cross-references, or by ``title``, redirects included; the
+    adapter's own way where not told.
     A source that would remove most entities of the KB is refused unless ``allow_shrink``.
     ``on_note`` is told how the source is read, such as which column of a table is what.
     """
     from kglink.store import IngestJob
 
+    ingest = opened.settings.ingest
+    problems = Problems(ingest.on_error, on_note=on_note)
+    job = partial(
+        IngestJob,
+        kb=name,
+        links_to=tuple(links_to),
+        split=_split(split),
+        licence=licence,
+        batch_size=ingest.batch_size,
+        longest_name=ingest.max_name_chars,
+        allow_shrink=allow_shrink,
+        merge=merge,
+        problems=problems,
+    )
+    if not isinstance(source, str | Path | Source):
+        if adapter or options:
+            raise UsageError("records in memory are read by no adapter: they have no options of it")
+        given = job(
+            adapter=IN_MEMORY,
+            source="records in memory",
+            fingerprint=uuid4().hex,
+            resolve=_resolve(resolve or "key", links_to),
+        )
+        summary = opened.store.ingest(given, _checked_records(source), progress=progress)
+        return AddedKB(summary, IN_MEMORY, problems)
     if not isinstance(source, Source):
         source = opened.open_source(source)
-    registry, ingest = opened.registry, opened.settings.ingest
+    registry = opened.registry
     plugin = registry.get("kb", adapter or registry.guess_kb(source.head).name)
     settings = registry.settings_for("kb", plugin.name, options or {})
     reader = registry.create("kb", plugin.name, settings)
     values = settings.model_dump(mode="json")
     if not resolve:
         resolve = getattr(reader, "resolve", "key") if links_to else "key"
-    problems = Problems(ingest.on_error, on_note=on_note)
-    job = IngestJob(
-        kb=name,
+    facts = (plugin.name, values, [*links_to], split, resolve, merge)
+    read = job(
         adapter=plugin.name,
         source=source.name,
-        fingerprint=_job_fingerprint(source, plugin.name, values, [*links_to], split, resolve),
+        fingerprint=_job_fingerprint(source, *facts),
         settings=values,
-        links_to=tuple(links_to),
-        split=_split(split),
         resolve=_resolve(resolve, links_to),
-        licence=licence,
-        batch_size=ingest.batch_size,
-        longest_name=ingest.max_name_chars,
-        allow_shrink=allow_shrink,
-        problems=problems,
     )
-    source.scratch_in = opened.folder / SCRATCH_FOLDER / job.fingerprint
+    source.scratch_in = opened.folder / SCRATCH_FOLDER / read.fingerprint
     records = check_sizes(reader.read(source, problems), source, problems)
-    summary = opened.store.ingest(job, records, progress=progress)
+    summary = opened.store.ingest(read, records, progress=progress)
     source.drop_scratch()
     return AddedKB(summary, plugin.name, problems)
+
+
+def _checked_records(records: Iterable[Record]) -> Iterator[Record]:
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, Entity | Document | CodeMapping):
+            raise UsageError(
+                f"record {number:,} is of the type {type(record).__name__}",
+                hint="A KB is made of Entity, Document and CodeMapping records.",
+            )
+        yield record
 
 
 def _split(split: str) -> Split:
@@ -140,11 +176,6 @@ def kbs(opened: Opened) -> list[KBInfo]:
 def kb(opened: Opened, name: str) -> KBInfo:
     """One KB: what it holds and where it comes from."""
     return opened.store.kb(name)
-
-
-def entities(opened: Opened, name: str, *, limit: int | None = None) -> list[Entity]:
-    """The first entities of a KB, or all."""
-    return list(islice(opened.store.entities(name), limit))
 
 
 def remove_kb(opened: Opened, name: str) -> KBInfo:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Self
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
@@ -41,13 +42,16 @@ class Opened:
     """The settings, plugins, store, space and linkers of one workspace.
 
     Each is opened when it is first asked for, and kept. The space, its encoder and its linkers
-    are opened anew once another version of the space has been published.
+    are opened anew once another version of the space has been published. Threads may share a
+    workspace: they link side by side, and what they need is opened or built once.
     """
 
     def __init__(self, folder: Path, resolved: ResolvedSettings, registry: Registry) -> None:
         self.folder = folder
         self.resolved = resolved
         self.registry = registry
+        #: Held while something is opened or built: threads may share a workspace.
+        self.lock = RLock()
         self._closing = ExitStack()
         self._joint_space: tuple[Stamp, WorkspaceSpace] | None = None
         self._space: tuple[Stamp, Space] | None = None
@@ -110,9 +114,13 @@ class Opened:
         """The entity store."""
         from kglink.store import Store
 
-        store = Store.open(self.store_url)
-        self._closing.callback(store.close)
-        return store
+        with self.lock:
+            if "store" in self.__dict__:  # another thread was faster
+                kept: Store = self.__dict__["store"]
+                return kept
+            store = Store.open(self.store_url)
+            self._closing.callback(store.close)
+            return store
 
     @property
     def store_url(self) -> URL:
@@ -154,17 +162,18 @@ class Opened:
         """The space that the settings name, built or not, with the model that it has now."""
         from kglink.workspace.joint_space import AUTO, joint_space
 
-        if self._joint_space is not None:
-            before, kept = self._joint_space
-            now = published_stamp(kept)
-            follows = now != before and self.settings.encoder.model == AUTO
-            model = kept.folder.model() if follows else None
-            if model is None or model.fingerprint == kept.encoder.info.fingerprint:
-                self._joint_space = now, kept
-                return kept
-        made = joint_space(self.folder, self.store, self.registry, self.resolved)
-        self._joint_space = published_stamp(made), made
-        return made
+        with self.lock:
+            if self._joint_space is not None:
+                before, kept = self._joint_space
+                now = published_stamp(kept)
+                follows = now != before and self.settings.encoder.model == AUTO
+                model = kept.folder.model() if follows else None
+                if model is None or model.fingerprint == kept.encoder.info.fingerprint:
+                    self._joint_space = now, kept
+                    return kept
+            made = joint_space(self.folder, self.store, self.registry, self.resolved)
+            self._joint_space = published_stamp(made), made
+            return made
 
     @joint_space.setter
     def joint_space(self, space: WorkspaceSpace) -> None:
@@ -177,13 +186,14 @@ class Opened:
 
     def space(self) -> Space:
         """The published space."""
-        joint = self.joint_space
-        stamp = published_stamp(joint)
-        if self._space is None or self._space[0] != stamp:
-            self._space = stamp, joint.open()
-            self._limited.clear()
-            self._linkers.clear()
-        return self._space[1]
+        with self.lock:
+            joint = self.joint_space
+            stamp = published_stamp(joint)
+            if self._space is None or self._space[0] != stamp:
+                self._space = stamp, joint.open()
+                self._limited.clear()
+                self._linkers.clear()
+            return self._space[1]
 
     def linked_kbs(self, space: Space, kbs: Sequence[str] = ()) -> tuple[str, ...]:
         """The KBs to link to: these, else those of the settings, else all of the space."""
@@ -225,22 +235,23 @@ class Opened:
         from kglink.linking.scoring import SCORING_FILE
         from kglink.workspace.links import linker_of, search_of
 
-        space = space or self.space()
-        link, names = self.settings.link, self.linked_kbs(space, kbs)
-        scoring = stamp_of(space.folder.path / SCORING_FILE)
-        states = self.store.overlap_state(), self.store.memory_state()
-        limits = limits or self.limits()
-        key = (id(space), names, limits, candidates, scoring, states)
-        linker = self._linkers.get(key)
-        if linker is None:
-            limited = self.limited(space, names, limits)
-            parts = (limited, self.encoder, link, self.store, self.registry)
-            search = search_of(*parts, candidates=candidates)
-            linker = linker_of(search, limited, names, link, self.store, self.registry)
-            while len(self._linkers) >= MOST_LINKERS:
-                del self._linkers[next(iter(self._linkers))]
-            self._linkers[key] = linker
-        return linker
+        with self.lock:
+            space = space or self.space()
+            link, names = self.settings.link, self.linked_kbs(space, kbs)
+            scoring = stamp_of(space.folder.path / SCORING_FILE)
+            states = self.store.overlap_state(), self.store.memory_state()
+            limits = limits or self.limits()
+            key = (id(space), names, limits, candidates, scoring, states)
+            linker = self._linkers.get(key)
+            if linker is None:
+                limited = self.limited(space, names, limits)
+                parts = (limited, self.encoder, link, self.store, self.registry)
+                search = search_of(*parts, candidates=candidates)
+                linker = linker_of(search, limited, names, link, self.store, self.registry)
+                while len(self._linkers) >= MOST_LINKERS:
+                    del self._linkers[next(iter(self._linkers))]
+                self._linkers[key] = linker
+            return linker
 
 
 def published_stamp(space: WorkspaceSpace) -> Stamp:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.doctor import doctor, licences, plugins
+from kglink.workspace.entities import (
+    add_entity,
+    entities,
+    entity,
+    remove_entity,
+    vector,
+    vectors,
+)
 from kglink.workspace.evaluate import evaluate, evaluate_end_to_end, evaluate_overlaps
 from kglink.workspace.export import export
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
-from kglink.workspace.kbs import add_kb, entities, kb, kbs, remove_kb
+from kglink.workspace.kbs import add_kb, kb, kbs, remove_kb
 from kglink.workspace.link import link, search
 from kglink.workspace.memory import fit, fit_scoring, forget, learn
 from kglink.workspace.opened import Opened
@@ -47,9 +55,15 @@ class Workspace(Opened):
     add_kb = add_kb
     kbs = kbs
     kb = kb
-    entities = entities
     export = export
     remove_kb = remove_kb
+    # entities
+    entities = entities
+    entity = entity
+    add_entity = add_entity
+    remove_entity = remove_entity
+    vector = vector
+    vectors = vectors
     # overlaps
     find_overlaps = find_overlaps
     overlaps = overlaps

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from conftest import Kglink
 from typer.core import TyperGroup
 
-from kglink.errors import ConfigError, UsageError
-from kglink.records import TextInput
+from kglink.errors import ConfigError, UnknownNameError, UsageError
+from kglink.records import Document, Entity, EntityId, Mention, TextInput
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.shapes import linked_document_shape
 from kglink_cli.main import build_app
@@ -24,6 +26,7 @@ METHODS = {
     "kbs": ("kbs",),
     "kbs show": ("kb", "entities"),
     "kbs remove": ("remove_kb",),
+    "show": ("entity",),
     "export": ("export",),
     "overlap": ("find_overlaps", "export_overlaps", "import_overlaps", "compare_overlaps"),
     "overlap review": ("review_overlaps", "reviewed_overlaps"),
@@ -104,6 +107,76 @@ def test_linking_builds_what_is_not_built(tmp_path: Path) -> None:
         workspace.add_kb("birds", source)
         (found,) = workspace.search("crane", k=1)
         assert found.id.key == "c"
+
+
+# ------------------------------------------------------------------------- entities in memory
+def test_a_kb_grows_one_entity_at_a_time(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, create=True) as workspace:
+        heron = Entity("h", "heron", "A wading bird.")
+        added = workspace.add_kb("birds", (one for one in [heron, Entity("o", "osprey")]))
+        assert (added.adapter, str(added.summary)) == ("memory", "+2 ~0 -0 =0")
+        text = "A heron, a crane and an osprey."
+        assert chosen(workspace, text) == ["birds:h", "birds:o"]
+        workspace.add_entity("birds", Entity("c", "crane", "Another bird."))
+        assert chosen(workspace, text) == ["birds:h", "birds:c", "birds:o"]
+        assert workspace.remove_entity("birds:o") == EntityId("birds", "o")
+        assert chosen(workspace, text) == ["birds:h", "birds:c"]
+        assert workspace.entity("c").entity.description == "Another bird."
+        both = workspace.vectors(["birds:c", EntityId("birds", "h")])
+        assert both.shape == (2, workspace.space().manifest.model.dim)
+        assert both.dtype == np.float32
+        np.testing.assert_array_equal(both[1], workspace.vector("h"))
+        assert np.abs(np.linalg.norm(both, axis=1) - 1).max() < 1e-2
+        assert workspace.vectors([]).shape == (0, both.shape[1])
+        with pytest.raises(UnknownNameError):
+            workspace.vector("o")
+
+
+def chosen(workspace: Workspace, text: str) -> list[str]:
+    (document,) = workspace.link(text)
+    return [str(link.chosen.id) for link in document.links if link.chosen]
+
+
+def test_records_in_memory_are_checked(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, create=True) as workspace:
+        with pytest.raises(UsageError, match="record 2 is of the type dict"):
+            workspace.add_kb("x", [Entity("1", "T"), {"id": 2}])  # type: ignore[list-item]  # wrong
+        with pytest.raises(UsageError, match="no adapter"):
+            workspace.add_kb("x", [Entity("1", "T")], adapter="csv")
+        assert workspace.kbs() == []
+
+
+def test_evaluating_builds_what_is_not_built(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("birds", [Entity("h", "heron")])
+        gold = (EntityId("birds", "h"),)
+        note = Document("1", "A heron.", (Mention(2, 7, "heron", gold),), split="dev")
+        workspace.add_kb("notes", [note], links_to=["birds"])
+        workspace.evaluate_end_to_end("notes")
+        assert workspace.joint_space.is_current()
+        workspace.add_entity("birds", Entity("c", "crane"))
+        workspace.evaluate("notes")
+        assert workspace.joint_space.is_current()
+        workspace.add_entity("birds", Entity("o", "osprey"))
+        workspace.evaluate_overlaps()
+        assert workspace.joint_space.is_current()
+
+
+def test_two_threads_link_with_one_workspace(demo: Path) -> None:
+    texts = ["Rose saw a heron.", "Mercury is near the Sun.", "The lighthouse at Skerrow."] * 4
+    with Workspace.open(demo) as workspace:
+        alone = [next(iter(workspace.link(text))) for text in texts]
+    with Workspace.open(demo) as workspace, ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(lambda text: next(iter(workspace.link(text))), texts))
+    assert [one.links for one in together] == [one.links for one in alone]
+
+
+def test_threads_that_find_no_space_build_it_once(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, create=True) as workspace, ThreadPoolExecutor(3) as threads:
+        workspace.add_kb("birds", [Entity("h", "heron")])
+        found = list(threads.map(lambda _: chosen(workspace, "A heron."), range(3)))
+        assert found == [["birds:h"]] * 3
+        assert workspace.space().version == "000001"
 
 
 # ---------------------------------------------------------------------------------- kept open

@@ -1,0 +1,193 @@
+"""The entities of a workspace: looked at, added one by one, removed, and as vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from kglink.errors import UnknownNameError, UsageError
+from kglink.records import Entity, EntityId, OnProgress, Verdict
+from kglink.text.entity_text import shared_names
+from kglink.workspace.build import build_if_stale
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from kglink.store.document_reader import MentionsOf
+    from kglink.workspace.kbs import AddedKB
+    from kglink.workspace.opened import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class Counterpart:
+    """What an entity is called in another KB, and why we think so."""
+
+    id: EntityId
+    title: str
+    probability: float
+    verdict: Verdict | None
+    shared_names: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """One of the counterparts of `EntityView.as_json`."""
+        return {
+            **_named(self.id, self.title),
+            "probability": round(self.probability, 6),
+            "verdict": self.verdict,
+            "shared_names": list(self.shared_names),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EntityView:
+    """An entity with all that a workspace knows of it."""
+
+    id: EntityId
+    entity: Entity
+    parents: tuple[tuple[EntityId, str], ...]
+    """Broader entities and their titles; empty titles where the KB does not hold them."""
+    children: tuple[tuple[EntityId, str], ...]
+    counterparts: tuple[Counterpart, ...]
+    mentions: MentionsOf
+    """What annotated documents say of it: how often, where, and the first of them."""
+
+    def as_json(self) -> dict[str, object]:
+        """What `kglink show --json` says."""
+        entity = self.entity
+        return {
+            **_named(self.id, entity.title),
+            "description": entity.description,
+            "type": entity.type,
+            "url": entity.url,
+            "popularity": entity.popularity,
+            "language": entity.language,
+            "aliases": [
+                {"surface": alias.surface, "kind": alias.kind, "count": alias.count}
+                for alias in entity.aliases
+            ],
+            "xrefs": list(entity.xrefs),
+            "parents": [_named(*one) for one in self.parents],
+            "children": [_named(*one) for one in self.children],
+            "counterparts": [one.as_json() for one in self.counterparts],
+            "mentions": {
+                "count": self.mentions.mentions,
+                "documents": self.mentions.documents,
+                "examples": [one._asdict() for one in self.mentions.examples],
+            },
+        }
+
+
+def _named(id_: EntityId, title: str) -> dict[str, object]:
+    return {"kb": id_.kb, "key": id_.key, "title": title}
+
+
+def entities(opened: Opened, name: str, *, limit: int | None = None) -> list[Entity]:
+    """The first entities of a KB, or all."""
+    return list(islice(opened.store.entities(name), limit))
+
+
+def entity(opened: Opened, name: str | EntityId, *, examples: int = 3) -> EntityView:
+    """All that is known of an entity: names, place, counterparts, mentions in documents.
+
+    ``name`` is its id, such as ``doid:DOID:1391``; the KB may be left out where one KB alone has
+    the key. ``examples`` says how many mentions are shown.
+    """
+    store = opened.store
+    found, known = _found(opened, name)
+    overlaps = [one for one in store.overlaps_of(found) if one.is_accepted(0.5)]
+    broader = [EntityId(found.kb, key) for key in known.parents]
+    others = store.get_entities([*broader, *(one.right for one in overlaps)])
+    return EntityView(
+        id=found,
+        entity=known,
+        parents=tuple((one, others[one].title if one in others else "") for one in broader),
+        children=tuple(store.children(found)),
+        counterparts=tuple(
+            Counterpart(
+                one.right,
+                others[one.right].title,
+                one.probability,
+                one.verdict,
+                shared_names(known, others[one.right]),
+            )
+            for one in overlaps
+        ),
+        mentions=store.mentions_of(found, examples),
+    )
+
+
+def add_entity(
+    opened: Opened, kb: str, entity: Entity, *, progress: OnProgress = lambda _: None
+) -> AddedKB:
+    """Add an entity to a KB, or put it in the place of the one that has its key.
+
+    A KB that is not there is made. The next `link` knows the entity.
+    """
+    from kglink.workspace.kbs import add_kb
+
+    return add_kb(opened, kb, [entity], merge=True, progress=progress)
+
+
+def remove_entity(opened: Opened, name: str | EntityId) -> EntityId:
+    """Take an entity out of its KB; verdicts on its overlaps are kept for its return."""
+    found, _ = _found(opened, name)
+    opened.store.remove_entities(found.kb, [found.key])
+    return found
+
+
+def vector(opened: Opened, name: str | EntityId) -> npt.NDArray[np.float32]:
+    """The vector of one entity, as `vectors` gives it."""
+    one: npt.NDArray[np.float32] = vectors(opened, [name])[0]
+    return one
+
+
+def vectors(opened: Opened, names: Iterable[str | EntityId]) -> npt.NDArray[np.float32]:
+    """The vectors of some entities in the joint space, a row for each, in their order.
+
+    They are those of title and description together, or of the title in a space that has rows
+    of names alone. A space that is missing or older than the store is built first.
+    """
+    import numpy as np
+
+    build_if_stale(opened)
+    space = opened.space()
+    rows = []
+    for name in names:
+        found, _ = _found(opened, name)
+        segment = space.segments.get(found.kb)
+        row = -1 if segment is None else segment.row(found.key)
+        if segment is None or row < 0:
+            raise UnknownNameError(f"entity of space {space.folder.name!r}", str(found), None)
+        kind = next((one for one in ("text", "alias") if one in segment.info.rows), None)
+        match kind:
+            case "text":
+                rows.append(segment.vectors("text", np.array([row])))
+            case "alias":  # an entity's first name is its title
+                rows.append(segment.vectors("alias", segment.alias_starts[row : row + 1]))
+            case _:
+                raise UsageError(f"space {space.folder.name!r} has no vectors of {found.kb}")
+    if not rows:
+        return np.empty((0, space.manifest.model.dim), np.float32)
+    return np.concatenate(rows)
+
+
+def _found(opened: Opened, name: str | EntityId) -> tuple[EntityId, Entity]:
+    """The entity that a name means: an id, or a key that one KB alone has."""
+    if isinstance(name, EntityId):
+        known = opened.store.get_entities([name])
+    else:
+        kbs = [info.name for info in opened.store.kbs() if info.entities]
+        known = opened.store.get_entities([EntityId.parse(name)])
+        known = known or opened.store.get_entities(EntityId(kb, name) for kb in kbs)
+    if not known:
+        hint = f"By a name: kglink search {str(name)!r}"
+        raise UnknownNameError("entity", str(name), None, hint=hint)
+    if len(known) > 1:
+        raise UsageError(
+            f"{str(name)!r} is a key of several KBs",
+            hint=f"Name one: {', '.join(map(str, known))}",
+        )
+    return next(iter(known.items()))
