@@ -1,4 +1,4 @@
-"""The values that walk through kglink: small, frozen, and free of behaviour.
+"""The values that walk through kglink: small and frozen; results also say themselves as JSON.
 
 Adapters make `Entity` and `Document` records; the store keeps them; the linker answers with
 `Link` records. Nothing here knows a database id, a file format or a tensor.
@@ -7,7 +7,10 @@ Adapters make `Entity` and `Document` records; the store keeps them; the linker 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from math import isfinite
+from numbers import Integral, Real
 from typing import Literal, NamedTuple
 
 AliasKind = Literal["title", "alias", "synonym", "redirect", "anchor"]
@@ -138,6 +141,16 @@ class Overlap:
         """Whether a search found it; what people or mappings only said has no other evidence."""
         return bool(self.evidence.keys() - {"mapping"})
 
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary, as `kglink overlap show --json` prints it."""
+        return {
+            "left": str(self.left),
+            "right": str(self.right),
+            "probability": self.probability,
+            "evidence": dict(self.evidence),
+            "verdict": self.verdict,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -219,6 +232,15 @@ class Candidate:
     also: tuple[EntityId, ...] = ()
     """The same thing in other KBs."""
 
+    def as_json(self, *, explain: bool = False) -> dict[str, object]:
+        """A plain dictionary of what was found; ``explain`` adds the evidence."""
+        return {
+            **self.id._asdict(),
+            "title": self.title,
+            "score": json_number(self.score),
+            **({"evidence": json_value(self.evidence)} if explain else {}),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
@@ -242,6 +264,24 @@ class Link:
     chosen: Candidate | None
     confidence: float
 
+    def as_json(self, *, explain: bool = False) -> dict[str, object]:
+        """A plain dictionary, one of the ``entities`` of a text; what a NIL lacks is None."""
+        chosen = self.chosen
+        return {
+            "start": self.start,
+            "end": self.end,
+            "text": self.surface,
+            "kb": chosen.id.kb if chosen else None,
+            "key": chosen.id.key if chosen else None,
+            "title": chosen.title if chosen else None,
+            "url": (chosen.url or None) if chosen else None,
+            "score": json_number(chosen.score) if chosen else None,
+            "confidence": json_number(self.confidence),
+            "nil": chosen is None,
+            "candidates": [one.as_json(explain=explain) for one in self.candidates],
+            "also": [entity._asdict() for entity in chosen.also] if chosen else [],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class LinkedDocument:
@@ -251,6 +291,19 @@ class LinkedDocument:
     text: str
     links: tuple[Link, ...]
     meta: Mapping[str, object] = field(default_factory=dict)
+
+    def as_json(self, *, explain: bool = False) -> dict[str, object]:
+        """A plain dictionary, as ``kglink link --format json`` writes it.
+
+        ``explain`` gives every candidate its evidence.
+        """
+        links = sorted(self.links, key=lambda link: (link.start, -link.end))
+        return {
+            "id": self.id,
+            "text": self.text,
+            "entities": [link.as_json(explain=explain) for link in links],
+            "meta": json_value(self.meta),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +316,27 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+
+
+# ---------------------------------------------------------------------------------------- JSON
+_DIGITS = 6
+
+
+def json_number(value: float) -> float | None:
+    """``value`` rounded to six digits; None where it is not a finite number."""
+    value = float(value)
+    return round(value, _DIGITS) if isfinite(value) else None
+
+
+def json_value(value: object) -> object:
+    """``value`` as JSON can hold it: keys as text, sets sorted, numbers finite and rounded."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else json_number(float(value))
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, AbstractSet | list | tuple):
+        items = [json_value(item) for item in value]
+        return sorted(items, key=str) if isinstance(value, AbstractSet) else items
+    return str(value)

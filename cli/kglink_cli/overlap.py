@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from kglink.errors import UsageError
 from kglink.text.printable import printable
 from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS
-from kglink.workspace.shapes import overlap_model_shape, overlap_shape
+from kglink.workspace.shapes import overlap_model_shape
 from kglink_cli.console import (
     counted,
     note,
@@ -223,7 +223,7 @@ def _find(
     _tell_how(workspace, reports)
     if as_json:
         found = (workspace.overlaps(one.left, one.right) for one in reports)
-        print_json_list(map(overlap_shape, chain.from_iterable(found)))
+        print_json_list(one.as_json() for one in chain.from_iterable(found))
         return
     width = max((len(pair_name(one)) for one in reports), default=0)
     for one in reports:
@@ -276,7 +276,7 @@ def show(
             left, right, verdicts=verdicts, stale=stale, min_probability=min_probability
         )
         if as_json:
-            print_json_list(map(overlap_shape, islice(found, limit or None)))
+            print_json_list(one.as_json() for one in islice(found, limit or None))
             return
         shown = list(islice(found, limit or None))
         rows = _rows(workspace, shown)

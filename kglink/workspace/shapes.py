@@ -6,10 +6,7 @@ Other values have a method ``as_json``. The shapes are stable: programs read the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import asdict
-from math import isfinite
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,64 +18,13 @@ if TYPE_CHECKING:
     from kglink.evaluation.retrieval import Question
     from kglink.overlap.train import Training
     from kglink.plugins import Provider, Registry
-    from kglink.records import Candidate, Entity, EntityId, Link, LinkedDocument, Overlap
+    from kglink.records import Candidate, Entity, EntityId
     from kglink.space.index import IndexChange
     from kglink.workspace.evaluation import EndToEnd
     from kglink.workspace.finetune import Finetuned
     from kglink.workspace.runs import WorkspaceRun
 
 Shape = dict[str, Any]
-
-_DIGITS = 6
-
-
-def linked_document_shape(document: LinkedDocument, *, explain: bool = False) -> Shape:
-    """A linked text; ``explain`` gives every candidate its evidence."""
-    links = sorted(document.links, key=lambda link: (link.start, -link.end))
-    return {
-        "id": document.id,
-        "text": document.text,
-        "entities": [link_shape(link, explain=explain) for link in links],
-        "meta": json_value(document.meta),
-    }
-
-
-def link_shape(link: Link, *, explain: bool = False) -> Shape:
-    """One link; what a NIL lacks is null."""
-    chosen = link.chosen
-    return {
-        "start": link.start,
-        "end": link.end,
-        "text": link.surface,
-        "kb": chosen.id.kb if chosen else None,
-        "key": chosen.id.key if chosen else None,
-        "title": chosen.title if chosen else None,
-        "url": (chosen.url or None) if chosen else None,
-        "score": json_number(chosen.score) if chosen else None,
-        "confidence": json_number(link.confidence),
-        "nil": chosen is None,
-        "candidates": [
-            {
-                **one.id._asdict(),
-                "title": one.title,
-                "score": json_number(one.score),
-                **({"evidence": json_value(one.evidence)} if explain else {}),
-            }
-            for one in link.candidates
-        ],
-        "also": [entity._asdict() for entity in chosen.also] if chosen else [],
-    }
-
-
-def overlap_shape(overlap: Overlap) -> Shape:
-    """One overlap."""
-    return {
-        "left": str(overlap.left),
-        "right": str(overlap.right),
-        "probability": overlap.probability,
-        "evidence": dict(overlap.evidence),
-        "verdict": overlap.verdict,
-    }
 
 
 def overlap_model_shape(trained: Training) -> Shape:
@@ -255,24 +201,3 @@ def _origin(provider: Provider) -> Shape:
         "version": provider.version,
         "builtin": provider.builtin,
     }
-
-
-# ------------------------------------------------------------------------------------- values
-def json_number(value: float) -> float | None:
-    """``value`` rounded to six digits; None where it is not a finite number."""
-    value = float(value)
-    return round(value, _DIGITS) if isfinite(value) else None
-
-
-def json_value(value: object) -> object:
-    """``value`` as JSON can hold it: keys as text, sets sorted, numbers finite and rounded."""
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, Real):
-        return int(value) if isinstance(value, Integral) else json_number(float(value))
-    if isinstance(value, Mapping):
-        return {str(key): json_value(item) for key, item in value.items()}
-    if isinstance(value, AbstractSet | list | tuple):
-        items = [json_value(item) for item in value]
-        return sorted(items, key=str) if isinstance(value, AbstractSet) else items
-    return str(value)

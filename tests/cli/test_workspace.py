@@ -16,7 +16,6 @@ from typer.core import TyperGroup
 from kglink.errors import ConfigError, UnknownNameError, UsageError
 from kglink.records import Document, Entity, EntityId, Mention, TextInput
 from kglink.workspace import Workspace, init_workspace
-from kglink.workspace.shapes import linked_document_shape
 from kglink_cli.main import build_app
 
 #: The methods behind each command.
@@ -72,7 +71,7 @@ def test_every_command_has_its_methods(demo: Path) -> None:
 def test_methods_and_commands_say_the_same(kglink: Kglink, demo: Path) -> None:
     with Workspace.open(demo) as workspace:
         text = TextInput("-", "Rose saw a heron.\n")
-        linked = [linked_document_shape(one) for one in workspace.link(text)]
+        linked = [one.as_json() for one in workspace.link(text)]
         said = {
             ("kbs",): [info.as_json() for info in workspace.kbs()],
             ("spaces",): [space.as_json() for space in workspace.spaces()],

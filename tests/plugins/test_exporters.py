@@ -18,11 +18,10 @@ import pytest
 from rich.cells import cell_len
 
 from kglink.plugins import Exporter, Factory, PluginSettings, Sniff
-from kglink.records import Candidate, Document, EntityId, Link, LinkedDocument
+from kglink.records import Candidate, Document, EntityId, Link, LinkedDocument, json_value
 from kglink.sources import Problems, Source
 from kglink.testing import ExporterContract
 from kglink.testing.contracts.exporter import linked_documents
-from kglink.workspace.shapes import json_value
 from kglink_kbs.pubtator import PubtatorAdapter, PubtatorSettings
 from kglink_plugins.exporters.escape import json_text, one_line, web_address
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings

@@ -16,8 +16,7 @@ from typing import NamedTuple, TextIO
 from pydantic import Field
 
 from kglink.plugins import PluginSettings
-from kglink.records import Candidate, EntityId, Link, LinkedDocument
-from kglink.workspace.shapes import json_number, json_value
+from kglink.records import Candidate, EntityId, Link, LinkedDocument, json_number, json_value
 from kglink_plugins.exporters.escape import (
     for_page,
     json_text,

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from kglink.plugins import PluginSettings
 from kglink.records import LinkedDocument
-from kglink.workspace.shapes import linked_document_shape
 from kglink_plugins.exporters.escape import json_text
 
 
@@ -30,7 +29,7 @@ class JsonlExporter:
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write a line for each document and flush it."""
         for document in documents:
-            out.write(json_text(linked_document_shape(document, explain=self._explain)) + "\n")
+            out.write(json_text(document.as_json(explain=self._explain)) + "\n")
             out.flush()
 
 
@@ -44,7 +43,7 @@ class JsonExporter:
         """Write the list, a line and a flush for each document."""
         before = "["
         for document in documents:
-            record = json_text(linked_document_shape(document, explain=self._explain))
+            record = json_text(document.as_json(explain=self._explain))
             out.write(f"{before}\n{record}")
             out.flush()
             before = ","

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from kglink.plugins import PluginSettings
-from kglink.records import Link, LinkedDocument
+from kglink.records import Link, LinkedDocument, json_number
 from kglink.text.printable import spreadsheet_cell
-from kglink.workspace.shapes import json_number
 from kglink_plugins.exporters.summary import in_reading_order
 
 _BREAK = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
