@@ -216,12 +216,13 @@ class Opened:
         """The space with those entities of these KBs that may be found."""
         from kglink.workspace.limits import limited_to
 
-        key = (id(space), kbs, limits)
-        if key not in self._limited:
-            while len(self._limited) >= MOST_LINKERS:
-                del self._limited[next(iter(self._limited))]
-            self._limited[key] = space, limited_to(space, kbs, limits, self.store)
-        return self._limited[key][1]
+        with self.lock:
+            key = (id(space), kbs, limits)
+            if key not in self._limited:
+                while len(self._limited) >= MOST_LINKERS:
+                    del self._limited[next(iter(self._limited))]
+                self._limited[key] = space, limited_to(space, kbs, limits, self.store)
+            return self._limited[key][1]
 
     def linker(
         self,
