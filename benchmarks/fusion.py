@@ -99,7 +99,7 @@ def linker_with(workspace: Workspace, space: Space, weights: Weights) -> Linker:
     scoring = Scoring(weights)
     search = CandidateSearch(space, reader, candidates=link.candidates, scoring=scoring)
     plain = workspace.linker(space=space)
-    return Linker(search, lambda: plain.detector, workspace.store, KBS, link)
+    return Linker(search, lambda: plain.detectors, workspace.store, KBS, link, judge=plain.judge)
 
 
 def abstracts(workspace: Workspace) -> Iterator[TextInput]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
 from kglink.errors import ConfigError, UnknownNameError
@@ -156,10 +156,30 @@ class LinkSection(Section):
     not_under: tuple[str, ...] = Field(
         (), description="Link neither to these entities nor to what their branches hold."
     )
-    detector: str = Field("kglink/dictionary", description="Mention detector (`kglink plugins`).")
-    detector_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Settings of the detector."
+    detector: tuple[str, ...] = Field(
+        ("kglink/dictionary",),
+        min_length=1,
+        description="Mention detectors (`kglink plugins`), one or several that propose together.",
     )
+    detector_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict,
+        description="Settings of the detector; of several, each as `NAME.setting`.",
+    )
+    least_mention: float = Field(
+        0.4,
+        ge=0,
+        le=1,
+        description="A place that is less probably a mention than this is none; what is given is "
+        "not judged.",
+    )
+    nested: bool = Field(False, description="Whether mentions may lie in other mentions.")
+
+    @field_validator("detector", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        """One detector need not be written as a list."""
+        return (value,) if isinstance(value, str) else value
+
     reranker: str = Field("", description="Reranker (`kglink plugins`); empty: none.")
     reranker_settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Settings of the reranker."

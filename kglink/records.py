@@ -179,7 +179,7 @@ class OverlapRun:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a text that a detector proposes as a mention."""
+    """A place in a text that a detector proposes; ``score``: how probably it is a mention."""
 
     start: int
     end: int
@@ -199,13 +199,15 @@ class TextInput:
 
 @dataclass(frozen=True, slots=True)
 class MentionInText:
-    """The mention ``text[start:end]`` of a document, with what its detector says of it."""
+    """The mention ``text[start:end]`` of a document; ``score``: how probably it is one."""
 
     text: str
     start: int
     end: int
     document: str = ""
     score: float = 1.0
+    given: bool = True
+    """Whether somebody said that it is a mention, or a detector proposes it."""
 
     @property
     def surface(self) -> str:

@@ -118,13 +118,15 @@ def link(
         "link.detector_settings": parse_options(options) if options else None,
         "space.name": space,
     }
+    from kglink.workspace.links import detector_settings
+
     with session_of(context).open(flags) as workspace, reserved(workspace, output, source):
         registry, settings = workspace.registry, workspace.settings
         asked_format = output_format or ("jsonl" if lines and output is None else None)
         name = registry.get("exporter", format_of(asked_format, output)).name
         exporter = registry.create("exporter", name, {"explain": True} if explain else {})
         # Where all mentions are given no detector is made, and none would refuse its settings.
-        registry.settings_for("detector", settings.link.detector, settings.link.detector_settings)
+        detector_settings(registry, settings.link)
         problems = InputProblems(settings.ingest.on_error)
         reader = TextReader(
             registry,

@@ -1,35 +1,73 @@
-"""The mentions of a text: what a detector proposes, judged by what the text and memory say.
+"""The places of a text that may be mentions: what all detectors propose, and short forms of it.
 
-To the detector's spans are added the abbreviations of what it found, wherever they stand in the
-text: "myotonic dystrophy (DM) ... DM". And words are left out that memory knows as no mention: in
-documents that were learnt from whole they stood more often without an annotation than with one.
+To the detectors' spans are added the abbreviations of what they found, wherever they stand in the
+text: "myotonic dystrophy (DM) ... DM". Proposals may overlap; `kglink.linking.judge` chooses.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from kglink.linking.evidence import Memory
 from kglink.plugins import Detector
-from kglink.records import NO_MENTION, Span
+from kglink.records import Span
 from kglink.text.abbreviations import long_forms
 from kglink.text.fold import fold
-from kglink.text.name_words import name_key
+
+#: So many proposals for each thousand characters of a text are looked at, the likeliest.
+MOST_PER_THOUSAND = 150
+#: What it says of a place that one of several detectors does not propose it.
+UNPROPOSED = 0.27
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
-def find_mentions(text: str, detector: Detector, memory: Memory | None) -> list[Span]:
-    """The spans of a text's mentions in reading order; they do not overlap."""
-    spans = [*detector.detect(text)]
-    spans = _without_overlaps([*_short_forms(text, spans), *spans])
-    return _likely(text, spans, memory) if memory is not None and spans else spans
+def proposals(text: str, detectors: Mapping[str, Detector]) -> list[Span]:
+    """The spans that may be mentions in reading order; some overlap, none is there twice."""
+    found: dict[tuple[int, int], dict[str, float]] = {}
+    for name, detector in detectors.items():
+        for span in detector.detect(text):
+            if _is_balanced(text[span.start : span.end]):
+                own = found.setdefault((span.start, span.end), {})
+                own[name] = max(own.get(name, 0.0), span.score)
+    spans = [
+        Span(*place, united(scores.values(), len(detectors))) for place, scores in found.items()
+    ]
+    spans = _best_of_each([*spans, *_short_forms(text, spans)])
+    most = MOST_PER_THOUSAND * (1 + len(text) // 1000)
+    likeliest = sorted(spans, key=lambda one: (-one.score, one.start, -one.end))[:most]
+    return sorted(likeliest, key=lambda one: (one.start, -one.end))
+
+
+def united(scores: Iterable[float], detectors: int) -> float:
+    """One probability from those of some detectors: that of their mean odds, in logarithms."""
+    told = [*scores]
+    odds = [*map(log_odds, told), *[log_odds(UNPROPOSED)] * (detectors - len(told))]
+    return told[0] if detectors == 1 else probability(sum(odds) / detectors)
+
+
+def log_odds(score: float) -> float:
+    """The logarithm of the odds of a probability, within what few data can tell."""
+    inside = min(max(score, 1e-3), 1 - 1e-3)
+    return math.log(inside / (1 - inside))
+
+
+def probability(odds: float) -> float:
+    """The probability of some odds, given as their logarithm."""
+    return 1 / (1 + math.exp(-min(max(odds, -30.0), 30.0)))
 
 
 def _short_forms(text: str, spans: Sequence[Span]) -> list[Span]:
     """All places of abbreviations whose long form ends in, or is, a mention that was found."""
-    found = {fold(text[span.start : span.end]): span.score for span in spans}
+    defined = long_forms(text)
+    if not defined:
+        return []
+    found: dict[str, float] = {}
+    for span in spans:
+        name = fold(text[span.start : span.end])
+        found[name] = max(found.get(name, 0.0), span.score)
     short: dict[str, float] = {}
-    for abbreviation, long in long_forms(text).items():
+    for abbreviation, long in defined.items():
         words = fold(long).split(" ")
         ends = (" ".join(words[at:]) for at in range(len(words)))
         score = next((found[end] for end in ends if end in found), None)
@@ -44,26 +82,22 @@ def _short_forms(text: str, spans: Sequence[Span]) -> list[Span]:
     ]
 
 
-def _without_overlaps(spans: Sequence[Span]) -> list[Span]:
-    """Of spans that overlap the longest stays; of equally long ones the first."""
-    kept: list[Span] = []
-    taken: set[int] = set()
-    for span in sorted(spans, key=lambda one: (one.start - one.end, one.start)):
-        places = range(span.start, span.end)
-        if taken.isdisjoint(places):
-            taken.update(places)
-            kept.append(span)
-    return sorted(kept, key=lambda one: one.start)
+def _best_of_each(spans: Iterable[Span]) -> list[Span]:
+    """Each place once, with the highest score of those that it was given."""
+    best: dict[tuple[int, int], Span] = {}
+    for span in spans:
+        known = best.get((span.start, span.end))
+        if known is None or known.score < span.score:
+            best[span.start, span.end] = span
+    return list(best.values())
 
 
-def _likely(text: str, spans: Sequence[Span], memory: Memory) -> list[Span]:
-    """The spans that memory does not know as no mention."""
-    folded = [fold(text[span.start : span.end]) for span in spans]
-    meanings = memory.meanings(name_key(name) for name in set(folded))
-    kept = []
-    for span, name in zip(spans, folded, strict=True):
-        told = [one for one in meanings.get(name_key(name), ()) if one.folded == name]
-        never = sum(one.times for one in told if one.entity == NO_MENTION)
-        if never <= max(sum(one.times for one in told) - never, 1):
-            kept.append(span)
-    return kept
+def _is_balanced(surface: str) -> bool:
+    """Whether each bracket in it has its other half in it."""
+    waiting: list[str] = []
+    for sign in surface:
+        if sign in _PAIRS:
+            waiting.append(_PAIRS[sign])
+        elif sign in ")]}" and (not waiting or waiting.pop() != sign):
+            return False
+    return not waiting

@@ -1,8 +1,8 @@
-"""The pipeline that links texts: detect, find candidates, describe, run stages, decide."""
+"""The pipeline that links texts: detect, find candidates, judge spans, run stages, decide."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
@@ -12,17 +12,18 @@ from kglink.errors import UsageError
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.decide import Decision
 from kglink.linking.describe import EntityFacts, described
-from kglink.linking.detect import find_mentions
+from kglink.linking.detect import proposals
+from kglink.linking.judge import SpanJudge, with_scores
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
-from kglink.plugins import Detector
+from kglink.plugins import Detector, JudgingDetector
 from kglink.records import (
     Candidate,
     EntityId,
+    Link,
     LinkedDocument,
     MentionInText,
     Ranking,
-    Span,
     TextInput,
 )
 from kglink.text.language import language_of
@@ -32,13 +33,22 @@ BATCH_MENTIONS = 256
 BATCH_TEXTS = 1024
 #: Candidates per KB among which the best rival of the answer is looked for.
 LEAST_RIVALS = 4
+#: A detected mention that no entity fits is told as NIL from this probability on.
+LEAST_OF_NIL = 0.6
 
 
 class _Text(NamedTuple):
-    """A text with its mentions."""
+    """A text with its mentions: given ones, or such as are proposed."""
 
     source: TextInput
     mentions: list[MentionInText]
+
+
+class _Ranked(NamedTuple):
+    """A text with the rankings of its mentions."""
+
+    source: TextInput
+    rankings: list[Ranking]
 
 
 class Linker:
@@ -47,15 +57,17 @@ class Linker:
     def __init__(
         self,
         search: CandidateSearch,
-        detector: Callable[[], Detector],
+        detectors: Callable[[], Mapping[str, Detector]],
         facts: EntityFacts,
         kbs: Sequence[str],
         settings: LinkSection,
         *,
+        judge: SpanJudge,
         stages: Sequence[Stage] = (),
     ) -> None:
         self._search = search
-        self._make_detector = detector
+        self._make_detectors = detectors
+        self.judge = judge
         self._facts = facts
         self._kbs = tuple(kbs)
         self._settings = settings
@@ -77,29 +89,31 @@ class Linker:
         return self._search.leaves_out(entity)
 
     @cached_property
-    def detector(self) -> Detector:
-        """The mention detector, made when the first text without given mentions comes."""
-        return self._make_detector()
+    def detectors(self) -> Mapping[str, Detector]:
+        """The mention detectors, made when the first text without given mentions comes."""
+        return self._make_detectors()
 
     def link(self, texts: Iterable[TextInput]) -> Iterator[LinkedDocument]:
         """Link texts; the answers come in the order of the texts, a few texts behind.
 
         A stage that sees all mentions of a run makes the first answer wait for the last text.
         """
-        waiting: list[list[_Text]] = []
+        waiting: list[list[_Ranked]] = []
 
         def ranked() -> Iterator[list[Ranking]]:
             for batch in self._batches(texts):
-                waiting.append(batch)
-                yield self._ranked([mention for text in batch for mention in text.mentions])
+                waiting.append(self._ranked(batch))
+                yield [ranking for text in waiting[-1] for ranking in text.rankings]
 
         settings = self._settings
         decision = Decision(self.scoring, self._search.nearness, settings.threshold, settings.top_k)
         for rankings in run_stages(self.stages, ranked()):
-            links = map(decision.link, rankings)
-            for source, mentions in waiting.pop(0):
-                own = tuple(islice(links, len(mentions)))
-                yield LinkedDocument(source.id, source.text, own, self._meta(source, mentions))
+            ordered = iter(rankings)
+            for source, before in waiting.pop(0):
+                own = list(islice(ordered, len(before)))
+                links = tuple(link for one in own if (link := _told(one, decision)))
+                mentions = [one.mention for one in own]
+                yield LinkedDocument(source.id, source.text, links, self._meta(source, mentions))
 
     def candidates(
         self, mentions: Sequence[MentionInText], *, limit: int
@@ -123,10 +137,9 @@ class Linker:
         yield batch
 
     def _mentions(self, source: TextInput) -> list[MentionInText]:
-        """The mentions of a text in reading order: those that were given, else detected ones."""
-        spans: Sequence[Span] = source.spans or ()
-        if source.spans is None:
-            spans = find_mentions(source.text, self.detector, self._search.memory)
+        """The mentions of a text in reading order: those that were given, else proposed ones."""
+        given = source.spans is not None
+        spans = source.spans if source.spans is not None else proposals(source.text, self.detectors)
         for span in spans:
             if not 0 <= span.start < span.end <= len(source.text):
                 raise UsageError(
@@ -135,25 +148,36 @@ class Linker:
                     hint="Spans are half-open character offsets: 0 <= start < end <= length.",
                 )
         return [
-            MentionInText(source.text, span.start, span.end, source.id, span.score)
+            MentionInText(source.text, span.start, span.end, source.id, span.score, given)
             for span in sorted(spans, key=lambda span: (span.start, span.end))
         ]
 
-    def _ranked(self, mentions: Sequence[MentionInText]) -> list[Ranking]:
-        """The described candidates of all KBs in one list for each mention."""
-        rankings: list[Ranking] = []
+    def _ranked(self, texts: Sequence[_Text]) -> list[_Ranked]:
+        """The mentions of some texts, judged, each with the described candidates of all KBs."""
+        ranked = [_Ranked(text.source, []) for text in texts]
+        for part in _parts(texts):
+            found = iter(self._candidates([one for _, mentions in part for one in mentions]))
+            for at, mentions in part:
+                own = list(islice(found, len(mentions)))
+                ranked[at].rankings.extend(self.described(self._kept(own)))
+        return ranked
+
+    def _candidates(self, mentions: Sequence[MentionInText]) -> list[Ranking]:
+        """The candidates of all KBs in one list for each mention."""
         limit = max(self._depth, LEAST_RIVALS)
-        for first in range(0, len(mentions), BATCH_MENTIONS):
-            batch = mentions[first : first + BATCH_MENTIONS]
-            rankings += self.described(
-                [
-                    Ranking(mention, tuple(joint_ranking(by_kb, self._kbs)))
-                    for mention, by_kb in zip(
-                        batch, self.candidates(batch, limit=limit), strict=True
-                    )
-                ]
-            )
-        return rankings
+        return [
+            Ranking(mention, tuple(joint_ranking(by_kb, self._kbs)))
+            for mention, by_kb in zip(mentions, self.candidates(mentions, limit=limit), strict=True)
+        ]
+
+    def _kept(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        """The rankings of mentions, of those of a part of one text; given ones all."""
+        if all(one.mention.given for one in rankings):
+            return list(rankings)
+        for detector in self.detectors.values():
+            if isinstance(detector, JudgingDetector):
+                return self.judge.chosen(with_scores(rankings, detector.judge(rankings)))
+        return self.judge.keep(rankings, self._search.memory)
 
     def _meta(self, source: TextInput, mentions: Sequence[MentionInText]) -> dict[str, object]:
         """What was done, and how many mentions were longer than the encoder reads."""
@@ -171,3 +195,30 @@ class Linker:
         """The language of a text, as the settings say or as it seems; empty: nothing tells."""
         said = self._settings.language
         return language_of(text) if said == "auto" else said
+
+
+def _told(ranking: Ranking, decision: Decision) -> Link | None:
+    """The link of a mention; None of a place that is hardly a mention and that nothing fits."""
+    link = decision.link(ranking)
+    mention = ranking.mention
+    return link if mention.given or link.chosen or mention.score >= LEAST_OF_NIL else None
+
+
+def _parts(texts: Sequence[_Text]) -> Iterator[list[tuple[int, list[MentionInText]]]]:
+    """The mentions of some texts, about so many at once as are searched together.
+
+    Mentions that overlap are in one part: which of them stays is judged there.
+    """
+    part: list[tuple[int, list[MentionInText]]] = []
+    size = 0
+    for at, text in enumerate(texts):
+        run: list[MentionInText] = []
+        end = 0
+        for mention in text.mentions:
+            if size >= BATCH_MENTIONS and mention.start >= end:
+                yield [*part, (at, run)]
+                part, run, size = [], [], 0
+            run.append(mention)
+            end, size = max(end, mention.end), size + 1
+        part.append((at, run))
+    yield part

@@ -42,7 +42,7 @@ def resolve_model(name: str = DEFAULT_MODEL, *, fetch: bool = True) -> ModelSour
     Without ``fetch``, for names that a file records and no user has typed, nothing is asked for.
     """
     if name in MINILM_NAMES:
-        folder = _packaged_minilm()
+        folder = packaged_minilm()
         _check_minilm(folder)
         return describe_folder(DEFAULT_MODEL, folder)
     folder = Path(name).expanduser()
@@ -62,7 +62,7 @@ def resolve_model(name: str = DEFAULT_MODEL, *, fetch: bool = True) -> ModelSour
     return describe_folder(f"{repository}@{commit}" if commit else repository, folder)
 
 
-def _packaged_minilm() -> Path:
+def packaged_minilm() -> Path:
     """The model folder inside the installed package, found without importing it."""
     spec = importlib.util.find_spec(MINILM_PACKAGE)
     if spec is None or not spec.submodule_search_locations:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -66,6 +66,8 @@ class NameRow:
     folded: str
     kb: str
     count: int
+    key: str = ""
+    """Of the entity, in its KB; empty where nobody knows it."""
 
 
 class Names(Protocol):
@@ -85,9 +87,22 @@ class Detector(Protocol):
     """Finds the mentions of a text."""
 
     def detect(self, text: str) -> list[Span]:
-        """Spans in reading order that do not overlap, with ``0 <= start < end <= len(text)``.
+        """Spans in reading order, with ``0 <= start < end <= len(text)``; they may overlap.
 
-        The answer depends on the text and the names alone, not on what was asked before.
+        The score of a span is the probability that it is a mention. The answer depends on the
+        text and the names alone, not on what was asked before.
+        """
+        ...
+
+
+@runtime_checkable
+class JudgingDetector(Detector, Protocol):
+    """A detector that sees the linker's candidates before it is decided what is a mention."""
+
+    def judge(self, rankings: Sequence[Ranking]) -> list[float]:
+        """For each proposal of one text, with its candidates, how probably it is a mention.
+
+        What all detectors proposed is judged, in place of kglink's own judge.
         """
         ...
 

@@ -116,7 +116,11 @@ class SpaceNames:
             found = np.full(len(counts), segment.alias_rows is None)
             if segment.alias_rows is not None:
                 found[segment.alias_rows] = True
+            owners = np.repeat(np.arange(len(segment.keys)), np.diff(segment.alias_starts))
+            key, last = "", -1
             rows = zip(segment.surfaces, segment.names.folded, strict=True)
             for at, (surface, folded) in enumerate(rows):
                 if found[at]:
-                    yield NameRow(surface, folded, segment.kb, int(counts[at]))
+                    if owners[at] != last:
+                        key, last = segment.keys[owners[at]], owners[at]
+                    yield NameRow(surface, folded, segment.kb, int(counts[at]), key)

@@ -98,6 +98,11 @@ _FEW = {"ja": 0.05, "uk": 0.02}
 _OF_SCRIPT = tuple((code, re.compile(f"[{letters}]")) for code, letters in _SCRIPTS)
 
 
+def function_words(language: str) -> frozenset[str]:
+    """Words of a language that mean nothing by themselves; none where it is not known."""
+    return _FUNCTION_WORDS.get(language, frozenset())
+
+
 def language_of(text: str) -> str:
     """The ISO 639-1 code of a text's language, such as ``en``; empty where nothing tells."""
     words = _WORD.findall(text[:_ENOUGH])

@@ -8,18 +8,19 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from kglink.config import LinkSection
-from kglink.errors import UsageError
+from kglink.errors import ConfigError, UsageError
 from kglink.files.digest import digest_of
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.contexts import TokenSearchOf
 from kglink.linking.evidence import Counterparts, Memory
+from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind
 from kglink.linking.pipeline import Linker
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring, write_scoring
 from kglink.linking.stages import Stage
-from kglink.plugins import DefaultWeights, NameRow
+from kglink.plugins import DefaultWeights, NameRow, PluginSettings
 from kglink.records import Candidate, Document, MentionInText, OnProgress
 from kglink.space.space import Space, SpaceNames
 
@@ -112,8 +113,15 @@ def linker_of(
     registry: Registry,
 ) -> Linker:
     """A linker to some KBs of a space."""
-    detector = partial(detector_of, space, kbs, settings, store, registry)
-    return Linker(search, detector, store, kbs, settings, stages=_stages(settings, registry))
+    return Linker(
+        search,
+        partial(detectors_of, space, kbs, settings, store, registry),
+        store,
+        kbs,
+        settings,
+        judge=SpanJudge(search.scoring, default_weights(), settings.least_mention, settings.nested),
+        stages=_stages(settings, registry),
+    )
 
 
 def search(
@@ -206,12 +214,31 @@ class NamesWithMemory:
         for one in self._store.all_meanings() if self._remembers else ():
             if one.entity.kb in self._kbs and not self._names.leaves_out(one.entity):
                 times = max(1, round(one.times))
-                yield NameRow(one.surface, one.folded, one.entity.kb, times)
+                yield NameRow(one.surface, one.folded, one.entity.kb, times, one.entity.key)
 
 
-def detector_of(
+def detectors_of(
     space: Space, kbs: Sequence[str], settings: LinkSection, store: Store, registry: Registry
-) -> Detector:
-    """The detector that the settings name, with all names that it looks for."""
+) -> dict[str, Detector]:
+    """The detectors that the settings name, with all names that they look for."""
     names = NamesWithMemory(SpaceNames(space, kbs), store, kbs)
-    return registry.create("detector", settings.detector, settings.detector_settings, names)
+    return {
+        name: registry.create("detector", name, own, names)
+        for name, own in detector_settings(registry, settings).items()
+    }
+
+
+def detector_settings(registry: Registry, settings: LinkSection) -> dict[str, PluginSettings]:
+    """The checked settings of each detector, by its full name."""
+    names = list(dict.fromkeys(registry.get("detector", one).name for one in settings.detector))
+    raw: dict[str, dict[str, object]] = {name: {} for name in names}
+    for setting, value in settings.detector_settings.items():
+        name, dot, key = setting.rpartition(".")
+        full = registry.get("detector", name).name if dot else names[0]
+        if full not in raw or (len(names) > 1 and not dot):
+            raise ConfigError(
+                f"link.detector_settings: {setting!r} is no setting of the detectors in use",
+                hint=f"Write NAME.setting, with one of: {', '.join(names)}.",
+            )
+        raw[full][key] = value
+    return {name: registry.settings_for("detector", name, own) for name, own in raw.items()}

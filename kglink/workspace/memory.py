@@ -83,18 +83,19 @@ def _unmarked(opened: Opened, name: str, split: str) -> Unmarked:
     Nothing, where the documents are annotated in part: what is not marked is then unknown.
     """
     from kglink.evaluation.annotated import annotation_of, merged_texts
+    from kglink.linking.detect import proposals
     from kglink.workspace.build import build_if_stale
-    from kglink.workspace.links import detector_of
+    from kglink.workspace.links import detectors_of
 
     sample = list(islice(_documents(opened, name, split), _JUDGED_BY))
     if annotation_of(merged_texts(name, sample)).partial:
         return lambda document: ()
     build_if_stale(opened)
     space, link = opened.space(), opened.settings.link
-    detector = detector_of(space, space.kbs(), link, opened.store, opened.registry)
+    detectors = detectors_of(space, space.kbs(), link, opened.store, opened.registry)
 
     def unmarked(document: Document) -> Iterator[str]:
-        for span in detector.detect(document.text):
+        for span in proposals(document.text, detectors):
             marked = (one for one in document.mentions if one.start < span.end)
             if not any(span.start < one.end for one in marked):
                 yield document.text[span.start : span.end]

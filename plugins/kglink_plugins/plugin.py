@@ -32,9 +32,9 @@ def register_detectors(register: Register) -> None:
     """Register the mention detectors."""
     register(
         "kglink/dictionary",
-        _later("detectors.dictionary.finder", "dictionary_detector"),
+        _later("detectors.dictionary.detector", "name_detector"),
         settings=DictionarySettings,
-        summary="finds every alias of the linked KBs, whatever its case, accents and punctuation",
+        summary="finds the names of the linked KBs, inflected, reordered, misspelt or in part",
     )
 
 

@@ -1,19 +1,15 @@
-"""Mentions of a text: abbreviations of what was found, and words known as no mention."""
+"""Proposals: what all detectors find, and the abbreviations of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kglink.linking.detect import find_mentions
-from kglink.linking.evidence import Meaning as AnyMeaning
-from kglink.records import NO_MENTION, EntityId, Span
-from kglink.store.memory import Meaning
-from kglink.text.name_words import name_key
+from kglink.linking.detect import MOST_PER_THOUSAND, proposals
+from kglink.records import Span
 
 
 class Words:
@@ -29,18 +25,8 @@ class Words:
         return sorted(found, key=lambda span: span.start)
 
 
-class Told:
-    """A memory of a few surfaces."""
-
-    def __init__(self, *told: tuple[str, EntityId, float]) -> None:
-        self.told = [Meaning(name_key(name), name, one, times, name) for name, one, times in told]
-
-    def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[AnyMeaning]]:
-        return {key: [one for one in self.told if one.key == key] for key in keys}
-
-
-def surfaces(text: str, detector: Words, memory: Told | None = None) -> list[str]:
-    return [text[span.start : span.end] for span in find_mentions(text, detector, memory)]
+def surfaces(text: str, detector: Words) -> list[str]:
+    return [text[span.start : span.end] for span in proposals(text, {"words": detector})]
 
 
 def test_short_forms_of_what_was_found_are_mentions_everywhere() -> None:
@@ -53,30 +39,42 @@ def test_short_forms_of_what_was_found_are_mentions_everywhere() -> None:
     assert surfaces(text, Words("rare")) == ["rare"]
 
 
-def test_the_longer_of_two_spans_stays() -> None:
+def test_proposals_may_overlap_and_none_is_there_twice() -> None:
     text = "Kawasaki disease (K D) and the disease"
-    assert surfaces(text, Words("Kawasaki disease", "disease")) == [
+    assert surfaces(text, Words("Kawasaki disease", "disease", "disease")) == [
         "Kawasaki disease",
+        "disease",
         "K D",
         "disease",
     ]
 
 
-def test_words_that_were_mostly_no_mention_are_left_out() -> None:
-    x = EntityId("x", "1")
-    memory = Told(
-        ("disease", NO_MENTION, 30), ("disease", x, 3), ("pain", NO_MENTION, 2), ("pain", x, 5)
-    )
-    memory.told.append(Meaning(name_key("onset"), "onset", NO_MENTION, 1, "onset"))
-    words = Words("disease", "pain", "onset", "gout")
-    text = "disease and pain, onset of gout"
-    assert surfaces(text, words) == ["disease", "pain", "onset", "gout"]
-    # Once is no habit: "onset" stays.
-    assert surfaces(text, words, memory) == ["pain", "onset", "gout"]
+def test_unbalanced_brackets_are_no_mentions() -> None:
+    text = "the tumour (of) skin) and (b [c)]"
+    found = surfaces(text, Words(r"tumour \(of\)", r"\(of\) skin\)", r"\(b \[c\)\]"))
+    assert found == ["tumour (of)"]
+
+
+def test_several_detectors_are_united() -> None:
+    text = "gout and pain"
+    one, other = Words("gout", "pain"), Words("pain")
+    alone = {span.start: span.score for span in proposals(text, {"one": one})}
+    both = {span.start: span.score for span in proposals(text, {"one": one, "other": other})}
+    assert alone == {0: 0.9, 9: 0.9}
+    # What both propose is as sure as before; what one does not propose is less so.
+    assert both[9] == pytest.approx(0.9)
+    assert 0.5 < both[0] < 0.7
+
+
+def test_a_text_has_no_more_proposals_than_can_be_looked_at() -> None:
+    text = "a b " * 2000
+    found = proposals(text, {"words": Words("a", "b")})
+    assert len(found) == MOST_PER_THOUSAND * 9
 
 
 @given(st.text(st.sampled_from("aD M()\u0301😀\r\n,ß"), max_size=60))
-def test_spans_are_inside_and_do_not_overlap(text: str) -> None:
-    spans = find_mentions(text, Words("D", "aD", "M"), None)
+def test_spans_are_inside(text: str) -> None:
+    spans = proposals(text, {"words": Words("D", "aD", "M")})
+    places = [(span.start, -span.end) for span in spans]
     assert all(0 <= span.start < span.end <= len(text) for span in spans)
-    assert all(left.end <= right.start for left, right in pairwise(spans))
+    assert places == sorted(set(places))

@@ -21,6 +21,7 @@ from kglink.files.digest import digest_of
 from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, file_info, read_manifest
 from kglink.files.tables import map_array
 from kglink.plugins import Names
+from kglink_plugins.detectors.dictionary.bags import Bags
 from kglink_plugins.detectors.dictionary.compiled import Lexicon, compile_lexicon
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
@@ -29,6 +30,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 _TRIES = ("keys", "surfaces")
 _ARRAYS = ("counts", "shapes", "bits")
+_VARIANTS = tuple(Bags._fields)
 _KEPT_FOLDERS = 4
 #: What marisa-trie ends with on a file that is no trie.
 _NO_TRIE = (RuntimeError, ValueError, OSError, MemoryError, OverflowError)
@@ -74,6 +76,8 @@ def save(lexicon: Lexicon, folder: Path) -> None:
             getattr(lexicon, name).save(str(made / f"{name}.marisa"))
         for name in _ARRAYS:
             np.save(made / f"{name}.npy", getattr(lexicon, name), allow_pickle=False)
+        for name in _VARIANTS:
+            np.save(made / f"{name}.npy", getattr(lexicon.variants, name), allow_pickle=False)
         files = {path.name: file_info(path) for path in sorted(made.iterdir())}
         manifest = _Manifest(longest=lexicon.longest, files=files)
         (made / MANIFEST).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
@@ -96,7 +100,8 @@ def load(folder: Path) -> Lexicon | None:
 def _mapped(folder: Path, longest: int) -> Lexicon:
     tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
     arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
-    lexicon = Lexicon(**tries, **arrays, longest=longest)
+    variants = Bags(*(map_array(folder / f"{name}.npy") for name in _VARIANTS))
+    lexicon = Lexicon(**tries, **arrays, longest=longest, variants=variants)
     if not _fits_together(lexicon):
         raise DamagedFileError(f"{folder} does not hold what belongs together")
     return lexicon
@@ -111,6 +116,7 @@ def _fits_together(lexicon: Lexicon) -> bool:
         and slots.bit_count() == 1
         and lexicon.counts.dtype == np.uint32
         and lexicon.shapes.dtype == lexicon.bits.dtype == np.uint8
+        and lexicon.variants.fit_together()
     )
 
 
@@ -130,7 +136,7 @@ def _digest(fingerprint: str, settings: DictionarySettings) -> str:
 
 
 def _file_names() -> set[str]:
-    return {f"{name}.marisa" for name in _TRIES} | {f"{name}.npy" for name in _ARRAYS}
+    return {f"{name}.marisa" for name in _TRIES} | {f"{name}.npy" for name in _ARRAYS + _VARIANTS}
 
 
 def _forget_old(folder: Path) -> None:

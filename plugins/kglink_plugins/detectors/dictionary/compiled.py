@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.plugins import NameRow
+from kglink_plugins.detectors.dictionary.bags import Bags, compile_bags
 from kglink_plugins.detectors.dictionary.borders import Hashes, words_of
 from kglink_plugins.detectors.dictionary.guard import Guard, shape_of
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
@@ -40,12 +41,15 @@ class Lexicon(NamedTuple):
     """The filter: three rows of bits, each addressed by the high bits of a hash."""
     longest: int
     """Characters of the longest key."""
+    variants: Bags
+    """The names as bags of words."""
 
 
 def compile_lexicon(rows: Iterable[NameRow], settings: DictionarySettings) -> Lexicon:
     """Compile the aliases that a text can match."""
     guard = guard_of(settings)
-    entries, surfaces = _collected(rows, settings)
+    wanted = [row for row in rows if _wanted(row.folded, settings)]
+    entries, surfaces = _collected(wanted)
     keys: dict[str, int] = {}
     for folded, (count, shape) in entries.items():
         whole = shape | guard.word_shape(folded)
@@ -62,6 +66,7 @@ def compile_lexicon(rows: Iterable[NameRow], settings: DictionarySettings) -> Le
         shapes=packed.astype(np.uint8),
         bits=_filter_bits(keys, guard),
         longest=max(map(len, keys), default=0),
+        variants=compile_bags(wanted),
     )
 
 
@@ -83,14 +88,12 @@ def is_text(surface: str) -> bool:
 
 
 def _collected(
-    rows: Iterable[NameRow], settings: DictionarySettings
+    rows: Iterable[NameRow],
 ) -> tuple[dict[str, tuple[int, int]], set[str]]:
     """The sum of counts and the union of shapes of each folded alias, and all surfaces."""
     entries: dict[str, tuple[int, int]] = {}
     surfaces: set[str] = set()
     for row in rows:
-        if not _wanted(row.folded, settings):
-            continue
         count, shape = entries.get(row.folded, (0, 0))
         entries[row.folded] = count + row.count, shape | shape_of(row.surface)
         if is_text(row.surface):

@@ -1,0 +1,164 @@
+"""The judge of proposed spans: which are mentions, by what detectors and the linker say together.
+
+A logistic model over a few facts of each proposal and of its best candidate; where proposals
+overlap, those stay that together cover the most characters, each counted by its probability. The
+weights are a table that people can read, `judge.json`; `kglink fit` and `kglink learn` fit them
+anew where documents are annotated whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+from kglink.linking.detect import log_odds, probability
+from kglink.linking.evidence import Meaning, Memory
+from kglink.linking.scoring import Scoring
+from kglink.records import NO_MENTION, Candidate, Ranking
+from kglink.text.fold import fold
+from kglink.text.name_words import name_key
+
+#: What is known of a proposal, for the weights of `judge.json`.
+FACTS = (
+    "detector", "link", "score", "exact", "similar", "expanded", "memory", "known", "agreed",
+    "bearers", "nothing", "bias",
+)  # fmt: skip
+#: A KB whose best candidate scores so little less than the best of all has the same thing.
+_NEAR = 0.1
+_MOST_KNOWN = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpanJudge:
+    """Keeps the proposals that are mentions."""
+
+    scoring: Scoring
+    weights: Mapping[str, float]
+    least: float
+    """Less probable spans are no mentions."""
+    nested: bool = False
+    """Whether mentions may lie in others."""
+
+    def keep(self, rankings: Sequence[Ranking], memory: Memory | None) -> list[Ranking]:
+        """Of the rankings of one text those of mentions, each with its probability; in order."""
+        told = zip(rankings, _known(rankings, memory), strict=True)
+        return self.chosen(with_scores(rankings, [self._score(one, known) for one, known in told]))
+
+    def chosen(self, judged: Sequence[Ranking]) -> list[Ranking]:
+        """Those that are likely enough, and that stay where some overlap."""
+        likely = [one for one in judged if one.mention.given or one.mention.score >= self.least]
+        kept = _outermost_first(likely) if self.nested else _most_covering(likely)
+        return sorted(kept, key=lambda one: (one.mention.start, one.mention.end))
+
+    def _score(self, ranking: Ranking, known: float) -> float:
+        facts = span_facts(ranking, known, self.scoring)
+        return probability(
+            sum(self.weights.get(name, 0.0) * value for name, value in facts.items())
+        )
+
+
+@cache
+def default_weights() -> Mapping[str, float]:
+    """The weights that no documents of the user's have been fitted to."""
+    table: Mapping[str, float] = json.loads(
+        files("kglink.linking").joinpath("judge.json").read_text(encoding="utf-8")
+    )
+    return table
+
+
+def with_scores(rankings: Sequence[Ranking], scores: Sequence[float]) -> list[Ranking]:
+    """The rankings with what they were judged to be; given mentions stay as they are."""
+    return [
+        one if one.mention.given else replace(one, mention=replace(one.mention, score=score))
+        for one, score in zip(rankings, scores, strict=True)
+    ]
+
+
+def span_facts(ranking: Ranking, known: float, scoring: Scoring) -> dict[str, float]:
+    """What speaks for a proposal being a mention."""
+    facts = {"detector": log_odds(ranking.mention.score), "known": known, "bias": 1.0}
+    if not ranking.candidates:
+        return {**facts, "nothing": 1.0}
+    best = ranking.candidates[0]
+    own = [one for one in ranking.candidates if one.id.kb == best.id.kb]
+    lead = best.score - max((one.score for one in own[1:]), default=0.0)
+    heads: dict[str, Candidate] = {}
+    for one in ranking.candidates:
+        heads.setdefault(one.id.kb, one)
+    near = sum(best.score - one.score <= _NEAR for one in heads.values())
+    return {
+        **facts,
+        "link": log_odds(scoring.probability(best, lead)),
+        "score": best.score,
+        "exact": best.evidence.get("exact", 0.0),
+        "similar": best.evidence.get("name", 0.0),
+        "expanded": best.evidence.get("expanded", 0.0),
+        "memory": best.evidence.get("memory", 0.0),
+        "agreed": (near - 1) / (len(heads) - 1) if len(heads) > 1 else 0.5,
+        "bearers": math.log10(max(1, sum(one.evidence.get("exact", 0.0) > 0 for one in own))),
+    }
+
+
+def _known(rankings: Sequence[Ranking], memory: Memory | None) -> list[float]:
+    """How much oftener each surface was a mention than not where documents were learnt from."""
+    if memory is None or not rankings:
+        return [0.0] * len(rankings)
+    folded = [fold(one.mention.surface) for one in rankings]
+    meanings = memory.meanings(map(name_key, set(folded)))
+    return [_preference(name, meanings.get(name_key(name), ())) for name in folded]
+
+
+def _preference(name: str, meanings: Sequence[Meaning]) -> float:
+    same = [one for one in meanings if one.folded == name]
+    never = sum(one.times for one in same if one.entity == NO_MENTION)
+    often = max((one.times for one in same if one.entity != NO_MENTION), default=0.0)
+    preference = math.log((often + 0.5) / (never + 0.5)) if same else 0.0
+    return min(max(preference, -_MOST_KNOWN), _MOST_KNOWN)
+
+
+def _most_covering(rankings: Sequence[Ranking]) -> list[Ranking]:
+    """Of overlapping proposals those that cover the most characters, by their probabilities."""
+    order = sorted(rankings, key=lambda one: (one.mention.end, one.mention.start))
+    ends = [one.mention.end for one in order]
+    best = [0.0]
+    before: list[int] = []
+    for at, one in enumerate(order):
+        last = bisect_right(ends, one.mention.start, 0, at)
+        covered = best[last] + _gain(one)
+        before.append(last if covered > best[at] else -1)
+        best.append(max(covered, best[at]))
+    kept = []
+    at = len(order)
+    while at:
+        if before[at - 1] >= 0:
+            kept.append(order[at - 1])
+            at = before[at - 1]
+        else:
+            at -= 1
+    return kept
+
+
+def _gain(ranking: Ranking) -> float:
+    mention = ranking.mention
+    # What was given stays, whatever lies across it.
+    sure = 1e6 if mention.given else mention.score
+    return sure * (mention.end - mention.start)
+
+
+def _outermost_first(rankings: Sequence[Ranking]) -> list[Ranking]:
+    """Proposals that lie in each other or apart; where two cross, the better one."""
+    kept: list[Ranking] = []
+    for one in sorted(rankings, key=lambda one: (-_gain(one), one.mention.start)):
+        start, end = one.mention.start, one.mention.end
+        if not any(
+            other.mention.start < start < other.mention.end < end
+            or start < other.mention.start < end < other.mention.end
+            for other in kept
+        ):
+            kept.append(one)
+    return kept

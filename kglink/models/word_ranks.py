@@ -1,0 +1,31 @@
+"""How common words are: their places in a vocabulary that is sorted by frequency."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+
+from kglink.models.opening import packaged_minilm
+
+#: A word that is not among so many is as rare as any.
+MOST_RANKED = 25_000
+
+
+@cache
+def word_ranks() -> Mapping[str, int]:
+    """The place of each whole word in the vocabulary of MiniLM, the most frequent word first.
+
+    The vocabulary was made from English texts of all kinds, words in the order of frequency.
+    """
+    tokenizer = json.loads((packaged_minilm() / "tokenizer.json").read_text(encoding="utf-8"))
+    places: Mapping[str, int] = tokenizer["model"]["vocab"]
+    words = (word for word in sorted(places, key=places.__getitem__) if word.isalpha())
+    return {word: rank for rank, word in enumerate((one for one in words if len(one) > 1), 1)}
+
+
+def commonness(word: str) -> float:
+    """From 0 of a word that is not ranked to 1 of the most frequent, in orders of magnitude."""
+    rank = word_ranks().get(word)
+    return 0.0 if rank is None else max(0.0, 1 - math.log(rank) / math.log(MOST_RANKED))

@@ -1,0 +1,163 @@
+"""Names as bags of words: found however they are inflected, spelled and ordered, and in part.
+
+Each name is one number, the sum of the hashes of its words, so that a run of words in a text is
+looked up by a sum. Beside whole names there are parts that belong to one entity alone (a head, a
+beginning, a word), names written as one word, and words with one letter left out, by which
+misspelt words are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.files.digest import text_hash
+from kglink.plugins import NameRow
+from kglink.text.name_words import name_words
+from kglink_plugins.detectors.dictionary.guard import shape_of
+from kglink_plugins.detectors.dictionary.text_words import MASK, bag_hash, word_hash
+
+Hashes = npt.NDArray[np.uint64]
+
+#: What a bag is: a whole name, a part of one entity's names, a name written as one word.
+WHOLE, PART, JOINED = 1, 2, 4
+#: Names of more words are found by their letters alone.
+MOST_WORDS = 8
+#: A part of fewer letters says nothing.
+LEAST_PART = 3
+_PAIR = 2
+_MOST = 65_535
+#: Shorter words are not corrected.
+LEAST_MISSPELT = 5
+#: A larger vocabulary has a neighbour for every word.
+_MOST_CORRECTED = 300_000
+
+
+class Bags(NamedTuple):
+    """All bags in the order of their hashes, and the words of names in the order of theirs."""
+
+    bags: Hashes
+    bag_kinds: npt.NDArray[np.uint8]
+    bag_cases: npt.NDArray[np.uint8]
+    """How whole names are written: the bits of the guard."""
+    bag_entities: npt.NDArray[np.uint16]
+    """How many entities have a name of these words."""
+    words: Hashes
+    word_names: npt.NDArray[np.uint32]
+    """How many names have the word."""
+    word_ends: npt.NDArray[np.uint32]
+    """How many names end in it."""
+    deleted: Hashes
+    """Words of names with one letter left out."""
+    deleted_from: npt.NDArray[np.uint32]
+    """The word that each was made of; the number of words, where there are several."""
+
+    def fit_together(self) -> bool:
+        """Whether the arrays are of one size where they have to be, and of their types."""
+        tables: tuple[tuple[npt.NDArray[np.generic], ...], ...] = (
+            (self.bags, self.bag_kinds, self.bag_cases, self.bag_entities),
+            (self.words, self.word_names, self.word_ends),
+            (self.deleted, self.deleted_from),
+        )
+        types = (np.uint64, np.uint8, np.uint8, np.uint16, np.uint64, np.uint32, np.uint32,
+                 np.uint64, np.uint32)  # fmt: skip
+        arrays = [array for table in tables for array in table]
+        return all(array.dtype == kind for array, kind in zip(arrays, types, strict=True)) and all(
+            array.shape == (len(table[0]),) for table in tables for array in table
+        )
+
+
+def compile_bags(rows: Iterable[NameRow]) -> Bags:
+    """The bags of all names."""
+    entities: dict[tuple[str, str], int] = {}
+    owners: dict[int, set[int]] = {}
+    cases: dict[int, int] = {}
+    kinds: dict[int, int] = {}
+    parts: set[tuple[int, int]] = set()
+    vocabulary: dict[str, list[int]] = {}
+    for row in rows:
+        named = name_words(row.folded)
+        if not named or len(named) > MOST_WORDS:
+            continue
+        entity = entities.setdefault((row.kb, row.key or row.folded), len(entities))
+        for word in set(named):
+            vocabulary.setdefault(word, [0, 0])[0] += 1
+        vocabulary[named[-1]][1] += 1
+        bag = bag_hash(named)
+        cases[bag] = cases.get(bag, 0) | shape_of(row.surface)
+        bearers = owners.setdefault(bag, set())
+        if entity in bearers:
+            continue
+        bearers.add(entity)
+        kinds[bag] = kinds.get(bag, 0) | WHOLE
+        parts.update((part, entity) for part in _parts(named))
+        if len(named) == _PAIR:
+            whole = bag_hash(["".join(named)])
+            kinds[whole] = kinds.get(whole, 0) | JOINED
+    for bag in _unique(parts):
+        kinds[bag] = kinds.get(bag, 0) | PART
+    order = sorted(kinds)
+    words = sorted(vocabulary, key=word_hash)
+    deleted, deleted_from = _deletions(words)
+    return Bags(
+        np.array(order, dtype=np.uint64),
+        np.array([kinds[bag] for bag in order], dtype=np.uint8),
+        np.array([cases.get(bag, 0) for bag in order], dtype=np.uint8),
+        np.array([min(len(owners.get(bag, "1")), _MOST) for bag in order], dtype=np.uint16),
+        np.array([word_hash(word) for word in words], dtype=np.uint64),
+        np.array([vocabulary[word][0] for word in words], dtype=np.uint32),
+        np.array([vocabulary[word][1] for word in words], dtype=np.uint32),
+        deleted,
+        deleted_from,
+    )
+
+
+def _parts(named: list[str]) -> set[int]:
+    """The beginnings, the ends and the single words of a name."""
+    hashes = list(map(word_hash, named))
+    sums = list(accumulate(hashes))[:-1]
+    lengths = list(accumulate(map(len, named)))
+    beginnings = {one for one, size in zip(sums, lengths, strict=False) if size >= LEAST_PART}
+    ends = {
+        sum(hashes) - one
+        for one, size in zip(sums, lengths, strict=False)
+        if lengths[-1] - size >= LEAST_PART
+    }
+    words = {
+        one for one, word in zip(hashes[1:-1], named[1:-1], strict=True) if len(word) >= LEAST_PART
+    }
+    return {part & MASK for part in beginnings | ends | words}
+
+
+def _unique(parts: set[tuple[int, int]]) -> list[int]:
+    """The parts of the names of one entity alone."""
+    found, counts = np.unique(
+        np.fromiter((part for part, _ in parts), np.uint64, len(parts)), return_counts=True
+    )
+    only: list[int] = found[counts == 1].tolist()
+    return only
+
+
+def deletions(word: str) -> list[int]:
+    """Hashes of a word and of all that is left of it without one letter, but for the first."""
+    return [text_hash(f"-{word}"), *(
+        text_hash(f"-{word[:at]}{word[at + 1 :]}") for at in range(1, len(word))
+    )]  # fmt: skip
+
+
+def _deletions(vocabulary: list[str]) -> tuple[Hashes, npt.NDArray[np.uint32]]:
+    pairs = [
+        (deleted, at)
+        for at, word in enumerate(vocabulary)
+        if len(word) >= LEAST_MISSPELT and word.isalpha()
+        for deleted in set(deletions(word))
+    ]
+    if len(vocabulary) > _MOST_CORRECTED:
+        pairs = []
+    both = np.array(sorted(pairs), dtype=np.uint64).reshape(-1, 2)
+    hashes, first, counts = np.unique(both[:, 0], return_index=True, return_counts=True)
+    return hashes, np.where(counts == 1, both[first, 1], len(vocabulary)).astype(np.uint32)

@@ -1,0 +1,93 @@
+"""The words of a text as names are compared: each in one spelling, and what stands between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.files.digest import text_hash
+from kglink.models.word_ranks import commonness
+from kglink.text.fold import fold
+from kglink.text.name_words import EMPTY_WORDS, name_words
+
+#: Characters of a text whose words are looked at together.
+PIECE = 1 << 17
+#: A longer run of letters is no word.
+_LONGEST_WORD = 60
+_WORD = re.compile(r"[^\W_]+")
+#: What may stand between two words of one name.
+_JOINED = frozenset(
+    (" ", "  ", "\n", "\u00a0", "-", "\u2010", "\u2011", "\u2013", "'", "\u2019", "/", "&", " & ")
+)
+
+MASK = (1 << 64) - 1
+
+
+class Form(NamedTuple):
+    """A word as names are compared: the sum of the hashes of its parts, 0 of an empty word."""
+
+    word: str
+    hash: int
+    common: float
+
+
+class TextWords(NamedTuple):
+    """The words of a piece of text: their places, their forms, and whether a name goes across."""
+
+    starts: list[int]
+    ends: list[int]
+    forms: list[Form]
+    joined: npt.NDArray[np.bool_]
+    """Whether the word and the next one may belong to one name."""
+
+
+def words_of_text(text: str) -> Iterator[TextWords]:
+    """The words of a text, piece by piece; pieces end where a line or a sentence does."""
+    start = 0
+    while start < len(text):
+        stop = min(len(text), start + PIECE)
+        if stop < len(text):
+            ends = (text.rfind(sign, start + PIECE // 2, stop) for sign in ("\n", ". ", " "))
+            stop = next((end + 1 for end in ends if end >= 0), stop)
+        yield _words(text, start, stop)
+        start = stop
+
+
+def _words(text: str, start: int, stop: int) -> TextWords:
+    found = [
+        match.span()
+        for match in _WORD.finditer(text, start, stop)
+        if match.end() - match.start() <= _LONGEST_WORD
+    ]
+    forms = [form_of(text[first:last]) for first, last in found]
+    joined = np.zeros(len(found), dtype=np.bool_)
+    for at in range(len(found) - 1):
+        joined[at] = text[found[at][1] : found[at + 1][0]] in _JOINED
+    return TextWords([one[0] for one in found], [one[1] for one in found], forms, joined)
+
+
+@lru_cache(maxsize=1 << 16)
+def form_of(word: str) -> Form:
+    """The form of a word, as it stands in a text."""
+    folded = fold(word)
+    if folded in EMPTY_WORDS and folded != "a":
+        return Form(folded, 0, 1.0)
+    # With a word before it a Roman numeral counts something: "type II".
+    _, *parts = name_words(f"number {folded}")
+    return Form(" ".join(parts), bag_hash(parts), max(map(commonness, (folded, *parts))))
+
+
+def bag_hash(words: Sequence[str]) -> int:
+    """One number for some words in whatever order."""
+    return sum(map(word_hash, words)) & MASK
+
+
+@lru_cache(maxsize=1 << 18)
+def word_hash(word: str) -> int:
+    """One number for a word."""
+    return text_hash(word)

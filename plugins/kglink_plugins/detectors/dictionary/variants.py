@@ -1,0 +1,345 @@
+"""Where a text names an entity: whole names however they are written, and parts that are unique."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.text.fold import fold
+from kglink.text.language import function_words, language_of
+from kglink_plugins.detectors.dictionary.bags import (
+    JOINED,
+    LEAST_MISSPELT,
+    MOST_WORDS,
+    PART,
+    WHOLE,
+    Bags,
+    deletions,
+)
+from kglink_plugins.detectors.dictionary.english import FUNCTION_WORDS
+from kglink_plugins.detectors.dictionary.guard import CASES, LOWER, begins_sentence, case_of
+from kglink_plugins.detectors.dictionary.text_words import TextWords, word_hash, words_of_text
+
+Hashes = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int64]
+
+#: A name in a text may have so many empty words ("cancer of the breast").
+_MOST_EMPTY = 2
+_SHORT = 5
+
+
+class Hit(NamedTuple):
+    """Words ``[first, stop)`` that name an entity; ``kind`` says how, as in `Bags`."""
+
+    first: int
+    stop: int
+    bag: int
+    kind: int
+
+
+class Facts(NamedTuple):
+    """What speaks for or against a place of a text being a mention; all between -1 and about 2."""
+
+    written: float
+    """How near the case is to that of a name, where the letters are a name's; else 0."""
+    variant: float
+    """It is a whole name in another inflection, spelling or order."""
+    part: float
+    """It is a part of the names of one entity alone."""
+    joined: float
+    """It is a name but for a space or hyphen."""
+    misspelt: float
+    """A word of it was corrected."""
+    several: float
+    """It has more than one word that counts."""
+    words: float
+    """How many such words, up to four, as a share of four."""
+    common: float
+    """How common its word is in English, where it is one and in lower case."""
+    common_capital: float
+    """The same, where it has a capital that no beginning of a sentence gave it."""
+    common_words: float
+    """The same, where it is several."""
+    spread: float
+    """How many names hold its rarest word, in orders of magnitude as a share of all names'."""
+    ends: float
+    """The share of the names with its last word that end in it."""
+    bearers: float
+    """How many entities have this name, in powers of ten."""
+    capital: float
+    """It has a capital; one half, where the beginning of a sentence may have given it."""
+    proper: float
+    """It has a capital, and so have all its names."""
+    capitals: float
+    """It is a short word in capitals."""
+    other_case: float
+    """No name is written in its case."""
+    lowered: float
+    """It is in lower case, and no name is."""
+    number: float
+    """It has a digit."""
+    inside: float
+    """It lies in a longer place that is a whole name."""
+    before: float
+    """A word that is no function word stands before it."""
+    after: float
+    """A word that is no function word stands after it: it may be its modifier."""
+    glued: float
+    """A hyphen joins it to another word."""
+    repeated: float
+    """How often the text has the same, in powers of ten."""
+    letters: float
+    """How many letters it has, up to twenty, as a share of twenty."""
+    few: float
+    """The KBs have few names (from 0 of a million words to 1), and it is one word of text."""
+    few_part: float
+    """The KBs have few names, and it is a part of one."""
+    several_part: float
+    """It is a part of a name, of several words."""
+
+
+class Place(NamedTuple):
+    """A place of a text that may be a mention, with what speaks for it."""
+
+    start: int
+    end: int
+    facts: Facts
+
+
+class VariantFinder:
+    """Finds the bags of names in texts."""
+
+    def __init__(self, bags: Bags) -> None:
+        self._bags = bags
+        self._names = max(2.0, float(bags.word_names.sum()))
+        self._few = max(0.0, 1 - math.log10(self._names) / 6)
+        self._corrected = lru_cache(maxsize=1 << 16)(self._corrected_hash)
+
+    def places(self, text: str, exact: Mapping[tuple[int, int], float]) -> Iterator[Place]:
+        """All places of a text; ``exact``: those with a name's letters, and how near its case."""
+        for words in words_of_text(text):
+            if words.forms:
+                yield from self._of_piece(text, words, exact)
+
+    def _of_piece(
+        self, text: str, words: TextWords, exact: Mapping[tuple[int, int], float]
+    ) -> Iterator[Place]:
+        heeded = _function_words(language_of(text[words.starts[0] : words.ends[-1]]))
+        hashes, misspelt = self._hashes(words)
+        hits = [
+            hit
+            for hit in (*self._runs(words, hashes), *self._pairs(words))
+            if any(
+                form.hash and form.word not in heeded for form in words.forms[hit.first : hit.stop]
+            )
+        ]
+        wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE]
+        longest = _longest(wholes, len(words.forms))
+        repeated = Counter(hit.bag for hit in hits)
+        for hit in hits:
+            start, end = words.starts[hit.first], words.ends[hit.stop - 1]
+            yield Place(
+                start,
+                end,
+                self._facts(
+                    text, words, hashes, hit, heeded,
+                    written=exact.get((start, end), 0.0),
+                    misspelt=bool(misspelt[hit.first : hit.stop].any()),
+                    inside=longest[hit.first] >= hit.stop
+                    and (longest[hit.first] > hit.stop or _begins_before(wholes, hit, longest)),
+                    repeated=repeated[hit.bag],
+                ),
+            )  # fmt: skip
+
+    def _hashes(self, words: TextWords) -> tuple[Hashes, npt.NDArray[np.bool_]]:
+        """The hash of each word; of one that no name has that of the word that was meant."""
+        hashes = np.array([form.hash for form in words.forms], dtype=np.uint64)
+        unknown = ~_among(self._bags.words, hashes) & (hashes != 0)
+        misspelt = np.zeros(len(hashes), dtype=np.bool_)
+        for at in np.flatnonzero(unknown).tolist():
+            form = words.forms[at]
+            if form.common == 0 and len(form.word) >= LEAST_MISSPELT and form.word.isalpha():
+                meant = self._corrected(form.word)
+                if meant is not None:
+                    hashes[at], misspelt[at] = meant, True
+        return hashes, misspelt
+
+    def _corrected_hash(self, word: str) -> int | None:
+        """The hash of the only word of names that differs by one letter."""
+        wanted = np.array(deletions(word), dtype=np.uint64)
+        places = np.searchsorted(self._bags.deleted, wanted)
+        meant = {
+            int(self._bags.deleted_from[at])
+            for at, hashed in zip(places.tolist(), wanted.tolist(), strict=True)
+            if at < len(self._bags.deleted) and int(self._bags.deleted[at]) == hashed
+        }
+        if len(meant) != 1 or (row := meant.pop()) >= len(self._bags.words):
+            return None
+        return int(self._bags.words[row])
+
+    def _runs(self, words: TextWords, hashes: Hashes) -> Iterator[Hit]:
+        """Runs of words whose hashes sum up to a bag."""
+        filled = hashes != 0
+        known = ~filled | _among(self._bags.words, hashes)
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])
+        # A run goes over no break, and, where it has several words, over no word that no name has.
+        breaks = np.concatenate([[0], np.cumsum(~words.joined[:-1])])
+        strange = np.concatenate([[0], np.cumsum(~known)])
+        for size in range(1, min(MOST_WORDS + _MOST_EMPTY, len(hashes)) + 1):
+            first = np.arange(len(hashes) - size + 1)
+            last = first + size - 1
+            may = filled[first] & filled[last] & (breaks[first] == breaks[last])
+            if size > 1:
+                may &= strange[first] == strange[last + 1]
+            first = first[may]
+            values = sums[first + size] - sums[first]
+            places = np.searchsorted(self._bags.bags, values)
+            found = np.flatnonzero(_equal(self._bags.bags, places, values))
+            for at, place in zip(first[found].tolist(), places[found].tolist(), strict=True):
+                yield Hit(at, at + size, place, int(self._bags.bag_kinds[place]))
+
+    def _pairs(self, words: TextWords) -> Iterator[Hit]:
+        """Two words that are one word of a name."""
+        forms = words.forms
+        pairs = [
+            at
+            for at in np.flatnonzero(words.joined).tolist()
+            if forms[at].hash and forms[at + 1].hash and len(forms[at].word) > 1
+        ]
+        values = np.array(
+            [word_hash(forms[at].word + forms[at + 1].word) for at in pairs], dtype=np.uint64
+        )
+        places = np.searchsorted(self._bags.bags, values)
+        for row in np.flatnonzero(_equal(self._bags.bags, places, values)).tolist():
+            place = int(places[row])
+            if self._bags.bag_kinds[place] & WHOLE:
+                yield Hit(pairs[row], pairs[row] + 2, place, JOINED)
+
+    def _facts(
+        self,
+        text: str,
+        words: TextWords,
+        hashes: Hashes,
+        hit: Hit,
+        heeded: frozenset[str],
+        *,
+        written: float,
+        misspelt: bool,
+        inside: bool,
+        repeated: int,
+    ) -> Facts:
+        bags = self._bags
+        start, end = words.starts[hit.first], words.ends[hit.stop - 1]
+        surface = text[start:end]
+        counted = [at for at in range(hit.first, hit.stop) if words.forms[at].hash]
+        rows = np.searchsorted(bags.words, hashes[counted])
+        rows = np.minimum(rows, len(bags.words) - 1)
+        same = bags.words[rows] == hashes[counted]
+        names = np.where(same, bags.word_names[rows], 0)
+        ends = np.where(same, bags.word_ends[rows], 0)
+        common = min(words.forms[at].common for at in counted)
+        several = len(counted) > 1
+        case, cases = case_of(surface), int(bags.bag_cases[hit.bag]) & CASES
+        whole = bool(hit.kind & WHOLE)
+        is_part = bool(hit.kind & PART) and not whole
+        capital = _capital(text, surface, start)
+        lower_names = bool(cases & LOWER)
+        return Facts(
+            written=written,
+            variant=float(whole and not written),
+            part=float(is_part),
+            joined=float(hit.kind & JOINED != 0 and not whole),
+            misspelt=float(misspelt),
+            several=float(several),
+            words=min(len(counted), 4) / 4,
+            common=0.0 if several else common * (1 - capital),
+            common_capital=0.0 if several else common * capital,
+            common_words=common if several else 0.0,
+            spread=float(np.log(max(1, names.min())) / np.log(self._names)),
+            ends=float(ends[-1] / max(1, names[-1])),
+            bearers=float(np.log10(max(1, int(bags.bag_entities[hit.bag])))),
+            capital=capital,
+            proper=capital * (cases != 0 and not lower_names),
+            capitals=float(surface.isupper() and 1 < len(surface) <= _SHORT),
+            other_case=float(whole and not case & cases),
+            lowered=float(whole and not capital and cases != 0 and not lower_names),
+            number=float(any(map(str.isdigit, surface))),
+            inside=float(inside),
+            before=float(
+                hit.first > 0
+                and bool(words.joined[hit.first - 1])
+                and words.forms[hit.first - 1].word not in heeded
+            ),
+            after=float(
+                hit.stop < len(words.forms)
+                and bool(words.joined[hit.stop - 1])
+                and words.forms[hit.stop].word not in heeded
+            ),
+            glued=float("-" in (text[start - 1 : start], text[end : end + 1])),
+            repeated=float(np.log10(repeated)),
+            letters=min(len(surface), 20) / 20,
+            few=0.0 if several else self._few,
+            few_part=self._few if is_part else 0.0,
+            several_part=float(is_part and several),
+        )
+
+
+def _capital(text: str, surface: str, start: int) -> float:
+    """Whether a surface has a capital; one half where the beginning of a sentence may give it."""
+    if surface[1:] != surface[1:].lower():
+        return 1.0
+    if not surface[:1].isupper():
+        return 0.0
+    return 0.5 if begins_sentence(text, start) else 1.0
+
+
+def written_facts(text: str, start: int, end: int, written: float) -> Facts:
+    """The facts of a name that stands in a text as it is written, of whatever signs."""
+    surface = text[start:end]
+    nothing = Facts(*[0.0] * len(Facts._fields))
+    return nothing._replace(
+        written=written,
+        words=0.25,
+        ends=1.0,
+        capital=_capital(text, surface, start),
+        letters=min(len(surface), 20) / 20,
+    )
+
+
+@cache
+def _function_words(language: str) -> frozenset[str]:
+    """The function words of English and of a language, folded."""
+    return FUNCTION_WORDS | frozenset(map(fold, function_words(language)))
+
+
+def _among(table: Hashes, values: Hashes) -> npt.NDArray[np.bool_]:
+    return _equal(table, np.searchsorted(table, values), values)
+
+
+def _equal(table: Hashes, places: Places, values: Hashes) -> npt.NDArray[np.bool_]:
+    """Whether a sorted table has each value at its place."""
+    if not len(table):
+        return np.zeros(len(values), dtype=np.bool_)
+    found: npt.NDArray[np.bool_] = table[np.minimum(places, len(table) - 1)] == values
+    return found
+
+
+def _longest(spans: Sequence[tuple[int, int]], size: int) -> list[int]:
+    """For each word the furthest end of the spans that begin at it or before it."""
+    furthest = [0] * (size + 1)
+    for first, stop in spans:
+        furthest[first] = max(furthest[first], stop)
+    for at in range(1, size + 1):
+        furthest[at] = max(furthest[at], furthest[at - 1])
+    return furthest
+
+
+def _begins_before(spans: Sequence[tuple[int, int]], hit: Hit, furthest: Sequence[int]) -> bool:
+    """Whether a span that begins before a hit ends where it ends, or behind it."""
+    return hit.first > 0 and furthest[hit.first - 1] >= hit.stop

@@ -1,0 +1,112 @@
+"""The judge of spans: facts of proposals, overlaps, nested mentions, what memory knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kglink.linking.evidence import Meaning as AnyMeaning
+from kglink.linking.judge import FACTS, SpanJudge, default_weights, span_facts
+from kglink.linking.scoring import NAME_SCORING
+from kglink.records import NO_MENTION, Candidate, EntityId, MentionInText, Ranking
+from kglink.store.memory import Meaning
+from kglink.text.name_words import name_key
+
+TEXT = "cardiac disease and onset"
+ONLY_DETECTOR = {"detector": 1.0, "known": 1.0}
+
+
+class Told:
+    """A memory of a few surfaces."""
+
+    def __init__(self, *told: tuple[str, EntityId, float]) -> None:
+        self.told = [Meaning(name_key(name), name, one, times, name) for name, one, times in told]
+
+    def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[AnyMeaning]]:
+        return {key: [one for one in self.told if one.key == key] for key in set(keys)}
+
+
+def proposal(
+    start: int, end: int, score: float, *, given: bool = False, text: str = TEXT
+) -> Ranking:
+    return Ranking(MentionInText(TEXT + " " * 40, start, end, "", score, given), ())
+
+
+def kept(
+    rankings: Sequence[Ranking], memory: Told | None = None, *, nested: bool = False
+) -> list[str]:
+    judge = SpanJudge(NAME_SCORING, ONLY_DETECTOR, 0.4, nested)
+    return [one.mention.surface for one in judge.keep(rankings, memory)]
+
+
+CARDIAC_DISEASE, CARDIAC, DISEASE = proposal(0, 15, 0.8), proposal(0, 7, 0.9), proposal(8, 15, 0.8)
+
+
+def test_of_overlapping_spans_those_stay_that_cover_the_most() -> None:
+    assert kept([CARDIAC_DISEASE, CARDIAC]) == ["cardiac disease"]
+    assert kept([CARDIAC, DISEASE, proposal(0, 15, 0.6)]) == ["cardiac", "disease"]
+    assert kept([CARDIAC, proposal(0, 15, 0.3)]) == ["cardiac"]
+
+
+def test_nested_mentions_stay_on_request_and_crossing_ones_never() -> None:
+    assert kept([CARDIAC_DISEASE, CARDIAC, DISEASE], nested=True) == [
+        "cardiac",
+        "cardiac disease",
+        "disease",
+    ]
+    crossing = proposal(8, 19, 0.6)
+    assert kept([CARDIAC_DISEASE, crossing], nested=True) == ["cardiac disease"]
+
+
+def test_given_mentions_are_not_judged() -> None:
+    given = proposal(0, 7, 0.0, given=True)
+    judge = SpanJudge(NAME_SCORING, ONLY_DETECTOR, 0.4)
+    assert judge.keep([given, CARDIAC_DISEASE], None) == [given]
+
+
+def test_words_that_were_mostly_no_mention_are_left_out() -> None:
+    x = EntityId("x", "1")
+    memory = Told(("onset", NO_MENTION, 30), ("onset", x, 3), ("disease", x, 3))
+    onset, doubtful = proposal(20, 25, 0.7), proposal(8, 15, 0.3)
+    assert kept([doubtful, onset]) == ["onset"]
+    assert kept([doubtful, onset], memory) == ["disease"]
+
+
+def test_the_facts_of_a_proposal() -> None:
+    def candidate(kb: str, key: str, score: float, exact: float) -> Candidate:
+        evidence = {"name": 0.8, "exact": exact}
+        return Candidate(EntityId(kb, key), key, score, evidence=evidence)
+
+    found = (
+        candidate("x", "1", 0.9, 1.0),
+        candidate("y", "2", 0.85, 1.0),
+        candidate("x", "3", 0.5, 1.0),
+        candidate("y", "4", 0.2, 0.0),
+    )
+    facts = span_facts(Ranking(DISEASE.mention, found), 0.0, NAME_SCORING)
+    assert facts["score"] == 0.9
+    assert facts["exact"] == 1.0
+    assert facts["similar"] == 0.8
+    assert facts["agreed"] == 1.0  # both KBs have it
+    assert facts["bearers"] == pytest.approx(0.30, abs=0.01)  # two entities of the first
+    assert set(facts) <= set(FACTS)
+    assert span_facts(DISEASE, 0.0, NAME_SCORING)["nothing"] == 1.0
+    assert set(default_weights()) <= set(FACTS)
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10), st.floats(0, 1)), max_size=12)
+
+
+@given(SPANS, st.booleans())
+def test_what_is_kept_does_not_cross(spans: list[tuple[int, int, float]], nested: bool) -> None:
+    judge = SpanJudge(NAME_SCORING, ONLY_DETECTOR, 0.4, nested)
+    found = judge.keep([proposal(start, start + size, score) for start, size, score in spans], None)
+    places = [(one.mention.start, one.mention.end) for one in found]
+    assert places == sorted(places)
+    for left, right in combinations(places, 2):
+        apart, inside = left[1] <= right[0], right[1] <= left[1] or left[0] == right[0]
+        assert apart or (nested and inside)
