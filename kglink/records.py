@@ -217,7 +217,11 @@ class MentionInText:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entity that a mention may mean; ``evidence`` holds the parts of its score."""
+    """An entity that a mention may mean.
+
+    ``evidence`` says by kind what speaks for it, ``parts`` what each kind adds to the score: the
+    value times its weight.
+    """
 
     id: EntityId
     title: str
@@ -227,6 +231,7 @@ class Candidate:
     description: str = ""
     type: str = ""
     evidence: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     """Its other names."""
     parents: tuple[str, ...] = ()
@@ -235,12 +240,16 @@ class Candidate:
     """The same thing in other KBs."""
 
     def as_json(self, *, explain: bool = False) -> dict[str, object]:
-        """A plain dictionary of what was found; ``explain`` adds the evidence."""
+        """A plain dictionary of what was found; ``explain`` adds the evidence and the parts."""
         return {
             **self.id._asdict(),
             "title": self.title,
             "score": json_number(self.score),
-            **({"evidence": json_value(self.evidence)} if explain else {}),
+            **(
+                {"evidence": json_value(self.evidence), "parts": json_value(self.parts)}
+                if explain
+                else {}
+            ),
         }
 
 

@@ -49,6 +49,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink link letter.txt --explain",
         "kglink link mails/ --kb products --format jsonl -o links.jsonl",
     ),
+    "explain": (
+        'kglink explain "A grey heron stood in the pond." --surface heron',
+        "kglink explain - --span 12:17 --json < letter.txt",
+    ),
     "export": (
         "kglink export products -o products.jsonl",
         "kglink export notes --only documents --split train -o train.jsonl.gz",

@@ -10,6 +10,7 @@ from kglink_cli import (
     demo,
     doctor,
     evaluate,
+    explain,
     export,
     finetune,
     index,
@@ -46,6 +47,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("spaces")(spaces.spaces)
     app.command("index")(index.index)
     app.command("link")(link.link)
+    app.command("explain")(explain.explain)
     app.command("export")(export.export)
     app.command("search")(link.search)
     app.command("eval")(evaluate.evaluate)

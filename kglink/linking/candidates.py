@@ -404,9 +404,12 @@ class CandidateSearch:
                 title=segment.titles[entities[at]],
                 score=float(scores[at]),
                 popularity=float(popularity[at]),
-                evidence={
-                    kind: round(float(values[at]), 4) for kind, values in found.evidence.items()
-                },
+                evidence=(
+                    evidence := {
+                        kind: round(float(values[at]), 4) for kind, values in found.evidence.items()
+                    }
+                ),
+                parts=self.scoring.weights.parts(evidence),
             )
             for at in order[:limit]
         ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -113,6 +112,10 @@ class Weights:
                 total += np.float32(weight) * values
         return np.asarray(np.round(total, 5), dtype=np.float32)
 
-
-#: By name, in the order in which it is shown.
-KINDS: Mapping[str, EvidenceKind] = MappingProxyType({one.name: one for one in RETRIEVED})
+    def parts(self, evidence: Mapping[str, float]) -> dict[str, float]:
+        """What each kind that counts adds to the score of one candidate."""
+        return {
+            kind: round(weight * value, 4)
+            for kind, value in evidence.items()
+            if (weight := self[kind])
+        }

@@ -13,6 +13,7 @@ from kglink.workspace.entities import (
     vectors,
 )
 from kglink.workspace.evaluate import evaluate, evaluate_end_to_end, evaluate_overlaps
+from kglink.workspace.explain import explain
 from kglink.workspace.export import export
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
 from kglink.workspace.kbs import add_kb, kb, kbs, remove_kb
@@ -96,6 +97,7 @@ class Workspace(Opened):
     # texts
     texts = texts
     link = link
+    explain = explain
     search = search
     learn = learn
     forget = forget

@@ -167,6 +167,7 @@ class _Body:
             data["also"] = [[self._kb(entity.kb), for_page(str(entity))] for entity in item.also]
         if self.settings.explain:
             data["evidence"] = json_value(item.evidence)
+            data["parts"] = json_value(item.parts)
         return data
 
     def _entity(self, candidate: Candidate) -> int:

@@ -53,11 +53,15 @@
     });
     return line;
   };
-  const evidenceList = (evidence) => {
+  // A value, and what it adds to the score: the value times its weight.
+  const evidenceList = (evidence, parts) => {
     if (!evidence || !Object.keys(evidence).length) return null;
     const list = make("dl");
-    for (const [part, value] of Object.entries(evidence)) {
-      list.append(make("dt", "", part.replaceAll("_", " ")), make("dd", "", decimal(value)));
+    for (const [kind, value] of Object.entries(evidence)) {
+      const adds = parts[kind];
+      const shown = make("dd", "", decimal(value));
+      if (adds) shown.append(make("small", "", ` ${adds > 0 ? "+" : "−"}${decimal(Math.abs(adds))}`));
+      list.append(make("dt", "", kind.replaceAll("_", " ")), shown);
     }
     return list;
   };
@@ -76,7 +80,7 @@
       identity(entity),
       entity.description ? make("p", "description", entity.description) : null,
       alsoLine(candidate.also),
-      evidenceList(candidate.evidence),
+      evidenceList(candidate.evidence, candidate.parts),
     );
     item.tabIndex = -1;
     return item;

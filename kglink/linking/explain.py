@@ -1,0 +1,103 @@
+"""Why a mention was linked as it was: what decided, and what would have to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kglink.linking.scoring import Scoring
+from kglink.records import Candidate, Link, json_number, json_value
+
+#: No kind of evidence has a larger value.
+_MOST = 1.0
+
+
+class Difference(NamedTuple):
+    """How much more a kind of evidence adds to one candidate's score than to another's."""
+
+    kind: str
+    by: float
+
+
+class Change(NamedTuple):
+    """A candidate would be as good as the first one if its evidence of a kind had this value."""
+
+    candidate: Candidate
+    kind: str
+    value: float
+    wanted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A link, and how its candidates were weighed."""
+
+    link: Link
+    scoring: Scoring
+    threshold: float
+
+    @property
+    def probability(self) -> float:
+        """How likely the first candidate is right."""
+        sure = self.link.confidence
+        return sure if self.link.chosen or not self.link.candidates else 1 - sure
+
+    def weights(self) -> Mapping[str, Mapping[str, float]]:
+        """For each KB among the candidates what a kind of evidence counts there, if it does."""
+        kbs = dict.fromkeys(one.id.kb for one in self.link.candidates)
+        return {
+            kb: {kind: weight for kind, weight in self.scoring.weights.by_kind.items() if weight}
+            for kb in kbs
+        }
+
+    def decided(self) -> list[Difference]:
+        """What puts the first candidate before the second; what speaks against it is negative."""
+        if len(self.link.candidates) < 2:
+            return []
+        first, second = self.link.candidates[:2]
+        kinds = dict.fromkeys((*first.parts, *second.parts))
+        told = (
+            Difference(kind, round(first.parts.get(kind, 0.0) - second.parts.get(kind, 0.0), 4))
+            for kind in kinds
+        )
+        return sorted((one for one in told if one.by), key=lambda one: -one.by)
+
+    def changes(self) -> list[Change]:
+        """For each other candidate the evidence of a kind that would make it as good as the first.
+
+        Of the kinds that could, the one that has to grow the least.
+        """
+        return [
+            change
+            for one in self.link.candidates[1:]
+            if (change := self._change(self.link.candidates[0], one)) is not None
+        ]
+
+    def _change(self, first: Candidate, other: Candidate) -> Change | None:
+        missing = first.score - other.score
+        wanted = [
+            Change(other, kind, value, round(value + missing / weight, 4))
+            for kind, weight in self.weights()[other.id.kb].items()
+            if weight > 0 and (value := other.evidence.get(kind, 0.0)) + missing / weight <= _MOST
+        ]
+        return min(wanted, key=lambda one: one.wanted - one.value, default=None)
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary, as ``kglink explain --json`` prints it."""
+        return {
+            **self.link.as_json(explain=True),
+            "probability": json_number(self.probability),
+            "threshold": self.threshold,
+            "weights": json_value(self.weights()),
+            "decided": [told._asdict() for told in self.decided()],
+            "changes": [
+                {
+                    **change.candidate.id._asdict(),
+                    "evidence": change.kind,
+                    "value": change.value,
+                    "wanted": change.wanted,
+                }
+                for change in self.changes()
+            ],
+        }

@@ -1,0 +1,54 @@
+"""Explaining how a mention was linked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kglink.errors import UsageError
+from kglink.records import Span, TextInput
+from kglink.workspace.build import build_if_stale
+
+if TYPE_CHECKING:
+    from kglink.linking.explain import Explanation
+    from kglink.workspace.opened import Opened
+
+
+def explain(
+    opened: Opened,
+    text: str,
+    *,
+    surface: str = "",
+    span: tuple[int, int] | None = None,
+    kbs: Sequence[str] = (),
+) -> list[Explanation]:
+    """Why mentions of a text are linked as they are.
+
+    The mention is at ``span``, or wherever ``surface`` stands; of neither, all that the detector
+    finds. A space that is missing or older than the store is built first.
+    """
+    from kglink.linking.explain import Explanation
+
+    spans = _spans(text, surface, span)
+    build_if_stale(opened)
+    linker = opened.linker(kbs)
+    (document,) = linker.link([TextInput("", text, spans)])
+    threshold = opened.settings.link.threshold
+    return [Explanation(link, linker.scoring, threshold) for link in document.links]
+
+
+def _spans(text: str, surface: str, span: tuple[int, int] | None) -> tuple[Span, ...] | None:
+    if span is not None:
+        return (Span(*span),)
+    if not surface:
+        return None
+    found = []
+    at = text.find(surface)
+    while at >= 0:
+        found.append(Span(at, at + len(surface)))
+        at = text.find(surface, at + len(surface))
+    if not found:
+        raise UsageError(
+            f"{surface!r} does not stand in the text", hint="A surface is written as in the text."
+        )
+    return tuple(found)
