@@ -57,6 +57,10 @@ def link(
     marked: Annotated[
         bool, typer.Option("--marked", help="Mentions are marked in the text: [[like this]].")
     ] = False,
+    detector: Annotated[
+        str | None,
+        typer.Option("--detector", help="What finds the mentions (`kglink plugins`)."),
+    ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the detector, key=value; may be repeated."),
@@ -115,6 +119,7 @@ def link(
         **limit_flags(types, under, not_under),
         "link.top_k": top_k,
         "link.threshold": threshold,
+        "link.detector": detector,
         "link.detector_settings": parse_options(options) if options else None,
         "space.name": space,
     }

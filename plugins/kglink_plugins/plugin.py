@@ -7,6 +7,11 @@ from typing import Any
 
 from kglink.plugins import Factory, Register, hookimpl
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.detectors.models.settings import (
+    GlinerSettings,
+    HuggingFaceSettings,
+    SpacySettings,
+)
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.standoff import (
@@ -35,6 +40,26 @@ def register_detectors(register: Register) -> None:
         _later("detectors.dictionary.detector", "name_detector"),
         settings=DictionarySettings,
         summary="finds the names of the linked KBs, inflected, reordered, misspelt or in part",
+    )
+    register(
+        "kglink/huggingface",
+        _later("detectors.models.huggingface", "HuggingFaceDetector"),
+        settings=HuggingFaceSettings,
+        summary="a token-classification model of Hugging Face, from your folder",
+    )
+    register(
+        "kglink/spacy",
+        _later("detectors.models.spacy", "SpacyDetector"),
+        settings=SpacySettings,
+        summary="a spaCy pipeline, from your folder",
+        extra="spacy",
+    )
+    register(
+        "kglink/gliner",
+        _later("detectors.models.gliner", "GlinerDetector"),
+        settings=GlinerSettings,
+        summary="a GLiNER model, from your folder: finds what some words name",
+        extra="gliner",
     )
 
 

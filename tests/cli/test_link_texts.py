@@ -13,6 +13,7 @@ from conftest import Kglink
 
 from kglink.workspace import Workspace
 from office_files import paragraph, word_file
+from token_models import write_spacy_pipeline
 
 MAIL = "Subject: Skerrow Light\nMessage-ID: <1@a>\nReceived: b\n\nHeron counts the lamps.\n"
 
@@ -129,3 +130,16 @@ def test_lines_are_answered_through_a_pipe_before_the_next_one_is_sent(demo: Pat
             assert json.loads(coprocess.stdout.readline())["text"] == text
         coprocess.stdin.close()
     assert coprocess.returncode == 0
+
+
+def test_a_pipeline_of_ones_own_finds_the_mentions(
+    kglink: Kglink, demo: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("spacy", reason="kglink[spacy] is not installed")
+    pipeline = write_spacy_pipeline(tmp_path / "pipeline")
+    command = ("-", "--detector", "spacy", "--set", f"folder={pipeline}")
+    (record,) = linked(kglink, *command, stdin="Heron met Ada in Lantern Bay.")
+    assert [one["text"] for one in record["entities"]] == ["Ada", "Lantern Bay"]
+    assert "needs the setting 'folder'" in kglink(
+        "link", "-", "--detector", "spacy", stdin="x", code=2
+    ).err.replace("\n", " ")

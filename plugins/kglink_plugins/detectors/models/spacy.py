@@ -1,0 +1,77 @@
+"""Mentions by a spaCy pipeline, from a folder of the user's.
+
+A pipeline may name any function that an installed package registers with spaCy, so loading one
+trusts the packages of the environment, and none that the folder brings. Pickled parts are refused:
+to open them could run any code that stands in them. Pipelines with a transformer have such parts.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import spacy
+
+from kglink.errors import ModelError
+from kglink.plugins import Names
+from kglink.records import Span
+from kglink_plugins.detectors.models.pieces import spans_of_pieces
+from kglink_plugins.detectors.models.settings import SpacySettings
+
+#: Words that are read at once, and those that two such pieces have in common.
+_WORDS, _COMMON = 20_000, 200
+#: What a file of pickled tensors has as its first member.
+_TORCH = b"/data.pkl"
+_PICKLE = 0x80
+_PROTOCOLS = range(2, 6)
+
+
+class SpacyDetector:
+    """Runs a pipeline."""
+
+    def __init__(self, settings: SpacySettings, names: Names) -> None:
+        folder = settings.folder.expanduser()
+        if not (folder / "config.cfg").is_file():
+            raise ModelError(
+                f"{folder}: is no spaCy pipeline: it has no config.cfg",
+                hint="Name the folder that nlp.to_disk wrote; packages are not loaded by name.",
+            )
+        _refuse_pickles(folder)
+        try:
+            self._pipeline = spacy.load(folder)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise ModelError(f"{folder}: spaCy cannot load it: {error}") from error
+        self._types = frozenset(settings.types)
+        self._group = settings.spans
+
+    def detect(self, text: str) -> list[Span]:
+        """The entities of the pipeline, or the spans of a group with their scores."""
+        return spans_of_pieces(text, _WORDS, _COMMON, self._spans)
+
+    def _spans(self, piece: str) -> Iterator[Span]:
+        found = self._pipeline(piece)
+        group: Any = found.spans.get(self._group, ()) if self._group else found.ents
+        scores = getattr(group, "attrs", {}).get("scores")
+        for at, span in enumerate(group):
+            if not self._types or span.label_ in self._types:
+                score = 1.0 if scores is None else float(scores[at])
+                yield Span(span.start_char, span.end_char, score)
+
+
+def _refuse_pickles(folder: Path) -> None:
+    """Refuse a folder with a pickle, or with a file that holds pickled tensors."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.stat().st_size and _is_pickled(path):
+            raise ModelError(
+                f"{path}: is pickled, and kglink never opens such a file: unpickling can run any "
+                "code in it",
+                hint="Of a transformer give its own folder to the detector kglink/huggingface.",
+            )
+
+
+def _is_pickled(path: Path) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        pickled = len(data) > 2 and data[0] == _PICKLE and data[1] in _PROTOCOLS
+        return (pickled and data[-1:] == b".") or data.find(_TORCH) >= 0
