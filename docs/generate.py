@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from python_names import python_page
 
 from kglink import plugins
 from kglink.config import NOT_SETTINGS, LinkSection, Settings, all_settings, env_name
@@ -82,6 +83,7 @@ def pages() -> dict[Path, str]:
         "recipes.md": recipes_page,
         "plugins.md": plugins_page,
         "hooks.md": hooks_page,
+        "python.md": python_page,
     }
     return {FOLDER / name: MADE_BY + "\n\n".join(write()) + "\n" for name, write in writers.items()}
 

@@ -85,7 +85,11 @@ def _named(id_: EntityId, title: str) -> dict[str, object]:
 
 
 def entities(opened: Opened, name: str, *, limit: int | None = None) -> list[Entity]:
-    """The first entities of a KB, or all."""
+    """The first entities of a KB, or all.
+
+    >>> [entity.title for entity in workspace.entities("birds", limit=1)]
+    ['heron']
+    """
     return list(islice(opened.store.entities(name), limit))
 
 
@@ -94,6 +98,12 @@ def entity(opened: Opened, name: str | EntityId, *, examples: int = 3) -> Entity
 
     ``name`` is its id, such as ``doid:DOID:1391``; the KB may be left out where one KB alone has
     the key. ``examples`` says how many mentions are shown.
+
+    >>> view = workspace.entity("birds:h")
+    >>> view.entity.title, view.mentions.mentions
+    ('heron', 1)
+    >>> [(str(one.id), one.shared_names) for one in view.counterparts]
+    [('zoo:7', ('heron',))]
     """
     store = opened.store
     found, known = _found(opened, name)
@@ -125,6 +135,11 @@ def add_entity(
     """Add an entity to a KB, or put it in the place of the one that has its key.
 
     A KB that is not there is made. The next `link` knows the entity.
+
+    >>> print(workspace.add_entity("birds", Entity("o2", "owl", "It hunts at night.")).summary)
+    +1 ~0 -0 =0
+    >>> [link.chosen.title for text in workspace.link("An owl!") for link in text.links]
+    ['owl']
     """
     from kglink.workspace.kbs import add_kb
 
@@ -132,7 +147,11 @@ def add_entity(
 
 
 def remove_entity(opened: Opened, name: str | EntityId) -> EntityId:
-    """Take an entity out of its KB; verdicts on its overlaps are kept for its return."""
+    """Take an entity out of its KB; verdicts on its overlaps are kept for its return.
+
+    >>> workspace.remove_entity("birds:o2")
+    EntityId(kb='birds', key='o2')
+    """
     found, _ = _found(opened, name)
     opened.store.remove_entities(found.kb, [found.key])
     return found
@@ -149,6 +168,10 @@ def vectors(opened: Opened, names: Iterable[str | EntityId]) -> npt.NDArray[np.f
 
     They are those of title and description together, or of the title in a space that has rows
     of names alone. A space that is missing or older than the store is built first.
+
+    >>> heron, osprey, same = workspace.vectors(["birds:h", "birds:o", "zoo:7"])
+    >>> bool(heron @ same > heron @ osprey)
+    True
     """
     import numpy as np
 

@@ -36,6 +36,10 @@ def evaluate(
     ``domains`` adds figures by type of entity. ``seen_in`` names documents that were learnt
     from, as ``kglink eval --seen-in`` does. ``each`` is told of every mention. A space that is
     missing or older than the store is built first.
+
+    >>> report = workspace.evaluate("notes", kbs=["birds"])
+    >>> report.recall("birds")
+    {'R@1': 1.0, 'R@5': 1.0}
     """
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.evaluation import evaluate
@@ -67,6 +71,10 @@ def evaluate_end_to_end(
     judged alone (``per_kb``). Precision is known where all mentions are annotated (``complete``;
     None: as it seems). ``predictions`` names a file, as ``kglink link --format jsonl`` writes it,
     that is judged instead. ``each`` is told of every text.
+
+    >>> report = workspace.evaluate_end_to_end("notes", kbs=["birds"])
+    >>> report.joint.links["strict"].micro.recall
+    1.0
     """
     from kglink.workspace.evaluation import EndToEnd, evaluate_end_to_end
 

@@ -80,6 +80,11 @@ def add_kb(
     adapter's own way where not told.
     A source that would remove most entities of the KB is refused unless ``allow_shrink``.
     ``on_note`` is told how the source is read, such as which column of a table is what.
+
+    >>> gnome = Entity("g", "gnome", "A small person.", aliases=(Alias("dwarf"),))
+    >>> added = workspace.add_kb("garden", [gnome])
+    >>> print(added.summary)
+    +1 ~0 -0 =0
     """
     from kglink.store import IngestJob
 
@@ -169,7 +174,11 @@ def _job_fingerprint(source: Source, *facts: object) -> str:
 
 
 def kbs(opened: Opened) -> list[KBInfo]:
-    """All KBs, in the order in which they were added."""
+    """All KBs, in the order in which they were added.
+
+    >>> [(info.name, info.entities, info.documents) for info in workspace.kbs()][:3]
+    [('birds', 2, 0), ('zoo', 1, 0), ('notes', 0, 1)]
+    """
     return opened.store.kbs()
 
 

@@ -26,6 +26,12 @@ def link(
     ``types`` are the types of entities that may be answers, ``under`` and ``not_under`` branches
     of KBs, such as ``doid:DOID:4``, that they must and must not be in. A space that is missing or
     older than the store is built first.
+
+    >>> (text,) = workspace.link("The heron and the osprey fish.", ["birds"])
+    >>> [(link.surface, str(link.chosen.id)) for link in text.links if link.chosen]
+    [('heron', 'birds:h'), ('osprey', 'birds:o')]
+    >>> text.as_json()["entities"][0]["key"]
+    'h'
     """
     given = [texts] if isinstance(texts, str | TextInput) else texts
     build_if_stale(opened)
@@ -49,6 +55,9 @@ def search(
 
     Types and branches limit them as those of `link` do. A space that is missing or older than
     the store is built first.
+
+    >>> [str(one.id) for one in workspace.search("a wading bird", k=1, kbs=["birds"])]
+    ['birds:h']
     """
     from kglink.workspace.links import search
 

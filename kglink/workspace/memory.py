@@ -23,6 +23,9 @@ def learn(opened: Opened, docs: str, *, split: str = "") -> int:
 
     Of no split: those of the split train, or all where there is none. Learning from the same
     documents again takes the place of what was remembered of them.
+
+    >>> workspace.learn("notes")
+    1
     """
     found = opened.store.learn(
         docs, _documents(opened, docs, split), _unmarked(opened, docs, split)

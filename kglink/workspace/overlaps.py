@@ -43,6 +43,9 @@ def find_overlaps(
 
     Of all pairs, those are passed over whose KBs and settings are as they were at their last
     search, unless ``fresh``; their reports say so (``current``).
+
+    >>> [report.kept for report in workspace.find_overlaps("birds", "zoo")]
+    [1]
     """
     from kglink.overlap.search import find_all_overlaps, find_overlaps
 
@@ -85,7 +88,11 @@ def overlaps(
     stale: bool = False,
     min_probability: float = 0.0,
 ) -> Iterator[Overlap]:
-    """The overlaps of two KBs, or of all, that were found; ``stale``: only doubtful verdicts."""
+    """The overlaps of two KBs, or of all, that were found; ``stale``: only doubtful verdicts.
+
+    >>> [(str(one.left), str(one.right)) for one in workspace.overlaps("birds", "zoo")]
+    [('birds:h', 'zoo:7')]
+    """
     chosen = checked_verdicts(verdicts)
     kbs = two_kbs(opened.store, left, right) if left or right else ()
     found = opened.store.overlaps(*kbs, min_probability=min_probability, stale=stale or None)

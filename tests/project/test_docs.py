@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kglink.plugins import HOOKS
+from kglink.plugins import HOOKS, KINDS
+from kglink.sources import Source
 from snippets import PageRunner, blocks_of
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,21 @@ def test_the_examples_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> N
 def test_every_hook_is_explained_in_the_guide_to_plugins() -> None:
     guide = (DOCS / "plugins.md").read_text(encoding="utf-8")
     assert {hook for hook in HOOKS if f"`{hook}`" in guide or f"def {hook}(" in guide} == set(HOOKS)
+
+
+def test_every_kind_of_plugin_has_a_worked_example_in_the_guide() -> None:
+    programs = [
+        block.body for block in blocks_of(DOCS / "plugins.md") if block.language == "python"
+    ]
+    for kind in KINDS.values():
+        assert any(f"def {kind.hook}(register):" in program for program in programs), kind.name
+
+
+def test_the_guide_to_plugins_says_what_a_source_gives() -> None:
+    guide = (DOCS / "plugins.md").read_text(encoding="utf-8")
+    for call in ("lines", "byte_lines", "text", "open", "files", "is_folder", "where", "label"):
+        assert hasattr(Source, call)
+        assert f"`source.{call}" in guide
 
 
 def test_the_reference_of_settings_names_every_variable() -> None:
