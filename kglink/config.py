@@ -194,6 +194,15 @@ class LinkSection(Section):
     reranked: int = Field(
         10, ge=1, le=1000, description="First candidates that a reranker or clusterer is given."
     )
+    prefer: tuple[str, ...] = Field(
+        (),
+        description="KBs that answer first where several have the same thing; behind them, or "
+        "where none is named, those that more of the learnt mentions meant, then the order of the "
+        "space.",
+    )
+    per_kb: bool = Field(
+        False, description="Answer for each KB by itself as well, each with its own probability."
+    )
     top_k: int = Field(5, ge=1, le=1000, description="Candidates shown for each mention.")
     threshold: float = Field(
         0.5,

@@ -262,10 +262,24 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
+class KBAnswer:
+    """What a mention means in one KB; ``chosen is None`` means nothing there."""
+
+    kb: str
+    chosen: Candidate | None
+    confidence: float
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary, one of the ``per_kb`` of a link; what a NIL lacks is None."""
+        return {"kb": self.kb, **_chosen_as_json(self.chosen, self.confidence)}
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A mention, its ranked candidates, and the chosen one; ``chosen is None`` means NIL.
 
-    ``confidence`` is the probability that this answer, entity or NIL, is right.
+    The chosen candidate stands first, the others best first. ``confidence`` is the probability
+    that this answer, entity or NIL, is right.
     """
 
     start: int
@@ -274,6 +288,8 @@ class Link:
     candidates: tuple[Candidate, ...]
     chosen: Candidate | None
     confidence: float
+    per_kb: tuple[KBAnswer, ...] = ()
+    """The answer of each KB for itself, where they are wanted (``link.per_kb``)."""
 
     def as_json(self, *, explain: bool = False) -> dict[str, object]:
         """A plain dictionary, one of the ``entities`` of a text; what a NIL lacks is None."""
@@ -283,15 +299,23 @@ class Link:
             "end": self.end,
             "text": self.surface,
             "kb": chosen.id.kb if chosen else None,
-            "key": chosen.id.key if chosen else None,
-            "title": chosen.title if chosen else None,
-            "url": (chosen.url or None) if chosen else None,
-            "score": json_number(chosen.score) if chosen else None,
-            "confidence": json_number(self.confidence),
-            "nil": chosen is None,
+            **_chosen_as_json(chosen, self.confidence),
             "candidates": [one.as_json(explain=explain) for one in self.candidates],
             "also": [entity._asdict() for entity in chosen.also] if chosen else [],
+            **({"per_kb": [one.as_json() for one in self.per_kb]} if self.per_kb else {}),
         }
+
+
+def _chosen_as_json(chosen: Candidate | None, confidence: float) -> dict[str, object]:
+    """The entity that was chosen, and how sure that is; what a NIL lacks is None."""
+    return {
+        "key": chosen.id.key if chosen else None,
+        "title": chosen.title if chosen else None,
+        "url": (chosen.url or None) if chosen else None,
+        "score": json_number(chosen.score) if chosen else None,
+        "confidence": json_number(confidence),
+        "nil": chosen is None,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,13 @@ def link(
         float | None,
         typer.Option("--threshold", help="Less probable than this is NIL, 0 to 1."),
     ] = None,
+    prefer: Annotated[
+        str | None,
+        typer.Option("--prefer", help="KBs that answer first where several have the thing: a,b"),
+    ] = None,
+    per_kb: Annotated[
+        bool, typer.Option("--per-kb", help="Also what each KB answers for itself.")
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what speaks for each candidate.")
     ] = False,
@@ -117,6 +124,8 @@ def link(
         "link.input_settings": parse_options(input_options) if input_options else None,
         "link.language": language,
         **limit_flags(types, under, not_under),
+        "link.prefer": split_names(prefer) or None,
+        "link.per_kb": per_kb or None,
         "link.top_k": top_k,
         "link.threshold": threshold,
         "link.detector": detector,
@@ -173,6 +182,7 @@ def link(
             made_by = [
                 opened and state_of(opened), name, explain, marked, lines,
                 published.manifest.segments, str(linker.scoring), workspace.store.overlap_state(),
+                workspace.store.memory_state(),
                 settings.model_dump(mode="json", exclude={"ingest": {"on_error", "batch_size"}}),
             ]  # fmt: skip
             write_to(workspace, output, exporter, name, made_by, linked)

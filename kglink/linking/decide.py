@@ -5,11 +5,11 @@ It comes last, from what retrieval and all stages left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kglink.linking.scoring import Scoring
-from kglink.records import Candidate, EntityId, Link, Ranking
+from kglink.records import Candidate, EntityId, KBAnswer, Link, Ranking
 
 #: Entities of two KBs that bear the mention's name and whose texts are so near are taken for one
 #: thing, whether their overlap was ever looked for or not.
@@ -27,12 +27,18 @@ class Decision:
     """A best candidate that is less probable makes the mention NIL."""
     top_k: int
     """So many candidates are shown."""
+    preferred: Sequence[str] = ()
+    """The KBs, the one first that answers where several have the same thing."""
+    per_kb: bool = False
+    """Whether each KB answers for itself as well."""
 
     def link(self, ranking: Ranking) -> Link:
         """Choose the best candidate, or none."""
         mention, candidates = ranking.mention, ranking.candidates
-        probability = self._probability(ranking)
+        probability = self._probability(candidates)
         linked = bool(candidates) and probability >= self.threshold
+        if linked:
+            candidates = self._preferred_first(candidates)
         return Link(
             start=mention.start,
             end=mention.end,
@@ -40,25 +46,40 @@ class Decision:
             candidates=candidates[: self.top_k],
             chosen=candidates[0] if linked else None,
             confidence=probability if linked else 1 - probability,
+            per_kb=tuple(self._of_kb(kb, ranking) for kb in self.preferred) if self.per_kb else (),
         )
 
-    def _probability(self, ranking: Ranking) -> float:
+    def _of_kb(self, kb: str, ranking: Ranking) -> KBAnswer:
+        """What one KB answers for itself."""
+        own = [one for one in ranking.candidates if one.id.kb == kb]
+        probability = self._probability(own)
+        if own and probability >= self.threshold:
+            return KBAnswer(kb, own[0], probability)
+        return KBAnswer(kb, None, 1 - probability)
+
+    def _preferred_first(self, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """The candidates, before them the best one, or the same thing in a KB that goes first."""
+        best = candidates[0]
+        same = [best, *(one for one in candidates[1:] if self._is_same(best, one))]
+        order = {kb: place for place, kb in enumerate(self.preferred)}
+        chosen = min(same, key=lambda one: order.get(one.id.kb, len(order)))
+        return (chosen, *(one for one in candidates if one.id != chosen.id))
+
+    def _probability(self, candidates: Sequence[Candidate]) -> float:
         """How likely the best is right; the same thing in another KB is no rival of it."""
-        if not ranking.candidates:
+        if not candidates:
             return 0.0
-        best = ranking.candidates[0]
-        rivals = [
-            one.score
-            for one in ranking.candidates[1:]
-            if one.id not in best.also and not self._is_same(best, one)
-        ]
+        best = candidates[0]
+        rivals = [one.score for one in candidates[1:] if not self._is_same(best, one)]
         lead = best.score - max(rivals, default=0.0)
         probability = self.scoring.probability(best, lead)
         # Among equals one can be right: which of them was named first says nothing.
         return probability / (1 + sum(score == best.score for score in rivals))
 
     def _is_same(self, left: Candidate, right: Candidate) -> bool:
-        """Whether entities of two KBs are the same thing by their names and texts."""
+        """Whether two entities are one thing: by their overlap, or by their names and texts."""
+        if right.id in left.also:
+            return True
         if left.id.kb == right.id.kb:
             return False
         both_named = all(one.evidence.get("exact") == 1 for one in (left, right))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -22,23 +22,50 @@ class EntityFacts(Protocol):
 
 
 def described(facts: EntityFacts, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
-    """The rankings with what the store says of their first candidates."""
-    ids = {one.id for ranking in rankings for one in ranking.candidates[:depth]}
-    entities = facts.get_entities(ids)
-    same = facts.counterparts(ids)
+    """The rankings with what the store says of their first candidates.
+
+    Of the first of each KB too, and of what is the same as any of these in another KB: those are
+    the candidates that may be answers.
+    """
+    first = {one.id for ranking in rankings for one in _first(ranking.candidates, depth)}
+    same = facts.counterparts(first)
+    known = {
+        one.id
+        for ranking in rankings
+        for one in _with_same(_first(ranking.candidates, depth), ranking.candidates, same)
+    }
+    same = {**same, **facts.counterparts(known - first)}
+    entities = facts.get_entities(known)
     return [
         replace(
             ranking,
-            candidates=(
-                *(
-                    _described(one, entities.get(one.id), same.get(one.id, ()))
-                    for one in ranking.candidates[:depth]
-                ),
-                *ranking.candidates[depth:],
+            candidates=tuple(
+                _described(one, entities.get(one.id), same.get(one.id, ()))
+                if one.id in known
+                else one
+                for one in ranking.candidates
             ),
         )
         for ranking in rankings
     ]
+
+
+def _first(candidates: Sequence[Candidate], depth: int) -> list[Candidate]:
+    """The first candidates of all, and the first one of each KB."""
+    of_kbs = {one.id.kb: one for one in reversed(candidates[depth:])}
+    for one in candidates[:depth]:
+        of_kbs.pop(one.id.kb, None)
+    return [*candidates[:depth], *of_kbs.values()]
+
+
+def _with_same(
+    chosen: Sequence[Candidate],
+    candidates: Sequence[Candidate],
+    same: Mapping[EntityId, Sequence[EntityId]],
+) -> list[Candidate]:
+    """Some candidates, and those that are the same things in other KBs."""
+    others = {other for one in chosen for other in same.get(one.id, ())}
+    return [*chosen, *(one for one in candidates if one.id in others)]
 
 
 def _described(

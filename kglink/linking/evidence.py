@@ -46,9 +46,11 @@ class Memory(Protocol):
 def remembered(meanings: Sequence[Meaning], folded: str, kb: str) -> dict[str, float]:
     """For each entity of a KB how sure memory is that a surface means it, from 0 to 1.
 
-    The share of its mentions that meant the entity; one mention more is added that meant what all
-    inflections of the surface meant, and to these one that meant nothing. So a surface that was
-    seen once is half sure, and one that was never seen as it is written learns from its plural.
+    The share of its mentions that meant the entity, of those in documents that are annotated with
+    this KB: what meant something in another KB alone speaks against all of this one. One mention
+    more is added that meant what all inflections of the surface meant, and to these one that meant
+    nothing. So a surface that was seen once is half sure, and one that was never seen as it is
+    written learns from its plural.
     """
     own = [one for one in meanings if one.entity.kb == kb or one.entity == NIL]
     same = [one for one in own if one.folded == folded]
@@ -56,10 +58,10 @@ def remembered(meanings: Sequence[Meaning], folded: str, kb: str) -> dict[str, f
     this_form = 1 + sum(one.times for one in same)
     sure: dict[str, float] = {}
     for one in own:
-        if one.entity.kb:
+        if one.entity.key:
             sure[one.entity.key] = sure.get(one.entity.key, 0) + one.times / all_forms / this_form
     for one in same:
-        if one.entity.kb:
+        if one.entity.key:
             sure[one.entity.key] += one.times / this_form
     return sure
 

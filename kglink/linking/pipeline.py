@@ -64,12 +64,15 @@ class Linker:
         *,
         judge: SpanJudge,
         stages: Sequence[Stage] = (),
+        preferred: Sequence[str] = (),
     ) -> None:
+        """``preferred`` are the KBs in the order in which they answer for the same thing."""
         self._search = search
         self._make_detectors = detectors
         self.judge = judge
         self._facts = facts
         self._kbs = tuple(kbs)
+        self._preferred = tuple(preferred or kbs)
         self._settings = settings
         self.stages = tuple(stages)
         self._depth = max(settings.top_k, self.stage_depth)
@@ -106,7 +109,14 @@ class Linker:
                 yield [ranking for text in waiting[-1] for ranking in text.rankings]
 
         settings = self._settings
-        decision = Decision(self.scoring, self._search.nearness, settings.threshold, settings.top_k)
+        decision = Decision(
+            self.scoring,
+            self._search.nearness,
+            settings.threshold,
+            settings.top_k,
+            self._preferred,
+            settings.per_kb,
+        )
         for rankings in run_stages(self.stages, ranked()):
             ordered = iter(rankings)
             for source, before in waiting.pop(0):

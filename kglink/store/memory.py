@@ -2,20 +2,24 @@
 
 Memory names entities by KB and key, so it survives updates of a KB, and its removal and return. It
 is learnt from the documents of one KB at a time; learning from the same again takes the place of
-what was there.
+what was there. Documents that are in two KBs are counted once.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 from sqlalchemy import Select, delete, func, insert, select, tuple_, update
 
 from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention
 from kglink.store.database import Database
+from kglink.store.kbs import kb_ids
+from kglink.store.occurrences import Meaning, Occurrences
+from kglink.store.schema import documents as documents_table
 from kglink.store.schema import memories, store_state
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
@@ -28,43 +32,23 @@ _NOTHING = 1e-6
 Unmarked = Callable[[Document], Iterable[str]]
 
 
-class Meaning(NamedTuple):
-    """A surface meant an entity, NIL or no mention at all, so often.
-
-    ``key`` is one for all inflections of ``folded``; ``surface`` is one of its spellings. A
-    mention with several right answers in one KB counts a part for each.
-    """
-
-    key: str
-    folded: str
-    entity: EntityId
-    times: float
-    surface: str
-
-
-def meanings(mentions: Iterable[Mention], unmarked: Iterable[str] = ()) -> list[Meaning]:
-    """What some annotated mentions, and words beside them, say of their surfaces."""
-    counts: dict[tuple[str, EntityId], float] = defaultdict(float)
-    written: dict[str, str] = {}
-    for mention in mentions:
-        if mention.gold is None:
-            continue
-        golds = mention.gold or (NIL,)
-        in_kb = Counter(one.kb for one in golds)
-        for one in golds:
-            counts[_noted(mention.surface, written), one] += 1 / in_kb[one.kb]
-    for surface in unmarked:
-        counts[_noted(surface, written), NO_MENTION] += 1
-    return [
-        Meaning(name_key(folded), folded, one, times, written[folded])
-        for (folded, one), times in counts.items()
-    ]
+def meanings(mention: Mention, kbs: Collection[str] = ()) -> Iterator[Meaning]:
+    """What an annotated mention says of its surface, in documents that are annotated with KBs."""
+    if mention.gold is None:
+        return
+    golds = mention.gold or (NIL,)
+    in_kb = Counter(one.kb for one in golds)
+    for one in golds:
+        if one.kb or one == NIL:  # a gold that nobody found names no entity
+            yield _meaning(mention.surface, one, 1 / in_kb[one.kb])
+    for kb in kbs if mention.gold else ():
+        if kb not in in_kb:
+            yield _meaning(mention.surface, EntityId(kb, ""), 1)
 
 
-def _noted(surface: str, written: dict[str, str]) -> str:
+def _meaning(surface: str, entity: EntityId, times: float) -> Meaning:
     folded = fold(surface) or surface
-    written.setdefault(folded, surface)
-    return folded
+    return Meaning(name_key(folded), folded, entity, times, surface)
 
 
 class MemoryTable:
@@ -73,25 +57,46 @@ class MemoryTable:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def learn(self, source: str, documents: Iterable[Document], unmarked: Unmarked) -> int:
+    def learn(
+        self, source: str, documents: Iterable[Document], unmarked: Unmarked, kbs: Collection[str]
+    ) -> int:
         """Take what these documents say in the place of what ``source`` said; its surfaces."""
-        counts: dict[tuple[str, str, EntityId], float] = defaultdict(float)
-        written: dict[str, str] = {}
-        for document in documents:
-            for one in meanings(document.mentions, unmarked(document)):
-                counts[one.key, one.folded, one.entity] += one.times
-                written.setdefault(one.folded, one.surface)
-        rows = [
-            (key, folded, entity.kb, entity.key, source, times, written[folded])
-            for (key, folded, entity), times in counts.items()
-            if entity.kb or entity in (NIL, NO_MENTION)  # a gold that nobody found names no entity
-        ]
-        with self._db.write() as connection:
-            connection.execute(update(store_state).values(memory=secrets.token_hex(8)))
-            connection.execute(delete(memories).where(memories.c.source == source))
-            for first in range(0, len(rows), _BATCH):
-                self._db.bulk(connection, insert(memories), rows[first : first + _BATCH])
-        return len({folded for _, folded, _, entity, *_ in rows if entity != NO_MENTION.key})
+        told_elsewhere = self._told_elsewhere(source)
+        with Occurrences() as seen:
+            for document in documents:
+                if document.id in told_elsewhere:
+                    continue
+                for mention in document.mentions:
+                    place = mention.start, mention.end
+                    seen.add(document.text, place, meanings(mention, kbs))
+                for at, surface in enumerate(unmarked(document)):
+                    seen.add(document.text, (-1, at), [_meaning(surface, NO_MENTION, 1)])
+            rows = (
+                (one.key, one.folded, *one.entity, source, one.times, one.surface)
+                for one in seen.summed()
+            )
+            with self._db.write() as connection:
+                connection.execute(update(store_state).values(memory=secrets.token_hex(8)))
+                connection.execute(delete(memories).where(memories.c.source == source))
+                while batch := list(islice(rows, _BATCH)):
+                    self._db.bulk(connection, insert(memories), batch)
+        return self.sources().get(source, 0)
+
+    def _told_elsewhere(self, source: str) -> set[str]:
+        """The documents of a source that stand in others which were learnt, mentions and all."""
+        with self._db.read() as connection:
+            numbers = kb_ids(connection)
+        others = [numbers[name] for name in self.sources() if name in numbers and name != source]
+        if source not in numbers or not others:
+            return set()
+        own, other = documents_table.alias("own"), documents_table.alias("other")
+        query = (
+            select(own.c.key)
+            .distinct()
+            .join_from(own, other, other.c.content_hash == own.c.content_hash)
+            .where(own.c.kb_id == numbers[source], other.c.kb_id.in_(others))
+        )
+        return {str(key) for (key,) in self._db.rows(query)}
 
     def forget(self, source: str) -> None:
         """Forget what a source said."""
@@ -108,6 +113,12 @@ class MemoryTable:
             .group_by(m.source)
         )
         return {str(name): int(number) for name, number in self._db.rows(query)}
+
+    def kbs(self) -> dict[str, float]:
+        """The KBs whose entities mentions meant, and how many did."""
+        m = memories.c
+        query = select(m.kb, func.sum(m.count)).where(m.kb != "", m.entity != "").group_by(m.kb)
+        return {str(name): float(number) for name, number in self._db.rows(query)}
 
     def state(self) -> str:
         """Another text after every change of the memory."""
@@ -154,9 +165,11 @@ class PartOfMemory:
     def __init__(self, whole: MemoryTable, documents: Iterable[Document]) -> None:
         self._whole = whole
         self._less: dict[tuple[str, str, EntityId], float] = defaultdict(float)
+        kbs = whole.kbs()
         for document in documents:
-            for one in meanings(document.mentions):
-                self._less[one[:3]] += one.times
+            for mention in document.mentions:
+                for one in meanings(mention, kbs):
+                    self._less[one[:3]] += one.times
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
         """What surfaces with these keys meant elsewhere."""

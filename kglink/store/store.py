@@ -29,7 +29,8 @@ from kglink.store.chosen import WantedEntities, read_types, read_wanted
 from kglink.store.database import Database
 from kglink.store.ingest import Ingest, check_kb_name, remove_entities
 from kglink.store.kbs import find_problems, kb_id, read_kbs
-from kglink.store.memory import Meaning, MemoryTable, PartOfMemory, Unmarked
+from kglink.store.memory import MemoryTable, PartOfMemory, Unmarked
+from kglink.store.occurrences import Meaning
 from kglink.store.overlaps import OverlapTable, Wanted, read_runs, read_state
 from kglink.store.schema import ingests, kbs, store_state
 from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias
@@ -331,13 +332,16 @@ class Store:
         source: str,
         documents: Iterable[Document],
         unmarked: Unmarked = lambda document: (),
+        *,
+        kbs: Collection[str] = (),
     ) -> int:
         """Remember what surfaces mean in these documents, in the place of what ``source`` said.
 
-        ``unmarked`` gives the words of a document that look like mentions and are none. Returns
-        how many different surfaces the documents told.
+        ``unmarked`` gives the words of a document that look like mentions and are none. ``kbs``
+        are those that the documents are annotated with: what has its answer in one of them alone
+        means nothing in the others. Returns how many different surfaces the documents told.
         """
-        return self._memory.learn(source, documents, unmarked)
+        return self._memory.learn(source, documents, unmarked, kbs)
 
     def memory_state(self) -> str:
         """Another text after every change of the memory."""
@@ -352,6 +356,10 @@ class Store:
         if source not in (known := self._memory.sources()):
             raise UnknownNameError("source of memory", source, known)
         self._memory.forget(source)
+
+    def memory_kbs(self) -> dict[str, float]:
+        """The KBs whose entities were meant, and by how many mentions."""
+        return self._memory.kbs()
 
     def memory_sources(self) -> dict[str, int]:
         """The sources that were learnt from, and how many surfaces each told."""

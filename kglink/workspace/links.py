@@ -121,7 +121,23 @@ def linker_of(
         settings,
         judge=SpanJudge(search.scoring, default_weights(), settings.least_mention, settings.nested),
         stages=_stages(settings, registry),
+        preferred=preferred_kbs(space, kbs, settings, store),
     )
+
+
+def preferred_kbs(
+    space: Space, kbs: Sequence[str], settings: LinkSection, store: Store
+) -> tuple[str, ...]:
+    """The KBs in the order in which they answer where several have the same thing.
+
+    Those that the settings prefer, then those that more mentions of the documents meant which
+    memory was learnt from, then the order of the space.
+    """
+    space.kbs(settings.prefer)
+    habit = store.memory_kbs()
+    named = [kb for kb in settings.prefer if kb in kbs]
+    others = (kb for kb in kbs if kb not in named)
+    return (*named, *sorted(others, key=lambda kb: -habit.get(kb, 0)))
 
 
 def search(
@@ -212,7 +228,8 @@ class NamesWithMemory:
 
     def _remembered(self) -> Iterator[NameRow]:
         for one in self._store.all_meanings() if self._remembers else ():
-            if one.entity.kb in self._kbs and not self._names.leaves_out(one.entity):
+            named = one.entity.key and one.entity.kb in self._kbs
+            if named and not self._names.leaves_out(one.entity):
                 times = max(1, round(one.times))
                 yield NameRow(one.surface, one.folded, one.entity.kb, times, one.entity.key)
 

@@ -28,7 +28,10 @@ def learn(opened: Opened, docs: str, *, split: str = "") -> int:
     1
     """
     found = opened.store.learn(
-        docs, _documents(opened, docs, split), _unmarked(opened, docs, split)
+        docs,
+        _documents(opened, docs, split),
+        _unmarked(opened, docs, split),
+        kbs=opened.store.kb(docs).links_to,
     )
     if not found:
         raise UsageError(

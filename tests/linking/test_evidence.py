@@ -11,7 +11,7 @@ from conftest import Kglink
 
 from kglink.linking.evidence import Counterparts, remembered
 from kglink.records import NIL, EntityId, Overlap
-from kglink.store.memory import Meaning
+from kglink.store.occurrences import Meaning
 from kglink.workspace import Workspace
 
 BIRD, PERSON = EntityId("k", "bird"), EntityId("k", "person")
@@ -34,6 +34,9 @@ def test_memory_by_hand() -> None:
     }  # fmt: skip
     assert remembered(told, "heron", "another") == {}
     assert remembered([meaning("heron", BIRD, 1)], "heron", "k")["bird"] == pytest.approx(0.75)
+    # Twice it meant nothing of this KB, but something of another one.
+    elsewhere = [meaning("heron", BIRD, 1), meaning("heron", EntityId("k", ""), 2)]
+    assert remembered(elsewhere, "heron", "k") == {"bird": pytest.approx((1 + 1 / 4) / 4)}
 
 
 def test_counterparts_are_rows_of_both_sides(demo_master: Path) -> None:

@@ -13,7 +13,7 @@ from kglink.linking.evidence import Meaning as AnyMeaning
 from kglink.linking.judge import FACTS, SpanJudge, default_weights, span_facts
 from kglink.linking.scoring import NAME_SCORING
 from kglink.records import NO_MENTION, Candidate, EntityId, MentionInText, Ranking
-from kglink.store.memory import Meaning
+from kglink.store.occurrences import Meaning
 from kglink.text.name_words import name_key
 
 TEXT = "cardiac disease and onset"

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,15 @@ import pytest
 from rich.cells import cell_len
 
 from kglink.plugins import Exporter, Factory, PluginSettings, Sniff
-from kglink.records import Candidate, Document, EntityId, Link, LinkedDocument, json_value
+from kglink.records import (
+    Candidate,
+    Document,
+    EntityId,
+    KBAnswer,
+    Link,
+    LinkedDocument,
+    json_value,
+)
 from kglink.sources import Problems, Source
 from kglink.testing import ExporterContract
 from kglink.testing.contracts.exporter import linked_documents
@@ -751,3 +760,59 @@ def contrast(one_colour: str, other: str) -> float:
 
     low, high = sorted((luminance(one_colour), luminance(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+# -------------------------------------------------------------------------- an answer of each KB
+def test_each_kb_answers_in_every_format() -> None:
+    told = (KBAnswer("doctor_who", CLARA, 0.97), KBAnswer("wikipedia", None, 0.6))
+    nil = (KBAnswer("doctor_who", None, 0.7), KBAnswer("wikipedia", None, 0.8))
+    both = (KBAnswer("doctor_who", ZYGON, 0.5), KBAnswer("wikipedia", TOWER, 0.9))
+    links = [
+        replace(link("Clara Oswald", CLARA), per_kb=told),
+        replace(link("the Zygon", ZYGON, nil=True), per_kb=nil),
+        replace(link("the Tower", TOWER), per_kb=both),
+    ]
+    document = one(TEXT, *links)
+    (shape,) = json.loads(written(JsonExporter(JsonSettings()), document))
+    assert shape["entities"][0]["per_kb"] == [
+        {"kb": "doctor_who", "key": "Clara_Oswald", "title": "Clara Oswald",
+         "url": "https://who.example/Clara", "score": 0.961235, "confidence": 0.97, "nil": False},
+        {"kb": "wikipedia", "key": None, "title": None, "url": None, "score": None,
+         "confidence": 0.6, "nil": True},
+    ]  # fmt: skip
+    assert "per_kb" not in written(JsonExporter(JsonSettings()), EPISODE)
+    rows = list(csv.DictReader(io.StringIO(written(CsvExporter(PluginSettings()), document))))
+    assert [(row["text"], row["kb"], row["key"], row["confidence"]) for row in rows] == [
+        ("Clara Oswald", "doctor_who", "Clara_Oswald", "0.97"),
+        ("Clara Oswald", "wikipedia", "", "0.6"),
+        ("the Tower", "doctor_who", "Zygon", "0.5"),
+        ("the Tower", "wikipedia", "Tower_of_London", "0.9"),
+        ("the Zygon", "doctor_who", "", "0.7"),
+        ("the Zygon", "wikipedia", "", "0.8"),
+    ]
+    assert written(PubtatorExporter(PluginSettings()), document).splitlines()[2:-1] == [
+        "d\t0\t12\tClara Oswald\tEntity\tdoctor_who:Clara_Oswald",
+        "d\t18\t27\tthe Tower\tEntity\tdoctor_who:Zygon",
+        "d\t18\t27\tthe Tower\tEntity\twikipedia:Tower_of_London",
+        "d\t39\t48\tthe Zygon\tEntity\t-",
+    ]
+    assert written(BratExporter(PluginSettings()), document).splitlines() == [
+        "T1\tdoctor_who 0 12\tClara Oswald",
+        "N1\tReference T1 doctor_who:Clara_Oswald\tClara Oswald",
+        "T2\twikipedia 18 27\tthe Tower",
+        "N3\tReference T2 doctor_who:Zygon\tZygon",
+        "N4\tReference T2 wikipedia:Tower_of_London\tTower of London",
+        "T3\tNIL 39 48\tthe Zygon",
+    ]
+    shown = written(TableExporter(TableSettings(colour="never")), document).splitlines()
+    lines = [line.split() for line in shown if line.startswith("  ")]
+    assert lines[:2] == [
+        ["doctor_who", "doctor_who:Clara_Oswald", ".97", "Clara", "Oswald"],
+        ["wikipedia", "NIL", ".60"],
+    ]
+    assert len(lines) == 6
+    page = written(HtmlExporter(HtmlSettings()), document)
+    assert "<td>in wikipedia</td><td>NIL</td><td>60%</td>" in page
+    data = re.search(r'"per_kb": ?(\[\[.*?\]\])', page)
+    assert data is not None
+    assert json.loads(data[1]) == [[0, 0, 0.97], [1, None, 0.6]]

@@ -11,6 +11,7 @@ from kglink.errors import UnknownNameError
 from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention
 from kglink.store import Store
 from kglink.store.memory import meanings
+from store_support import entity, job
 
 A, B, C = EntityId("x", "a"), EntityId("x", "b"), EntityId("y", "c")
 
@@ -40,12 +41,17 @@ def told(store: Store, *keys: str) -> dict[tuple[str, EntityId], float]:
 
 
 def test_each_mention_counts_once_for_each_kb_that_it_has_an_answer_in() -> None:
-    found = {(one.key, one.folded, one.entity): one.times for one in meanings(ONE.mentions)}
+    found = {
+        (one.key, one.folded, one.entity): one.times
+        for mention in ONE.mentions
+        for one in meanings(mention, ["x", "y"])
+    }
     assert found == {
-        ("tumor", "tumours", A): 1,
+        ("tumor", "tumours", A): 1, ("tumor", "tumours", EntityId("y", "")): 1,
         ("tumor", "tumor", A): 0.5, ("tumor", "tumor", B): 0.5, ("tumor", "tumor", C): 1,
         ("pain", "pain", NIL): 1,
     }  # fmt: skip
+    assert not list(meanings(Mention(0, 1, "x", (EntityId("", "unknown"),))))
 
 
 def test_learning_again_takes_the_place_of_what_was_there(store: Store) -> None:
@@ -74,6 +80,34 @@ def test_documents_that_are_judged_are_no_part_of_what_is_asked(store: Store) ->
     assert found == {("tumours", B): 1}
     assert part.meanings(["pain"]) == {"pain": []}
     assert store.meanings(["nothing of it"]) == {}
+
+
+def test_documents_that_are_in_two_sources_count_once(store: Store) -> None:
+    store.ingest(job("x"), [entity("a"), entity("b")])
+    mails = [ONE, TWO, document("3", ("tumours", (A,)))]
+    for name, records in (("notes", [ONE, TWO]), ("mails", mails), ("more", [TWO])):
+        store.ingest(job(name, links_to=("x",)), records)
+    for name in ("notes", "mails", "more", "mails"):
+        store.learn(name, store.documents(name))
+    assert store.memory_sources() == {"notes": 3, "mails": 1}
+    assert told(store, "tumor")["tumours", B] == 1
+    assert told(store, "tumor")["tumours", A] == 2
+    # The same text twice in one source: each of its places counts once.
+    again = document("4", ("tumours", (A,)))
+    store.learn("mails", [again, again, document("5", ("tumours", (A,)))])
+    assert told(store, "tumor")["tumours", A] == 2
+
+
+def test_what_meant_something_in_another_kb_alone_is_forgotten_with_the_rest(store: Store) -> None:
+    store.learn("notes", [ONE, TWO], kbs=["x", "y"])
+    nothing = EntityId("y", "")
+    assert told(store, "tumor")["tumours", nothing] == 2
+    assert store.memory_kbs() == {"x": 3, "y": 1}
+    found = {
+        (one.folded, one.entity): one.times
+        for one in store.memory_without([ONE]).meanings(["tumor"])["tumor"]
+    }
+    assert found == {("tumours", B): 1, ("tumours", nothing): 1}
 
 
 def test_many_and_hostile_surfaces(store: Store) -> None:

@@ -16,7 +16,15 @@ from typing import NamedTuple, TextIO
 from pydantic import Field
 
 from kglink.plugins import PluginSettings
-from kglink.records import Candidate, EntityId, Link, LinkedDocument, json_number, json_value
+from kglink.records import (
+    Candidate,
+    EntityId,
+    KBAnswer,
+    Link,
+    LinkedDocument,
+    json_number,
+    json_value,
+)
 from kglink_plugins.exporters.escape import (
     for_page,
     json_text,
@@ -150,6 +158,12 @@ class _Body:
                 f"<td>{_entity(chosen) if chosen else 'NIL'}</td>"
                 f"<td>{_percent(link.confidence)}</td><td>{also}</td></tr>\n"
             )
+            for one in link.per_kb:
+                yield (
+                    f'<tr class="{self._kb_class(one.chosen)}"><td>in {_text(one.kb)}</td>'
+                    f"<td>{_entity(one.chosen) if one.chosen else 'NIL'}</td>"
+                    f"<td>{_percent(one.confidence)}</td><td></td></tr>\n"
+                )
         yield "</tbody>\n</table></details>\n"
 
     # ---------------------------------------------------------------- what the cards show
@@ -158,8 +172,13 @@ class _Body:
         return {
             "sure": json_number(link.confidence),
             "chosen": chosen,
+            "per_kb": [self._kb_data(one) for one in link.per_kb],
             "candidates": [self._candidate_data(item) for item in link.candidates],
         }
+
+    def _kb_data(self, answer: KBAnswer) -> list[object]:
+        entity = self._entity(answer.chosen) if answer.chosen else None
+        return [self._kb(answer.kb), entity, json_number(answer.confidence)]
 
     def _candidate_data(self, item: Candidate) -> dict[str, object]:
         data: dict[str, object] = {"entity": self._entity(item), "score": json_number(item.score)}

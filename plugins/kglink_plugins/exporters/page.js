@@ -94,7 +94,7 @@
     return answers.get(article)[Number(mention.dataset.i)];
   };
   const fill = (mention) => {
-    const { sure, chosen, candidates } = answerOf(mention);
+    const { sure, chosen, per_kb, candidates } = answerOf(mention);
     const title = make("h3", "", mention.dataset.text || mention.textContent);
     title.id = "card-title";
     const verdict = chosen === null ? "No entity (NIL)" : entities[chosen].id;
@@ -102,6 +102,10 @@
     card.replaceChildren(
       title,
       make("p", "", `${verdict}, ${percent(sure)} sure`),
+      ...per_kb.map(([kb, entity, own]) => {
+        const answer = entity === null ? "no entity" : entities[entity].id;
+        return make("p", "also", `in ${kbs[kb]}: ${answer}, ${percent(own)} sure`);
+      }),
       candidates.length
         ? make("ol", "", ...candidates.map((item, place) => candidateItem(item, widths[place], chosen)))
         : make("p", "", "No candidates."),

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from kglink.plugins import PluginSettings
-from kglink.records import Link, LinkedDocument, json_number
+from kglink.records import Candidate, KBAnswer, Link, LinkedDocument, json_number
 from kglink.text.printable import spreadsheet_cell
-from kglink_plugins.exporters.summary import in_reading_order
+from kglink_plugins.exporters.summary import answers, in_reading_order
 
 _BREAK = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 #: What a text file cannot hold: a NUL makes it binary to its readers.
@@ -26,7 +26,10 @@ COLUMNS = (
 
 
 class PubtatorExporter:
-    """Writes title line, empty abstract and a row for each mention, a blank line between texts."""
+    """Writes title line, empty abstract and a row for each mention, a blank line between texts.
+
+    Where each KB answers for itself, a row for each that has an entity.
+    """
 
     def __init__(self, settings: PluginSettings) -> None:
         pass
@@ -38,11 +41,14 @@ class PubtatorExporter:
             text = same_length_line(document.text)
             out.write(f"{name}|t|{text}\n{name}|a|\n")
             for link in in_reading_order(document.links):
-                kind = link.chosen.type if link.chosen else ""
-                code = str(link.chosen.id) if link.chosen else "-"
-                cells = (name, link.start, link.end, text[link.start : link.end])
-                named = (same_length_line(one).strip() for one in (kind or "Entity", code))
-                out.write("\t".join((*map(str, cells), *named)) + "\n")
+                cells = map(str, (name, link.start, link.end, text[link.start : link.end]))
+                place = "\t".join(cells)
+                entities = [one.chosen for one in answers(link) if one.chosen is not None]
+                for chosen in entities or (None,):
+                    kind = chosen.type if chosen else ""
+                    code = str(chosen.id) if chosen else "-"
+                    named = (same_length_line(one).strip() for one in (kind or "Entity", code))
+                    out.write("\t".join((place, *named)) + "\n")
             out.write("\n")
             out.flush()
 
@@ -57,13 +63,19 @@ class BratExporter:
         pass
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
-        """Write a T line for each mention, its type the KB, and an N line for its entity."""
+        """Write a T line for each mention, its type the KB, and an N line for each entity."""
         begin = count = 0
         for document in documents:
             text = same_length_line(document.text)
             for link in in_reading_order(document.links):
                 count += 1
-                out.write(_brat_lines(count, begin, link, text))
+                kb = link.chosen.id.kb if link.chosen else "NIL"
+                surface = text[link.start : link.end]
+                out.write(f"T{count}\t{kb} {begin + link.start} {begin + link.end}\t{surface}\n")
+                told = answers(link)
+                for number, one in enumerate(told, (count - 1) * len(told) + 1):
+                    if one.chosen is not None:
+                        out.write(_brat_note(number, count, one.chosen))
             out.flush()
             begin += len(text) + 1
 
@@ -82,18 +94,21 @@ class BratTextExporter:
 
 
 class CsvExporter:
-    """Writes a row for each mention; an apostrophe keeps texts from being run as formulas."""
+    """Writes a row for each mention, or for each KB of it where each answers for itself.
+
+    An apostrophe keeps texts from being run as formulas.
+    """
 
     def __init__(self, settings: PluginSettings) -> None:
         pass
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
-        """Write the header, then the mentions as they come; kb and key of NIL are empty."""
+        """Write the header, then the mentions as they come; the key of NIL is empty."""
         rows = csv.writer(out)  # Its line ends, CRLF, make it quote a lone CR as well.
         rows.writerow(COLUMNS)
         for document in documents:
             for link in in_reading_order(document.links):
-                rows.writerow(_cells(document.id, link))
+                rows.writerows(_cells(document.id, link, answer) for answer in answers(link))
             out.flush()
 
 
@@ -102,32 +117,27 @@ def same_length_line(text: str) -> str:
     return _UNWRITABLE.sub("\ufffd", _BREAK.sub(" ", text))
 
 
-def _brat_lines(count: int, begin: int, link: Link, text: str) -> str:
-    surface = text[link.start : link.end]
-    kb = link.chosen.id.kb if link.chosen else "NIL"
-    place = f"T{count}\t{kb} {begin + link.start} {begin + link.end}\t{surface}\n"
-    if link.chosen is None:
-        return place
-    key = re.sub(r"[\s%]", _percent, link.chosen.id.key)  # Spaces end the parts of this line.
-    title = same_length_line(link.chosen.title)
-    return f"{place}N{count}\tReference T{count} {kb}:{_UNWRITABLE.sub('?', key)}\t{title}\n"
+def _brat_note(number: int, mention: int, chosen: Candidate) -> str:
+    key = re.sub(r"[\s%]", _percent, chosen.id.key)  # Spaces end the parts of this line.
+    code = f"{chosen.id.kb}:{_UNWRITABLE.sub('?', key)}"
+    return f"N{number}\tReference T{mention} {code}\t{same_length_line(chosen.title)}\n"
 
 
 def _percent(match: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in match[0].encode())
 
 
-def _cells(document: str, link: Link) -> list[object]:
-    chosen = link.chosen
-    entity = (chosen.id.kb, chosen.id.key, chosen.title, chosen.url) if chosen else ("",) * 4
+def _cells(document: str, link: Link, answer: KBAnswer) -> list[object]:
+    chosen = answer.chosen
+    entity = (chosen.id.key, chosen.title, chosen.url) if chosen else ("",) * 3
     return [
         _harmless(document),
         link.start,
         link.end,
         _harmless(link.surface),
-        *map(_harmless, entity),
+        *map(_harmless, (answer.kb, *entity)),
         json_number(chosen.score) if chosen else "",
-        json_number(link.confidence),
+        json_number(answer.confidence),
         _harmless(" ".join(map(str, chosen.also)) if chosen else ""),
     ]
 

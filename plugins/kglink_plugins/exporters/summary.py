@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kglink.records import Link, LinkedDocument
+from kglink.records import KBAnswer, Link, LinkedDocument
 
 #: The entries of a document's ``meta`` that a reader must see without asking for them.
 NOTE_KEYS = ("truncated", "cut", "warnings", "notes")
@@ -49,6 +49,12 @@ class Mark(NamedTuple):
 def counted(n: int, noun: str) -> str:
     """``n`` of ``noun``, in words (``1 mention``, ``2,000 mentions``)."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def answers(link: Link) -> tuple[KBAnswer, ...]:
+    """What each KB answers, where that was wanted; else the one answer of all."""
+    chosen = link.chosen
+    return link.per_kb or (KBAnswer(chosen.id.kb if chosen else "", chosen, link.confidence),)
 
 
 def in_reading_order(links: Iterable[Link]) -> list[Link]:

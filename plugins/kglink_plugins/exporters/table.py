@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Literal, NamedTuple, TextIO
 
 from pydantic import Field
@@ -91,9 +91,10 @@ class _Page:
         for note in notes(document.meta):
             self._print(Text(f"note: {one_line(note)}", style="yellow"))
         links = in_reading_order(document.links)
-        rows = aligned([self._row(link) for link in links])
-        for link, row in zip(links, rows, strict=True):
-            self._print(row)
+        rows = iter(aligned([row for link in links for row in self._rows(link)]))
+        for link in links:
+            for row in islice(rows, 1 + len(link.per_kb)):
+                self._print(row)
             if self._settings.explain:
                 self._print_evidence(link)
         if not links:
@@ -134,14 +135,23 @@ class _Page:
         )
 
     # ----------------------------------------------------------------------- the mentions
-    def _row(self, link: Link) -> list[Cell]:
+    def _rows(self, link: Link) -> Iterator[list[Cell]]:
+        """The answer, and below it that of each KB where they are wanted."""
         chosen = link.chosen
-        style = self._style(chosen)
-        return [
+        yield [
             Cell(one_line(link.surface), "bold"),
-            Cell(one_line(str(chosen.id)) if chosen else "NIL", style),
-            Cell(short(link.confidence), right=True),
+            *self._answer(chosen, link.confidence),
             Cell(_also(chosen) if chosen else _nearest(link), "dim"),
+        ]
+        for one in link.per_kb:
+            title = one_line(one.chosen.title) if one.chosen else ""
+            name = Cell(f"  {one_line(one.kb)}", "dim")
+            yield [name, *self._answer(one.chosen, one.confidence), Cell(title, "dim")]
+
+    def _answer(self, chosen: Candidate | None, confidence: float) -> list[Cell]:
+        return [
+            Cell(one_line(str(chosen.id)) if chosen else "NIL", self._style(chosen)),
+            Cell(short(confidence), right=True),
         ]
 
     def _print_evidence(self, link: Link) -> None:
