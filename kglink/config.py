@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from kglink.errors import ConfigError, UnknownNameError
@@ -127,6 +127,11 @@ class SpaceSection(Section):
     )
 
 
+def _one_or_several(value: object) -> object:
+    """One name need not be written as a list."""
+    return (value,) if isinstance(value, str) else value
+
+
 class LinkSection(Section):
     """How a text is linked."""
 
@@ -156,10 +161,12 @@ class LinkSection(Section):
     not_under: tuple[str, ...] = Field(
         (), description="Link neither to these entities nor to what their branches hold."
     )
-    detector: tuple[str, ...] = Field(
-        ("kglink/dictionary",),
+    detector: Annotated[tuple[str, ...], BeforeValidator(_one_or_several)] = Field(
+        ("auto",),
         min_length=1,
-        description="Mention detectors (`kglink plugins`), one or several that propose together.",
+        description="Mention detectors (`kglink plugins`), one or several that propose together; "
+        "`auto`: the one that was trained for the space, if it is not worse than the dictionary on "
+        "held-out documents, else the dictionary.",
     )
     detector_settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict,
@@ -173,12 +180,6 @@ class LinkSection(Section):
         "not judged.",
     )
     nested: bool = Field(False, description="Whether mentions may lie in other mentions.")
-
-    @field_validator("detector", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: object) -> object:
-        """One detector need not be written as a list."""
-        return (value,) if isinstance(value, str) else value
 
     reranker: str = Field("", description="Reranker (`kglink plugins`); empty: none.")
     reranker_settings: dict[str, str | int | float | bool] = Field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,16 +15,26 @@ from kglink_cli.console import counted, display, note, print_json, print_table, 
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
+    from kglink.training.detector import DetectorReport
     from kglink.training.job import FinetuneJob
     from kglink.workspace import Workspace
     from kglink.workspace.finetune import Finetuned
 
+What = Literal["all", "linker", "detector"]
 #: Which of several processes this is, as torchrun and `accelerate launch` say it.
 _RANK = "RANK"
 
 
 def finetune(
     context: typer.Context,
+    what: Annotated[
+        What,
+        typer.Option(
+            "--what",
+            help="linker: the model that reads mentions and entities; detector: what finds "
+            "mentions in texts; all: both, a detector where documents are annotated whole.",
+        ),
+    ] = "all",
     sources: Annotated[
         str,
         typer.Option(
@@ -77,13 +87,14 @@ def finetune(
     ] = 500,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Fine-tune a model on several KBs, and publish their joint space with it.
+    """Fine-tune a model on several KBs, and publish their joint space with it and a detector.
 
     Under torchrun: `torchrun --nproc-per-node 2 -m kglink_cli finetune ...`.
     """
     from kglink.training.job import FinetuneJob
 
     job = FinetuneJob(
+        what=what,
         source_kbs=_names(source_kb),
         target_kbs=_names(target_kb),
         sources=sources,
@@ -119,6 +130,8 @@ def finetune_with_progress(workspace: Workspace, job: FinetuneJob) -> Finetuned:
 
 def print_finetuned(done: Finetuned) -> None:
     """Recall on the mentions held back, of the model before and after, on standard output."""
+    if done.report.sources == "D":
+        return
     if done.after is None or done.before is None:
         say("no documents were held back: `kglink eval` measures on others")
         return
@@ -187,6 +200,21 @@ def _is_first() -> bool:
     return os.environ.get(_RANK, "0") == "0"
 
 
+def _detector_text(detector: DetectorReport) -> str:
+    """How well it does on held-out documents, and whether texts are read with it."""
+    best, compared = detector.held_out, detector.manifest.compared
+    text = (
+        f"precision {best.precision:.3f}, recall {best.recall:.3f}, F1 {best.f1:.3f} on "
+        f"{counted(len(detector.texts.held_out), 'held-out text')}"
+    )
+    if compared is None:
+        return f"{text}; no space has it yet"
+    use = (
+        "used from now on" if detector.manifest.is_better else "not used: the dictionary is better"
+    )
+    return f"{text}; the dictionary {compared.dictionary:.3f}; {use}"
+
+
 def _tell(done: Finetuned) -> None:
     """What was made, and what to do next."""
     report = done.report
@@ -195,6 +223,10 @@ def _tell(done: Finetuned) -> None:
     )
     name = report.folder.name
     note("run", f"{name}: {counted(report.steps, 'step')} in {report.seconds:,.0f} s ({kept})")
+    if done.detector is not None:
+        note("detector", _detector_text(done.detector))
+    if report.sources == "D":
+        return
     if done.build is None:
         note("next", f"no space has this model yet: kglink finetune --resume --run {name}")
         return

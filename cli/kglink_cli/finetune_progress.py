@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kglink.records import Progress
 from kglink.training.job import (
     BeforeNews,
+    DetectorNews,
     EpochNews,
     News,
     Note,
@@ -37,6 +38,7 @@ class FinetuneNews:
             BeforeNews: self._before,
             StepNews: self._step,
             EpochNews: self._epoch,
+            DetectorNews: self._detector,
         }
 
     def take(self, news: News) -> None:
@@ -73,6 +75,15 @@ class FinetuneNews:
         if news.is_best:
             parts.append("best so far")
         note(f"stage {news.stage}", "   ".join(parts))
+
+    def _detector(self, news: DetectorNews) -> None:
+        parts = [
+            f"{news.epoch}/{news.epochs}",
+            f"loss {news.loss:.3f}",
+            f"precision {news.precision:.3f} recall {news.recall:.3f} F1 {news.f1:.3f}",
+            _time(news.seconds),
+        ]
+        note("stage D", "   ".join([*parts, "best so far"] if news.is_best else parts))
 
 
 def recalls_text(recalls: Recalls) -> str:

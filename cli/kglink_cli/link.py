@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,11 @@ from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.limits import NotUnder, Types, Under, limit_flags
 from kglink_cli.outputs import Written, after, format_of, reserved, write_to
 from kglink_cli.session import parse_options, session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.space.space import Space
+    from kglink.workspace import Workspace
+    from kglink.workspace.detectors import DetectorChoice
 
 STDIN = "-"
 
@@ -132,15 +137,12 @@ def link(
         "link.detector_settings": parse_options(options) if options else None,
         "space.name": space,
     }
-    from kglink.workspace.links import detector_settings
 
     with session_of(context).open(flags) as workspace, reserved(workspace, output, source):
         registry, settings = workspace.registry, workspace.settings
         asked_format = output_format or ("jsonl" if lines and output is None else None)
         name = registry.get("exporter", format_of(asked_format, output)).name
         exporter = registry.create("exporter", name, {"explain": True} if explain else {})
-        # Where all mentions are given no detector is made, and none would refuse its settings.
-        detector_settings(registry, settings.link)
         problems = InputProblems(settings.ingest.on_error)
         reader = TextReader(
             registry,
@@ -151,6 +153,7 @@ def link(
         )
         ensure_space(workspace)
         published = workspace.space()
+        found_by = _announced_detector(workspace, published)
         linker = workspace.linker(space=published)
         began = time.monotonic()
         mentions = 0
@@ -181,7 +184,8 @@ def link(
             # before it.
             made_by = [
                 opened and state_of(opened), name, explain, marked, lines,
-                published.manifest.segments, str(linker.scoring), workspace.store.overlap_state(),
+                published.manifest.segments, str(linker.scoring), found_by.identity,
+                workspace.store.overlap_state(),
                 workspace.store.memory_state(),
                 settings.model_dump(mode="json", exclude={"ingest": {"on_error", "batch_size"}}),
             ]  # fmt: skip
@@ -194,6 +198,18 @@ def link(
         note("left out", f"{len(reader.left_out):,} files that are not text: {names}")
     if problems.counts:
         note("skipped", f"{counted(problems.total, 'bad record')}: {problems.examples[0]}")
+
+
+def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:
+    """The detector of a run, its settings checked; says where it comes from if it was trained."""
+    from kglink.workspace.links import detector_settings
+
+    detector = workspace.detector(space)
+    # Where all mentions are given no detector is made, and none would refuse its settings.
+    detector_settings(workspace.registry, detector.link)
+    if detector.note:
+        note("mentions", detector.note)
+    return detector
 
 
 def search(

@@ -7,7 +7,8 @@ a record for each mention.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kglink.records import Document, EntityId, Mention
@@ -16,6 +17,9 @@ from kglink.records import Document, EntityId, Mention
 #: are not annotated. In abstracts that people annotated fully it is 2% at most, and about a half
 #: where each record marks one mention.
 MOST_UNMARKED = 0.2
+
+#: A type of mentions is about the entities of KBs where this share of them means one.
+LEAST_LINKED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,21 @@ def without_golds(text: AnnotatedText, left_out: Callable[[EntityId], bool]) -> 
         return replace(mention, gold=tuple(o for o in mention.gold if not left_out(o)) or None)
 
     return replace(text, mentions=tuple(map(limited, text.mentions)))
+
+
+def linked_types(texts: Iterable[AnnotatedText], kbs: Collection[str] = ()) -> set[str]:
+    """The types of mentions that mean entities of some KBs (none named: of any).
+
+    A type counts where at least `LEAST_LINKED` of its mentions do: the corpus's other types are
+    about things that the KBs are not about.
+    """
+    all_mentions: Counter[str] = Counter()
+    linked: Counter[str] = Counter()
+    for text in texts:
+        for one in text.mentions:
+            all_mentions[one.type] += 1
+            linked[one.type] += any(not kbs or gold.kb in kbs for gold in one.gold or ())
+    return {name for name, count in all_mentions.items() if linked[name] >= LEAST_LINKED * count}
 
 
 def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:

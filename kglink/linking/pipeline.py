@@ -185,8 +185,9 @@ class Linker:
         if all(one.mention.given for one in rankings):
             return list(rankings)
         for detector in self.detectors.values():
-            if isinstance(detector, JudgingDetector):
-                return self.judge.chosen(with_scores(rankings, detector.judge(rankings)))
+            scores = detector.judge(rankings) if isinstance(detector, JudgingDetector) else None
+            if scores is not None:
+                return self.judge.chosen(with_scores(rankings, scores))
         return self.judge.keep(rankings, self._search.memory)
 
     def _meta(self, source: TextInput, mentions: Sequence[MentionInText]) -> dict[str, object]:

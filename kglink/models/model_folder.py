@@ -137,7 +137,7 @@ def write_model_folder(
     with _saying_what_is_kept(folder), atomic_folder(folder) as draft:
         names = tower_folders(shared=settings.shared)
         for name, tower in zip(names, towers, strict=True):
-            _write_tower(draft / name, tower)
+            write_tower(draft / name, tower)
         files = {
             str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*.*"))
         }
@@ -155,7 +155,8 @@ def write_model_folder(
     return manifest
 
 
-def _write_tower(folder: Path, tower: TowerFiles) -> None:
+def write_tower(folder: Path, tower: TowerFiles) -> None:
+    """Write a new folder that Hugging Face's libraries read as a model."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)

@@ -90,6 +90,17 @@ class TokenEncoder:
                 bits[offsets[row] : offsets[row + 1]] = values[stop - lengths[row] : stop]
         return TokenMatrices(bits, offsets)
 
+    def tokens(self, ids: Sequence[IdArray], head: Callable[[Tensor], Tensor]) -> list[FloatArray]:
+        """What ``head`` makes of the states of all tokens, (tokens, n) for each text."""
+        lengths = _lengths(ids)
+        found: list[FloatArray] = [np.empty((0, 0), np.float32)] * len(ids)
+        for rows, part in self._run(ids, lambda states, _: head(states.float())):
+            values = part.numpy()
+            stops = np.cumsum(lengths[rows])
+            for row, stop in zip(rows.tolist(), stops.tolist(), strict=True):
+                found[row] = values[stop - lengths[row] : stop]
+        return found
+
     def _pool(self, states: Tensor, lengths: Sequence[int]) -> Tensor:
         pooled = pool_states(states, lengths, self._pooling)
         return torch.nn.functional.normalize(pooled) if self._cosine else pooled

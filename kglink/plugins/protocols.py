@@ -99,10 +99,11 @@ class Detector(Protocol):
 class JudgingDetector(Detector, Protocol):
     """A detector that sees the linker's candidates before it is decided what is a mention."""
 
-    def judge(self, rankings: Sequence[Ranking]) -> list[float]:
+    def judge(self, rankings: Sequence[Ranking]) -> list[float] | None:
         """For each proposal of one text, with its candidates, how probably it is a mention.
 
-        What all detectors proposed is judged, in place of kglink's own judge.
+        What all detectors proposed is judged, in place of kglink's own judge; None leaves this
+        text to that.
         """
         ...
 

@@ -33,6 +33,8 @@ class SpaceFolder:
         self.path = root / name
         self.segments = self.path / "segments"
         self.versions = self.path / "versions"
+        self.detector = self.path / "detector"
+        """Where the space's trained detector lies, if it has one."""
 
     @property
     def current(self) -> Path | None:

@@ -25,7 +25,6 @@ from torch import Tensor
 
 from kglink.errors import TrainingError
 from kglink.files.atomic import atomic_folder, write_atomically
-from kglink.models.bi_encoder import BiEncoder
 from kglink.models.transformation import Ascent
 
 FORMAT = 1
@@ -103,7 +102,7 @@ class Checkpoints:
     def save(
         self,
         position: Position,
-        model: BiEncoder,
+        model: torch.nn.Module,
         optimiser: torch.optim.Optimizer | None,
         ascent: Ascent | None,
     ) -> None:
@@ -131,12 +130,12 @@ class Checkpoints:
         results = tuple(StageResult(*result) for result in values["results"])
         return Position(**{**values, "losses": tuple(values["losses"]), "results": results})
 
-    def load_model(self, model: BiEncoder) -> None:
+    def load_model(self, model: torch.nn.Module) -> None:
         """Give a model the weights of the last checkpoint."""
         load_parameters(self._last() / _MODEL, model)
 
     def load_optimiser(
-        self, model: BiEncoder, optimiser: torch.optim.Optimizer, ascent: Ascent | None
+        self, model: torch.nn.Module, optimiser: torch.optim.Optimizer, ascent: Ascent | None
     ) -> None:
         """Restore the state of the optimiser and of the transformation's ascent."""
         given = _read_tensors(self._last() / _OPTIMISER)
@@ -180,14 +179,14 @@ class Checkpoints:
 
 
 def _trained(
-    model: BiEncoder, optimiser: torch.optim.Optimizer
+    model: torch.nn.Module, optimiser: torch.optim.Optimizer
 ) -> Iterator[tuple[str, torch.nn.Parameter]]:
     ids = {id(parameter) for group in optimiser.param_groups for parameter in group["params"]}
     return ((name, p) for name, p in model.named_parameters() if id(p) in ids)
 
 
 def _optimiser_state(
-    model: BiEncoder, optimiser: torch.optim.Optimizer | None, ascent: Ascent | None
+    model: torch.nn.Module, optimiser: torch.optim.Optimizer | None, ascent: Ascent | None
 ) -> Iterator[tuple[str, Tensor]]:
     if optimiser is not None:
         for name, parameter in _trained(model, optimiser):
@@ -211,7 +210,7 @@ def _load_ascent(ascent: Ascent, given: Mapping[str, Tensor]) -> None:
     ascent.load_state_dict({**whole, "state": state})
 
 
-def load_parameters(path: Path, model: BiEncoder) -> None:
+def load_parameters(path: Path, model: torch.nn.Module) -> None:
     """Give a model the weights of a file."""
     given = _read_tensors(path)
     own = dict(model.named_parameters())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kglink.errors import UsageError
 from kglink.models.hardware import Precision
@@ -15,6 +15,7 @@ from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
 if TYPE_CHECKING:
     from kglink.training.validation import Recalls
 
+What = Literal["all", "linker", "detector"]
 #: What ``sources`` may be.
 SOURCES = ("S", "T", "O", "TS", "TO", "SO", "TOS")
 
@@ -48,6 +49,8 @@ class FinetuneJob:
     """A checkpoint after so many steps; there is one after each epoch in any case."""
     curve_steps: int = 10
     """A line of the curve, and news of the loss, after so many steps."""
+    what: What = "all"
+    """What is trained: the linker's model, the detector, or both in one run."""
 
     def chosen_recipe(self) -> Recipe:
         """The recipe, with the changes applied."""
@@ -119,6 +122,19 @@ class StepNews(NamedTuple):
     """Of the stage, at this pace, without mining and validation."""
 
 
+class DetectorNews(NamedTuple):
+    """An epoch of the detector was done; the figures are those of held-out documents."""
+
+    epoch: int
+    epochs: int
+    loss: float
+    seconds: float
+    precision: float
+    recall: float
+    f1: float
+    is_best: bool
+
+
 class EpochNews(NamedTuple):
     """An epoch was done; ``seconds`` includes ``mining`` and ``validation``."""
 
@@ -133,5 +149,5 @@ class EpochNews(NamedTuple):
     is_best: bool
 
 
-News = Note | Progress | Planned | BeforeNews | StepNews | EpochNews
+News = Note | Progress | Planned | BeforeNews | StepNews | EpochNews | DetectorNews
 Tell = Callable[[News], None]

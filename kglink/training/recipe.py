@@ -183,6 +183,30 @@ class OverlapSection(_Optimisation):
     )
 
 
+class DetectorSection(_Section):
+    """Stage D: a detector that learns where mentions are."""
+
+    base: str = Field(
+        "",
+        description="Model to start from: `minilm`, a folder or a hub name; empty: `model.base`.",
+    )
+    tokens: int = Field(256, ge=32, description="Most tokens that are read at once.")
+    epochs: int = Field(4, ge=1, description="Passes over all documents; the best one is kept.")
+    batch: int = Field(8, ge=1, description="Windows of text in one step.")
+    learning_rate: float = Field(3e-4, gt=0, description="Learning rate after the warm-up.")
+    warm_up: float = Field(
+        0.1, ge=0, le=1, description="Share of the steps over which the learning rate rises."
+    )
+    decay: Literal["linear", "none"] = Field(
+        "linear",
+        description="Learning rate after the warm-up: falls linearly to 0, or stays (`none`).",
+    )
+    weight_decay: float = Field(0.01, ge=0, description="Weight decay; biases and norms have none.")
+    clip: float = Field(1.0, ge=0, description="Largest norm of the gradient; 0: no limit.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout before the last layer.")
+    freeze_embeddings: bool = Field(True, description="Do not train the token embeddings.")
+
+
 class SelectionSection(_Section):
     """How the best epoch is chosen."""
 
@@ -231,6 +255,9 @@ class Recipe(_Section):
         None, description="Optional second S/T round; inherits `train`."
     )
     overlap: OverlapSection = Field(OverlapSection(), description="Stage O.")
+    detector: DetectorSection = Field(
+        DetectorSection(), description="Stage D: the detector of mentions."
+    )
     selection: SelectionSection = Field(
         SelectionSection(), description="How the best epoch is chosen."
     )

@@ -55,6 +55,8 @@ class RunSettings:
     docs: tuple[str, ...]
     hardware: Hardware
     processes: int = 1
+    detector: bool = True
+    """Whether a detector is trained too, where the documents allow it."""
     started: str = field(default_factory=_now)
     libraries: dict[str, str] = field(default_factory=library_versions)
 

@@ -118,6 +118,7 @@ class _Run:
             docs=tuple(job.docs),
             hardware=choose_hardware(self.team.device(job.device), job.precision, threads),
             processes=self.team.count,
+            detector=job.what == "all",
         )
 
     def resumed_settings(self) -> RunSettings:

@@ -11,12 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
+from kglink.evaluation.scores import Score
+from kglink.models.tagger_folder import Comparison, publish_tagger
+from kglink.records import TextInput
+from kglink.training.detector import (
+    SOURCES_OF_DETECTOR,
+    DetectorReport,
+    detector_run,
+    detector_stage,
+)
 from kglink.training.documents import held_back_documents
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.processes import Team, leave
 from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
 from kglink.training.train import train
-from kglink.workspace.build import build
+from kglink.workspace.build import build, build_if_stale
+from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.joint_space import AUTO
 from kglink.workspace.memory import fit_scoring
 from kglink.workspace.overlaps import find_overlaps
@@ -27,6 +37,10 @@ if TYPE_CHECKING:
     from kglink.space.build import BuildReport
     from kglink.workspace.opened import Opened
 
+#: So many held-out documents are enough to compare detectors by.
+_MOST_COMPARED = 40
+_DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {}}
+
 
 @dataclass(frozen=True, slots=True)
 class Finetuned:
@@ -36,6 +50,8 @@ class Finetuned:
     build: BuildReport | None = None
     scoring: Scoring | None = None
     """How evidence is weighed in the space; None where no mentions were held back to learn it."""
+    detector: DetectorReport | None = None
+    """The detector that was trained; None where the documents did not allow it."""
 
     @property
     def before(self) -> Mapping[str, Any] | None:
@@ -71,19 +87,66 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
             _begin(workspace, runs, job, progress)
         team.wait()
         folder = runs.path(job.run)
+        if _is_of_detector(job, folder):
+            return _detector_alone(workspace, runs, job, folder, team, progress)
         with _nothing_left_of_a_refusal(folder) if team.is_first else nullcontext():
             report = train(workspace.store, workspace.registry, job, folder, progress=progress)
-        if not team.is_first or not job.publish:
+        if not team.is_first:
             return Finetuned(report)
     finally:
         leave()
-    with alone(report.folder):
-        return _published(workspace, runs, report, job.space, progress)
+    with alone(folder):
+        told, detector = read_settings(folder), None
+        if told.detector:
+            detector = detector_stage(
+                *(workspace.store, folder, told),
+                checkpoint_steps=job.checkpoint_steps,
+                tell=progress,
+            )
+        if not job.publish:
+            return Finetuned(report, detector=detector)
+        return _published(workspace, runs, report, detector, job.space, progress)
+
+
+def _is_of_detector(job: FinetuneJob, folder: Path) -> bool:
+    """Whether a run trains a detector alone; a resumed one does what it began with."""
+    if not job.resume:
+        return job.what == "detector"
+    return read_settings(folder).sources == SOURCES_OF_DETECTOR
+
+
+def _detector_alone(
+    workspace: Opened, runs: Runs, job: FinetuneJob, folder: Path, team: Team, progress: Tell
+) -> Finetuned:
+    """Train a detector in a run of its own, by one process, and give it to the space."""
+    if team.count > 1:
+        raise UsageError(
+            f"a detector is trained by one process, and here are {team.count}",
+            hint="Run `kglink finetune --what detector` without torchrun.",
+        )
+    with _nothing_left_of_a_refusal(folder):
+        report, detector = detector_run(workspace.store, job, folder, progress=progress)
+    if not job.publish:
+        return Finetuned(report, detector=detector)
+    with alone(folder):
+        name = folder.name
+        space = job.space or runs.destination(name).space or workspace.settings.space.name
+        target = workspace.with_settings({"space.name": space})
+        try:
+            build_if_stale(target, progress=progress)
+            detector = _publish_detector(target, detector)
+            runs.set_destination(name, Destination(space, published=True))
+        finally:
+            if target is not workspace:
+                target.close()
+    return Finetuned(report, detector=detector)
 
 
 def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
     """Refuse what could not be published, before hours of training."""
     model = workspace.settings.encoder.model
+    if job.what == "detector":
+        model = AUTO  # the space keeps the model that it has
     if model != AUTO and not job.resume:
         origin = workspace.resolved.origins.get("encoder.model", "settings")
         raise UsageError(
@@ -108,7 +171,7 @@ def _name(runs: Runs, job: FinetuneJob, team: Team) -> str:
             "there is no run to go on with",
             hint="`kglink runs` lists all of them; without --resume a new one begins.",
         )
-    stem = stem_of(job.recipe)
+    stem = "detector" if job.what == "detector" else stem_of(job.recipe)
     number = team.agree([runs.free_number(stem)] if team.is_first else None, 1)
     return f"{stem}-{number[0]:.0f}"
 
@@ -117,7 +180,7 @@ def _begin(workspace: Opened, runs: Runs, job: FinetuneJob, progress: Tell) -> N
     """Find the overlaps that are to be learnt from, and note where the model will go."""
     if (runs.path(job.run) / SETTINGS).is_file():
         return  # `train` says that there is a run already
-    if "O" in job.stages():
+    if job.what != "detector" and "O" in job.stages():
         _find_missing_overlaps(workspace, job, progress)
     space = job.space or workspace.settings.space.name
     runs.set_destination(job.run, Destination(space if job.publish else ""))
@@ -147,9 +210,14 @@ def _find_missing_overlaps(workspace: Opened, job: FinetuneJob, progress: Tell) 
 
 
 def _published(
-    workspace: Opened, runs: Runs, report: TrainingReport, space: str, progress: Tell
+    workspace: Opened,
+    runs: Runs,
+    report: TrainingReport,
+    detector: DetectorReport | None,
+    space: str,
+    progress: Tell,
 ) -> Finetuned:
-    """Build the space that the run is for with its model, and fit its scoring."""
+    """Build the space that the run is for with its model, fit its scoring, add the detector."""
     name = report.folder.name
     space = space or runs.destination(name).space or workspace.settings.space.name
     target = workspace.with_settings({"space.name": space})
@@ -162,8 +230,30 @@ def _published(
             documents = held_back_documents(target.store, told.docs, selection, seed)
             remembered = not target.store.memory_sources().keys().isdisjoint(told.docs)
             scoring = fit_scoring(target, documents, remembered=remembered, progress=progress)
+        if detector is not None:
+            detector = _publish_detector(target, detector)
         runs.set_destination(name, Destination(space, published=True))
-        return Finetuned(report, built, scoring)
+        return Finetuned(report, built, scoring, detector)
     finally:
         if target is not workspace:
             target.close()
+
+
+def _publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
+    """Give a trained detector to the space, with how the dictionary does on the same documents."""
+    held_out = trained.texts.held_out[:_MOST_COMPARED]
+    score = Score()
+    with opened.with_settings(_DICTIONARY_ALONE) as plain:
+        linker = plain.linker(space=opened.space())
+        answers = linker.link(TextInput("", one.text) for one in held_out)
+        for text, linked in zip(held_out, answers, strict=True):
+            found = {(link.start, link.end) for link in linked.links}
+            score.add(len(found.intersection(text.places)), len(found), len(text.places))
+    compared = Comparison(
+        learned=round(trained.held_out.f1, 4),
+        dictionary=round(score.micro.f1, 4),
+        documents=len(held_out),
+    )
+    manifest = trained.manifest.model_copy(update={"compared": compared})
+    publish_tagger(trained.folder, opened.space().folder.detector, manifest)
+    return trained._replace(manifest=manifest)

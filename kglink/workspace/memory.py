@@ -91,13 +91,14 @@ def _unmarked(opened: Opened, name: str, split: str) -> Unmarked:
     from kglink.evaluation.annotated import annotation_of, merged_texts
     from kglink.linking.detect import proposals
     from kglink.workspace.build import build_if_stale
+    from kglink.workspace.detectors import without_auto
     from kglink.workspace.links import detectors_of
 
     sample = list(islice(_documents(opened, name, split), _JUDGED_BY))
     if annotation_of(merged_texts(name, sample)).partial:
         return lambda document: ()
     build_if_stale(opened)
-    space, link = opened.space(), opened.settings.link
+    space, link = opened.space(), without_auto(opened.settings.link)
     detectors = detectors_of(space, space.kbs(), link, opened.store, opened.registry)
 
     def unmarked(document: Document) -> Iterator[str]:

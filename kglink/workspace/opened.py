@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kglink.models import Encoder
     from kglink.space.space import Space
     from kglink.store import Store
+    from kglink.workspace.detectors import DetectorChoice
     from kglink.workspace.joint_space import WorkspaceSpace
     from kglink.workspace.limits import Limits
 
@@ -238,11 +239,12 @@ class Opened:
 
         with self.lock:
             space = space or self.space()
-            link, names = self.settings.link, self.linked_kbs(space, kbs)
+            detector, names = self.detector(space), self.linked_kbs(space, kbs)
+            link = detector.link
             scoring = stamp_of(space.folder.path / SCORING_FILE)
             states = self.store.overlap_state(), self.store.memory_state()
             limits = limits or self.limits()
-            key = (id(space), names, limits, candidates, scoring, states)
+            key = (id(space), names, limits, candidates, scoring, detector.identity, states)
             linker = self._linkers.get(key)
             if linker is None:
                 limited = self.limited(space, names, limits)
@@ -253,6 +255,13 @@ class Opened:
                     del self._linkers[next(iter(self._linkers))]
                 self._linkers[key] = linker
             return linker
+
+    def detector(self, space: Space | None = None) -> DetectorChoice:
+        """The detectors of mentions that the settings mean, and where they come from."""
+        from kglink.workspace.detectors import chosen_detector
+
+        folder = (space or self.space()).folder
+        return chosen_detector(folder, self.settings.link, self.settings.encoder)
 
 
 def published_stamp(space: WorkspaceSpace) -> Stamp:

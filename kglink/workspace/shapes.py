@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kglink.plugins import Provider, Registry
     from kglink.records import Candidate, Entity, EntityId
     from kglink.space.index import IndexChange
+    from kglink.training.detector import DetectorReport
     from kglink.workspace.evaluation import EndToEnd
     from kglink.workspace.finetune import Finetuned
     from kglink.workspace.runs import WorkspaceRun
@@ -169,6 +170,24 @@ def finetuned_shape(done: Finetuned) -> Shape:
         "kbs": list(manifest.kbs) if manifest else None,
         "encoded_rows": done.build.encoded_rows if done.build else None,
         "scoring": asdict(done.scoring) if done.scoring else None,
+        "detector": _detector_shape(done.detector) if done.detector else None,
+    }
+
+
+def _detector_shape(detector: DetectorReport) -> Shape:
+    """A trained detector; its figures are those of held-out documents."""
+    manifest, best = detector.manifest, detector.held_out
+    return {
+        "folder": str(detector.folder),
+        "documents": list(manifest.documents),
+        "types": list(manifest.types),
+        "texts": len(detector.texts.train),
+        "held_out": len(detector.texts.held_out),
+        "precision": best.precision,
+        "recall": best.recall,
+        "f1": best.f1,
+        "dictionary_f1": manifest.compared.dictionary if manifest.compared else None,
+        "used": manifest.is_better,
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kglink.plugins import Factory, Register, hookimpl
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.detectors.learned.settings import LearnedSettings
 from kglink_plugins.detectors.models.settings import (
     GlinerSettings,
     HuggingFaceSettings,
@@ -60,6 +61,12 @@ def register_detectors(register: Register) -> None:
         settings=GlinerSettings,
         summary="a GLiNER model, from your folder: finds what some words name",
         extra="gliner",
+    )
+    register(
+        "kglink/learned",
+        _later("detectors.learned.detector", "LearnedDetector"),
+        settings=LearnedSettings,
+        summary="finds mentions as the annotated documents have them that it was trained on",
     )
 
 

@@ -1,0 +1,1 @@
+"""A detector that has learnt from annotated documents where mentions are."""

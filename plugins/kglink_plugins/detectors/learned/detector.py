@@ -1,0 +1,97 @@
+"""The detector itself: a tagger's spans from a threshold on, or the dictionary's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from kglink.errors import ConfigError
+from kglink.models.hardware import choose_hardware
+from kglink.models.tag_spans import without_overlaps
+from kglink.models.tagger import Tagger, open_tagger
+from kglink.models.tagger_folder import (
+    HashArray,
+    TaggerManifest,
+    is_tagger_folder,
+    read_vocabulary,
+    unknown_share,
+)
+from kglink.plugins import Detector, Names
+from kglink.records import Ranking, Span
+from kglink_plugins.detectors.dictionary.finder import dictionary_detector
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.detectors.learned.settings import LearnedSettings
+
+#: Decimals of a score: what is left depends on which texts were read together.
+_DECIMALS = 4
+
+
+class LearnedDetector:
+    """Finds mentions like those of the documents that it has learnt from."""
+
+    def __init__(self, settings: LearnedSettings, names: Names) -> None:
+        self._settings = settings
+        self._names = names
+        self._folder = Path(settings.model).expanduser()
+        self._opening = threading.Lock()
+        if not settings.model or not is_tagger_folder(self._folder):
+            missing = f"{settings.model}: there is no" if settings.model else "this space has no"
+            raise ConfigError(
+                f"{missing} trained detector",
+                hint="Train one with `kglink finetune --what detector`, or take the dictionary: "
+                "link.detector = kglink/dictionary.",
+            )
+
+    def detect(self, text: str) -> list[Span]:
+        """The mentions of a text, with probabilities, in reading order."""
+        return self.detect_all([text])[0]
+
+    def detect_all(self, texts: Sequence[str]) -> list[list[Span]]:
+        """The mentions of each of some texts."""
+        foreign = [self._is_foreign(text) for text in texts]
+        own = [text for text, is_foreign in zip(texts, foreign, strict=True) if not is_foreign]
+        tagger, manifest = self._opened
+        least = manifest.calibration.threshold(self._settings.recall)
+        proposed = (
+            [replace(one, score=round(one.score, _DECIMALS)) for one in spans]
+            for spans in tagger.proposals(own)
+        )
+        return [
+            self._dictionary.detect(text)
+            if is_foreign
+            else without_overlaps([one for one in next(proposed) if one.score >= least])
+            for text, is_foreign in zip(texts, foreign, strict=True)
+        ]
+
+    def judge(self, rankings: Sequence[Ranking]) -> list[float] | None:
+        """All of a text that it has read is kept, whatever the KBs have; else nothing is said."""
+        if not rankings or self._is_foreign(rankings[0].mention.text):
+            return None
+        return [1.0] * len(rankings)
+
+    def _is_foreign(self, text: str) -> bool:
+        """Whether the dictionary reads a text, because too many of its words are unknown."""
+        if self._settings.foreign:
+            return False
+        return unknown_share(text, self._known) > self._opened[1].foreign
+
+    @property
+    def _opened(self) -> tuple[Tagger, TaggerManifest]:
+        with self._opening:
+            return self._tagger
+
+    @cached_property
+    def _tagger(self) -> tuple[Tagger, TaggerManifest]:
+        told = self._settings
+        return open_tagger(self._folder, choose_hardware(told.device, told.precision, told.threads))
+
+    @cached_property
+    def _known(self) -> HashArray:
+        return read_vocabulary(self._folder)
+
+    @cached_property
+    def _dictionary(self) -> Detector:
+        return dictionary_detector(DictionarySettings(), self._names)

@@ -1,0 +1,116 @@
+"""`kglink finetune --what detector`, and who finds the mentions afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from conftest import Kglink
+
+from kglink.models.tagger_folder import MANIFEST, Comparison, read_tagger
+from kglink.records import Document, EntityId, Mention, Split
+from kglink.store import Store
+from kglink.workspace import init_workspace
+from store_support import entity, job
+from tiny_detectors import MENTIONS, job_of, texts_of
+
+#: What makes stage D small, as `tiny_detectors` has it.
+SMALL = ("detector.tokens=32", "detector.learning_rate=0.03", "detector.batch=4")
+FINETUNE = ("finetune", "--what", "detector", *(f"--set={one}" for one in SMALL))
+TEXT = "the mercury of the bird\n"
+
+
+def documents(first: int, count: int, split: Split) -> Sequence[Document]:
+    golds = {MENTIONS[0]: "heron", MENTIONS[1]: "metal"}
+
+    def mention(text: str, start: int, end: int) -> Mention:
+        gold = EntityId("birds", golds[text[start:end]])
+        return Mention(start, end, text[start:end], (gold,))
+
+    return [
+        Document(
+            f"{split}{number}",
+            one.text,
+            tuple(mention(one.text, *place) for place in one.places),
+            split=split,
+        )
+        for number, one in enumerate(texts_of(count, seed=first))
+    ]
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = init_workspace(tmp_path_factory.mktemp("master"))
+    with Store.open(f"sqlite:///{folder}/kglink.db") as store:
+        # The KB calls them otherwise than the texts do, and "river" is what it must not find.
+        birds = [
+            entity("heron", "Gold Heron"),
+            entity("metal", "Quicksilver"),
+            entity("w", "river"),
+        ]
+        store.ingest(job("birds", fingerprint="birds"), birds)
+        both = [*documents(0, 60, "train"), *documents(1, 12, "dev")]
+        store.ingest(job("docs", fingerprint="docs", links_to=("birds",)), both)
+    base = job_of(folder).base
+    (folder / "kglink.toml").write_text(
+        f"[encoder]\nmodel = {json.dumps(base)}\nprecision = 'fp32'\nthreads = 1\ndevice = 'cpu'\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def here(master: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = Path(shutil.copytree(master, tmp_path / "workspace"))
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    return folder
+
+
+def surfaces(kglink: Kglink, *options: str) -> list[str]:
+    said = kglink("link", "-", "--format", "jsonl", *options, stdin=TEXT)
+    return [one["text"] for one in json.loads(said.out)["entities"]]
+
+
+def test_a_trained_detector_finds_the_mentions(kglink: Kglink, here: Path) -> None:
+    base = f"model.base={here / 'tiny'}"
+    assert surfaces(kglink) == []
+    ran = kglink(*FINETUNE, "--set", base, "--set", "detector.epochs=2", "--json")
+    done = json.loads(ran.out)
+    assert done["run"] == "detector-1"
+    assert done["sources"] == "D"
+    assert done["detector"]["used"]
+    assert done["detector"]["texts"] == 60
+    assert done["detector"]["held_out"] == 12
+    assert done["detector"]["f1"] > 0.5 > done["detector"]["dictionary_f1"]
+    assert surfaces(kglink) == ["mercury"]
+    said = kglink("link", "-", stdin=TEXT).err
+    assert "found by the detector trained on docs (F1 " in said
+    assert surfaces(kglink, "--set", "recall=0.99") != []
+    assert "detector-1" in kglink("runs").out
+
+    # Worse than the dictionary on held-out documents: not used, and said.
+    detector = here / "spaces" / "default" / "detector"
+    worse = read_tagger(detector).model_copy(
+        update={"compared": Comparison(learned=0.1, dictionary=0.2, documents=12)}
+    )
+    (detector / MANIFEST).write_text(worse.model_dump_json())
+    assert surfaces(kglink) == []
+    assert "is worse (F1 0.10" in kglink("link", "-", stdin=TEXT).err
+
+    # It can be named all the same; and a run is deleted without its detector.
+    toml = here / "kglink.toml"
+    toml.write_text(toml.read_text() + "\n[link]\ndetector = 'learned'\n")
+    kglink("runs", "--delete", "detector-1", "--yes")
+    assert surfaces(kglink) == ["mercury"]
+
+
+def test_without_annotated_documents_it_says_why(kglink: Kglink, here: Path) -> None:
+    with Store.open(f"sqlite:///{here}/kglink.db") as store:
+        store.ingest(
+            job("bare", fingerprint="bare", links_to=("birds",)), [Document("b", "A river.", ())]
+        )
+    said = kglink(*FINETUNE, "--docs", "bare", code=2).err
+    assert "no detector can be trained: 0 mentions to learn from" in said
+    assert not list((here / "runs").glob("*"))
