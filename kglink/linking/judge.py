@@ -23,11 +23,14 @@ from kglink.records import NO_MENTION, Candidate, Ranking
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
 
-#: What is known of a proposal, for the weights of `judge.json`.
-FACTS = (
-    "detector", "link", "score", "exact", "similar", "expanded", "memory", "known", "agreed",
-    "bearers", "nothing", "bias",
-)  # fmt: skip
+#: What is known of a proposal, for the weights of `judge.json`:
+#: ``detector``  the log odds of what the detectors say
+#: ``link``      the log odds of its best candidate being right, if it is a mention
+#: ``expanded``  1 where the text says that it is short for a name of the best candidate
+#: ``agreed``    the share of the other KBs that have as good a candidate; of one KB alone a half
+#: ``bearers``   how many entities of the best candidate's KB have this name, in powers of ten
+#: ``known``     log odds of its words being a mention where documents were learnt from
+FACTS = ("detector", "link", "expanded", "agreed", "bearers", "known", "bias")
 #: A KB whose best candidate scores so little less than the best of all has the same thing.
 _NEAR = 0.1
 _MOST_KNOWN = 3.0
@@ -83,7 +86,7 @@ def span_facts(ranking: Ranking, known: float, scoring: Scoring) -> dict[str, fl
     """What speaks for a proposal being a mention."""
     facts = {"detector": log_odds(ranking.mention.score), "known": known, "bias": 1.0}
     if not ranking.candidates:
-        return {**facts, "nothing": 1.0}
+        return facts
     best = ranking.candidates[0]
     own = [one for one in ranking.candidates if one.id.kb == best.id.kb]
     lead = best.score - max((one.score for one in own[1:]), default=0.0)
@@ -94,11 +97,7 @@ def span_facts(ranking: Ranking, known: float, scoring: Scoring) -> dict[str, fl
     return {
         **facts,
         "link": log_odds(scoring.probability(best, lead)),
-        "score": best.score,
-        "exact": best.evidence.get("exact", 0.0),
-        "similar": best.evidence.get("name", 0.0),
         "expanded": best.evidence.get("expanded", 0.0),
-        "memory": best.evidence.get("memory", 0.0),
         "agreed": (near - 1) / (len(heads) - 1) if len(heads) > 1 else 0.5,
         "bearers": math.log10(max(1, sum(one.evidence.get("exact", 0.0) > 0 for one in own))),
     }
