@@ -173,7 +173,7 @@ class LinkSection(Section):
         description="Settings of the detector; of several, each as `NAME.setting`.",
     )
     least_mention: float = Field(
-        0.4,
+        0.35,
         ge=0,
         le=1,
         description="A place that is less probably a mention than this is none; what is given is "

@@ -184,6 +184,8 @@ class Span:
     start: int
     end: int
     score: float = 1.0
+    name: str = ""
+    """The name of an entity that it is taken for, where the text has it otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,8 @@ class MentionInText:
     score: float = 1.0
     given: bool = True
     """Whether somebody said that it is a mention, or a detector proposes it."""
+    name: str = ""
+    """The name that its detector takes it for, where the text has it otherwise."""
 
     @property
     def surface(self) -> str:

@@ -144,7 +144,7 @@ class CandidateSearch:
         """Read the mentions, and look up what their surfaces stand for and meant before."""
         own = [mention.surface for mention in mentions]
         long = [
-            long_form_of(mention.surface, mention.text) if self._use.names else ""
+            mention.name or long_form_of(mention.surface, mention.text) if self._use.names else ""
             for mention in mentions
         ]
         texts = list(dict.fromkeys([*own, *filter(None, long)]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from kglink.plugins import Detector
 from kglink.records import Span
@@ -24,26 +25,28 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 def proposals(text: str, detectors: Mapping[str, Detector]) -> list[Span]:
     """The spans that may be mentions in reading order; some overlap, none is there twice."""
-    found: dict[tuple[int, int], dict[str, float]] = {}
+    found: dict[tuple[int, int], dict[str, Span]] = {}
     for name, detector in detectors.items():
         for span in detector.detect(text):
             if _is_balanced(text[span.start : span.end]):
                 own = found.setdefault((span.start, span.end), {})
-                own[name] = max(own.get(name, 0.0), span.score)
-    spans = [
-        Span(*place, united(scores.values(), len(detectors))) for place, scores in found.items()
-    ]
+                own[name] = max(own.get(name, span), span, key=lambda one: one.score)
+    spans = [_united(list(own.values()), len(detectors)) for own in found.values()]
     spans = _best_of_each([*spans, *_short_forms(text, spans)])
     most = MOST_PER_THOUSAND * (1 + len(text) // 1000)
     likeliest = sorted(spans, key=lambda one: (-one.score, one.start, -one.end))[:most]
     return sorted(likeliest, key=lambda one: (one.start, -one.end))
 
 
-def united(scores: Iterable[float], detectors: int) -> float:
-    """One probability from those of some detectors: that of their mean odds, in logarithms."""
-    told = [*scores]
-    odds = [*map(log_odds, told), *[log_odds(UNPROPOSED)] * (detectors - len(told))]
-    return told[0] if detectors == 1 else probability(sum(odds) / detectors)
+def _united(spans: Sequence[Span], detectors: int) -> Span:
+    """One proposal of those of some detectors: with the mean of their odds, in logarithms."""
+    best = max(spans, key=lambda one: one.score)
+    if detectors == 1:
+        return best
+    odds = [*(log_odds(one.score) for one in spans)]
+    odds += [log_odds(UNPROPOSED)] * (detectors - len(spans))
+    name = next((one.name for one in spans if one.name), "")
+    return replace(best, score=probability(sum(odds) / detectors), name=name)
 
 
 def log_odds(score: float) -> float:

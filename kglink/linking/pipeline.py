@@ -158,7 +158,9 @@ class Linker:
                     hint="Spans are half-open character offsets: 0 <= start < end <= length.",
                 )
         return [
-            MentionInText(source.text, span.start, span.end, source.id, span.score, given)
+            MentionInText(
+                source.text, span.start, span.end, source.id, span.score, given, span.name
+            )
             for span in sorted(spans, key=lambda span: (span.start, span.end))
         ]
 

@@ -8,7 +8,7 @@ misspelt words are found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ LEAST_PART = 3
 _PAIR = 2
 _MOST = 65_535
 #: Shorter words are not corrected.
-LEAST_MISSPELT = 5
+LEAST_MISSPELT = 4
 #: A larger vocabulary has a neighbour for every word.
 _MOST_CORRECTED = 300_000
 
@@ -46,6 +46,8 @@ class Bags(NamedTuple):
     """How whole names are written: the bits of the guard."""
     bag_entities: npt.NDArray[np.uint16]
     """How many entities have a name of these words."""
+    bag_names: npt.NDArray[np.uint32]
+    """A name of these words, or of which they are a part: its id in the trie of surfaces."""
     words: Hashes
     word_names: npt.NDArray[np.uint32]
     """How many names have the word."""
@@ -59,23 +61,25 @@ class Bags(NamedTuple):
     def fit_together(self) -> bool:
         """Whether the arrays are of one size where they have to be, and of their types."""
         tables: tuple[tuple[npt.NDArray[np.generic], ...], ...] = (
-            (self.bags, self.bag_kinds, self.bag_cases, self.bag_entities),
+            (self.bags, self.bag_kinds, self.bag_cases, self.bag_entities, self.bag_names),
             (self.words, self.word_names, self.word_ends),
             (self.deleted, self.deleted_from),
         )
-        types = (np.uint64, np.uint8, np.uint8, np.uint16, np.uint64, np.uint32, np.uint32,
-                 np.uint64, np.uint32)  # fmt: skip
+        types = (np.uint64, np.uint8, np.uint8, np.uint16, np.uint32, np.uint64, np.uint32,
+                 np.uint32, np.uint64, np.uint32)  # fmt: skip
         arrays = [array for table in tables for array in table]
         return all(array.dtype == kind for array, kind in zip(arrays, types, strict=True)) and all(
             array.shape == (len(table[0]),) for table in tables for array in table
         )
 
 
-def compile_bags(rows: Iterable[NameRow]) -> Bags:
-    """The bags of all names."""
+def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
+    """The bags of all names; ``id_of`` numbers the surfaces."""
     entities: dict[tuple[str, str], int] = {}
     owners: dict[int, set[int]] = {}
     cases: dict[int, int] = {}
+    names: dict[int, str] = {}
+    titles: list[str] = []
     kinds: dict[int, int] = {}
     parts: set[tuple[int, int]] = set()
     vocabulary: dict[str, list[int]] = {}
@@ -84,11 +88,14 @@ def compile_bags(rows: Iterable[NameRow]) -> Bags:
         if not named or len(named) > MOST_WORDS:
             continue
         entity = entities.setdefault((row.kb, row.key or row.folded), len(entities))
+        if entity == len(titles):
+            titles.append(row.surface)
         for word in set(named):
             vocabulary.setdefault(word, [0, 0])[0] += 1
         vocabulary[named[-1]][1] += 1
         bag = bag_hash(named)
         cases[bag] = cases.get(bag, 0) | shape_of(row.surface)
+        names.setdefault(bag, row.surface)
         bearers = owners.setdefault(bag, set())
         if entity in bearers:
             continue
@@ -98,8 +105,10 @@ def compile_bags(rows: Iterable[NameRow]) -> Bags:
         if len(named) == _PAIR:
             whole = bag_hash(["".join(named)])
             kinds[whole] = kinds.get(whole, 0) | JOINED
-    for bag in _unique(parts):
+            names.setdefault(whole, row.surface)
+    for bag, entity in _unique(parts):
         kinds[bag] = kinds.get(bag, 0) | PART
+        names.setdefault(bag, titles[entity])
     order = sorted(kinds)
     words = sorted(vocabulary, key=word_hash)
     deleted, deleted_from = _deletions(words)
@@ -108,6 +117,7 @@ def compile_bags(rows: Iterable[NameRow]) -> Bags:
         np.array([kinds[bag] for bag in order], dtype=np.uint8),
         np.array([cases.get(bag, 0) for bag in order], dtype=np.uint8),
         np.array([min(len(owners.get(bag, "1")), _MOST) for bag in order], dtype=np.uint16),
+        np.array([id_of(names[bag]) for bag in order], dtype=np.uint32),
         np.array([word_hash(word) for word in words], dtype=np.uint64),
         np.array([vocabulary[word][0] for word in words], dtype=np.uint32),
         np.array([vocabulary[word][1] for word in words], dtype=np.uint32),
@@ -117,29 +127,23 @@ def compile_bags(rows: Iterable[NameRow]) -> Bags:
 
 
 def _parts(named: list[str]) -> set[int]:
-    """The beginnings, the ends and the single words of a name."""
+    """The beginnings, the ends and the single words of a name, and all of it but for one word."""
     hashes = list(map(word_hash, named))
-    sums = list(accumulate(hashes))[:-1]
-    lengths = list(accumulate(map(len, named)))
-    beginnings = {one for one, size in zip(sums, lengths, strict=False) if size >= LEAST_PART}
-    ends = {
-        sum(hashes) - one
-        for one, size in zip(sums, lengths, strict=False)
-        if lengths[-1] - size >= LEAST_PART
-    }
-    words = {
-        one for one, word in zip(hashes[1:-1], named[1:-1], strict=True) if len(word) >= LEAST_PART
-    }
-    return {part & MASK for part in beginnings | ends | words}
+    letters = list(map(len, named))
+    sums, lengths = list(accumulate(hashes)), list(accumulate(letters))
+    whole, size = sums[-1], lengths[-1]
+    parts = [*zip(sums[:-1], lengths[:-1], strict=True), *zip(hashes, letters, strict=True)]
+    parts += [(whole - part, size - length) for part, length in parts]
+    return {part & MASK for part, length in parts if length >= LEAST_PART}
 
 
-def _unique(parts: set[tuple[int, int]]) -> list[int]:
-    """The parts of the names of one entity alone."""
-    found, counts = np.unique(
-        np.fromiter((part for part, _ in parts), np.uint64, len(parts)), return_counts=True
-    )
-    only: list[int] = found[counts == 1].tolist()
-    return only
+def _unique(parts: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The parts of the names of one entity alone, with that entity."""
+    bags = np.fromiter((part for part, _ in parts), np.uint64, len(parts))
+    owners = np.fromiter((entity for _, entity in parts), np.int64, len(parts))
+    found, first, counts = np.unique(bags, return_index=True, return_counts=True)
+    only = counts == 1
+    return zip(found[only].tolist(), owners[first[only]].tolist(), strict=True)
 
 
 def deletions(word: str) -> list[int]:

@@ -55,18 +55,18 @@ def compile_lexicon(rows: Iterable[NameRow], settings: DictionarySettings) -> Le
         whole = shape | guard.word_shape(folded)
         if not guard.never(whole):
             keys[folded] = min(count, _MOST_COUNT) << 8 | whole
-    trie = marisa_trie.Trie(keys)
+    trie, written = marisa_trie.Trie(keys), marisa_trie.Trie(surfaces)
     rows_of_keys = np.fromiter(map(trie.key_id, keys), np.int64, len(keys))
     packed = np.zeros(len(keys), dtype=np.uint64)
     packed[rows_of_keys] = np.fromiter(keys.values(), np.uint64, len(keys))
     return Lexicon(
         keys=trie,
-        surfaces=marisa_trie.Trie(surfaces),
+        surfaces=written,
         counts=(packed >> np.uint64(8)).astype(np.uint32),
         shapes=packed.astype(np.uint8),
         bits=_filter_bits(keys, guard),
         longest=max(map(len, keys), default=0),
-        variants=compile_bags(wanted),
+        variants=compile_bags((row for row in wanted if is_text(row.surface)), written.key_id),
     )
 
 

@@ -14,10 +14,12 @@ from importlib.resources import files
 
 from kglink.plugins import Names
 from kglink.records import Span
+from kglink.text.fold import fold
 from kglink.text.words import cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
-from kglink_plugins.detectors.dictionary.compiled import guard_of
+from kglink_plugins.detectors.dictionary.compiled import Lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
+from kglink_plugins.detectors.dictionary.guard import Guard
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 from kglink_plugins.detectors.dictionary.variants import Facts, VariantFinder, written_facts
 
@@ -27,9 +29,7 @@ LEAST_SCORE = 0.1
 
 def name_detector(settings: DictionarySettings, names: Names) -> NameDetector:
     """Open the compiled names, compiling them where that was not done yet."""
-    lexicon = open_lexicon(names, settings)
-    exact = DictionaryDetector(lexicon, guard_of(settings))
-    return NameDetector(exact, VariantFinder(lexicon.variants), default_weights())
+    return NameDetector(open_lexicon(names, settings), guard_of(settings), default_weights())
 
 
 @cache
@@ -43,28 +43,37 @@ def default_weights() -> Mapping[str, float]:
 class NameDetector:
     """Finds names in texts, and says how probable each place is a mention."""
 
-    def __init__(
-        self, exact: DictionaryDetector, variants: VariantFinder, weights: Mapping[str, float]
-    ) -> None:
-        self._exact = exact
-        self._variants = variants
+    def __init__(self, lexicon: Lexicon, guard: Guard, weights: Mapping[str, float]) -> None:
+        self._exact = DictionaryDetector(lexicon, guard)
+        self._variants = VariantFinder(lexicon.variants)
+        self._names = lexicon.surfaces
         self._weights = [weights[fact] for fact in Facts._fields]
         self._bias = weights["bias"]
 
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
         written = {(span.start, span.end): span.score for span in self._exact.detect(text)}
-        best: dict[tuple[int, int], float] = {}
+        best: dict[tuple[int, int], tuple[float, int]] = {}
         for place in self._variants.places(text, written):
             span = place.start, place.end
-            best[span] = max(best.get(span, 0.0), self._score(place.facts))
-        for span in written.keys() - best.keys():
-            best[span] = self._score(written_facts(text, *span, written[span]))
-        return [
-            Span(*span, best[span])
-            for span in sorted(best)
-            if best[span] >= LEAST_SCORE and not any(cuts_word(text, edge) for edge in span)
+            score = self._score(place.facts)
+            if score > best.get(span, (0.0, 0))[0]:
+                best[span] = score, place.name
+        spans = [
+            Span(*span, score, self._otherwise(text[slice(*span)], name))
+            for span, (score, name) in best.items()
+            if score >= LEAST_SCORE and not any(cuts_word(text, edge) for edge in span)
         ]
+        spans += [
+            Span(*span, self._score(written_facts(text, *span, written[span])))
+            for span in written.keys() - best.keys()
+        ]
+        return sorted(spans, key=lambda span: (span.start, span.end))
+
+    def _otherwise(self, surface: str, name: int) -> str:
+        """A name that a surface is taken for, unless they are the same but for case and signs."""
+        known: str = self._names.restore_key(name)
+        return known if fold(known) != fold(surface) else ""
 
     def _score(self, facts: Facts) -> float:
         odds = sum(map(float.__mul__, self._weights, facts), self._bias)

@@ -16,6 +16,7 @@ from kglink.text.language import function_words, language_of
 from kglink_plugins.detectors.dictionary.bags import (
     JOINED,
     LEAST_MISSPELT,
+    LEAST_PART,
     MOST_WORDS,
     PART,
     WHOLE,
@@ -24,7 +25,7 @@ from kglink_plugins.detectors.dictionary.bags import (
 )
 from kglink_plugins.detectors.dictionary.english import FUNCTION_WORDS
 from kglink_plugins.detectors.dictionary.guard import CASES, LOWER, begins_sentence, case_of
-from kglink_plugins.detectors.dictionary.text_words import TextWords, word_hash, words_of_text
+from kglink_plugins.detectors.dictionary.text_words import Form, TextWords, word_hash, words_of_text
 
 Hashes = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
@@ -97,9 +98,11 @@ class Facts(NamedTuple):
     letters: float
     """How many letters it has, up to twenty, as a share of twenty."""
     few: float
-    """The KBs have few names (from 0 of a million words to 1), and it is one word of text."""
+    """It is a whole name, and the KBs have few: from 0 of a million words to 1."""
     few_part: float
-    """The KBs have few names, and it is a part of one."""
+    """The same of a part of a name."""
+    capital_part: float
+    """It is a part of a name, and has a capital."""
     several_part: float
     """It is a part of a name, of several words."""
 
@@ -110,6 +113,8 @@ class Place(NamedTuple):
     start: int
     end: int
     facts: Facts
+    name: int
+    """The name that it is taken for: its id in the trie of surfaces."""
 
 
 class VariantFinder:
@@ -135,9 +140,7 @@ class VariantFinder:
         hits = [
             hit
             for hit in (*self._runs(words, hashes), *self._pairs(words))
-            if any(
-                form.hash and form.word not in heeded for form in words.forms[hit.first : hit.stop]
-            )
+            if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
         ]
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE]
         longest = _longest(wholes, len(words.forms))
@@ -155,6 +158,7 @@ class VariantFinder:
                     and (longest[hit.first] > hit.stop or _begins_before(wholes, hit, longest)),
                     repeated=repeated[hit.bag],
                 ),
+                int(self._bags.bag_names[hit.bag]),
             )  # fmt: skip
 
     def _hashes(self, words: TextWords) -> tuple[Hashes, npt.NDArray[np.bool_]]:
@@ -284,10 +288,17 @@ class VariantFinder:
             glued=float("-" in (text[start - 1 : start], text[end : end + 1])),
             repeated=float(np.log10(repeated)),
             letters=min(len(surface), 20) / 20,
-            few=0.0 if several else self._few,
+            few=0.0 if is_part else self._few,
             few_part=self._few if is_part else 0.0,
+            capital_part=capital if is_part else 0.0,
             several_part=float(is_part and several),
         )
+
+
+def _says_something(hit: Hit, forms: Sequence[Form], heeded: frozenset[str]) -> bool:
+    """Whether it has a word that is no function word, and a part of a name one of some length."""
+    least = 1 if hit.kind & (WHOLE | JOINED) else LEAST_PART
+    return any(form.hash and form.word not in heeded and len(form.word) >= least for form in forms)
 
 
 def _capital(text: str, surface: str, start: int) -> float:
