@@ -17,10 +17,11 @@ from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
 from kglink_cli.console import note, print_table, say
-from kglink_cli.evaluation_end_to_end import print_end_to_end
-from kglink_cli.evaluation_tables import print_recall
+from kglink_cli.evaluation_end_to_end import end_to_end_table
+from kglink_cli.evaluation_tables import recall_table
 from kglink_cli.finetune import finetune_with_progress, print_finetuned
 from kglink_cli.overlap_words import found_text, pair_name
+from kglink_cli.tables import write_tables
 
 if TYPE_CHECKING:
     from kglink.workspace import AddedKB
@@ -80,10 +81,11 @@ def demo(
         _link(workspace, data / "text.txt", page)
         say("", f"{time.monotonic() - began:.1f} s from nothing to the linked text")
         _show(f"kglink eval --docs {DOCUMENTS} --split test --end-to-end   # what users get")
-        print_end_to_end(workspace.evaluate_end_to_end(DOCUMENTS, split="test", complete=True))
+        raw = workspace.evaluate_end_to_end(DOCUMENTS, split="test", complete=True)
+        write_tables([end_to_end_table(raw)])
         say(*ANNOTATED.splitlines())
         _show(f"kglink eval --docs {DOCUMENTS} --split test   # places given; nothing is trained")
-        print_recall(workspace.evaluate(DOCUMENTS, split="test", ks=(1, 5)))
+        write_tables([recall_table(workspace.evaluate(DOCUMENTS, split="test", ks=(1, 5)))])
         if not quick:
             _finetune(workspace)
             say("", f"{time.monotonic() - began:.1f} s in all")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -20,21 +19,22 @@ from kglink.workspace.shapes import (
     evaluation_shape,
 )
 from kglink_cli.build import ensure_space
-from kglink_cli.console import note, print_json, progress, say
+from kglink_cli.console import note, print_json, progress
 from kglink_cli.evaluation_end_to_end import (
+    answer_comparison_table,
+    end_to_end_table,
     judge_end_to_end,
-    print_answer_comparison,
-    print_end_to_end,
 )
 from kglink_cli.evaluation_tables import (
-    print_comparison,
-    print_domains,
-    print_overlaps,
-    print_recall,
-    print_seen,
+    comparison_table,
+    domains_table,
+    overlaps_table,
+    recall_table,
+    seen_table,
 )
 from kglink_cli.limits import NotUnder, Types, Under, limit_flags
 from kglink_cli.session import session_of, split_names
+from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
 if TYPE_CHECKING:
     from kglink.evaluation.kept import Comparison
@@ -141,6 +141,12 @@ def evaluate(
     ] = 1,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the randomization test.")] = 0,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Beside each figure its 95% interval.")
+    ] = False,
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="table, tsv, csv, md, latex or json.")
+    ] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure retrieval: how often, and how far up, a right entity is, the mentions' places given.
@@ -154,6 +160,8 @@ def evaluate(
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.evaluation import EndToEnd
 
+    as_json = as_json or form == "json"
+    shown = Shown("table" if as_json else check_format(form), intervals, comparisons, seed)
     names = tuple(dict.fromkeys(split_names(docs)))
     if not names and (not overlaps or keep or against):
         raise UsageError("there are no documents to evaluate on", hint="Name them with --docs.")
@@ -175,7 +183,7 @@ def evaluate(
             workspace.store.kb(name)
         if end_to_end:
             raw = EndToEnd(names, split, wanted.kbs, counterparts, complete, per_kb, predictions)
-            _end_to_end(workspace, raw, keep, against, comparisons, seed, as_json=as_json)
+            _end_to_end(workspace, raw, keep, against, shown, as_json=as_json)
             return
         ensure_space(workspace)
         record: dict[str, object] = {
@@ -194,19 +202,21 @@ def evaluate(
             record["against"] = comparison_shape(sinks.comparison, comparisons, seed)
         print_json(record)
         return
-    parts: list[Callable[[], None]] = list(_retrieval_parts(found)) if found is not None else []
+    tables = list(_retrieval_tables(found, shown)) if found is not None else []
     if overlaps:
-        parts.append(partial(print_overlaps, nearness))
+        tables.append(overlaps_table(nearness))
     if sinks.comparison is not None:
-        parts.append(partial(print_comparison, sinks.comparison, comparisons, seed))
-    _print_apart(parts)
+        tables.append(comparison_table(sinks.comparison, comparisons, seed))
+    write_tables(tables, shown.form)
 
 
-def _print_apart(parts: Sequence[Callable[[], None]]) -> None:
-    for number, part in enumerate(parts):
-        if number:
-            say("")
-        part()
+class Shown(NamedTuple):
+    """How figures are shown: the format, whether with intervals, and what tests are told."""
+
+    form: TableFormat
+    intervals: bool
+    comparisons: int
+    seed: int
 
 
 def _refuse_mixture(
@@ -230,8 +240,7 @@ def _end_to_end(
     question: EndToEnd,
     keep: Path | None,
     against: Path | None,
-    comparisons: int,
-    seed: int,
+    shown: Shown,
     *,
     as_json: bool,
 ) -> None:
@@ -241,13 +250,15 @@ def _end_to_end(
     if as_json:
         record = end_to_end_shape(question, report, workspace.settings.space.name)
         if comparison is not None:
-            record["against"] = answer_comparison_shape(comparison, report, comparisons, seed)
+            told = shown.comparisons, shown.seed
+            record["against"] = answer_comparison_shape(comparison, report, *told)
         print_json(record)
         return
-    parts = [partial(print_end_to_end, report)]
+    tables = [end_to_end_table(report, intervals=shown.intervals)]
     if comparison is not None:
-        parts.append(partial(print_answer_comparison, comparison, report, comparisons, seed))
-    _print_apart(parts)
+        table = answer_comparison_table(comparison, report, shown.comparisons, shown.seed)
+        tables.append(table)
+    write_tables(tables, shown.form)
 
 
 @dataclass
@@ -270,7 +281,7 @@ class Sinks:
         facts = evaluated(workspace, question)
         told: list[Callable[[RankedMention], None]] = []
         if self.against is not None:
-            self.comparison = Comparison(self.against, facts)
+            self.comparison = Comparison(self.against, facts, question.ks)
             told.append(self.comparison.add)
         if self.keep is not None:
             told.append(
@@ -303,12 +314,12 @@ def _overlaps(workspace: Workspace, kbs: Sequence[str]) -> list[OverlapFigures]:
         return workspace.evaluate_overlaps(kbs, progress=tell)
 
 
-def _retrieval_parts(found: RetrievalReport) -> Iterator[Callable[[], None]]:
-    yield partial(print_recall, found)
+def _retrieval_tables(found: RetrievalReport, shown: Shown) -> Iterator[Table]:
+    yield recall_table(found, intervals=shown.intervals)
     if found.seen_in:
-        yield partial(print_seen, found)
+        yield seen_table(found, intervals=shown.intervals)
     if found.domains():
-        yield partial(print_domains, found)
+        yield domains_table(found)
 
 
 def _ranks(text: str) -> tuple[int, ...]:

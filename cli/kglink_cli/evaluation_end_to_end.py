@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.workspace.outputs import whole_file
-from kglink_cli.console import counted, print_table, progress, say
+from kglink_cli.console import counted, progress
+from kglink_cli.evaluation_tables import DIFFERENCE, against, differences
+from kglink_cli.tables import Figure, Table
 
 if TYPE_CHECKING:
     from kglink.evaluation.answer_files import AnswerComparison
@@ -49,7 +51,7 @@ def judge_end_to_end(
     return report, comparison
 
 
-def print_end_to_end(report: EndToEndReport) -> None:
+def end_to_end_table(report: EndToEndReport, *, intervals: bool = False) -> Table:
     """Detection, links of each KB and of all, NIL, confidence, and what went wrong most."""
     annotation, complete = report.annotation, report.complete
     links = report.joint.links
@@ -58,7 +60,7 @@ def print_end_to_end(report: EndToEndReport) -> None:
         known.append(f"{report.nil.gold:,} with none (NIL)")
     if report.unknown:
         known.append(f"{report.unknown:,} of unknown meaning")
-    say(
+    title = (
         f"Raw text in: {counted(annotation.texts, 'text')}, "
         f"{counted(annotation.mentions, 'mention')}: {', '.join(known)}"
     )
@@ -68,68 +70,67 @@ def print_end_to_end(report: EndToEndReport) -> None:
     scores += [("links", "[joint]", *one) for one in links.items()]
     if report.nil.gold:
         scores.append(("NIL", "[joint]", "strict", report.nil))
-    rows = [_row(*one, complete=complete) for one in scores]
+    rows = [_row(*one, complete=complete, intervals=intervals) for one in scores]
     figures = ("precision", "recall", "F1", "macro F1") if complete else ("recall", "macro recall")
     columns = ("what", "pool", "match", "mentions", "found", "right", *figures)
-    print_table(columns, rows, right=range(3, len(columns)))
+    below: list[str] = []
     if not complete:
         why = f" ({annotation.partial})" if annotation.partial else ""
-        say(
+        below += [
             "",
             f"The texts are taken for annotated in part{why}: what is found beside the",
             "annotations may be right, so there is no precision and no F1. --complete gives them",
             "where all mentions are annotated.",
-        )
-    _print_confidence(report)
-    _print_most("missed most", report.missed())
+        ]
+    below += _confidence(report)
+    below += _most("missed most", report.missed())
     if complete:
-        _print_most("invented most", report.invented())
+        below += _most("invented most", report.invented())
     borders = [(f"{gold} > {found}", count) for (gold, found), count in report.borders()]
-    _print_most("other ends", borders)
+    return Table(columns, rows, 3, title, [*below, *_most("other ends", borders)])
 
 
-def print_answer_comparison(
+def answer_comparison_table(
     comparison: AnswerComparison, report: EndToEndReport, comparisons: int, seed: int
-) -> None:
+) -> Table:
     """The differences to kept answers, and whether chance alone makes such."""
     figure = "macro F1" if report.complete else "macro recall"
-    rows = [
-        [
-            *(name, figure, test.items, f"{test.right:.3f}", f"{test.left:.3f}"),
-            *(f"{test.difference:+.3f}", f"{test.p:.4f}"),
-            "yes" if test.is_significant(comparisons=comparisons) else "no",
-        ]
-        for name, test in comparison.tests(complete=report.complete, seed=seed).items()
-    ]
-    level = f".05 / {comparisons}" if comparisons > 1 else ".05"
-    say(f"Against {comparison.path}, paired randomization test at {level}")
-    columns = ("what", "figure", "texts", "there", "here", "difference", "p", "significant")
-    print_table(columns, rows, right=range(2, 7))
+    found = comparison.tests(complete=report.complete, seed=seed)
+    rows = differences({(name, figure): test for name, test in found.items()}, comparisons)
+    columns = ("what", "figure", "texts", *DIFFERENCE)
+    return Table(columns, rows, 2, against(comparison.path, comparisons))
 
 
-def _row(what: str, pool: str, match: str, score: Score, *, complete: bool) -> list[object]:
+def _row(
+    what: str, pool: str, match: str, score: Score, *, complete: bool, intervals: bool
+) -> list[object]:
     micro, macro = score.micro, score.macro(complete=complete)
-    shares = [*micro, macro.f1] if complete else [micro.recall, macro.recall]
-    told = [f"{one:.3f}" for one in shares]
+    around = score.intervals() if intervals else (None, None, None)
+    shares = [Figure(*one) for one in zip(micro, around, strict=True)]
+    told: list[object] = [*shares, Figure(macro.f1)]
+    if not complete:
+        told = [shares[1], Figure(macro.recall)]
     if what == "NIL":  # Most texts have none: the mean over texts would say nothing.
         told[-1] = "-"
     return [what, pool, match, score.gold, score.found, score.right, *told]
 
 
-def _print_confidence(report: EndToEndReport) -> None:
+def _confidence(report: EndToEndReport) -> list[str]:
     calibration = report.joint.calibration
-    if calibration.ece is not None:
-        say(
-            "",
-            f"confidence     {calibration.ece:.3f} from the share of right answers "
-            f"(ECE, {counted(calibration.answers, 'answer')})",
-        )
+    if calibration.ece is None:
+        return []
+    return [
+        "",
+        f"confidence     {calibration.ece:.3f} from the share of right answers "
+        f"(ECE, {counted(calibration.answers, 'answer')})",
+    ]
 
 
-def _print_most(label: str, counts: Sequence[tuple[str, int]]) -> None:
-    if counts:
-        told = ", ".join(f"{_one_line(text)} {count:,}" for text, count in counts)
-        say(f"{label:14} {told}")
+def _most(label: str, counts: Sequence[tuple[str, int]]) -> list[str]:
+    if not counts:
+        return []
+    told = ", ".join(f"{_one_line(text)} {count:,}" for text, count in counts)
+    return [f"{label:14} {told}"]
 
 
 def _one_line(text: str) -> str:

@@ -1,16 +1,20 @@
-"""The tables of `kglink eval`."""
+"""The tables of `kglink eval`: retrieval, overlaps, comparisons."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kglink_cli.console import counted, note, print_table, say
+from kglink_cli.console import counted, note
+from kglink_cli.tables import Figure, Table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kglink.evaluation.kept import Comparison
     from kglink.evaluation.overlaps import OverlapFigures
     from kglink.evaluation.report import Figures, RetrievalReport
+    from kglink.evaluation.significance import RandomizationTest
 
 #: The row of the mean over KBs; the bracket keeps it apart from a KB of that name.
 MEAN = "[mean of KBs]"
@@ -18,33 +22,34 @@ MEAN = "[mean of KBs]"
 MOST_DOMAINS = 12
 
 
-def print_recall(result: Figures) -> None:
+def recall_table(result: Figures, *, intervals: bool = False) -> Table:
     """A row for each KB, then all in one list; judged: less the KBs without gold."""
-    names = _names(result)
-    print_table(("pool", "mentions", *names), _rows(result), right=range(1, 2 + len(names)))
     told = getattr(result, "with_counterparts", None)
-    if told is not None:
-        say(
+    below = (
+        ()
+        if told is None
+        else (
             "",
             "In the joint rankings a counterpart in another KB is right as well: "
             f"{counted(told, 'mention')} with one.",
         )
+    )
+    columns = ("pool", "mentions", *_names(result))
+    return Table(columns, _rows(result, intervals=intervals), 1, below=below)
 
 
-def print_seen(report: RetrievalReport) -> None:
+def seen_table(report: RetrievalReport, *, intervals: bool = False) -> Table:
     """The same, apart for surfaces that were learnt from and for others."""
-    say(f"Surfaces seen in {', '.join(report.seen_in)}, and others")
-    names = _names(report)
     rows = [
         [surfaces, *row]
         for surfaces, figures in (("seen", report.seen), ("unseen", report.unseen))
-        for row in _rows(figures)
+        for row in _rows(figures, intervals=intervals)
     ]
-    columns = ("surfaces", "pool", "mentions", *names)
-    print_table(columns, rows, right=range(2, len(columns)))
+    title = f"Surfaces seen in {', '.join(report.seen_in)}, and others"
+    return Table(("surfaces", "pool", "mentions", *_names(report)), rows, 2, title)
 
 
-def print_domains(report: RetrievalReport) -> None:
+def domains_table(report: RetrievalReport) -> Table:
     """The largest types of entities, each ranked within its KB."""
     domains = [
         (kb, kind, figures)
@@ -55,22 +60,17 @@ def print_domains(report: RetrievalReport) -> None:
     shown = domains[:MOST_DOMAINS]
     names = _names(report)
     rows = [
-        [kb, kind or "[none]", figures["mentions"], *_shares(figures, names)]
+        [kb, kind or "[none]", figures["mentions"], *(Figure(figures[name]) for name in names)]
         for kb, kind, figures in shown
     ]
-    say("By the type of the gold, within its KB")
-    columns = ("kb", "type", "mentions", *names)
-    print_table(columns, rows, right=range(2, len(columns)))
     if len(domains) > len(shown):
         note("more", f"these are the largest {len(shown)} of {len(domains)} types; --json has all")
+    title = "By the type of the gold, within its KB"
+    return Table(("kb", "type", "mentions", *names), rows, 2, title)
 
 
-def print_overlaps(found: Sequence[OverlapFigures]) -> None:
+def overlaps_table(found: Sequence[OverlapFigures]) -> Table:
     """How near the counterparts are to each other."""
-    say("Accepted overlaps: where the counterpart of a text vector stands")
-    if not found:
-        say("there are none between these KBs; `kglink overlap` finds some")
-        return
     rows = [
         [
             one.queries,
@@ -81,24 +81,44 @@ def print_overlaps(found: Sequence[OverlapFigures]) -> None:
         for one in found
     ]
     columns = ("from", "to", "overlaps", "MRR", "MRR without self", "ACS")
-    print_table(columns, rows, right=range(2, len(columns)))
+    title = "Accepted overlaps: where the counterpart of a text vector stands"
+    none = () if found else ("there are none between these KBs; `kglink overlap` finds some",)
+    return Table(columns, rows, 2, title, none)
 
 
-def print_comparison(comparison: Comparison, comparisons: int, seed: int) -> None:
+def comparison_table(comparison: Comparison, comparisons: int, seed: int) -> Table:
     """The differences to a kept evaluation, and whether chance alone makes such."""
-    rows = [
+    tests = {
+        (pool, name): test
+        for pool, figures in comparison.tests(seed=seed).items()
+        for name, test in figures.items()
+    }
+    columns = ("pool", "figure", "mentions", *DIFFERENCE)
+    return Table(columns, differences(tests, comparisons), 2, against(comparison.path, comparisons))
+
+
+#: The columns of a paired test.
+DIFFERENCE = ("there", "here", "difference", "p", "significant")
+
+
+def differences(
+    tests: Mapping[tuple[str, str], RandomizationTest], comparisons: int
+) -> list[list[object]]:
+    """A row for each paired test."""
+    return [
         [
-            *(pool, name, test.items),
-            *(f"{test.right:.3f}", f"{test.left:.3f}", f"{test.difference:+.3f}", f"{test.p:.4f}"),
+            *(*words, test.items, Figure(test.right), Figure(test.left)),
+            *(f"{test.difference:+.3f}", f"{test.p:.4f}"),
             "yes" if test.is_significant(comparisons=comparisons) else "no",
         ]
-        for pool, tests in comparison.tests(seed=seed).items()
-        for name, test in tests.items()
+        for words, test in tests.items()
     ]
+
+
+def against(path: Path, comparisons: int) -> str:
+    """What a table of differences is of."""
     level = f".05 / {comparisons}" if comparisons > 1 else ".05"
-    say(f"Against {comparison.path}, paired randomization test at {level}")
-    columns = ("pool", "figure", "mentions", "there", "here", "difference", "p", "significant")
-    print_table(columns, rows, right=range(2, 7))
+    return f"Against {path}, paired randomization test at {level}"
 
 
 def _names(figures: Figures) -> tuple[str, ...]:
@@ -107,18 +127,16 @@ def _names(figures: Figures) -> tuple[str, ...]:
     return (*(f"R@{k}" for k in figures.ks), AP_AT_1, MAP_AT_10, MRR)
 
 
-def _rows(figures: Figures) -> list[list[object]]:
+def _rows(figures: Figures, *, intervals: bool) -> list[list[object]]:
     """Every pool; the mean stands below the KBs where there are several."""
     names = _names(figures)
     counts, kbs = figures.mentions, figures.kbs()
-    rows: list[list[object]] = [
-        [pool, counts[pool], *_shares(figures.of(pool), names)] for pool in figures.pools()
-    ]
+    rows: list[list[object]] = []
+    for pool in figures.pools():
+        values, around = figures.of(pool), figures.intervals(pool) if intervals else {}
+        rows.append([pool, counts[pool], *(Figure(values[one], around.get(one)) for one in names)])
     if len(kbs) > 1:
-        mean = [MEAN, sum(counts[kb] for kb in kbs), *_shares(figures.mean_over_kbs(), names)]
+        values = figures.mean_over_kbs()
+        mean = [MEAN, sum(counts[kb] for kb in kbs), *(Figure(values[one]) for one in names)]
         rows.insert(len(kbs), mean)
     return rows
-
-
-def _shares(figures: Mapping[str, float], names: Sequence[str]) -> list[str]:
-    return [f"{figures[name]:.3f}" for name in names]

@@ -63,7 +63,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "eval": (
         "kglink eval --docs notes --split test",
-        "kglink eval --docs notes --end-to-end --json",
+        "kglink eval --docs notes --end-to-end --intervals --format md",
     ),
     "settings": ("kglink settings", "kglink settings --json"),
     "doctor": ("kglink doctor", "kglink doctor --licences"),

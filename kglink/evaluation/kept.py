@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from kglink.errors import UsageError
-from kglink.evaluation.metrics import AP_AT_1, MAP_AT_10, RERANKED, Rank, hit, reciprocal
+from kglink.evaluation.metrics import AP_AT_1, MAP_AT_10, MRR, RERANKED, Rank, hit, reciprocal
 from kglink.evaluation.rankings import JSON_KEYS, RankedMention
 from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
 from kglink.sources import Problems, Source
@@ -22,12 +23,20 @@ from kglink.sources import Problems, Source
 FORMAT = 1
 KEPT_HINT = "Name a file that `kglink eval --keep` wrote."
 
-#: What is compared, and the value of one mention: from its rank as retrieved, or re-ranked.
-_COMPARED: Mapping[str, tuple[str, Callable[[Rank], float]]] = {
-    "R@1": ("ranks", lambda rank: hit(rank, 1)),
-    AP_AT_1: ("reranked", lambda rank: hit(rank, 1)),
-    MAP_AT_10: ("reranked", lambda rank: reciprocal(rank, within=RERANKED)),
-}
+#: The value of one mention from its rank, as retrieved (``ranks``) or re-ranked.
+_Figure = tuple[str, Callable[[Rank], float]]
+
+
+def _figures(ks: Sequence[int], depth: int, *, reranked: bool) -> dict[str, _Figure]:
+    """What is compared of two evaluations that both ranked ``depth`` candidates."""
+    found: dict[str, _Figure] = {
+        f"R@{k}": ("ranks", partial(hit, k=k)) for k in sorted({1, *ks}) if k <= depth
+    }
+    if reranked:  # else AP@1 is R@1
+        found[AP_AT_1] = ("reranked", partial(hit, k=1))
+    found[MAP_AT_10] = ("reranked", partial(reciprocal, within=RERANKED))
+    found[MRR] = ("ranks", partial(reciprocal, within=depth))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,8 @@ class Evaluated:
     model: str = ""
     evidence: str = ""
     reranker: str = ""
+    depth: int = RERANKED
+    """How many candidates were ranked."""
 
     def differences(self, other: Evaluated) -> list[str]:
         """Why the two cannot be compared, empty where they can."""
@@ -72,15 +83,19 @@ class KeptWriter:
 
 
 class Comparison:
-    """This evaluation against a kept one, mention by mention."""
+    """This evaluation against a kept one, mention by mention.
 
-    def __init__(self, path: Path, evaluated: Evaluated) -> None:
+    R@k is compared for those of ``ks`` that both ranked so many candidates for, MRR as deep as
+    both did.
+    """
+
+    def __init__(self, path: Path, evaluated: Evaluated, ks: Sequence[int] = ()) -> None:
         self.path = path
         self._lines = read_lines(path, KEPT_HINT)
         self.kept = read_header(path, next(self._lines, None), evaluated)
         reranked = bool(evaluated.reranker or self.kept.reranker)
-        # Without re-ranking AP@1 is R@1.
-        self._metrics = [name for name in _COMPARED if name != AP_AT_1 or reranked]
+        depth = min(evaluated.depth, self.kept.depth)
+        self._figures = _figures(ks, depth, reranked=reranked)
         self._ours: dict[tuple[str, str], array[float]] = {}
         self._theirs: dict[tuple[str, str], array[float]] = {}
         self._mentions = 0
@@ -101,8 +116,7 @@ class Comparison:
                 f"other mentions (its line {number} is not {mention.surface!r} of document "
                 f"{mention.document!r} with gold in the same KBs)",
             )
-        for metric in self._metrics:
-            which, value = _COMPARED[metric]
+        for metric, (which, value) in self._figures.items():
             for pool in mention.ranks:
                 place = pool, metric
                 self._ours.setdefault(place, array("d")).append(value(ours[which][pool]))
@@ -179,7 +193,8 @@ def read_header(
     values = first[1] if first else {}
     told: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
     lists = {name: tuple(told[name] or ()) for name in ("docs", "kbs")}
-    if values.get("format") != FORMAT or None in told.values() or () in lists.values():
+    is_ours = values.get("format") == FORMAT and type(told["depth"]) is int
+    if not is_ours or None in told.values() or () in lists.values():
         raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
     kept = Evaluated(**told | lists)
     if differences := evaluated.differences(kept):

@@ -56,6 +56,28 @@ def figures_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str
     }
 
 
+def intervals_of(
+    retrieved: Ranks, reranked: Ranks, ks: Sequence[int]
+) -> dict[str, tuple[float, float]]:
+    """The 95% interval of every figure of `figures_of`."""
+    from kglink.evaluation.intervals import mean_interval, share_interval
+
+    def share(ranks: Ranks, k: int) -> tuple[float, float]:
+        part = sum(count for rank, count in ranks.items() if hit(rank, k))
+        return share_interval(part, sum(ranks.values()))
+
+    def mean(ranks: Ranks, within: int | None) -> tuple[float, float]:
+        ordered = sorted(ranks.items(), key=lambda item: item[0] or 0)
+        values = [reciprocal(rank, within=within) for rank, _ in ordered]
+        return mean_interval(values, [count for _, count in ordered])
+
+    return {f"R@{k}": share(retrieved, k) for k in ks} | {
+        AP_AT_1: share(reranked, 1),
+        MAP_AT_10: mean(reranked, RERANKED),
+        MRR: mean(retrieved, None),
+    }
+
+
 def _mean(ranks: Ranks, value: Callable[[Rank], float]) -> float:
     """The mean over all mentions; 0 where there are none."""
     # In one order: the same counts give the same sum, in whatever order they came.

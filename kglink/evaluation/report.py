@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kglink.evaluation.metrics import Rank, figures_of, recall_at
+from kglink.evaluation.metrics import Rank, figures_of, intervals_of, recall_at
 from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT, RankedMention
 
 
@@ -66,6 +66,11 @@ class Figures:
         ranks = self._pools[pool]
         return figures_of(ranks.retrieved, ranks.reranked, self.ks)
 
+    def intervals(self, pool: str) -> dict[str, tuple[float, float]]:
+        """The 95% intervals of the figures of one pool."""
+        ranks = self._pools[pool]
+        return intervals_of(ranks.retrieved, ranks.reranked, self.ks)
+
     def mean_over_kbs(self) -> dict[str, float]:
         """The mean of the KBs' figures, every KB alike."""
         each = [self.of(kb) for kb in self.kbs()]
@@ -78,6 +83,14 @@ class Figures:
             key: self.of(pool) if pool in self._pools else {} for pool, key in JSON_KEYS.items()
         }
         return joint | {"mean": self.mean_over_kbs(), "kb": {kb: self.of(kb) for kb in self.kbs()}}
+
+    def intervals_as_json(self) -> dict[str, object]:
+        """The intervals of the figures of `as_json`, by the same keys."""
+        joint = {
+            key: self.intervals(pool) if pool in self._pools else {}
+            for pool, key in JSON_KEYS.items()
+        }
+        return joint | {"kb": {kb: self.intervals(kb) for kb in self.kbs()}}
 
     def counts_as_json(self) -> dict[str, int]:
         """The mentions of each pool, by the same keys."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+Interval = tuple[float, float]
+
 #: Bins of confidence, of equal width.
 BINS = 10
 
@@ -42,12 +44,14 @@ class Score:
         self.right = self.found = self.gold = 0
         self._texts: list[PrecisionRecall] = []
         self._with_gold: list[PrecisionRecall] = []
+        self._counts: list[tuple[int, int, int]] = []
 
     def add(self, right: int, found: int, gold: int) -> None:
         """Count one text."""
         self.right += right
         self.found += found
         self.gold += gold
+        self._counts.append((right, found, gold))
         own = PrecisionRecall.of(right, found, gold)
         self._texts.append(own)
         if gold:
@@ -57,6 +61,12 @@ class Score:
     def micro(self) -> PrecisionRecall:
         """The figures of all mentions together."""
         return PrecisionRecall.of(self.right, self.found, self.gold)
+
+    def intervals(self) -> tuple[Interval, Interval, Interval]:
+        """The 95% intervals of `micro`."""
+        from kglink.evaluation.intervals import text_intervals
+
+        return text_intervals(self._counts)
 
     def macro(self, *, complete: bool) -> PrecisionRecall:
         """The mean of the texts' figures; where annotated in part, of texts with a mention."""
@@ -72,6 +82,10 @@ class Score:
             "found": self.found,
             "right": self.right,
             "micro": self.micro.as_json(complete=complete),
+            "intervals": {
+                name: list(interval) if complete or name == "recall" else None
+                for name, interval in zip(PrecisionRecall._fields, self.intervals(), strict=True)
+            },
             "macro": self.macro(complete=complete).as_json(complete=complete),
         }
 

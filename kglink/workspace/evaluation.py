@@ -62,6 +62,7 @@ def evaluated(workspace: Opened, question: Question) -> Evaluated:
         model=manifest.model.name,
         evidence=link.evidence,
         reranker=link.reranker,
+        depth=question.depth,
     )
 
 

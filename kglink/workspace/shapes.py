@@ -80,6 +80,7 @@ def evaluation_shape(question: Question, found: RetrievalReport, link: LinkSecti
         "depth": question.depth,
         "mentions": found.counts_as_json(),
         "metrics": found.as_json(),
+        "intervals": found.intervals_as_json(),
         **found.slices_as_json(),
     }
 

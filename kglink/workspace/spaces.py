@@ -254,7 +254,7 @@ def compare_recalls(
         with kept.open("w", encoding="utf-8") as out:
             writer = KeptWriter(out, evaluated(one, asked))
             first = evaluate(one, asked, progress=progress, each=writer.add)
-        comparison = Comparison(kept, evaluated(other, asked))
+        comparison = Comparison(kept, evaluated(other, asked), asked.ks)
         second = evaluate(other, asked, progress=progress, each=comparison.add)
         comparison.finish()
     return RecallComparison(names, split, kbs, first, second, comparison.tests())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from itertools import pairwise
@@ -152,6 +153,7 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
     assert (same["file"], same["evidence"], same["comparisons"]) == (str(kept), "all", 1)
     assert set(same["tests"]) == {*KBS, "joint", "judged_joint"}
     assert {one["p"] for tests in same["tests"].values() for one in tests.values()} == {1.0}
+    assert {"R@1", "R@64", "MRR"} <= same["tests"]["joint"].keys()
     options = ("--by", "names", "--against", kept, "--comparisons", "10")
     result = json.loads(kglink(*EVAL, *options, "--json").out)
     assert result["evidence"] == "names"
@@ -163,6 +165,39 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
     ran = kglink(*EVAL, *options)
     assert f"Against {kept}, paired randomization test at .05 / 10" in ran.out
     assert "[joint]\tR@1\t71\t" in ran.out
+
+
+def test_tables_for_programs_and_for_papers(kglink: Kglink, demo: Path) -> None:
+    asked = (*EVAL, "--k", "1,5", "--seen-in", "", "--by", "names", "--intervals")
+    value = json.loads(kglink(*asked, "--format", "json").out)
+    right, (low, high) = (value[one]["joint"]["R@1"] for one in ("metrics", "intervals"))
+    assert 0 < low < right < high < 1
+    rows = list(csv.DictReader(kglink(*asked, "--format", "csv").out.splitlines()))
+    joint = next(row for row in rows if row["pool"] == "[joint]")
+    told = [float(joint[name]) for name in ("R@1", "R@1 from", "R@1 to")]
+    assert told == pytest.approx([right, low, high], abs=1e-6)
+    tsv = kglink(*asked, "--format", "tsv").out
+    assert tsv.splitlines()[0].startswith("pool\tmentions\tR@1\tR@1 from\tR@1 to\tR@5")
+    shown = f"{right:.3f} [{low:.3f}, {high:.3f}]"
+    markdown = kglink(*asked, "--format", "md").out.splitlines()
+    assert markdown[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    assert any(line.startswith(f"| [joint] | 71 | {shown} |") for line in markdown)
+    latex = kglink(*asked, "--format", "latex").out
+    assert latex.startswith("\\begin{tabular}{lrrrrrr}\n\\toprule\npool & mentions & R@1")
+    assert f"{{[}}joint] & 71 & {shown.replace('[', '{[}')} &" in latex
+    assert "There is: table, tsv, csv, md, latex, json" in kglink(*EVAL, "-f", "pdf", code=2).err
+
+
+def test_tables_of_whole_answers_keep_words_apart(kglink: Kglink, demo: Path) -> None:
+    asked = (*EVAL, "--end-to-end", "--joint-only", "--complete", "--intervals")
+    ran = kglink(*asked, "--format", "csv")
+    rows = list(csv.DictReader(ran.out.splitlines()))
+    assert "Raw text in:" in ran.err
+    links = next(row for row in rows if (row["what"], row["match"]) == ("links", "strict"))
+    low, f1, high = (float(links[name]) for name in ("F1 from", "F1", "F1 to"))
+    assert low <= f1 <= high
+    value = json.loads(kglink(*asked, "--json").out)["metrics"]["joint"]["links"]["strict"]
+    assert value["intervals"]["f1"] == pytest.approx([low, high], abs=1e-6)
 
 
 def test_names_and_vectors_alone_find_other_things(kglink: Kglink, demo: Path) -> None:

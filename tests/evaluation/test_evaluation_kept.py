@@ -65,13 +65,14 @@ def test_the_differences_are_those_of_each_mention(tmp_path: Path) -> None:
     tests = compared(keep(tmp_path / "kept.json", THERE), HERE).tests(rounds=500, seed=4)
     assert list(tests) == ["a", JOINT]
     # Without re-ranking AP@1 is R@1, and not tested again.
-    assert list(tests["a"]) == ["R@1", "MAP@10"]
+    assert list(tests["a"]) == ["R@1", "MAP@10", "MRR"]
     r1 = randomization_test([1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 1], rounds=500, seed=4)
     # Ranks beyond 10 are nothing.
     here, there = [1, 1, 1, 0, 1 / 4, 0], [1, 1 / 2, 0, 1 / 5, 0, 1]
     assert tests["a"] == {
         "R@1": r1,
         "MAP@10": randomization_test(here, there, rounds=500, seed=4),
+        "MRR": randomization_test(here, there, rounds=500, seed=4),  # 10 deep, where nobody says
     }
     assert r1.difference == pytest.approx(1 / 6)
 
@@ -86,7 +87,22 @@ def test_reranked_ranks_are_compared_where_there_are_any(tmp_path: Path) -> None
     path = keep(tmp_path / "kept.json", there, replace(FACTS, reranker="cross"))
     tests = compared(path, [mention(at, 1) for at in range(4)]).tests(rounds=99)
     found = {name: (test.left, test.right) for name, test in tests["a"].items()}
-    assert found == {"R@1": (1, 0), "AP@1": (1, 1), "MAP@10": (1, 1)}
+    assert found == {"R@1": (1, 0), "AP@1": (1, 1), "MAP@10": (1, 1), "MRR": (1, 0.5)}
+
+
+def test_recall_and_mrr_are_compared_as_deep_as_both_looked(tmp_path: Path) -> None:
+    deep, deeper = replace(FACTS, depth=16), replace(FACTS, depth=64)
+    path = keep(tmp_path / "kept.json", THERE, deep)
+    comparison = Comparison(path, deeper, (4, 16, 64))
+    for one in HERE:
+        comparison.add(one)
+    tests = comparison.tests(rounds=99)["a"]
+    assert list(tests) == ["R@1", "R@4", "R@16", "MAP@10", "MRR"]
+    assert (tests["R@4"].left, tests["R@4"].right) == (4 / 6, 3 / 6)
+    assert (tests["R@16"].left, tests["R@16"].right) == (5 / 6, 4 / 6)
+    # Rank 20 was beyond what both looked at; rank 11 was not.
+    assert tests["MRR"].left == pytest.approx((1 + 1 + 1 + 1 / 11 + 1 / 4) / 6)
+    assert tests["MRR"].right == pytest.approx((1 + 1 / 2 + 1 / 5 + 1) / 6)
 
 
 def test_a_packed_file_is_read_as_well(tmp_path: Path) -> None:
