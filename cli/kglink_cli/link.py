@@ -71,7 +71,9 @@ def link(
     ] = False,
     detector: Annotated[
         str | None,
-        typer.Option("--detector", help="What finds the mentions (`kglink plugins`)."),
+        typer.Option(
+            "--detector", help="What finds the mentions (`kglink plugins`); several: a,b."
+        ),
     ] = None,
     options: Annotated[
         list[str] | None,
@@ -133,7 +135,7 @@ def link(
         "link.per_kb": per_kb or None,
         "link.top_k": top_k,
         "link.threshold": threshold,
-        "link.detector": detector,
+        "link.detector": split_names(detector) or None,
         "link.detector_settings": parse_options(options) if options else None,
         "space.name": space,
     }
