@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from kglink.linking.contexts import (
     TokenSearchOf,
     measure_of,
 )
+from kglink.linking.decide import LEAST_NEARNESS
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.evidence import Counterparts, Meaning, Memory, remembered
 from kglink.linking.names import Found, NameSearch, Surface
@@ -48,6 +49,8 @@ ByKB = Mapping[str, Sequence[Candidate]]
 
 #: So many of the best counterparts of a KB's candidates become candidates in another KB.
 _BROUGHT_BY_COUNTERPARTS = 5
+#: What the context of an entity that bears the mention's name is where it was not read: the mean.
+MEAN_CONTEXT = 0.43
 #: Plugins are asked for evidence of so many of the best candidates of each KB.
 _ASKED = 16
 
@@ -74,6 +77,8 @@ class _Batch(NamedTuple):
     """For each mention that of what its text says it is short for."""
     contexts: Contexts
     meanings: Mapping[str, Sequence[Meaning]]
+    unread: frozenset[int] = frozenset()
+    """The mentions whose text was not read, because it would decide nothing."""
 
 
 class CandidateSearch:
@@ -127,18 +132,43 @@ class CandidateSearch:
         """
         if not mentions:
             return []
-        batch = self._batch(mentions)
+        batch, places = self._each_once(self._batch(mentions))
         tables = {kb: self._in_kb(batch, kb) for kb in kbs}
+        if not self._reads_all:
+            batch, tables, places = self._with_windows(batch, tables, places, mentions)
+        for kb, found in tables.items():
+            segment = self._space.segments[kb]
+            tables[kb] = [
+                self._with_context(one, at, batch, segment) for at, one in enumerate(found)
+            ]
         self._add_counterparts(batch, tables)
         if self._asked and self._facts:
             self._add_asked(mentions, tables, self._facts)
-        return [
+        ranked = [
             {
                 kb: self._ranked(self._space.segments[kb], found[at], limit or self._candidates)
                 for kb, found in tables.items()
             }
-            for at in range(len(mentions))
+            for at in range(len(batch.own))
         ]
+        return [ranked[place] for place in places]
+
+    def _each_once(self, batch: _Batch) -> tuple[_Batch, list[int]]:
+        """Mentions of the same words once, and the place of each mention among them.
+
+        Where all texts are read no two mentions are the same.
+        """
+        if self._reads_all:
+            return batch, list(range(len(batch.own)))
+        known: dict[tuple[str, str], int] = {}
+        places = [
+            known.setdefault((own.text, long.text if long else ""), len(known))
+            for own, long in zip(batch.own, batch.long, strict=True)
+        ]
+        first = [places.index(place) for place in range(len(known))]
+        return batch._replace(
+            own=[batch.own[at] for at in first], long=[batch.long[at] for at in first]
+        ), places
 
     def _batch(self, mentions: Sequence[MentionInText]) -> _Batch:
         """Read the mentions, and look up what their surfaces stand for and meant before."""
@@ -148,7 +178,7 @@ class CandidateSearch:
             for mention in mentions
         ]
         texts = list(dict.fromkeys([*own, *filter(None, long)]))
-        read = self._read(texts, mentions)
+        read = self._read(texts, mentions if self._reads_all else ())
         surfaces = {
             text: Surface(text, fold(text) or text, None if read.names is None else read.names[at])
             for at, text in enumerate(texts)
@@ -199,7 +229,6 @@ class CandidateSearch:
             brought = np.union1d(brought, near)
         if len(brought):
             found = self._name_search.with_more(found, brought, own, segment)
-        found = self._with_context(found, at, batch.contexts, segment)
         memory = np.zeros(len(found.entities), dtype=np.float32)
         for row, value in sure.items():
             memory[np.searchsorted(found.entities, row)] = value
@@ -254,7 +283,7 @@ class CandidateSearch:
         if len(new):
             found = self._name_search.with_more(found, new, batch.own[at], segment)
             if self.scoring.weights["context"] > 0:
-                found = self._with_context(found, at, batch.contexts, segment)
+                found = self._with_context(found, at, batch, segment)
         here = np.isin(rows, found.entities)
         shared = found.evidence["counterpart"].copy()
         np.maximum.at(shared, np.searchsorted(found.entities, rows[here]), values[here])
@@ -381,13 +410,77 @@ class CandidateSearch:
         names = [surface.vector for surface in own]
         return PooledContexts(self._space, self._measure, read.contexts, names)
 
-    def _with_context(self, found: Found, at: int, contexts: Contexts, segment: Segment) -> Found:
+    def _with_windows(
+        self,
+        batch: _Batch,
+        tables: Mapping[str, list[Found]],
+        places: Sequence[int],
+        mentions: Sequence[MentionInText],
+    ) -> tuple[_Batch, dict[str, list[Found]], list[int]]:
+        """Read the texts of those mentions for which they can decide something.
+
+        From here on each of these is one by itself; plugins that give evidence are asked of each.
+        """
+        is_open = [
+            self._use.contexts and self._is_open({kb: found[at] for kb, found in tables.items()})
+            for at in range(len(batch.own))
+        ]
+        closed: dict[int, int] = {}
+        rows: list[int] = []
+        read: dict[int, MentionInText] = {}
+        now: list[int] = []
+        for place, mention in zip(places, mentions, strict=True):
+            if is_open[place] or self._asked or place not in closed:
+                closed[place] = len(rows)
+                if is_open[place]:
+                    read[len(rows)] = mention
+                rows.append(place)
+            now.append(closed[place])
+        vectors: list[FloatArray | None] = [None] * len(rows)
+        if read:
+            found = self._read((), list(read.values())).contexts
+            for row, vector in zip(read, found, strict=True):
+                vectors[row] = vector
+        expanded = _Batch(
+            batch.surfaces,
+            [batch.own[row] for row in rows],
+            [batch.long[row] for row in rows],
+            PooledContexts(self._space, self._measure, vectors, vectors),
+            batch.meanings,
+            unread=frozenset(range(len(rows))) - read.keys(),
+        )
+        return expanded, {kb: [one[row] for row in rows] for kb, one in tables.items()}, now
+
+    @property
+    def _reads_all(self) -> bool:
+        """Whether the texts of all mentions are read: where they bring candidates."""
+        return self._use.texts_bring or self._token_search is not None
+
+    def _is_open(self, found: Mapping[str, Found]) -> bool:
+        """Whether several entities that are not the same thing bear the name of a mention."""
+        named = {
+            kb: one.entities[one.evidence["exact"] > 0]
+            for kb, one in found.items()
+            if one.evidence["exact"].any()
+        }
+        if len(named) < 2 or any(len(rows) > 1 for rows in named.values()):
+            return any(len(rows) > 1 for rows in named.values())
+        ids = [EntityId(kb, self._space.segments[kb].keys[rows[0]]) for kb, rows in named.items()]
+        return any(
+            self.nearness(left, right) < LEAST_NEARNESS for left, right in combinations(ids, 2)
+        )
+
+    def _with_context(self, found: Found, at: int, batch: _Batch, segment: Segment) -> Found:
         """Add the context, for the candidates for which it counts."""
         values = np.zeros(len(found.entities), dtype=np.float32)
-        if self._use.contexts:
+        if self._use.contexts and at in batch.unread:
+            values[found.evidence["exact"] > 0] = MEAN_CONTEXT
+        elif self._use.contexts:
             exact = found.evidence["exact"] > 0
             counts = np.flatnonzero(exact | (self.scoring.weights["context"] > 0))
-            scores = contexts.scores(at, found.entities[counts], segment) if len(counts) else None
+            scores = (
+                batch.contexts.scores(at, found.entities[counts], segment) if len(counts) else None
+            )
             if scores is not None:
                 values[counts] = scores
         named = found.evidence["exact"] * values

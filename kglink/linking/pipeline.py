@@ -169,9 +169,10 @@ class Linker:
         ranked = [_Ranked(text.source, []) for text in texts]
         for part in _parts(texts):
             found = iter(self._candidates([one for _, mentions in part for one in mentions]))
-            for at, mentions in part:
-                own = list(islice(found, len(mentions)))
-                ranked[at].rankings.extend(self.described(self._kept(own)))
+            kept = [self._kept(list(islice(found, len(mentions)))) for _, mentions in part]
+            described = iter(self.described([one for own in kept for one in own]))
+            for (at, _), own in zip(part, kept, strict=True):
+                ranked[at].rankings.extend(islice(described, len(own)))
         return ranked
 
     def _candidates(self, mentions: Sequence[MentionInText]) -> list[Ranking]:
