@@ -64,6 +64,9 @@ def end_to_end_table(report: EndToEndReport, *, intervals: bool = False) -> Tabl
         f"Raw text in: {counted(annotation.texts, 'text')}, "
         f"{counted(annotation.mentions, 'mention')}: {', '.join(known)}"
     )
+    if report.other_types:
+        counts = ", ".join(f"{name} {count:,}" for name, count in report.other_types.items())
+        title += f"; of types that these KBs do not hold, passed over: {counts}"
     scores = [("detection", "[joint]", *one) for one in report.joint.detection.items()]
     for kb, alone in report.kb.items():
         scores += [("links", kb, *one) for one in alone.links.items()]

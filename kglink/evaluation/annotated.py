@@ -108,6 +108,20 @@ def linked_types(texts: Iterable[AnnotatedText], kbs: Collection[str] = ()) -> s
     return {name for name, count in all_mentions.items() if linked[name] >= LEAST_LINKED * count}
 
 
+def of_linked_types(
+    texts: Sequence[AnnotatedText], kbs: Collection[str]
+) -> tuple[list[AnnotatedText], Counter[str]]:
+    """The texts with the mentions of `linked_types`, and how many there are of each other type."""
+    wanted = linked_types(texts, kbs)
+    others = Counter(one.type for text in texts for one in text.mentions if one.type not in wanted)
+    if not wanted or not others:
+        return list(texts), Counter()
+    return [
+        replace(text, mentions=tuple(one for one in text.mentions if one.type in wanted))
+        for text in texts
+    ], others
+
+
 def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
     """Counts of what is annotated, and of what is not though its words are elsewhere."""
     places = [_counted(text) for text in texts]

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from kglink.evaluation.annotated import AnnotatedText, Annotation, annotation_of
@@ -130,13 +131,20 @@ class EndToEndReport:
     """The figures of all KBs together (``joint``) and of each alone (``kb``), and what went wrong.
 
     ``complete`` says whether all mentions are annotated, so that precision is known; None: as it
-    seems from the annotation.
+    seems from the annotation. ``other_types`` counts mentions of types that these KBs do not hold,
+    which are passed over.
     """
 
     def __init__(
-        self, kbs: Sequence[str], annotation: Annotation, *, complete: bool | None = None
+        self,
+        kbs: Sequence[str],
+        annotation: Annotation,
+        *,
+        complete: bool | None = None,
+        other_types: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.kbs = tuple(kbs)
+        self.other_types = other_types
         self.annotation = annotation
         self.complete = not annotation.partial if complete is None else complete
         self.joint = PoolScores()
@@ -193,6 +201,7 @@ class EndToEndReport:
                 "unknown": self.unknown,
                 "marked": annotation.marked,
                 "unmarked": annotation.unmarked,
+                "other_types": dict(self.other_types),
             },
             "metrics": {
                 "joint": self.joint.as_json(complete=complete),
@@ -235,6 +244,7 @@ def evaluate_answers(
     *,
     counterparts: Counterparts | None = None,
     complete: bool | None = None,
+    other_types: Mapping[str, int] = MappingProxyType({}),
     per_kb: bool = True,
     progress: OnProgress = lambda _: None,
     each: Callable[[JudgedText, Sequence[Answer]], None] = lambda text, answers: None,
@@ -246,7 +256,7 @@ def evaluate_answers(
     """
     golds = {gold for text in texts for one in text.mentions for gold in one.gold or ()}
     same = counterparts(golds) if counterparts else {}
-    report = EndToEndReport(kbs, annotation_of(texts), complete=complete)
+    report = EndToEndReport(kbs, annotation_of(texts), complete=complete, other_types=other_types)
     pools = [tuple(kbs), *((kb,) for kb in kbs if per_kb and len(kbs) > 1)]
     for number, pool in enumerate(pools):
         for at, (text, found) in enumerate(zip(texts, answers(pool), strict=True), 1):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from kglink.plugins import Detector
+from kglink.plugins import Detector, ReadingDetector
 from kglink.records import Span
 from kglink.text.abbreviations import long_forms
 from kglink.text.fold import fold
@@ -23,15 +23,33 @@ UNPROPOSED = 0.27
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
+def proposals_of(texts: Sequence[str], detectors: Mapping[str, Detector]) -> list[list[Span]]:
+    """The `proposals` of each of some texts, which a detector may read together."""
+    by_detector = {
+        name: detector.detect_all(texts)
+        if isinstance(detector, ReadingDetector)
+        else [detector.detect(text) for text in texts]
+        for name, detector in detectors.items()
+    }
+    return [
+        _proposals(text, {name: spans[at] for name, spans in by_detector.items()})
+        for at, text in enumerate(texts)
+    ]
+
+
 def proposals(text: str, detectors: Mapping[str, Detector]) -> list[Span]:
     """The spans that may be mentions in reading order; some overlap, none is there twice."""
+    return proposals_of([text], detectors)[0]
+
+
+def _proposals(text: str, spans_of: Mapping[str, Sequence[Span]]) -> list[Span]:
     found: dict[tuple[int, int], dict[str, Span]] = {}
-    for name, detector in detectors.items():
-        for span in detector.detect(text):
+    for name, proposed in spans_of.items():
+        for span in proposed:
             if _is_balanced(text[span.start : span.end]):
                 own = found.setdefault((span.start, span.end), {})
                 own[name] = max(own.get(name, span), span, key=lambda one: one.score)
-    spans = [_united(list(own.values()), len(detectors)) for own in found.values()]
+    spans = [_united(list(own.values()), len(spans_of)) for own in found.values()]
     spans = _best_of_each([*spans, *_short_forms(text, spans)])
     most = MOST_PER_THOUSAND * (1 + len(text) // 1000)
     likeliest = sorted(spans, key=lambda one: (-one.score, one.start, -one.end))[:most]

@@ -12,7 +12,7 @@ from kglink.errors import UsageError
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.decide import Decision
 from kglink.linking.describe import EntityFacts, described
-from kglink.linking.detect import proposals
+from kglink.linking.detect import proposals_of
 from kglink.linking.judge import SpanJudge, with_scores
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
@@ -24,6 +24,7 @@ from kglink.records import (
     LinkedDocument,
     MentionInText,
     Ranking,
+    Span,
     TextInput,
 )
 from kglink.text.language import language_of
@@ -31,6 +32,8 @@ from kglink.text.language import language_of
 #: Mentions are encoded and searched together, across documents, up to about this many.
 BATCH_MENTIONS = 256
 BATCH_TEXTS = 1024
+#: Detectors read texts of about so many characters at once.
+GROUP_CHARACTERS = 1 << 15
 #: Candidates per KB among which the best rival of the answer is looked for.
 LEAST_RIVALS = 4
 #: A detected mention that no entity fits is told as NIL from this probability on.
@@ -138,18 +141,21 @@ class Linker:
     def _batches(self, texts: Iterable[TextInput]) -> Iterator[list[_Text]]:
         batch: list[_Text] = []
         mentions = 0
-        for source in texts:
-            batch.append(_Text(source, self._mentions(source)))
-            mentions += len(batch[-1].mentions)
-            if mentions >= BATCH_MENTIONS or len(batch) >= BATCH_TEXTS:
-                yield batch
-                batch, mentions = [], 0
+        for group in _groups(texts):
+            searched = [one.text for one in group if one.spans is None]
+            proposed = iter(proposals_of(searched, self.detectors) if searched else ())
+            for source in group:
+                spans = next(proposed) if source.spans is None else source.spans
+                batch.append(_Text(source, self._mentions(source, spans)))
+                mentions += len(batch[-1].mentions)
+                if mentions >= BATCH_MENTIONS or len(batch) >= BATCH_TEXTS:
+                    yield batch
+                    batch, mentions = [], 0
         yield batch
 
-    def _mentions(self, source: TextInput) -> list[MentionInText]:
+    def _mentions(self, source: TextInput, spans: Sequence[Span]) -> list[MentionInText]:
         """The mentions of a text in reading order: those that were given, else proposed ones."""
         given = source.spans is not None
-        spans = source.spans if source.spans is not None else proposals(source.text, self.detectors)
         for span in spans:
             if not 0 <= span.start < span.end <= len(source.text):
                 raise UsageError(
@@ -209,6 +215,19 @@ class Linker:
         """The language of a text, as the settings say or as it seems; empty: nothing tells."""
         said = self._settings.language
         return language_of(text) if said == "auto" else said
+
+
+def _groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:
+    """Texts that detectors read together: about so many characters."""
+    group: list[TextInput] = []
+    characters = 0
+    for text in texts:
+        group.append(text)
+        characters += len(text.text)
+        if characters >= GROUP_CHARACTERS or len(group) >= BATCH_TEXTS:
+            yield group
+            group, characters = [], 0
+    yield group
 
 
 def _told(ranking: Ranking, decision: Decision) -> Link | None:

@@ -96,6 +96,15 @@ class Detector(Protocol):
 
 
 @runtime_checkable
+class ReadingDetector(Detector, Protocol):
+    """A detector that is faster where it reads several texts together."""
+
+    def detect_all(self, texts: Sequence[str]) -> list[list[Span]]:
+        """What `detect` gives for each of the texts."""
+        ...
+
+
+@runtime_checkable
 class JudgingDetector(Detector, Protocol):
     """A detector that sees the linker's candidates before it is decided what is a mention."""
 

@@ -35,6 +35,7 @@ def chosen_detector(
         "device": encoder.device,
         "precision": encoder.precision,
         "threads": encoder.threads,
+        "decides": len(names) == 1,
     }
     settings = {f"{LEARNED}.{key}": value for key, value in own.items()} | link.detector_settings
     chosen = link.model_copy(update={"detector": names, "detector_settings": settings})

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
-from kglink.evaluation.annotated import AnnotatedText, merged_texts, without_golds
+from kglink.evaluation.annotated import (
+    AnnotatedText,
+    merged_texts,
+    of_linked_types,
+    without_golds,
+)
 from kglink.evaluation.answer_files import read_predictions
 from kglink.evaluation.end_to_end import (
     Answer,
@@ -91,12 +97,16 @@ def evaluate_end_to_end(
     """Judge what linking raw texts gives, or what a file says that another tool gave."""
     store = workspace.store
     check_documents(store, question.docs, question.split)
+    kbs = kbs_of(workspace, question)
     texts: list[AnnotatedText] = []
+    other_types: Counter[str] = Counter()
     for name in question.docs:
-        texts += merged_texts(name, store.documents(name, question.split or None))
+        whole = merged_texts(name, store.documents(name, question.split or None))
+        own, others = of_linked_types(whole, kbs)
+        texts += own
+        other_types += others
     if not any(text.mentions for text in texts):
         raise UsageError(f"the documents of {', '.join(question.docs)} have no mentions")
-    kbs = kbs_of(workspace, question)
     if question.predictions is None:
         space = workspace.space()
         left_out = workspace.limited(space, kbs, workspace.limits()).leaves_out
@@ -118,6 +128,7 @@ def evaluate_end_to_end(
         answers,
         counterparts=store.counterparts if question.counterparts else None,
         complete=question.complete,
+        other_types=other_types,
         per_kb=question.per_kb and question.predictions is None,
         progress=progress,
         each=each,

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from kglink.evaluation.annotated import AnnotatedText, annotation_of, merged_texts
+from kglink.evaluation.annotated import (
+    AnnotatedText,
+    annotation_of,
+    merged_texts,
+    of_linked_types,
+)
 from kglink.evaluation.end_to_end import (
     Answer,
     EndToEndReport,
@@ -319,7 +324,7 @@ def test_the_shape_of_the_record() -> None:
     ]  # fmt: skip
     assert found["annotation"] == {
         "records": 4, "texts": 4, "mentions": 7, "in_kbs": 5, "nil": 1, "unknown": 1,
-        "marked": 7, "unmarked": 0,
+        "marked": 7, "unmarked": 0, "other_types": {},
     }  # fmt: skip
     metrics: Any = found["metrics"]
     assert list(metrics) == ["joint", "kb", "nil"]
@@ -358,3 +363,33 @@ def test_every_text_is_told_with_the_answers_of_all_kbs() -> None:
     report(each=lambda text, found: told.append((text.source, found)))
     assert [text.id for text, _ in told] == ["1", "2", "3", "4"]
     assert [list(found) for _, found in told] == JOINT
+
+
+def test_types_that_the_kbs_do_not_hold_are_passed_over_and_counted() -> None:
+    text = "Ada ate salt near Bob."
+    golds: dict[str, tuple[str, Gold]] = {
+        "Ada": ("person", ("a:1",)),
+        "Bob": ("person", None),
+        "salt": ("food", ("c:1",)),
+    }
+    mentions = [
+        Mention(
+            text.index(name),
+            text.index(name) + len(name),
+            name,
+            None if gold is None else ids(gold),
+            kind,
+        )
+        for name, (kind, gold) in golds.items()
+    ]
+    texts = merged_texts("d", [Document("1", text, tuple(mentions))])
+    (own,), others = of_linked_types(texts, ("a", "b"))
+    assert [one.surface for one in own.mentions] == ["Ada", "Bob"]
+    assert others == {"food": 1}
+    found = evaluate_answers([own], ("a",), lambda _: iter([[]]), other_types=others).as_json()
+    annotation: Any = found["annotation"]
+    assert (annotation["mentions"], annotation["other_types"]) == (2, {"food": 1})
+    # All types count where the KBs hold none of them, and where mentions have no types.
+    assert of_linked_types(texts, ("x",)) == (texts, {})
+    plain = merged_texts("docs", DOCUMENTS)
+    assert of_linked_types(plain, ("a", "b")) == (plain, {})

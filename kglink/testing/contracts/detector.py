@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from kglink.plugins import Detector, NameRow, Names
+from kglink.plugins import Detector, NameRow, Names, ReadingDetector
 from kglink.records import Span
 from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
 from kglink.text.fold import fold
@@ -76,6 +76,12 @@ class DetectorContract(PluginContract):
         assert first == again[::-1]
         fresh = self.make(SampleNames(self.surfaces))
         assert first == [fresh.detect(text) for text in self.texts]
+
+    def test_texts_together_are_as_each_alone(self) -> None:
+        detector = self.make(SampleNames(self.surfaces))
+        if isinstance(detector, ReadingDetector):
+            alone = [detector.detect(text) for text in self.texts]
+            assert detector.detect_all(self.texts) == alone
 
     def test_order_of_the_names_changes_nothing(self) -> None:
         forward = self.make(SampleNames(self.surfaces))

@@ -53,22 +53,24 @@ class LearnedDetector:
         """The mentions of each of some texts."""
         foreign = [self._is_foreign(text) for text in texts]
         own = [text for text, is_foreign in zip(texts, foreign, strict=True) if not is_foreign]
-        tagger, manifest = self._opened
-        least = manifest.calibration.threshold(self._settings.recall)
-        proposed = (
-            [replace(one, score=round(one.score, _DECIMALS)) for one in spans]
-            for spans in tagger.proposals(own)
-        )
+        proposed = map(self._chosen, self._opened[0].proposals(own))
         return [
-            self._dictionary.detect(text)
-            if is_foreign
-            else without_overlaps([one for one in next(proposed) if one.score >= least])
+            self._dictionary.detect(text) if is_foreign else next(proposed)
             for text, is_foreign in zip(texts, foreign, strict=True)
         ]
 
+    def _chosen(self, spans: Sequence[Span]) -> list[Span]:
+        """Those that are mentions, or all that may be if others decide it."""
+        rounded = [replace(one, score=round(one.score, _DECIMALS)) for one in spans]
+        if not self._settings.decides:
+            return rounded
+        least = self._opened[1].calibration.threshold(self._settings.recall)
+        return without_overlaps([one for one in rounded if one.score >= least])
+
     def judge(self, rankings: Sequence[Ranking]) -> list[float] | None:
         """All of a text that it has read is kept, whatever the KBs have; else nothing is said."""
-        if not rankings or self._is_foreign(rankings[0].mention.text):
+        decides = self._settings.decides and rankings
+        if not decides or self._is_foreign(rankings[0].mention.text):
             return None
         return [1.0] * len(rankings)
 

@@ -19,6 +19,11 @@ class LearnedSettings(PluginSettings):
         description="Find at least this share of mentions, as measured on held-out documents; 0: "
         "as many as give the best F1 there.",
     )
+    decides: bool = Field(
+        True,
+        description="What it finds from its threshold on is a mention; else it proposes more, and "
+        "kglink judges that with what other detectors propose.",
+    )
     foreign: bool = Field(
         False,
         description="Read texts of another kind than it has learnt from too; else the dictionary "
