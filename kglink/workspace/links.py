@@ -21,6 +21,7 @@ from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring, write_scoring
 from kglink.linking.stages import Stage
 from kglink.plugins import DefaultWeights, NameRow, PluginSettings
+from kglink.plugins.settings import setting_keys
 from kglink.records import Candidate, Document, MentionInText, OnProgress
 from kglink.space.space import Space, SpaceNames
 
@@ -258,4 +259,8 @@ def detector_settings(registry: Registry, settings: LinkSection) -> dict[str, Pl
                 hint=f"Write NAME.setting, with one of: {', '.join(names)}.",
             )
         raw[full][key] = value
+    if settings.language != "auto":
+        for name, own in raw.items():
+            if "language" in setting_keys(registry.get("detector", name).settings):
+                own.setdefault("language", settings.language)
     return {name: registry.settings_for("detector", name, own) for name, own in raw.items()}

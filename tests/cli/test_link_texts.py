@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
+from kglink.testing.contracts.detector import SampleNames
 from kglink.workspace import Workspace
 from office_files import paragraph, word_file
 from token_models import write_spacy_pipeline
@@ -92,6 +93,21 @@ def test_the_language_is_said_and_can_be_told(kglink: Kglink, demo: Path) -> Non
     (told,) = linked(kglink, "-", "--language", "nl", stdin="Heron")
     assert told["meta"]["language"] == "nl"
     assert "link.language" in kglink("link", "-", "--language", "German", stdin="x", code=2).err
+
+
+def test_detectors_that_read_words_by_language_hear_of_it() -> None:
+    from kglink.config import load_settings
+    from kglink.plugins import load_registry
+    from kglink.workspace.links import detector_settings
+
+    registry = load_registry(only="builtin")
+    flags = {"link.language": "de", "link.detector": ("dictionary",)}
+    settings = load_settings(flags=flags, env={}).values.link
+    own = detector_settings(registry, settings)["kglink/dictionary"]
+    names = SampleNames(["Aber Falls"])
+    german = registry.create("detector", "dictionary", own, names)
+    assert german.detect("Aber gestern") == []
+    assert registry.create("detector", "dictionary", {}, names).detect("Aber gestern")
 
 
 def test_the_library_reads_texts_as_the_command_does(demo: Path, folder: Path) -> None:

@@ -29,7 +29,8 @@ LEAST_SCORE = 0.1
 
 def name_detector(settings: DictionarySettings, names: Names) -> NameDetector:
     """Open the compiled names, compiling them where that was not done yet."""
-    return NameDetector(open_lexicon(names, settings), guard_of(settings), default_weights())
+    lexicon, guard = open_lexicon(names, settings), guard_of(settings)
+    return NameDetector(lexicon, guard, default_weights(), settings.language)
 
 
 @cache
@@ -43,9 +44,15 @@ def default_weights() -> Mapping[str, float]:
 class NameDetector:
     """Finds names in texts, and says how probable each place is a mention."""
 
-    def __init__(self, lexicon: Lexicon, guard: Guard, weights: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        guard: Guard,
+        weights: Mapping[str, float],
+        language: str = "auto",
+    ) -> None:
         self._exact = DictionaryDetector(lexicon, guard)
-        self._variants = VariantFinder(lexicon.variants)
+        self._variants = VariantFinder(lexicon.variants, language)
         self._names = lexicon.surfaces
         self._weights = [weights[fact] for fact in Facts._fields]
         self._bias = weights["bias"]

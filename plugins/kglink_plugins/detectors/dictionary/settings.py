@@ -36,3 +36,8 @@ class DictionarySettings(PluginSettings):
     stop_words: tuple[str, ...] = Field(
         (), description="More words to treat as 'the' and 'it' are, besides the English ones."
     )
+    language: str = Field(
+        "auto",
+        description="Language whose function words are no names by themselves (`de`); `auto`: "
+        "`link.language`, else what the text seems to be.",
+    )

@@ -120,8 +120,9 @@ class Place(NamedTuple):
 class VariantFinder:
     """Finds the bags of names in texts."""
 
-    def __init__(self, bags: Bags) -> None:
+    def __init__(self, bags: Bags, language: str = "auto") -> None:
         self._bags = bags
+        self._language = language
         self._names = max(2.0, float(bags.word_names.sum()))
         self._few = max(0.0, 1 - math.log10(self._names) / 6)
         self._corrected = lru_cache(maxsize=1 << 16)(self._corrected_hash)
@@ -135,7 +136,10 @@ class VariantFinder:
     def _of_piece(
         self, text: str, words: TextWords, exact: Mapping[tuple[int, int], float]
     ) -> Iterator[Place]:
-        heeded = _function_words(language_of(text[words.starts[0] : words.ends[-1]]))
+        seems = self._language == "auto"
+        heeded = _function_words(
+            language_of(text[words.starts[0] : words.ends[-1]]) if seems else self._language
+        )
         hashes, misspelt = self._hashes(words)
         hits = [
             hit
