@@ -63,6 +63,9 @@ def link(
     per_kb: Annotated[
         bool, typer.Option("--per-kb", help="Also what each KB answers for itself.")
     ] = False,
+    nested: Annotated[
+        bool | None, typer.Option("--nested", help="Mentions may lie in other mentions.")
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what speaks for each candidate.")
     ] = False,
@@ -135,6 +138,7 @@ def link(
         "link.per_kb": per_kb or None,
         "link.top_k": top_k,
         "link.threshold": threshold,
+        "link.nested": nested,
         "link.detector": split_names(detector) or None,
         "link.detector_settings": parse_options(options) if options else None,
         "space.name": space,

@@ -49,7 +49,7 @@ class SpanJudge:
 
     def keep(self, rankings: Sequence[Ranking], memory: Memory | None) -> list[Ranking]:
         """Of the rankings of one text those of mentions, each with its probability; in order."""
-        told = zip(rankings, _known(rankings, memory), strict=True)
+        told = zip(rankings, known_before(rankings, memory), strict=True)
         return self.chosen(with_scores(rankings, [self._score(one, known) for one, known in told]))
 
     def chosen(self, judged: Sequence[Ranking]) -> list[Ranking]:
@@ -103,7 +103,7 @@ def span_facts(ranking: Ranking, known: float, scoring: Scoring) -> dict[str, fl
     }
 
 
-def _known(rankings: Sequence[Ranking], memory: Memory | None) -> list[float]:
+def known_before(rankings: Sequence[Ranking], memory: Memory | None) -> list[float]:
     """How much oftener each surface was a mention than not where documents were learnt from."""
     if memory is None or not rankings:
         return [0.0] * len(rankings)

@@ -12,7 +12,8 @@ from kglink.errors import UsageError
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.decide import Decision
 from kglink.linking.describe import EntityFacts, described
-from kglink.linking.detect import proposals_of
+from kglink.linking.detect import proposals, proposals_of
+from kglink.linking.evidence import Memory
 from kglink.linking.judge import SpanJudge, with_scores
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
@@ -174,19 +175,31 @@ class Linker:
         """The mentions of some texts, judged, each with the described candidates of all KBs."""
         ranked = [_Ranked(text.source, []) for text in texts]
         for part in _parts(texts):
-            found = iter(self._candidates([one for _, mentions in part for one in mentions]))
+            found = iter(
+                self._candidates(
+                    [one for _, mentions in part for one in mentions], self._search.memory
+                )
+            )
             kept = [self._kept(list(islice(found, len(mentions)))) for _, mentions in part]
             described = iter(self.described([one for own in kept for one in own]))
             for (at, _), own in zip(part, kept, strict=True):
                 ranked[at].rankings.extend(islice(described, len(own)))
         return ranked
 
-    def _candidates(self, mentions: Sequence[MentionInText]) -> list[Ranking]:
+    def proposed(self, text: str, memory: Memory | None) -> list[Ranking]:
+        """What is proposed in a text, with candidates by some memory, before it is judged."""
+        source = TextInput("", text)
+        return self._candidates(self._mentions(source, proposals(text, self.detectors)), memory)
+
+    def _candidates(
+        self, mentions: Sequence[MentionInText], memory: Memory | None
+    ) -> list[Ranking]:
         """The candidates of all KBs in one list for each mention."""
         limit = max(self._depth, LEAST_RIVALS)
+        found = self._search.with_memory(memory).find(mentions, self._kbs, limit=limit)
         return [
             Ranking(mention, tuple(joint_ranking(by_kb, self._kbs)))
-            for mention, by_kb in zip(mentions, self.candidates(mentions, limit=limit), strict=True)
+            for mention, by_kb in zip(mentions, found, strict=True)
         ]
 
     def _kept(self, rankings: Sequence[Ranking]) -> list[Ranking]:

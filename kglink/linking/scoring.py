@@ -7,8 +7,8 @@ The score of a candidate is the weighted sum of its evidence (`kglink.linking.ki
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ class Scoring:
     """How many mentions it was fitted on."""
     recall: tuple[float, float] = (0.0, 0.0)
     """The share of them with a right answer first, before and after fitting."""
+    spans: Mapping[str, float] = field(default_factory=dict)
+    """Weights of the judge of spans; none: those of `judge.json`."""
 
     def with_kinds(self, kinds: Iterable[EvidenceKind], *, trained: bool) -> Scoring:
         """The same; kinds that it was not fitted to count what they count by default."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -120,7 +121,12 @@ def linker_of(
         store,
         kbs,
         settings,
-        judge=SpanJudge(search.scoring, default_weights(), settings.least_mention, settings.nested),
+        judge=SpanJudge(
+            search.scoring,
+            search.scoring.spans or default_weights(),
+            settings.least_mention,
+            settings.nested,
+        ),
         stages=_stages(settings, registry),
         preferred=preferred_kbs(space, kbs, settings, store),
     )
@@ -180,7 +186,10 @@ def fit_space(
     remembered: bool = False,
 ) -> Scoring:
     """Fit the scoring of a space, and keep it; ``remembered``: memory was learnt from these too."""
+    from kglink.evaluation.annotated import annotation_of, merged_texts
     from kglink.linking.fit import fit_scoring
+    from kglink.linking.fit_judge import fit_judge
+    from kglink.workspace.detectors import without_auto
 
     unfitted = settings.model_copy(update={"evidence": "all"})
     search = search_of(space, encoder, unfitted, store, registry, fitted=False)
@@ -188,9 +197,17 @@ def fit_space(
     def memory_without(part: Sequence[Document]) -> Memory:
         return store.memory_without(part) if remembered else store
 
+    known = list(documents)
     scoring = fit_scoring(
-        search, documents, space.kbs(), memory_without=memory_without, progress=progress
+        search, known, space.kbs(), memory_without=memory_without, progress=progress
     )
+    write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
+    if annotation_of(merged_texts("", known)).partial:
+        return scoring
+    search = search_of(space, encoder, unfitted, store, registry)
+    linker = linker_of(search, space, space.kbs(), without_auto(unfitted), store, registry)
+    spans = fit_judge(linker, known, memory_without=memory_without, progress=progress)
+    scoring = replace(scoring, spans=spans)
     write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
     return scoring
 

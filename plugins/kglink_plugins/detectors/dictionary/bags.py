@@ -147,10 +147,12 @@ def _unique(parts: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def deletions(word: str) -> list[int]:
-    """Hashes of a word and of all that is left of it without one letter, but for the first."""
-    return [text_hash(f"-{word}"), *(
-        text_hash(f"-{word[:at]}{word[at + 1 :]}") for at in range(1, len(word))
-    )]  # fmt: skip
+    """Hashes of a word, and of all that is left of it without one of its inner letters.
+
+    Its last letter tells inflections apart, not misspelt words.
+    """
+    shorter = (f"{word[:at]}{word[at + 1 :]}" for at in range(1, len(word) - 1))
+    return [text_hash(f"-{one}") for one in (word, *shorter)]
 
 
 def _deletions(vocabulary: list[str]) -> tuple[Hashes, npt.NDArray[np.uint32]]:

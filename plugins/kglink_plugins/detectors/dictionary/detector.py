@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -21,10 +21,10 @@ from kglink_plugins.detectors.dictionary.compiled import Lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
 from kglink_plugins.detectors.dictionary.guard import Guard
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
-from kglink_plugins.detectors.dictionary.variants import Facts, VariantFinder, written_facts
+from kglink_plugins.detectors.dictionary.variants import Facts, Place, VariantFinder
 
 #: A place that is less probably a mention is not proposed.
-LEAST_SCORE = 0.1
+LEAST_SCORE = 0.2
 
 
 def name_detector(settings: DictionarySettings, names: Names) -> NameDetector:
@@ -54,14 +54,22 @@ class NameDetector:
         self._exact = DictionaryDetector(lexicon, guard)
         self._variants = VariantFinder(lexicon.variants, language)
         self._names = lexicon.surfaces
+        self.weigh(weights)
+
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        """Take other weights."""
         self._weights = [weights[fact] for fact in Facts._fields]
         self._bias = weights["bias"]
 
+    def places(self, text: str) -> Iterator[Place]:
+        """All places that bear a name or a part of one, with what speaks for each."""
+        written = {(span.start, span.end): span.score for span in self._exact.detect(text)}
+        return self._variants.places(text, written)
+
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
-        written = {(span.start, span.end): span.score for span in self._exact.detect(text)}
         best: dict[tuple[int, int], tuple[float, int]] = {}
-        for place in self._variants.places(text, written):
+        for place in self.places(text):
             span = place.start, place.end
             score = self._score(place.facts)
             if score > best.get(span, (0.0, 0))[0]:
@@ -71,14 +79,12 @@ class NameDetector:
             for span, (score, name) in best.items()
             if score >= LEAST_SCORE and not any(cuts_word(text, edge) for edge in span)
         ]
-        spans += [
-            Span(*span, self._score(written_facts(text, *span, written[span])))
-            for span in written.keys() - best.keys()
-        ]
         return sorted(spans, key=lambda span: (span.start, span.end))
 
     def _otherwise(self, surface: str, name: int) -> str:
         """A name that a surface is taken for, unless they are the same but for case and signs."""
+        if name < 0:
+            return ""
         known: str = self._names.restore_key(name)
         return known if fold(known) != fold(surface) else ""
 

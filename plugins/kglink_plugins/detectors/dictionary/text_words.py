@@ -19,7 +19,8 @@ from kglink.text.name_words import EMPTY_WORDS, name_words
 PIECE = 1 << 17
 #: A longer run of letters is no word.
 _LONGEST_WORD = 60
-_WORD = re.compile(r"[^\W_]+")
+#: A word of a text.
+WORD = re.compile(r"[^\W_]+")
 #: What may stand between two words of one name.
 _JOINED = frozenset(
     (" ", "  ", "\n", "\u00a0", "-", "\u2010", "\u2011", "\u2013", "'", "\u2019", "/", "&", " & ")
@@ -31,6 +32,7 @@ MASK = (1 << 64) - 1
 class Form(NamedTuple):
     """A word as names are compared: the sum of the hashes of its parts, 0 of an empty word."""
 
+    folded: str
     word: str
     hash: int
     common: float
@@ -61,7 +63,7 @@ def words_of_text(text: str) -> Iterator[TextWords]:
 def _words(text: str, start: int, stop: int) -> TextWords:
     found = [
         match.span()
-        for match in _WORD.finditer(text, start, stop)
+        for match in WORD.finditer(text, start, stop)
         if match.end() - match.start() <= _LONGEST_WORD
     ]
     forms = [form_of(text[first:last]) for first, last in found]
@@ -76,10 +78,10 @@ def form_of(word: str) -> Form:
     """The form of a word, as it stands in a text."""
     folded = fold(word)
     if folded in EMPTY_WORDS and folded != "a":
-        return Form(folded, 0, 1.0)
+        return Form(folded, folded, 0, 1.0)
     # With a word before it a Roman numeral counts something: "type II".
     _, *parts = name_words(f"number {folded}")
-    return Form(" ".join(parts), bag_hash(parts), max(map(commonness, (folded, *parts))))
+    return Form(folded, " ".join(parts), bag_hash(parts), max(map(commonness, (folded, *parts))))
 
 
 def bag_hash(words: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
@@ -25,7 +26,13 @@ from kglink_plugins.detectors.dictionary.bags import (
 )
 from kglink_plugins.detectors.dictionary.english import FUNCTION_WORDS
 from kglink_plugins.detectors.dictionary.guard import CASES, LOWER, begins_sentence, case_of
-from kglink_plugins.detectors.dictionary.text_words import Form, TextWords, word_hash, words_of_text
+from kglink_plugins.detectors.dictionary.text_words import (
+    WORD,
+    Form,
+    TextWords,
+    word_hash,
+    words_of_text,
+)
 
 Hashes = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
@@ -33,6 +40,11 @@ Places = npt.NDArray[np.int64]
 #: A name in a text may have so many empty words ("cancer of the breast").
 _MOST_EMPTY = 2
 _SHORT = 5
+#: Two words of fewer letters are no word of a name.
+_LEAST_PAIR = 4
+#: What a place that is written as its name is taken for.
+_ITSELF = -1
+_SENTENCE = re.compile(r"[.!?;]\s")
 
 
 class Hit(NamedTuple):
@@ -114,7 +126,7 @@ class Place(NamedTuple):
     end: int
     facts: Facts
     name: int
-    """The name that it is taken for: its id in the trie of surfaces."""
+    """The name that it is taken for: its id in the trie of surfaces; -1: that which it is."""
 
 
 class VariantFinder:
@@ -129,9 +141,14 @@ class VariantFinder:
 
     def places(self, text: str, exact: Mapping[tuple[int, int], float]) -> Iterator[Place]:
         """All places of a text; ``exact``: those with a name's letters, and how near its case."""
+        found: set[tuple[int, int]] = set()
         for words in words_of_text(text):
-            if words.forms:
-                yield from self._of_piece(text, words, exact)
+            for place in self._of_piece(text, words, exact) if words.forms else ():
+                found.add((place.start, place.end))
+                yield place
+        for (start, end), written in exact.items():
+            if (start, end) not in found and (written == 1 or _is_one_name(text[start:end])):
+                yield Place(start, end, _written_facts(text, start, end, written), _ITSELF)
 
     def _of_piece(
         self, text: str, words: TextWords, exact: Mapping[tuple[int, int], float]
@@ -145,6 +162,7 @@ class VariantFinder:
             hit
             for hit in (*self._runs(words, hashes), *self._pairs(words))
             if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
+            and not (_is_word_of_name(hit) and misspelt[hit.first])
         ]
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE]
         longest = _longest(wholes, len(words.forms))
@@ -218,7 +236,9 @@ class VariantFinder:
         pairs = [
             at
             for at in np.flatnonzero(words.joined).tolist()
-            if forms[at].hash and forms[at + 1].hash and len(forms[at].word) > 1
+            if forms[at].hash
+            and forms[at + 1].hash
+            and len(forms[at].word) + len(forms[at + 1].word) >= _LEAST_PAIR
         ]
         values = np.array(
             [word_hash(forms[at].word + forms[at + 1].word) for at in pairs], dtype=np.uint64
@@ -282,12 +302,12 @@ class VariantFinder:
             before=float(
                 hit.first > 0
                 and bool(words.joined[hit.first - 1])
-                and words.forms[hit.first - 1].word not in heeded
+                and words.forms[hit.first - 1].folded not in heeded
             ),
             after=float(
                 hit.stop < len(words.forms)
                 and bool(words.joined[hit.stop - 1])
-                and words.forms[hit.stop].word not in heeded
+                and words.forms[hit.stop].folded not in heeded
             ),
             glued=float("-" in (text[start - 1 : start], text[end : end + 1])),
             repeated=float(np.log10(repeated)),
@@ -302,7 +322,21 @@ class VariantFinder:
 def _says_something(hit: Hit, forms: Sequence[Form], heeded: frozenset[str]) -> bool:
     """Whether it has a word that is no function word, and a part of a name one of some length."""
     least = 1 if hit.kind & (WHOLE | JOINED) else LEAST_PART
-    return any(form.hash and form.word not in heeded and len(form.word) >= least for form in forms)
+    return any(
+        form.hash and form.folded not in heeded and len(form.word) >= least for form in forms
+    )
+
+
+def _is_word_of_name(hit: Hit) -> bool:
+    """Whether it is a single word that is a part of a name."""
+    return hit.stop - hit.first == 1 and not hit.kind & (WHOLE | JOINED)
+
+
+def _is_one_name(surface: str) -> bool:
+    """Whether no sentence ends in it, and it is not made of function words."""
+    heeded = _function_words(language_of(surface))
+    words = map(fold, WORD.findall(surface))
+    return not _SENTENCE.search(surface) and not all(word in heeded for word in words)
 
 
 def _capital(text: str, surface: str, start: int) -> float:
@@ -314,7 +348,7 @@ def _capital(text: str, surface: str, start: int) -> float:
     return 0.5 if begins_sentence(text, start) else 1.0
 
 
-def written_facts(text: str, start: int, end: int, written: float) -> Facts:
+def _written_facts(text: str, start: int, end: int, written: float) -> Facts:
     """The facts of a name that stands in a text as it is written, of whatever signs."""
     surface = text[start:end]
     nothing = Facts(*[0.0] * len(Facts._fields))

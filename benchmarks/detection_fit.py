@@ -1,0 +1,231 @@
+"""Fits the default weights of the dictionary detector, and those of the judge of spans.
+
+    python benchmarks/detection_fit.py WORKSPACE --docs pt_ncbi_train,pt_bc5cdr_training [--write]
+
+Two logistic models: how probably a place is a mention by its words and names (`weights.json` of the
+detector), and by what detector and linker say together (`judge.json`). They learn from abstracts
+of a workspace that are annotated whole, and, so that they are no judges of diseases alone, from the
+train documents of the demo, mails to a bicycle shop and texts about people (`detection_texts/`),
+which weigh as much as some hundreds of abstracts. It prints the weights, and for each kind of text
+strict precision, recall and F1 of detection with all texts, and without those of its own kind.
+
+Measured on the train abstracts of NCBI Disease and BC5CDR (diseases), DOID, HP and NCIT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.linking.fit_judge import logistic
+from kglink.linking.judge import FACTS, SpanJudge, default_weights, span_facts
+from kglink.linking.pipeline import Linker
+from kglink.records import Document, Mention, Ranking, Split
+from kglink.workspace import Workspace, init_workspace
+from kglink_plugins.detectors.dictionary import detector as dictionary
+from kglink_plugins.detectors.dictionary.variants import Facts
+
+FloatArray = npt.NDArray[np.float64]
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXTS = ROOT / "benchmarks" / "detection_texts"
+DEMO = ROOT / "cli" / "kglink_cli" / "demo_data"
+NAME = "kglink/dictionary"
+#: How much a place of each kind of small texts weighs beside one of an abstract.
+WEIGHTS = {"bicycles": (50.0, 4.0), "people": (25.0, 4.0), "demo": (15.0, 2.5)}
+PRIOR = 3.0
+
+
+class Sample(NamedTuple):
+    """Facts of the places of some texts, whether each is a mention, and how much it weighs."""
+
+    facts: FloatArray
+    right: npt.NDArray[np.bool_]
+    weight: float
+
+
+def fitted(samples: Sequence[Sample]) -> FloatArray:
+    """The weights of a logistic model, the last of them its bias."""
+    facts = np.concatenate([np.c_[one.facts, np.ones(len(one.facts))] for one in samples])
+    right = np.concatenate([one.right for one in samples]).astype(np.float64)
+    weight = np.concatenate([np.full(len(one.right), one.weight) for one in samples])
+    prior = np.append(np.full(facts.shape[1] - 1, PRIOR), 0.0)
+    return logistic(facts, right, weight, np.zeros(facts.shape[1]), prior)
+
+
+def table(names: Sequence[str], values: FloatArray) -> dict[str, float]:
+    return {name: round(float(value), 2) for name, value in zip(names, values, strict=True)}
+
+
+def dictionary_of(linker: Linker) -> dictionary.NameDetector:
+    detector = linker.detectors[NAME]
+    assert isinstance(detector, dictionary.NameDetector)  # noqa: S101 the only one that is asked
+    return detector
+
+
+def places(linker: Linker, documents: Sequence[Document], weight: float) -> Sample:
+    """What the dictionary knows of all places that it could propose."""
+    detector = dictionary_of(linker)
+    facts, right = [], []
+    for document in documents:
+        marked = {(one.start, one.end) for one in document.mentions}
+        for place in detector.places(document.text):
+            facts.append(place.facts)
+            right.append((place.start, place.end) in marked)
+    return Sample(np.array(facts, dtype=np.float64), np.array(right), weight)
+
+
+def rankings(linker: Linker, documents: Sequence[Document]) -> Iterator[list[Ranking]]:
+    """For each document its proposals with their candidates."""
+    for document in documents:
+        yield linker.proposed(document.text, None)
+
+
+def judged(
+    found: Sequence[list[Ranking]], documents: Sequence[Document], linker: Linker, weight: float
+) -> Sample:
+    """What the judge knows of all proposals."""
+    facts, right = [], []
+    for own, document in zip(found, documents, strict=True):
+        marked = {(one.start, one.end) for one in document.mentions}
+        for one in own:
+            told = span_facts(one, 0.0, linker.scoring)
+            facts.append([told.get(name, 0.0) for name in FACTS if name != "bias"])
+            right.append((one.mention.start, one.mention.end) in marked)
+    return Sample(np.array(facts, dtype=np.float64), np.array(right), weight)
+
+
+def measured(
+    found: Sequence[list[Ranking]], documents: Sequence[Document], judge: SpanJudge
+) -> str:
+    right = answers = golds = 0
+    for own, document in zip(found, documents, strict=True):
+        marked = {(one.start, one.end) for one in document.mentions}
+        kept = {(one.mention.start, one.mention.end) for one in judge.keep(own, None)}
+        right, answers, golds = (
+            right + len(kept & marked), answers + len(kept), golds + len(marked)
+        )  # fmt: skip
+    f1 = 2 * right / max(1, answers + golds)
+    return f"P {right / max(1, answers):.3f}  R {right / max(1, golds):.3f}  F1 {f1:.3f}"
+
+
+def small_texts(name: str) -> list[Document]:
+    """Texts with marked mentions: [[like this]]."""
+    documents: list[Document] = []
+    for marked in (TEXTS / f"{name}.txt").read_text(encoding="utf-8").split("\n---\n"):
+        text, mentions = "", []
+        for part in re.split(r"(\[\[.+?\]\])", marked):
+            surface = part[2:-2] if part.startswith("[[") else part
+            if surface != part:
+                mentions.append(Mention(len(text), len(text) + len(surface), surface))
+            text += surface
+        documents.append(Document(f"{name}-{len(documents)}", text, tuple(mentions)))
+    return documents
+
+
+def small_workspace(name: str, folder: Path) -> tuple[Workspace, list[Document]]:
+    workspace = Workspace.open(init_workspace(folder / name))
+    if name == "demo":
+        for kb in ("encyclopedia", "lanternfall"):
+            workspace.add_kb(kb, DEMO / f"{kb}.jsonl")
+        workspace.add_kb("docs", DEMO / "documents.jsonl")
+        documents = list(workspace.store.documents("docs", "train"))
+    else:
+        workspace.add_kb(name, TEXTS / f"{name}.csv")
+        documents = small_texts(name)
+    workspace.build()
+    return workspace, documents
+
+
+def abstracts(workspace: Workspace, name: str, split: Split) -> list[Document]:
+    """Documents of a source, without the mentions of chemicals that no KB here has."""
+    return [
+        Document(one.id, one.text, tuple(m for m in one.mentions if m.type != "Chemical"))
+        for one in workspace.store.documents(name, split)
+    ]
+
+
+def judge_of(linker: Linker, weights: Mapping[str, float]) -> SpanJudge:
+    return SpanJudge(linker.scoring, weights, linker.judge.least)
+
+
+class Texts(NamedTuple):
+    """Annotated texts of one kind, and how much a place in them weighs for either model."""
+
+    linker: Linker
+    documents: list[Document]
+    detector_weight: float = 1.0
+    judge_weight: float = 1.0
+
+
+def write(path: Path, values: Mapping[str, float]) -> None:
+    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+
+
+def fit_detector(texts: Mapping[str, Texts]) -> dict[str, float]:
+    samples = [places(one.linker, one.documents, one.detector_weight) for one in texts.values()]
+    weights = table((*Facts._fields, "bias"), fitted(samples))
+    for one in texts.values():
+        dictionary_of(one.linker).weigh(weights)
+    return weights
+
+
+def fit_judge(texts: Mapping[str, Texts]) -> dict[str, float]:
+    """The judge's weights; prints what they do, and what others' do that saw no such text."""
+    facts = (*(name for name in FACTS if name != "bias"), "bias")
+    known = {"known": default_weights()["known"]}
+    found = {name: list(rankings(one.linker, one.documents)) for name, one in texts.items()}
+    parts = {
+        name: judged(found[name], one.documents, one.linker, one.judge_weight)
+        for name, one in texts.items()
+    }
+    weights = table(facts, fitted(list(parts.values()))) | known
+    for name, (linker, documents, *_) in texts.items():
+        others = [part for other, part in parts.items() if other != name]
+        rows = (
+            measured(found[name], documents, judge_of(linker, one))
+            for one in (weights, table(facts, fitted(others)) | known)
+        )
+        print(f"{name:20}", "   without it  ".join(rows))
+    return weights
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("--docs", default="pt_ncbi_train,pt_bc5cdr_training")
+    parser.add_argument("--most", type=int, default=100, help="abstracts for the judge")
+    parser.add_argument("--write", action="store_true", help="write the two tables")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Workspace.open(options.workspace) as workspace:
+        linker = workspace.linker()
+        texts = {
+            name: Texts(linker, abstracts(workspace, name, "train"))
+            for name in options.docs.split(",")
+        }
+        for name, (detector_weight, judge_weight) in WEIGHTS.items():
+            own, documents = small_workspace(name, Path(folder))
+            texts[name] = Texts(own.linker(), documents, detector_weight, judge_weight)
+        detector = fit_detector(texts)
+        judge = fit_judge(
+            {
+                name: one._replace(documents=one.documents[: options.most])
+                for name, one in texts.items()
+            }
+        )
+        print(json.dumps({"detector": detector, "judge": judge}, indent=1))
+        if options.write:
+            write(Path(dictionary.__file__).with_name("weights.json"), detector)
+            write(ROOT / "kglink" / "linking" / "judge.json", judge)
+
+
+if __name__ == "__main__":
+    main()

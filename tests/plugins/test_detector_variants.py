@@ -1,0 +1,123 @@
+"""Names in texts however they are written, names in part, and how probable each is a mention."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alias_names import Names
+from kglink.testing.contracts.base import NASTY_TEXTS
+from kglink_plugins.detectors.dictionary.detector import NameDetector, name_detector
+from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.detectors.dictionary.variants import Facts
+
+FILLING = ("Orla Kestrin", "Port Selwyn", "glass orchard", "stone bridge", "cable lock")
+
+
+def detector(*names: str) -> NameDetector:
+    return name_detector(DictionarySettings(), Names([*names, *FILLING]))
+
+
+def taken_for(text: str, *names: str) -> dict[str, str]:
+    """What was found, and the name that it was taken for; empty: it is written so."""
+    spans = detector(*names).detect(text)
+    return {text[span.start : span.end]: span.name for span in spans}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "found"),
+    [
+        ("two breast cancers", "breast cancer", "breast cancers"),
+        ("a tumour of the breast", "breast tumor", "tumour of the breast"),
+        ("Crohn disease here", "Crohn's disease", "Crohn disease"),
+        ("Crohn's disease here", "Crohn disease", "Crohn's disease"),
+        ("diabetes type II", "type 2 diabetes", "diabetes type II"),
+        ("the wheel-barrow", "wheelbarrow", "wheel-barrow"),
+        ("the wheel barrows", "wheelbarrow", "wheel barrows"),
+        ("a hedgetrimmer", "hedge trimmer", "hedgetrimmer"),
+        ("a hegde trimmer and a hedge trimer", "hedge trimmer", "hedge trimer"),
+        ("my BL40", "BL-40", "BL40"),
+        ("my H-3500", "H3500", "H-3500"),
+        ("ein Gartenschläuche", "Gartenschlauche", "Gartenschläuche"),
+    ],
+)
+def test_a_name_is_found_however_it_is_written(text: str, name: str, found: str) -> None:
+    answers = taken_for(text, name)
+    assert found in answers
+    assert answers[found] in (name, "")
+
+
+def test_a_part_of_one_entitys_names_stands_for_it() -> None:
+    answers = taken_for("the Nightjar, its path light, and a Nightjar light", "Nightjar path light")
+    assert answers == {
+        "Nightjar": "Nightjar path light",
+        "path light": "Nightjar path light",
+        "Nightjar light": "Nightjar path light",
+    }
+    # Of two entities it says nothing, and neither does a number with its unit.
+    assert taken_for("the Rainer, 20 m", "Rainer hose 20 m", "Rainer reel") == {}
+
+
+def test_sentences_and_brackets_are_no_part_of_a_name() -> None:
+    assert "stone. Bridge" not in taken_for("It was stone. Bridge players know.", "stone bridge")
+    assert taken_for("cable (lock)", "cable lock").keys().isdisjoint({"cable (lock)"})
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("wir haben und ich bin da", "Haben Ich"),
+        ("il est dans la ville et tout va bien", "Dans Tout"),
+        ("yo no se lo que es esto", "Lo Que"),
+    ],
+)
+def test_function_words_of_a_texts_language_are_no_mention(text: str, name: str) -> None:
+    assert taken_for(text, name) == {}
+
+
+def test_common_words_and_modifiers_are_less_probable() -> None:
+    def score(text: str, surface: str) -> float:
+        start = text.index(surface)
+        spans = detector("myoclonus", "cell", "Hope").detect(text)
+        ends = start, start + len(surface)
+        return next((one.score for one in spans if (one.start, one.end) == ends), 0.0)
+
+    assert score("it was myoclonus again", "myoclonus") > 0.7
+    assert score("it was a cell again", "cell") < score("it was myoclonus again", "myoclonus")
+    assert score("we lost the Hope in a storm", "Hope") > score("we lost the hope of it", "hope")
+
+
+def test_the_weights_are_a_table_of_all_facts() -> None:
+    table = files("kglink_plugins.detectors.dictionary").joinpath("weights.json")
+    assert json.loads(table.read_text(encoding="utf-8")).keys() == {*Facts._fields, "bias"}
+
+
+PARTS = st.sampled_from([
+    "Hedge", "trimmer", " ", "-", "hegde", "é", "e\u0301", "ß", "👩\u200d🔬", "\u05d0\u05d1",
+    "\u202e", "\r\n", "(", ")", ".", "2", "II", "of the", "東京", "\u200b", "ﬁ", "İ", "½",
+])  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(st.lists(PARTS, max_size=14))
+def test_offsets_are_those_of_the_text(parts: list[str]) -> None:
+    text = "".join(parts)
+    spans = detector("hedge trimmer", "trimmer of the hedge", "東京", "אב", "½ II").detect(text)
+    places = [(span.start, span.end) for span in spans]
+    assert places == sorted(set(places))
+    for span in spans:
+        assert 0 <= span.start < span.end <= len(text)
+        assert 0 <= span.score <= 1
+        assert text[span.start : span.end].strip()
+
+
+def test_any_text_is_read() -> None:
+    finds = detector("hedge trimmer")
+    long = "x" * 1_000_000, "hedge " * 20_000, "👩🏽" * 999
+    for text in (*NASTY_TEXTS, *long, "l0ng p@pers fr0m OCR"):
+        for span in finds.detect(text):
+            assert 0 <= span.start < span.end <= len(text)
