@@ -91,6 +91,12 @@ class Document:
     mentions: tuple[Mention, ...] = ()
     title: str = ""
     split: Split = ""
+
+    @property
+    def whole(self) -> str:
+        """What it is a part of: documents of one title are windows of one document."""
+        return self.title or self.id
+
     meta: Mapping[str, object] = field(default_factory=dict)
     """What its adapter says of where the text comes from; no store keeps it."""
 

@@ -80,7 +80,7 @@ class _Place(NamedTuple):
     @property
     def in_text(self) -> MentionInText:
         text, mention = self.document.text, self.mention
-        return MentionInText(text, mention.start, mention.end, self.document.id)
+        return MentionInText(text, mention.start, mention.end, self.document.whole)
 
 
 class _Pool(NamedTuple):

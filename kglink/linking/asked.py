@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -44,3 +44,33 @@ class AskedKind:
             f"evidence {self.kind.name!r}: {what}",
             hint="Evidence gives a number from -1 to 1 to each candidate of each mention.",
         )
+
+
+def ask(kinds: Sequence[AskedKind], rankings: Sequence[Ranking]) -> dict[str, list[FloatArray]]:
+    """For each kind the values of all candidates, mention by mention; each sees those before it.
+
+    The mentions of one document are asked for together.
+    """
+    told = list(rankings)
+    documents: dict[str, list[int]] = {}
+    for at, ranking in enumerate(told):
+        mention = ranking.mention
+        documents.setdefault(mention.document or mention.text, []).append(at)
+    columns: dict[str, list[FloatArray]] = {}
+    for one in kinds:
+        column = columns[one.kind.name] = [np.empty(0, np.float32)] * len(told)
+        for places in documents.values():
+            given = one.values([told[at] for at in places])
+            for at, values in zip(places, given, strict=True):
+                column[at] = values
+                if values.any():
+                    told[at] = _with_evidence(told[at], one.kind.name, values)
+    return columns
+
+
+def _with_evidence(ranking: Ranking, name: str, values: FloatArray) -> Ranking:
+    candidates = tuple(
+        replace(one, evidence={**one.evidence, name: round(float(value), 4)})
+        for one, value in zip(ranking.candidates, values, strict=True)
+    )
+    return replace(ranking, candidates=candidates)

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kglink.linking.asked import AskedKind
+from kglink.linking.asked import AskedKind, ask
 from kglink.linking.contexts import (
     Contexts,
     Measure,
@@ -52,7 +52,7 @@ _BROUGHT_BY_COUNTERPARTS = 5
 #: What the context of an entity that bears the mention's name is where it was not read: the mean.
 MEAN_CONTEXT = 0.43
 #: Plugins are asked for evidence of so many of the best candidates of each KB.
-_ASKED = 16
+_ASKED = 8
 
 
 class _Use(NamedTuple):
@@ -173,10 +173,7 @@ class CandidateSearch:
     def _batch(self, mentions: Sequence[MentionInText]) -> _Batch:
         """Read the mentions, and look up what their surfaces stand for and meant before."""
         own = [mention.surface for mention in mentions]
-        long = [
-            mention.name or long_form_of(mention.surface, mention.text) if self._use.names else ""
-            for mention in mentions
-        ]
+        long = _long_forms(mentions) if self._use.names else [""] * len(mentions)
         texts = list(dict.fromkeys([*own, *filter(None, long)]))
         read = self._read(texts, mentions if self._reads_all else ())
         surfaces = {
@@ -292,55 +289,34 @@ class CandidateSearch:
     def _add_asked(
         self, mentions: Sequence[MentionInText], tables: dict[str, list[Found]], facts: EntityFacts
     ) -> None:
-        """Ask plugins for evidence of the best candidates that each KB has so far.
-
-        Each sees what those before it said. Of candidates behind these nothing is known; they are
-        no better than the worst that is known, so that nothing overtakes by not being asked for.
-        """
+        """Ask plugins for evidence of the best candidates that each KB has so far."""
+        first = [self._first(tables, at) for at in range(len(mentions))]
         rankings = [
-            Ranking(
-                mention,
-                tuple(
-                    joint_ranking(
-                        {
-                            kb: self._ranked(self._space.segments[kb], found[at], _ASKED)
-                            for kb, found in tables.items()
-                        },
-                        tuple(tables),
-                    )
-                ),
-            )
-            for at, mention in enumerate(mentions)
+            Ranking(mention, tuple(one for one, _, _ in told))
+            for mention, told in zip(mentions, first, strict=True)
         ]
-        rankings = described(facts, rankings, max(len(one.candidates) for one in rankings))
-        by_text: dict[tuple[str, str], list[int]] = {}
-        for at, mention in enumerate(mentions):
-            by_text.setdefault((mention.document, mention.text), []).append(at)
-        for asked in self._asked:
-            name = asked.kind.name
-            for places in by_text.values():
-                given = asked.values([rankings[at] for at in places])
-                for at, values in zip(places, given, strict=True):
-                    self._note(name, values, at, rankings[at], tables)
-                    rankings[at] = _with_evidence(rankings[at], name, values)
+        rankings = described(facts, rankings, _ASKED * len(tables))
+        columns = ask(self._asked, rankings)
+        for at, (told, ranking) in enumerate(zip(first, rankings, strict=True)):
+            for kb, found in tables.items():
+                own = [place for place, (_, of, _) in enumerate(told) if of == kb]
+                found[at] = found[at].with_asked(
+                    [told[place][2] for place in own],
+                    [ranking.candidates[place] for place in own],
+                    {kind: values[at][own] for kind, values in columns.items()},
+                )
 
-    def _note(
-        self,
-        name: str,
-        values: FloatArray,
-        at: int,
-        ranking: Ranking,
-        tables: dict[str, list[Found]],
-    ) -> None:
-        """Write the values of one mention into what each KB found."""
+    def _first(
+        self, tables: Mapping[str, Sequence[Found]], at: int
+    ) -> list[tuple[Candidate, str, int]]:
+        """The best candidates of a mention so far, each with its KB and its place there."""
+        told = []
         for kb, found in tables.items():
-            segment = self._space.segments[kb]
-            own = [place for place, one in enumerate(ranking.candidates) if one.id.kb == kb]
-            known = values[own]
-            column = np.full(len(found[at].entities), min(known.min(initial=0), 0), np.float32)
-            rows = [segment.row(ranking.candidates[place].id.key) for place in own]
-            column[np.searchsorted(found[at].entities, rows)] = known
-            found[at] = Found(found[at].entities, {**found[at].evidence, name: column})
+            scores = self.scoring.weights.score(found[at].evidence)
+            for place in self._order(self._space.segments[kb], found[at], scores)[:_ASKED]:
+                one = self._candidate(self._space.segments[kb], found[at], scores, int(place))
+                told.append((one, kb, int(place)))
+        return sorted(told, key=lambda one: (-one[0].score, -one[0].popularity))
 
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity of these KBs is never found, because the space is limited."""
@@ -487,36 +463,49 @@ class CandidateSearch:
         return Found(found.entities, {**found.evidence, "context": values, "named_context": named})
 
     def _ranked(self, segment: Segment, found: Found, limit: int) -> list[Candidate]:
-        entities = found.entities
         scores = self.scoring.weights.score(found.evidence)
-        popularity = segment.popularity[entities]
-        order = np.lexsort((entities, -popularity, -scores))
-        return [
-            Candidate(
-                id=EntityId(segment.kb, segment.keys[entities[at]]),
-                title=segment.titles[entities[at]],
-                score=float(scores[at]),
-                popularity=float(popularity[at]),
-                evidence=(
-                    evidence := {
-                        kind: round(float(values[at]), 4) for kind, values in found.evidence.items()
-                    }
+        order = self._order(segment, found, scores)[:limit]
+        return [self._candidate(segment, found, scores, int(at)) for at in order]
+
+    def _order(self, segment: Segment, found: Found, scores: FloatArray) -> IntArray:
+        """The places of the candidates, best first."""
+        popularity = segment.popularity[found.entities]
+        return np.lexsort((found.entities, -popularity, -scores))
+
+    def _candidate(self, segment: Segment, found: Found, scores: FloatArray, at: int) -> Candidate:
+        evidence = {kind: round(float(values[at]), 4) for kind, values in found.evidence.items()}
+        score, parts = float(scores[at]), self.scoring.weights.parts(evidence)
+        if at in found.described:
+            return replace(found.described[at], score=score, evidence=evidence, parts=parts)
+        row = found.entities[at]
+        return Candidate(
+            id=EntityId(segment.kb, segment.keys[row]),
+            title=segment.titles[row],
+            score=score,
+            popularity=float(segment.popularity[row]),
+            evidence=evidence,
+            parts=parts,
+        )
+
+
+def _long_forms(mentions: Sequence[MentionInText]) -> list[str]:
+    """What each mention is short for: in its own text, or in another window of its document."""
+    texts: dict[str, dict[str, None]] = {}
+    for mention in mentions:
+        texts.setdefault(mention.document or mention.text, {})[mention.text] = None
+    return [
+        next(
+            filter(
+                None,
+                (
+                    mention.name or long_form_of(mention.surface, text)
+                    for text in (mention.text, *texts[mention.document or mention.text])
                 ),
-                parts=self.scoring.weights.parts(evidence),
-            )
-            for at in order[:limit]
-        ]
-
-
-def _with_evidence(ranking: Ranking, name: str, values: FloatArray) -> Ranking:
-    """The candidates with one kind of evidence more."""
-    return replace(
-        ranking,
-        candidates=tuple(
-            replace(one, evidence={**one.evidence, name: round(float(value), 4)})
-            for one, value in zip(ranking.candidates, values, strict=True)
-        ),
-    )
+            ),
+            "",
+        )
+        for mention in mentions
+    ]
 
 
 def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:

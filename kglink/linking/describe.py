@@ -25,14 +25,17 @@ def described(facts: EntityFacts, rankings: Sequence[Ranking], depth: int) -> li
     """The rankings with what the store says of their first candidates.
 
     Of the first of each KB too, and of what is the same as any of these in another KB: those are
-    the candidates that may be answers.
+    the candidates that may be answers. What is described already is not read again.
     """
-    first = {one.id for ranking in rankings for one in _first(ranking.candidates, depth)}
-    same = facts.counterparts(first)
+    some = [one for ranking in rankings for one in _first(ranking.candidates, depth)]
+    first = {one.id for one in some if not _is_described(one)}
+    told = {one.id: one.also for one in some if _is_described(one)}
+    same = {**told, **facts.counterparts(first)}
     known = {
         one.id
         for ranking in rankings
         for one in _with_same(_first(ranking.candidates, depth), ranking.candidates, same)
+        if not _is_described(one)
     }
     same = {**same, **facts.counterparts(known - first)}
     entities = facts.get_entities(known)
@@ -41,7 +44,7 @@ def described(facts: EntityFacts, rankings: Sequence[Ranking], depth: int) -> li
             ranking,
             candidates=tuple(
                 _described(one, entities.get(one.id), same.get(one.id, ()))
-                if one.id in known
+                if one.id in known and not _is_described(one)
                 else one
                 for one in ranking.candidates
             ),
@@ -66,6 +69,10 @@ def _with_same(
     """Some candidates, and those that are the same things in other KBs."""
     others = {other for one in chosen for other in same.get(one.id, ())}
     return [*chosen, *(one for one in candidates if one.id in others)]
+
+
+def _is_described(candidate: Candidate) -> bool:
+    return bool(candidate.aliases)  # an entity that was read has its title at least
 
 
 def _described(

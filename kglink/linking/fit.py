@@ -258,7 +258,10 @@ def _judged(
 ) -> list[tuple[int, tuple[MentionInText, frozenset[EntityId]]]]:
     """The mentions with an answer in one of the KBs, each with its part of the documents."""
     return [
-        (_fold(document), (MentionInText(document.text, mention.start, mention.end), gold))
+        (
+            _fold(document),
+            (MentionInText(document.text, mention.start, mention.end, document.whole), gold),
+        )
         for document in documents
         for mention in document.mentions
         if (gold := frozenset(one for one in mention.gold or () if one.kb in kbs))

@@ -32,12 +32,14 @@ class EvidenceKind(NamedTuple):
 #: What retrieval gives, in the order in which it is shown.
 RETRIEVED = (
     EvidenceKind(
-        "name", "cosine of the trigrams of the mention and of the candidate's most similar name"
+        "name",
+        "cosine of the trigrams of the mention and of the candidate's most similar name",
+        DefaultWeights(untrained=0.06),
     ),
     EvidenceKind(
         "similar",
         "the fourth power of `name`: half a name is no evidence",
-        DefaultWeights(untrained=0.07, trained=0.13),
+        DefaultWeights(untrained=0.03, trained=0.13),
     ),
     EvidenceKind("exact", "1 where a name of the candidate is the mention, folded"),
     EvidenceKind("title", "1 where that name is the title", DefaultWeights(untrained=0.01)),
@@ -47,7 +49,7 @@ RETRIEVED = (
     EvidenceKind(
         "alias",
         "cosine of the vectors of the mention and of the candidate's nearest name",
-        DefaultWeights(untrained=0.6),
+        DefaultWeights(untrained=0.58),
     ),
     EvidenceKind(
         "context",
@@ -72,7 +74,7 @@ RETRIEVED = (
     EvidenceKind(
         "memory",
         "how sure annotated documents are that the surface means the candidate",
-        DefaultWeights(untrained=0.69, trained=1.0),
+        DefaultWeights(untrained=0.8, trained=1.0),
     ),
     EvidenceKind(
         "counterpart",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from kglink.linking.contexts import Measure
+from kglink.records import Candidate
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 
@@ -38,6 +39,27 @@ class Found:
 
     entities: IntArray
     evidence: dict[str, FloatArray]
+    described: Mapping[int, Candidate] = field(default_factory=dict)
+    """By their places those of which more is known."""
+
+    def with_asked(
+        self,
+        places: Sequence[int],
+        described: Sequence[Candidate],
+        asked: Mapping[str, FloatArray],
+    ) -> Found:
+        """The same with evidence of the candidates at some places.
+
+        Of the others nothing is known; they are no better than the worst that is known, so that
+        none overtakes because it was not asked for.
+        """
+        evidence = dict(self.evidence)
+        for kind, values in asked.items():
+            evidence[kind] = np.full(
+                len(self.entities), min(values.min(initial=0), 0), dtype=np.float32
+            )
+            evidence[kind][places] = values
+        return Found(self.entities, evidence, dict(zip(places, described, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

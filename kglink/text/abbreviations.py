@@ -18,7 +18,7 @@ _MOST_WORDS_OF_SHORT_FORM = 2
 _FURTHEST = 400
 
 
-@lru_cache(maxsize=16)  # the mentions of one text come one after the other
+@lru_cache(maxsize=64)  # the mentions of one document come one after the other
 def long_forms(text: str) -> dict[str, str]:
     """For each short form that a text defines its long form; of several the first definition."""
     found: dict[str, str] = {}

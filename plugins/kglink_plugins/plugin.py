@@ -71,6 +71,31 @@ def register_detectors(register: Register) -> None:
 
 
 @hookimpl
+def register_evidence(register: Register) -> None:
+    """Register the evidence of candidates."""
+    register(
+        "kglink/numbers",
+        _later("evidence.numbers", "Numbers"),
+        summary="-1 where no name of the candidate has the numbers of the mention",
+    )
+    register(
+        "kglink/document",
+        _later("evidence.document", "SameInDocument"),
+        summary="another mention of the text, in other words, may well mean the candidate",
+    )
+    register(
+        "kglink/broader",
+        _later("evidence.relatives", "Broader"),
+        summary="1 where what another mention of the text means is a kind of the candidate",
+    )
+    register(
+        "kglink/siblings",
+        _later("evidence.relatives", "Siblings"),
+        summary="1 where what another mention of the text means has a parent of the candidate",
+    )
+
+
+@hookimpl
 def register_overlap_evidence(register: Register) -> None:
     """Register the evidence of overlaps."""
     register(

@@ -92,4 +92,4 @@ def test_where_there_is_no_mention(demo: Path, kglink: Kglink) -> None:
 
 def test_the_page_shows_what_each_kind_adds(demo: Path, kglink: Kglink) -> None:
     page = kglink("link", "-", "-f", "html", "--explain", stdin="Mercury").out
-    assert re.search(r'"parts":\s*\{"similar"', page)
+    assert re.search(r'"parts":\s*\{"name"', page)

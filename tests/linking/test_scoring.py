@@ -46,7 +46,7 @@ def test_the_score_is_the_weighted_sum(values: dict[str, float], score: float) -
     [PLAIN_SCORING, TRAINED_SCORING, NAME_SCORING, ALIAS_SCORING, MENTION_SCORING, SEARCH_SCORING],
 )
 def test_names_and_vectors_count_one_together(scoring: Scoring) -> None:
-    measured = ("similar", "title", "case", "alias", "context", "named_context")
+    measured = ("name", "similar", "title", "case", "alias", "context", "named_context")
     assert sum(scoring.weights[kind] for kind in measured) == pytest.approx(1)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kglink.config import LinkSection
 from kglink.errors import SpaceError, UsageError
 from kglink.linking.pipeline import Linker
 from kglink.linking.reading import PlainReader
@@ -16,10 +17,13 @@ from kglink.linking.scoring import (
     NAME_SCORING,
     SCORING_FILE,
     TRAINED_SCORING,
+    Scoring,
     read_scoring,
 )
+from kglink.plugins import load_registry
 from kglink.records import Candidate, Document, MentionInText, Progress
 from kglink.workspace import Workspace
+from kglink.workspace.links import asked_kinds
 from trained_spaces import (
     FloatArray,
     add_run,
@@ -240,18 +244,24 @@ def fitted_folder(tmp_path: Path) -> Path:
     return folder
 
 
+def unfitted() -> Scoring:
+    """What a trained space has before it is fitted, with the built-in kinds of plugins."""
+    kinds = [one.kind for one in asked_kinds(LinkSection(), load_registry())]
+    return TRAINED_SCORING.with_kinds(kinds, trained=True)
+
+
 def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folder: Path) -> None:
     place = fitted_folder / "spaces" / "default"
     with opened(fitted_folder) as workspace:
         documents = documents_of(workspace)
-        assert workspace.linker().scoring == TRAINED_SCORING
+        assert workspace.linker().scoring == unfitted()
         told: list[Progress] = []
         scoring = workspace.fit_scoring(documents, progress=told.append)
         assert (told[-1].done, told[-1].total) == (len(judged(documents)),) * 2
         assert scoring.mentions == len(judged(documents))
         before, after = scoring.recall
         assert 0 < before <= after <= 1
-        assert scoring.calibration != TRAINED_SCORING.calibration
+        assert scoring.calibration != unfitted().calibration
         assert workspace.linker().scoring == scoring
     with opened(fitted_folder) as workspace:
         assert workspace.linker().scoring == scoring
@@ -261,7 +271,7 @@ def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folde
     second = add_run(fitted_folder, "two", by=0.1)
     with opened(fitted_folder) as workspace:
         workspace.build(model=second)
-        assert workspace.linker().scoring == TRAINED_SCORING
+        assert workspace.linker().scoring == unfitted()
         assert read_scoring(place, workspace.encoder.info.fingerprint) is None
     (place / SCORING_FILE).write_text("{}")
     with (
