@@ -181,7 +181,7 @@ class CandidateSearch:
             for at, text in enumerate(texts)
         }
         meanings: Mapping[str, Sequence[Meaning]] = {}
-        if self.memory is not None and self.scoring.weights["memory"] > 0:
+        if self.memory is not None and self.scoring.counts("memory"):
             meanings = self.memory.meanings(name_key(one.folded) for one in surfaces.values())
         named = [surfaces[text] for text in own]
         return _Batch(
@@ -220,7 +220,7 @@ class CandidateSearch:
         found = by_surface[own.text]
         if long is not None:
             found = self._name_search.with_long_form(found, by_surface[long.text], own, segment)
-        sure = self._remembered(batch, at, segment)
+        sure, nil = self._remembered(batch, at, segment)
         brought = np.array(sorted(sure), dtype=np.int64)
         if near is not None:
             brought = np.union1d(brought, near)
@@ -229,30 +229,39 @@ class CandidateSearch:
         memory = np.zeros(len(found.entities), dtype=np.float32)
         for row, value in sure.items():
             memory[np.searchsorted(found.entities, row)] = value
-        nothing = np.zeros(len(found.entities), dtype=np.float32)
-        return Found(found.entities, {**found.evidence, "memory": memory, "counterpart": nothing})
+        count = len(found.entities)
+        more = {
+            "memory": memory,
+            "nil": np.full(count, nil, dtype=np.float32),
+            "counterpart": np.zeros(count, dtype=np.float32),
+        }
+        return Found(found.entities, {**found.evidence, **more})
 
-    def _remembered(self, batch: _Batch, at: int, segment: Segment) -> dict[int, float]:
-        """The rows that memory knows for a mention, or for what it is short for."""
+    def _remembered(
+        self, batch: _Batch, at: int, segment: Segment
+    ) -> tuple[dict[int, float], float]:
+        """The rows that memory knows for a mention, or for what it is short for; and NIL."""
         sure: dict[int, float] = {}
+        nil = 0.0
         for surface in (batch.own[at], batch.long[at]):
             meanings = batch.meanings.get(name_key(surface.folded), ()) if surface else ()
             if surface and meanings:
                 for key, value in remembered(meanings, surface.folded, segment.kb).items():
-                    row = segment.row(key)
+                    row = segment.row(key) if key else -1
                     if row >= 0:
                         sure[row] = max(sure.get(row, 0.0), value)
-        return sure
+                    nil = nil if key else max(nil, value)
+        return sure, nil
 
     def _add_counterparts(self, batch: _Batch, tables: dict[str, list[Found]]) -> None:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""
-        if not self._counterparts or self.scoring.weights["counterpart"] <= 0 or len(tables) < 2:
+        if not self._counterparts or not self.scoring.counts("counterpart") or len(tables) < 2:
             return
         for at in range(len(batch.own)):
             # As they are before any sharing: what two KBs say is not counted back and forth.
             before = {kb: found[at] for kb, found in tables.items()}
             scores = {
-                kb: np.maximum(self.scoring.weights.score(found.evidence), 0)
+                kb: np.maximum(self.scoring.weights_in(kb).score(found.evidence), 0)
                 for kb, found in before.items()
             }
             for kb, other in permutations(tables, 2):
@@ -279,7 +288,7 @@ class CandidateSearch:
         new = np.setdiff1d(rows[best], found.entities)
         if len(new):
             found = self._name_search.with_more(found, new, batch.own[at], segment)
-            if self.scoring.weights["context"] > 0:
+            if self.scoring.counts("context"):
                 found = self._with_context(found, at, batch, segment)
         here = np.isin(rows, found.entities)
         shared = found.evidence["counterpart"].copy()
@@ -312,7 +321,7 @@ class CandidateSearch:
         """The best candidates of a mention so far, each with its KB and its place there."""
         told = []
         for kb, found in tables.items():
-            scores = self.scoring.weights.score(found[at].evidence)
+            scores = self.scoring.weights_in(kb).score(found[at].evidence)
             for place in self._order(self._space.segments[kb], found[at], scores)[:_ASKED]:
                 one = self._candidate(self._space.segments[kb], found[at], scores, int(place))
                 told.append((one, kb, int(place)))
@@ -356,17 +365,17 @@ class CandidateSearch:
 
     def _chosen_use(self, by: FoundBy) -> _Use:
         has_texts, has_names = self._space.has_rows("text"), self._space.has_rows("alias")
-        weights, alone = self.scoring.weights, by == "vectors"
+        scoring, alone = self.scoring, by == "vectors"
         if by == "names":
             return _Use(names=True, name_vectors=False, contexts=False, texts_bring=False)
         if self.scoring is MENTION_SCORING:
             return _Use(names=False, name_vectors=False, contexts=True, texts_bring=True)
         return _Use(
             names=not alone,
-            name_vectors=alone or not has_texts or weights["alias"] > 0,
+            name_vectors=alone or not has_texts or scoring.counts("alias"),
             contexts=not alone and has_texts,
             # Where the context counts for every candidate, it must be able to bring candidates.
-            texts_bring=has_texts and (not has_names or weights["context"] > 0),
+            texts_bring=has_texts and (not has_names or scoring.counts("context")),
         )
 
     def _read(self, texts: Sequence[str], mentions: Sequence[MentionInText]) -> ReadMentions:
@@ -453,7 +462,7 @@ class CandidateSearch:
             values[found.evidence["exact"] > 0] = MEAN_CONTEXT
         elif self._use.contexts:
             exact = found.evidence["exact"] > 0
-            counts = np.flatnonzero(exact | (self.scoring.weights["context"] > 0))
+            counts = np.flatnonzero(exact | (self.scoring.counts("context")))
             scores = (
                 batch.contexts.scores(at, found.entities[counts], segment) if len(counts) else None
             )
@@ -463,7 +472,7 @@ class CandidateSearch:
         return Found(found.entities, {**found.evidence, "context": values, "named_context": named})
 
     def _ranked(self, segment: Segment, found: Found, limit: int) -> list[Candidate]:
-        scores = self.scoring.weights.score(found.evidence)
+        scores = self.scoring.weights_in(segment.kb).score(found.evidence)
         order = self._order(segment, found, scores)[:limit]
         return [self._candidate(segment, found, scores, int(at)) for at in order]
 
@@ -474,7 +483,8 @@ class CandidateSearch:
 
     def _candidate(self, segment: Segment, found: Found, scores: FloatArray, at: int) -> Candidate:
         evidence = {kind: round(float(values[at]), 4) for kind, values in found.evidence.items()}
-        score, parts = float(scores[at]), self.scoring.weights.parts(evidence)
+        score = float(scores[at])
+        parts = self.scoring.weights_in(segment.kb).parts(evidence)
         if at in found.described:
             return replace(found.described[at], score=score, evidence=evidence, parts=parts)
         row = found.entities[at]

@@ -66,13 +66,31 @@ class Decision:
         return (chosen, *(one for one in candidates if one.id != chosen.id))
 
     def _probability(self, candidates: Sequence[Candidate]) -> float:
-        """How likely the best is right; the same thing in another KB is no rival of it."""
+        """How likely the best is right, among what its own KB and the others found.
+
+        The best candidate of another KB is a rival by its own odds, the less the nearer the two
+        texts are; the same thing is none.
+        """
         if not candidates:
             return 0.0
         best = candidates[0]
-        rivals = [one.score for one in candidates[1:] if not self._is_same(best, one)]
-        lead = best.score - max(rivals, default=0.0)
-        probability = self.scoring.probability(best, lead)
+        probability = self._alone(best, candidates)
+        heads: dict[str, Candidate] = {}
+        for one in candidates[1:]:
+            if one.id.kb != best.id.kb:
+                heads.setdefault(one.id.kb, one)
+        rivals = sum(
+            _odds(self._alone(one, candidates)) * max(0.0, 1 - near / LEAST_NEARNESS)
+            for one in heads.values()
+            if not self._is_same(best, one)
+            and (near := self.nearness(best.id, one.id)) < LEAST_NEARNESS
+        )
+        return probability / (1 + (1 - probability) * rivals)
+
+    def _alone(self, best: Candidate, candidates: Sequence[Candidate]) -> float:
+        """How likely the best candidate of a KB is right, were there no other KB."""
+        rivals = [one.score for one in candidates if one.id.kb == best.id.kb and one.id != best.id]
+        probability = self.scoring.probability(best, best.score - max(rivals, default=0.0))
         # Among equals one can be right: which of them was named first says nothing.
         return probability / (1 + sum(score == best.score for score in rivals))
 
@@ -84,3 +102,7 @@ class Decision:
             return False
         both_named = all(one.evidence.get("exact") == 1 for one in (left, right))
         return both_named and self.nearness(left.id, right.id) >= LEAST_NEARNESS
+
+
+def _odds(probability: float) -> float:
+    return probability / max(1 - probability, 1e-6)

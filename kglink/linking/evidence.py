@@ -44,7 +44,9 @@ class Memory(Protocol):
 
 
 def remembered(meanings: Sequence[Meaning], folded: str, kb: str) -> dict[str, float]:
-    """For each entity of a KB how sure memory is that a surface means it, from 0 to 1.
+    """For each entity of a KB, by its key, how sure memory is that a surface means it, 0 to 1.
+
+    The empty key is NIL.
 
     The share of its mentions that meant the entity, of those in documents that are annotated with
     this KB: what meant something in another KB alone speaks against all of this one. One mention
@@ -58,11 +60,9 @@ def remembered(meanings: Sequence[Meaning], folded: str, kb: str) -> dict[str, f
     this_form = 1 + sum(one.times for one in same)
     sure: dict[str, float] = {}
     for one in own:
-        if one.entity.key:
-            sure[one.entity.key] = sure.get(one.entity.key, 0) + one.times / all_forms / this_form
+        sure[one.entity.key] = sure.get(one.entity.key, 0) + one.times / all_forms / this_form
     for one in same:
-        if one.entity.key:
-            sure[one.entity.key] += one.times / this_form
+        sure[one.entity.key] += one.times / this_form
     return sure
 
 

@@ -47,7 +47,11 @@ class Explanation:
         """For each KB among the candidates what a kind of evidence counts there, if it does."""
         kbs = dict.fromkeys(one.id.kb for one in self.link.candidates)
         return {
-            kb: {kind: weight for kind, weight in self.scoring.weights.by_kind.items() if weight}
+            kb: {
+                kind: weight
+                for kind, weight in self.scoring.weights_in(kb).by_kind.items()
+                if weight
+            }
             for kb in kbs
         }
 

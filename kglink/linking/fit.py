@@ -4,8 +4,9 @@ The weights are those of a conditional logit: the probability that a right candi
 all that one KB has for a mention, exp(w x) / sum of exp(w x). No weight is negative, because every
 kind of evidence can only speak for a candidate, and a prior keeps the weights near those that
 nobody has fitted, so that few mentions change little. The new weights are kept only where they are
-better on mentions of documents that they were not fitted to. The probability of the best answer is
-then fitted to the scores that it gives.
+better on mentions of documents that they were not fitted to; a KB has weights of its own where
+these are better still. The probability that the best answer of a KB is right is then fitted to the
+scores that it gives, to mentions that mean nothing in the KB too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ IntArray = npt.NDArray[np.int64]
 #: More mentions than this teach nothing new; they are taken from all documents alike.
 MOST_MENTIONS = 4000
 _BATCH = 256
+#: So many of a KB's best candidates are weighed.
+_DEPTH = 32
+#: How strongly the calibration is held near the first one; that of a KB near the common one.
 _CALIBRATION_PRIOR = 0.05
+_KB_CALIBRATION_PRIOR = 2.0
 #: How strongly the prior holds a weight, in mentions that contradict it.
 _PRIOR = 4.0
 _FOLDS = 5
@@ -57,16 +62,17 @@ class Rankings:
     starts: IntArray
     folds: IntArray
     """For each ranking the part of the documents that its mention is in."""
+    kbs: tuple[str, ...] = ("",)
+    of_kb: IntArray | None = None
+    """For each ranking the place of its KB in ``kbs``; None: all are of the first."""
+    answered: BoolArray | None = None
+    """For each ranking whether the mention means something in its KB; None: all do."""
     mentions: int = 0
     """How many mentions there are; one with answers in two KBs has two rankings."""
 
     def first_is_right(self, weights: Weights) -> BoolArray:
         """For each mention whether its best candidate is right; of equal ones the first is best."""
-        scores = weights.score(self.by_kind())
-        counts = self._counts(len(scores))
-        best = np.maximum.reduceat(scores, self.starts)
-        places = np.flatnonzero(scores == np.repeat(best, counts))
-        first: BoolArray = self.right[places[np.searchsorted(places, self.starts)]]
+        first: BoolArray = self.right[self._best(weights.score(self.by_kind()))]
         return first
 
     def part(self, chosen: BoolArray) -> Rankings:
@@ -74,17 +80,48 @@ class Rankings:
         counts = self._counts(len(self.right))
         rows = np.repeat(chosen, counts)
         kept = counts[chosen]
-        return Rankings(
-            self.kinds,
-            self.evidence[rows],
-            self.right[rows],
-            np.cumsum(kept) - kept,
-            self.folds[chosen],
+        return replace(
+            self,
+            evidence=self.evidence[rows],
+            right=self.right[rows],
+            starts=np.cumsum(kept) - kept,
+            folds=self.folds[chosen],
+            of_kb=None if self.of_kb is None else self.of_kb[chosen],
+            answered=None if self.answered is None else self.answered[chosen],
         )
+
+    def in_kb(self, kb: str) -> BoolArray:
+        """Which rankings are of a KB."""
+        place = self.kbs.index(kb)
+        of_kb = np.zeros(len(self.starts)) if self.of_kb is None else self.of_kb
+        return np.asarray(of_kb == place)
+
+    def with_answers(self) -> Rankings:
+        """Those of mentions that mean something in their KB."""
+        return self if self.answered is None else self.part(self.answered)
 
     def by_kind(self) -> Evidence:
         """The evidence as scores are made of it."""
         return dict(zip(self.kinds, self.evidence.T.astype(np.float32), strict=True))
+
+    def decisions(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
+        """For each ranking its best score, its lead and what memory says of NIL; if it is right."""
+        scores = weights.score(self.by_kind())
+        best = self._best(scores)
+        others = scores.copy()
+        others[best] = -np.inf
+        second = np.maximum.reduceat(others, self.starts)
+        lead = scores[best] - np.where(np.isinf(second), 0, second)
+        nil = self.evidence[best, self.kinds.index("nil")]
+        facts = np.stack([scores[best], lead, -nil, np.ones(len(best))], axis=1)
+        return facts.astype(np.float64), self.right[best].astype(np.float64)
+
+    def _best(self, scores: npt.NDArray[np.float32]) -> IntArray:
+        """The row of the best candidate of each ranking; of equal ones the first."""
+        best = np.maximum.reduceat(scores, self.starts)
+        places = np.flatnonzero(scores == np.repeat(best, self._counts(len(scores))))
+        first: IntArray = places[np.searchsorted(places, self.starts)]
+        return first
 
     def _counts(self, rows: int) -> IntArray:
         return np.diff(np.append(self.starts, rows))
@@ -103,11 +140,36 @@ def fit_scoring(
     ``memory_without`` is the memory that some documents are not a part of: what they say
     themselves must not count as remembered.
     """
-    rankings = _rankings(search, list(documents), kbs, memory_without, progress)
-    start = search.scoring
-    weights, before, after = fit_weights(rankings, start.weights)
-    fitted = replace(start, weights=weights, mentions=rankings.mentions, recall=(before, after))
-    return replace(fitted, calibration=fit_calibration(rankings, fitted))
+    rankings = judged_rankings(search, list(documents), kbs, memory_without, progress)
+    return fit_rankings(rankings, search.scoring)
+
+
+def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
+    """Weights and calibration, beginning with those of ``start``."""
+    answered = rankings.with_answers()
+    weights, before, after = fit_weights(answered, start.weights)
+    own: dict[str, Weights] = {}
+    decided: dict[str, tuple[FloatArray, FloatArray]] = {}
+    for kb in rankings.kbs:
+        part = rankings.part(rankings.in_kb(kb))
+        if not len(part.starts):
+            continue
+        fitted = fit_weights(part.with_answers(), weights)[0]
+        if fitted != weights:
+            own[kb] = fitted
+        decided[kb] = part.decisions(fitted)
+    scoring = replace(
+        start,
+        weights=weights,
+        weights_by_kb=own,
+        mentions=rankings.mentions,
+        recall=(before, after),
+    )
+    common = fit_calibration([*decided.values()], start.calibration, _CALIBRATION_PRIOR)
+    by_kb = {
+        kb: fit_calibration([told], common, _KB_CALIBRATION_PRIOR) for kb, told in decided.items()
+    }
+    return replace(scoring, calibration=common, calibration_by_kb=by_kb)
 
 
 def fit_weights(rankings: Rankings, start: Weights) -> tuple[Weights, float, float]:
@@ -115,6 +177,8 @@ def fit_weights(rankings: Rankings, start: Weights) -> tuple[Weights, float, flo
 
     After: each mention judged by weights that were fitted without the documents beside it.
     """
+    if not len(rankings.starts):
+        return start, 0.0, 0.0
     before = rankings.first_is_right(start).astype(np.float64)
     after = np.zeros(len(before))
     for fold in np.unique(rankings.folds):
@@ -175,52 +239,42 @@ def _shares(logits: FloatArray, owner: IntArray, starts: IntArray) -> tuple[Floa
     return most + np.log(sums), odds / sums[owner]
 
 
-def fit_calibration(rankings: Rankings, scoring: Scoring) -> Calibration:
-    """The probability that the best candidate is right, from how near it is and its lead."""
-    start = scoring.calibration
-    first = np.array([start.alias, start.margin, start.bias])
-    facts, right = _decisions(rankings, scoring)
-    prior = _CALIBRATION_PRIOR / len(right)
+def fit_calibration(
+    decisions: Sequence[tuple[FloatArray, FloatArray]], start: Calibration, prior: float
+) -> Calibration:
+    """The probability that the best candidate is right; ``prior`` holds it near the first one."""
+    facts = np.concatenate([told for told, _ in decisions])
+    right = np.concatenate([told for _, told in decisions])
+    first = np.array([start.score, start.lead, start.nil, start.bias])
 
     def cost(values: FloatArray) -> tuple[float, FloatArray]:
         logits = facts @ values
         away = values - first
-        loss = np.mean(np.logaddexp(0, logits) - right * logits)
-        slope = facts.T @ (1 / (1 + np.exp(-logits)) - right) / len(right)
+        loss = np.sum(np.logaddexp(0, logits) - right * logits)
+        slope = facts.T @ (1 / (1 + np.exp(-logits)) - right)
         return float(loss + prior * away @ away), slope + 2 * prior * away
 
-    bounds = [(0.0, None), (0.0, None), (None, None)]
+    bounds = [(0.0, None), (0.0, None), (0.0, None), (None, None)]
     best = minimize(cost, first, jac=True, method="L-BFGS-B", bounds=bounds).x
     return Calibration(*(round(float(value), 4) for value in best))
 
 
-def _decisions(rankings: Rankings, scoring: Scoring) -> tuple[FloatArray, FloatArray]:
-    """For each ranking how near its best candidate is, its lead, and one; whether it is right."""
-    facts, right = [], []
-    stops = np.append(rankings.starts[1:], len(rankings.right))
-    columns = [rankings.kinds.index(name) for name in scoring.strength]
-    scores_of_all = scoring.weights.score(rankings.by_kind())
-    for start, stop in zip(rankings.starts, stops, strict=True):
-        evidence = rankings.evidence[start:stop]
-        scores = scores_of_all[start:stop]
-        best = int(np.argmax(scores))
-        rival = np.delete(scores, best).max(initial=0.0) if len(scores) > 1 else 0.0
-        facts.append((evidence[best, columns].max(), scores[best] - rival, 1.0))
-        right.append(rankings.right[start + best])
-    return np.array(facts, dtype=np.float64), np.array(right, dtype=np.float64)
-
-
-def _rankings(
+def judged_rankings(
     search: CandidateSearch,
     documents: Sequence[Document],
     kbs: Sequence[str],
     memory_without: Callable[[Sequence[Document]], Memory | None],
-    progress: OnProgress,
+    progress: OnProgress = lambda _: None,
+    *,
+    most: int = MOST_MENTIONS,
 ) -> Rankings:
-    """All candidates of mentions with known answers, in the KBs that hold an answer."""
-    judged = _spread([(fold, *one) for fold, one in _judged(documents, kbs)])
+    """The best candidates of mentions with known answers, in the KBs that hold an answer.
+
+    What means nothing has a ranking in each KB, without a right candidate.
+    """
+    judged = _spread([(fold, *one) for fold, one in _judged(documents, kbs)], most)
     parts = [[one for one in documents if _fold(one) == fold] for fold in range(_FOLDS)]
-    found: list[tuple[int, _Ranking]] = []
+    found: list[tuple[int, int, bool, _Ranking]] = []
     kinds: tuple[str, ...] = ()
     done = 0
     for fold, part in enumerate(parts):
@@ -228,22 +282,25 @@ def _rankings(
         asking = search.with_memory(memory_without(part))
         for first in range(0, len(own), _BATCH):
             batch = own[first : first + _BATCH]
-            answers = asking.find([mention for _, mention, _ in batch], kbs, limit=1 << 30)
+            answers = asking.find([mention for _, mention, _ in batch], kbs, limit=_DEPTH)
             for (_, _, gold), by_kb in zip(batch, answers, strict=True):
-                wanted = {one.kb for one in gold}
-                for kb in kbs:
+                wanted = {one.kb for one in gold} or kbs
+                for place, kb in enumerate(kbs):
                     if kb in wanted and by_kb[kb]:
                         kinds = tuple(by_kb[kb][0].evidence)
-                        found.append((fold, _ranking(by_kb[kb], gold)))
+                        found.append((fold, place, bool(gold), _ranking(by_kb[kb], gold)))
             done += len(batch)
             progress(Progress("mentions", done, len(judged)))
-    counts = np.array([len(one.right) for _, one in found], dtype=np.int64)
+    counts = np.array([len(one.right) for *_, one in found], dtype=np.int64)
     return Rankings(
         kinds,
-        np.concatenate([one.evidence for _, one in found]),
-        np.concatenate([one.right for _, one in found]),
+        np.concatenate([one.evidence for *_, one in found]),
+        np.concatenate([one.right for *_, one in found]),
         np.cumsum(counts) - counts,
-        np.array([fold for fold, _ in found], dtype=np.int64),
+        np.array([fold for fold, *_ in found], dtype=np.int64),
+        tuple(kbs),
+        np.array([place for _, place, *_ in found], dtype=np.int64),
+        np.array([some for _, _, some, _ in found], dtype=np.bool_),
         len(judged),
     )
 
@@ -256,7 +313,7 @@ def _fold(document: Document) -> int:
 def _judged(
     documents: Iterable[Document], kbs: Sequence[str]
 ) -> list[tuple[int, tuple[MentionInText, frozenset[EntityId]]]]:
-    """The mentions with an answer in one of the KBs, each with its part of the documents."""
+    """The mentions with an answer in one of the KBs, or that mean nothing; each with its part."""
     return [
         (
             _fold(document),
@@ -264,20 +321,21 @@ def _judged(
         )
         for document in documents
         for mention in document.mentions
-        if (gold := frozenset(one for one in mention.gold or () if one.kb in kbs))
+        if mention.gold is not None
+        and ((gold := frozenset(one for one in mention.gold if one.kb in kbs)) or not mention.gold)
     ]
 
 
 def _spread(
-    judged: list[tuple[int, MentionInText, frozenset[EntityId]]],
+    judged: list[tuple[int, MentionInText, frozenset[EntityId]]], most: int
 ) -> list[tuple[int, MentionInText, frozenset[EntityId]]]:
     """All of them, or so many from all places alike."""
-    if not judged:
+    if not any(gold for *_, gold in judged):
         raise UsageError(
             "no mention of these documents has its answer in the space",
             hint="Give annotated documents that link to its KBs.",
         )
-    count = min(len(judged), MOST_MENTIONS)
+    count = min(len(judged), most)
     return [judged[at * len(judged) // count] for at in range(count)]
 
 

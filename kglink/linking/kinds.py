@@ -77,6 +77,11 @@ RETRIEVED = (
         DefaultWeights(untrained=0.8, trained=1.0),
     ),
     EvidenceKind(
+        "nil",
+        "how sure annotated documents are that the surface means nothing in the KB: it lowers the "
+        "probability, not the score",
+    ),
+    EvidenceKind(
         "counterpart",
         "by how much the same thing in another KB scores higher, times how sure that sameness is",
         DefaultWeights(untrained=0.3, trained=0.43),

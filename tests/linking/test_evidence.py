@@ -30,13 +30,15 @@ def test_memory_by_hand() -> None:
     assert sure["person"] == pytest.approx((1 / 6) / 5)
     # A form that was never seen knows what all forms say.
     assert remembered(told, "heron s", "k") == {
-        "bird": pytest.approx(3 / 6), "person": pytest.approx(1 / 6),
+        "bird": pytest.approx(3 / 6), "person": pytest.approx(1 / 6), "": pytest.approx(1 / 6),
     }  # fmt: skip
-    assert remembered(told, "heron", "another") == {}
+    assert remembered(told, "heron", "another") == {"": pytest.approx((1 + 1 / 2) / 2)}
     assert remembered([meaning("heron", BIRD, 1)], "heron", "k")["bird"] == pytest.approx(0.75)
     # Twice it meant nothing of this KB, but something of another one.
     elsewhere = [meaning("heron", BIRD, 1), meaning("heron", EntityId("k", ""), 2)]
-    assert remembered(elsewhere, "heron", "k") == {"bird": pytest.approx((1 + 1 / 4) / 4)}
+    assert remembered(elsewhere, "heron", "k") == {
+        "bird": pytest.approx((1 + 1 / 4) / 4), "": pytest.approx((2 + 2 / 4) / 4),
+    }  # fmt: skip
 
 
 def test_counterparts_are_rows_of_both_sides(demo_master: Path) -> None:

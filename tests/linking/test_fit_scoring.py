@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from kglink.linking.fit import Rankings, conditional_logit, fit_calibration, fit_weights
-from kglink.linking.kinds import RETRIEVED
+from kglink.linking.fit import Rankings, conditional_logit, fit_rankings, fit_weights
+from kglink.linking.kinds import RETRIEVED, Weights
 from kglink.linking.scoring import TRAINED_SCORING, Scoring
 from kglink.records import Candidate, EntityId
 
@@ -117,21 +119,67 @@ def test_weights_are_judged_by_documents_that_they_were_not_fitted_to() -> None:
 
 def test_probabilities_are_as_often_right_as_they_say() -> None:
     some = random_rankings(6, 600)
-    weights = TRAINED_WEIGHTS
-    scoring = Scoring(weights, strength=("context",))
-    calibration = fit_calibration(some, scoring)
-    fitted = Scoring(weights, calibration, ("context",))
-    assert TRAINED_SCORING.strength[0] == "context"
-    said, right = [], []
-    for start in some.starts:
-        rows = some.evidence[start : start + 6]
-        scores = weights.score(dict(zip(EVIDENCE, rows.T.astype(np.float32), strict=True)))
-        best, rival = np.sort(scores)[[-1, -2]]
-        at = int(np.argmax(scores))
-        evidence = {"context": float(rows[at, PLACE["context"]])}
-        first = Candidate(EntityId("k", "1"), "", best, evidence=evidence)
-        said.append(fitted.probability(first, best - rival))
-        right.append(some.right[start + at])
-    assert np.mean(said) == pytest.approx(np.mean(right), abs=0.02)
+    scoring = fit_rankings(some, TRAINED_SCORING)
+    said = probabilities(some, scoring)
+    assert np.mean(said) == pytest.approx(some.decisions(scoring.weights)[1].mean(), abs=0.02)
     # A small lead is less sure than a large one, and is so said.
-    assert fitted.probability(first, 0.3) > fitted.probability(first, 0.0)
+    first = Candidate(EntityId("k", "1"), "", 0.8, evidence={"nil": 0.0})
+    assert scoring.probability(first, 0.3) > scoring.probability(first, 0.0)
+
+
+def probabilities(some: Rankings, scoring: Scoring) -> list[float]:
+    facts, _ = some.decisions(scoring.weights)
+    return [scoring.calibration.probability(score, lead, -nil) for score, lead, nil, _ in facts]
+
+
+def test_decisions_by_hand() -> None:
+    some = rankings(
+        ([row(context=0.5), row(context=0.9, nil=0.25)], [1]),
+        ([row(context=0.4)], []),
+    )
+    facts, right = some.decisions(Weights.of(context=1.0))
+    assert facts == pytest.approx(np.array([[0.9, 0.4, -0.25, 1], [0.4, 0.4, 0, 1]]))
+    assert right.tolist() == [1, 0]
+
+
+def test_mentions_that_mean_nothing_make_probabilities_smaller() -> None:
+    """A third means nothing: their best candidates score and lead less, as the fit finds out."""
+    some = random_rankings(9, 600)
+    nothing = np.arange(600) % 3 == 0
+    rows = np.repeat(nothing, 6)
+    evidence = some.evidence.copy()
+    evidence[rows] *= 0.5
+    with_nil = replace(
+        some,
+        evidence=evidence,
+        right=some.right & ~rows,
+        answered=~nothing,
+        of_kb=np.zeros(600, dtype=np.int64),
+        kbs=("k",),
+    )
+    scoring = fit_rankings(with_nil, TRAINED_SCORING)
+    said = np.array(probabilities(with_nil, scoring))
+    assert said[nothing].mean() < 0.35
+    assert said[~nothing].mean() > 0.75
+    assert said.mean() == pytest.approx(with_nil.decisions(scoring.weights)[1].mean(), abs=0.02)
+    # R@1 is of mentions that mean something alone.
+    assert scoring.recall[0] == with_nil.with_answers().first_is_right(TRAINED_WEIGHTS).mean()
+
+
+def test_a_kb_has_weights_of_its_own_where_these_are_better() -> None:
+    """In one KB memory tells the answers, in the other it is noise."""
+    told, noise = random_rankings(10, 600, memory=1.0), random_rankings(11, 600)
+    counts = len(told.right)
+    both = Rankings(
+        EVIDENCE,
+        np.concatenate([told.evidence, noise.evidence]),
+        np.concatenate([told.right, noise.right]),
+        np.concatenate([told.starts, noise.starts + counts]),
+        np.concatenate([told.folds, noise.folds]),
+        ("told", "noise"),
+        np.repeat([0, 1], 600),
+    )
+    scoring = fit_rankings(both, TRAINED_SCORING)
+    assert scoring.weights_in("told")["memory"] > 2 * scoring.weights_in("noise")["memory"]
+    right = noise.first_is_right(scoring.weights_in("noise")).mean()
+    assert right > noise.first_is_right(scoring.weights).mean()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kglink.linking.candidates import joint_ranking
+from kglink.linking.decide import LEAST_NEARNESS, Decision
 from kglink.linking.kinds import RETRIEVED, Evidence, EvidenceKind, Weights
 from kglink.linking.scoring import (
     ALIAS_SCORING,
@@ -18,7 +21,7 @@ from kglink.linking.scoring import (
     Scoring,
 )
 from kglink.plugins import DefaultWeights
-from kglink.records import Candidate, EntityId
+from kglink.records import Candidate, EntityId, MentionInText, Ranking
 
 WEIGHTS = Weights.of(similar=0.2, title=0.1, case=0.1, alias=0.4, context=0.15, named_context=0.05)
 
@@ -55,21 +58,72 @@ def test_a_kind_that_was_not_fitted_counts_what_it_counts_by_default() -> None:
         EvidenceKind("memory", "", DefaultWeights(9, 9)),
         EvidenceKind("acme/new", "", DefaultWeights(0.2, 0.3)),
     ]
-    fitted = Scoring(Weights.of(memory=0.4))
+    fitted = Scoring(Weights.of(memory=0.4), weights_by_kb={"k": Weights.of(memory=0.1)})
     assert fitted.with_kinds(kinds, trained=False).weights["acme/new"] == 0.2
+    assert fitted.with_kinds(kinds, trained=False).weights_in("k")["acme/new"] == 0.2
     assert fitted.with_kinds(kinds, trained=True).weights.by_kind == {
         "memory": 0.4, "acme/new": 0.3,
     }  # fmt: skip
 
 
-def test_the_probability_by_hand() -> None:
-    calibration = Calibration(alias=4, margin=2, bias=-3)
-    assert calibration.probability(0.5, 0.5) == pytest.approx(0.5)
-    assert calibration.probability(1, 1) == pytest.approx(1 / (1 + np.exp(-3)))
-
-
 def scored(kb: str, key: str, score: float, popularity: float = 0) -> Candidate:
     return Candidate(EntityId(kb, key), key, score, popularity)
+
+
+def test_the_probability_by_hand() -> None:
+    calibration = Calibration(score=4, lead=2, nil=1, bias=-3)
+    assert calibration.probability(0.5, 0.5, 0) == pytest.approx(0.5)
+    assert calibration.probability(1, 1, 0) == pytest.approx(1 / (1 + np.exp(-3)))
+    assert calibration.probability(1, 1, 1) == pytest.approx(1 / (1 + np.exp(-2)))
+    assert 0 < calibration.probability(-1e9, 0, 0) < 1e-12
+
+
+def test_a_kb_may_have_weights_and_a_calibration_of_its_own() -> None:
+    scoring = Scoring(
+        Weights.of(alias=1.0),
+        Calibration(1, 0, 0, 0),
+        {"b": Weights.of(memory=2.0)},
+        {"b": Calibration(0, 0, 0, 0)},
+    )
+    assert scoring.weights_in("a")["alias"] == scoring.weights_in("b")["memory"] / 2 == 1
+    assert scoring.counts("memory")
+    assert not scoring.counts("title")
+    assert scoring.probability(scored("a", "1", 0.0), 1.0) == 0.5
+    assert scoring.probability(scored("a", "1", 1.0), 0.0) == pytest.approx(1 / (1 + np.exp(-1)))
+    assert scoring.probability(scored("b", "1", 1.0), 0.0) == 0.5
+
+
+# -------------------------------------------------------------------------------- several KBs
+CALM = Scoring(Weights.of(alias=1.0), Calibration(score=1, lead=1, nil=0, bias=0))
+
+
+def decided(near: float, *candidates: Candidate) -> float:
+    """How sure the best candidate is, where all texts lie so near each other."""
+    decision = Decision(CALM, lambda left, right: near, 0.0, 5)
+    link = decision.link(Ranking(MentionInText("x", 0, 1), candidates))
+    return link.confidence
+
+
+def test_a_rival_of_the_same_kb_takes_from_the_lead() -> None:
+    alone = decided(0, scored("a", "1", 1.0))
+    assert alone == pytest.approx(1 / (1 + np.exp(-2)))
+    both = decided(0, scored("a", "1", 1.0), scored("a", "2", 0.5))
+    assert both == pytest.approx(1 / (1 + np.exp(-1.5)))
+    assert decided(0, scored("a", "1", 1.0), scored("a", "2", 1.0)) == pytest.approx(
+        1 / (1 + np.exp(-1)) / 2
+    )
+
+
+def test_a_rival_of_another_kb_counts_by_its_odds_and_its_distance() -> None:
+    # Both alone have the odds e^2; that of another KB makes it two to one, if it is far away.
+    pair = scored("a", "1", 1.0), scored("b", "1", 1.0)
+    odds = np.exp(2)
+    assert decided(0.0, *pair) == pytest.approx(odds / (1 + 2 * odds))
+    assert decided(LEAST_NEARNESS / 2, *pair) == pytest.approx(odds / (1 + 1.5 * odds))
+    # Near texts are no rivals, and what is the same by an overlap is none however far.
+    assert decided(LEAST_NEARNESS, *pair) == pytest.approx(odds / (1 + odds))
+    same = replace(pair[0], also=(EntityId("b", "1"),)), pair[1]
+    assert decided(0.0, *same) == pytest.approx(odds / (1 + odds))
 
 
 def test_joint_ranking_by_score_then_popularity_then_kb_order() -> None:

@@ -121,7 +121,7 @@ def test_a_clusterer_carries_an_answer_from_one_text_to_another(
     bird, keeper, _ = link(BIRD, KEEPER, clusterer="acme/one-sense")
     assert bird["key"] == plain[0]["key"]
     assert keeper["key"] == bird["key"]
-    assert keeper["candidates"][0]["score"] == 1
+    assert max(one["score"] for one in keeper["candidates"][:2]) == 1
     assert bird["confidence"] != plain[0]["confidence"]
 
 
