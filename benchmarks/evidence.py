@@ -1,42 +1,67 @@
-"""What memory adds: R@1 with spans given, and F1 from raw text, before and after `kglink learn`.
+"""What each kind of evidence is worth: R@1 with spans given, and how sure answers are.
 
     python benchmarks/evidence.py ../shared/data/disease [--kbs doid,hp,ncit] [--keep FOLDER]
 
-Adds ontologies and the two corpora of abstracts, twice: as mentions with curated golds, whose
-spans are given, and as PubTator, whose golds are found through the entities' own cross-references,
-for answers from raw text. Memory learns from the train halves, and weights and probabilities are
-fitted to their mentions; all figures are of dev documents. Nothing is trained: the encoder is
-MiniLM as it comes.
+Adds ontologies and three corpora of mentions with golds in them. Mentions are ranked once, with
+all evidence, and weighed as often as wanted. Weights and probabilities are fitted to the train
+documents of NCBI Disease and BC5CDR, of which memory learnt without the part that is judged; the
+figures are of their dev documents. Nothing is trained: the encoder is MiniLM as it comes.
+
+Printed are: R@1 by KB, of surfaces that memory knows and of others, of all golds and of agreed
+ones (no other entity of the KB bears the mention's words); each kind left out and alone; a corpus
+left out; how far probabilities are from the truth (ECE), with one KB, two and three.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import shutil
 import tempfile
-from collections.abc import Sequence
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from kglink import Workspace
+from kglink.evaluation.scores import Calibration
+from kglink.linking.candidates import CandidateSearch
+from kglink.linking.evidence import Memory
+from kglink.linking.fit import Rankings, fit_rankings, judged_rankings
+from kglink.linking.kinds import Weights
+from kglink.linking.scoring import Scoring, write_scoring
+from kglink.records import Document, EntityId, Link, MentionInText, Span, TextInput
+from kglink.text.fold import fold
+from kglink.text.name_words import name_key
+from kglink.workspace.links import search_of
+
+BoolArray = npt.NDArray[np.bool_]
 
 KB_FILES = {
     "doid": "doid.obographs.json.gz",
     "hp": "hp.obo.gz",
     "ncit": "ncit.obographs.json.gz",
 }
-#: For each corpus its halves as mentions, and as PubTator.
-CORPORA = {
-    "ncbi": (("ncbi_train", "ncbi_dev"), ("ncbi_train", "ncbi_devel")),
-    "bc5cdr": (("bc5cdr_train", "bc5cdr_dev"), ("bc5cdr_training", "bc5cdr_development")),
+LEARNT = ("ncbi_train", "bc5cdr_train")
+DEV = ("ncbi_dev", "bc5cdr_dev")
+#: What is learnt from, and what is measured, where a corpus is left out.
+LEFT_OUT = {
+    "ncbi_dev": ("bc5cdr_train", "st21pv_train"),
+    "bc5cdr_dev": ("ncbi_train", "st21pv_train"),
+    "st21pv_train": ("ncbi_train", "bc5cdr_train"),
 }
-SPLITS = ("train", "dev")
+RESAMPLES = 500
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("disease", type=Path)
     parser.add_argument("--kbs", default=",".join(KB_FILES))
+    parser.add_argument("--most", type=int, default=1500, help="mentions of each corpus")
     parser.add_argument("--keep", type=Path, help="workspace to keep, or to use again")
     arguments = parser.parse_args()
     kbs = tuple(arguments.kbs.split(","))
@@ -44,19 +69,7 @@ def main() -> None:
         folder = arguments.keep or Path(made) / "workspace"
         with Workspace.open(folder, create=True, flags={"ingest.on_error": "skip"}) as workspace:
             prepare(workspace, arguments.disease, kbs)
-            train = [
-                name for pair in CORPORA.values() for name in (pair[0][0], f"{pair[1][0]}_texts")
-            ]
-            for name in train:
-                workspace.learn(name)
-            scoring = workspace.fit(train[::2])
-            print(f"fitted to {scoring.mentions:,} mentions: R@1 {scoring.recall}")
-            for name in train:
-                workspace.forget(name)
-            measure(workspace, "nothing learnt")
-            for name in train:
-                workspace.learn(name)
-            measure(workspace, "train halves learnt")
+            Bench(workspace, kbs, arguments.most).run()
 
 
 def prepare(workspace: Workspace, disease: Path, kbs: Sequence[str]) -> None:
@@ -65,41 +78,285 @@ def prepare(workspace: Workspace, disease: Path, kbs: Sequence[str]) -> None:
     for kb in kbs:
         if kb not in there:
             print("add-kb", workspace.add_kb(kb, disease / "kb" / KB_FILES[kb]).summary)
-    for mentions, texts in CORPORA.values():
-        for name, split in zip(mentions, SPLITS, strict=True):
-            if name not in there:
-                source = disease / "mentions" / f"{name}.jsonl.gz"
-                workspace.add_kb(name, source, links_to=kbs, split=split)
-        for name, split in zip(texts, SPLITS, strict=True):
-            if f"{name}_texts" not in there:
-                source = workspace.folder / f"{name}.txt"
-                packed = disease / "corpora" / f"{name}.PubTator.txt.gz"
-                with gzip.open(packed) as unpacked, source.open("wb") as out:
-                    shutil.copyfileobj(unpacked, out)
-                workspace.add_kb(f"{name}_texts", source, links_to=kbs, split=split, resolve="xref")
-    workspace.find_overlaps()
+    for name in dict.fromkeys((*LEARNT, *DEV, *LEFT_OUT)):
+        if name not in there:
+            split = "dev" if name.endswith("_dev") else "train"
+            source = disease / "mentions" / f"{name}.jsonl.gz"
+            workspace.add_kb(name, source, links_to=kbs, split=split)
+    if not list(workspace.store.overlap_runs()):
+        workspace.find_overlaps()
     workspace.build_if_stale()
 
 
-def measure(workspace: Workspace, what: str) -> None:
-    """Print the figures of the dev halves."""
-    for corpus, (mentions, texts) in CORPORA.items():
-        report = workspace.evaluate(mentions[1], split="dev", ks=(1, 64))
-        recalls = {kb: report.recall(kb) for kb in report.kbs()} | {"mean": report.mean_over_kbs()}
-        given = "  ".join(
-            f"{kb} {found['R@1']:.3f} {found['R@64']:.3f}" for kb, found in recalls.items()
+@dataclass
+class Judged:
+    """Rankings of some documents, and what else is known of each."""
+
+    rankings: Rankings
+    agreed: BoolArray
+    known: BoolArray
+    """Whether memory knows the surface."""
+
+    def part(self, chosen: BoolArray) -> Judged:
+        """Some of the rankings."""
+        return Judged(self.rankings.part(chosen), self.agreed[chosen], self.known[chosen])
+
+
+@dataclass
+class Bench:
+    """Ranks once, weighs many times."""
+
+    workspace: Workspace
+    kbs: tuple[str, ...]
+    most: int
+    bearers: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Print all tables."""
+        for name in self.workspace.store.memory_sources():
+            self.workspace.forget(name)
+        search = self._search()
+        start = search.scoring
+        print("nothing learnt, weights by default")
+        plain = {name: self.ranked(search, [name]) for name in DEV}
+        self._show(plain, start)
+        plain_train = self.ranked(search, LEARNT)
+        scoring = fit_rankings(plain_train.rankings, start)
+        print("nothing learnt, fitted")
+        self._show(plain, scoring)
+        self._learn(LEARNT)
+        search = self._search()
+        dev = {name: self.ranked(search, [name]) for name in DEV}
+        print("\ntrain documents learnt, weights by default")
+        self._show(dev, start)
+        began = time.monotonic()
+        train = self.ranked(search, LEARNT, learnt=True)
+        ranked = time.monotonic()
+        scoring = fit_rankings(train.rankings, start)
+        seconds = ranked - began, time.monotonic() - ranked
+        print(f"train documents learnt, fitted (ranked in {seconds[0]:.0f} s, fitted in "
+              f"{seconds[1]:.0f} s)")  # fmt: skip
+        self._show(dev, scoring)
+        self._ablation(dev, start)
+        self._sure(scoring)
+        for target, learnt in LEFT_OUT.items():
+            self._left_out(target, learnt, start)
+
+    def _search(self) -> CandidateSearch:
+        opened = self.workspace
+        parts = (opened.space(), opened.encoder, opened.settings.link, opened.store)
+        return search_of(*parts, opened.registry, fitted=False)
+
+    def _learn(self, names: Iterable[str]) -> None:
+        for name in self.workspace.store.memory_sources():
+            self.workspace.forget(name)
+        for name in names:
+            self.workspace.learn(name)
+
+    def ranked(
+        self, search: CandidateSearch, names: Sequence[str], *, learnt: bool = False
+    ) -> Judged:
+        """The mentions of some corpora, with a memory that has not learnt from what is judged."""
+        store = self.workspace.store
+        documents = [one for name in names for one in self._some(name)]
+        agreed: list[bool] = []
+
+        def note(mention: MentionInText, gold: frozenset[EntityId], kb: str) -> None:
+            key = name_key(fold(mention.surface) or mention.surface)
+            own = {one.key for one in gold if one.kb == kb}
+            agreed.append(not self._bearing(kb).get(key, set()) - own)
+
+        def memory(part: Sequence[Document]) -> Memory | None:
+            return store.memory_without(part) if learnt else store
+
+        rankings = judged_rankings(
+            search, documents, self.kbs, memory, most=len(names) * self.most, each=note
         )
-        print(f"{what:20} {corpus:7} spans given, R@1 R@64: {given}", flush=True)
-        answers = workspace.evaluate_end_to_end(f"{texts[1]}_texts", split="dev", per_kb=False)
-        figures = answers.as_json()["metrics"]["joint"]  # type: ignore[index]  # a JSON shape
-        detected, linked = (figures[name]["strict"]["micro"] for name in ("detection", "links"))
+        told = rankings.evidence[:, rankings.kinds.index("memory")]
+        known = np.maximum.reduceat(told, rankings.starts) > 0
+        return Judged(rankings, np.array(agreed), np.asarray(known))
+
+    def _some(self, name: str) -> list[Document]:
+        """Whole documents, all windows of each, spread over a corpus, with so many mentions."""
+        windows: dict[str, list[Document]] = defaultdict(list)
+        for document in self.workspace.store.documents(name):
+            windows[document.whole].append(document)
+        counts = [sum(len(one.mentions) for one in own) for own in windows.values()]
+        step = max(1, round(sum(counts) / self.most))
+        return [one for own in list(windows.values())[::step] for one in own]
+
+    def _bearing(self, kb: str) -> dict[str, set[str]]:
+        """Who bears a name, whatever its inflection and the order of its words."""
+        if kb not in self.bearers:
+            segment = self.workspace.space().segments[kb]
+            owners = segment.entity_of(np.arange(len(segment.surfaces))).tolist()
+            found = self.bearers[kb] = defaultdict(set)
+            for row, owner in enumerate(owners):
+                found[name_key(segment.names.folded[row])].add(segment.keys[owner])
+        return self.bearers[kb]
+
+    # ---------------------------------------------------------------------------- figures
+    def _show(self, dev: dict[str, Judged], scoring: Scoring) -> None:
+        print(f"{'':14}" + "".join(f"{kb:>7}" for kb in self.kbs)
+              + "   mean   (95%)         agreed  known unknown  ECE  ECE, no NIL")  # fmt: skip
+        for name, judged in [*dev.items(), ("both", _both(dev.values()))]:
+            answered = judged.part(np.asarray(judged.rankings.answered))
+            right = self._right(answered, scoring)
+            kb = [answered.rankings.in_kb(one) for one in self.kbs]
+            low, high = _interval(right, kb)
+            agreed = _mean_over(right, [own & answered.agreed for own in kb])
+            figures = "".join(f"{right[own].mean():7.3f}" for own in kb)
+            ece = (_ece(*self._probabilities(one, scoring)) for one in (judged, answered))
+            print(f"{name:14}{figures}{_mean_over(right, kb):7.3f}  ({low:.3f} {high:.3f}) "
+                  f"{agreed:7.3f}{right[answered.known].mean():7.3f}"
+                  f"{right[~answered.known].mean():7.3f}  "
+                  + "  ".join(f"{one:.3f}" for one in ece), flush=True)  # fmt: skip
+
+    def _ablation(self, dev: dict[str, Judged], scoring: Scoring) -> None:
+        both = _both(dev.values())
+        answered = both.part(np.asarray(both.rankings.answered))
+        kb = [answered.rankings.in_kb(one) for one in self.kbs]
+        show = partial(self._line, answered, kb)
         print(
-            f"{what:20} {corpus:7} raw text: detection P {detected['precision']:.3f} "
-            f"R {detected['recall']:.3f} F1 {detected['f1']:.3f}, links P "
-            f"{linked['precision']:.3f} R {linked['recall']:.3f} F1 {linked['f1']:.3f}, "
-            f"ECE {figures['calibration']['ece']:.3f}",
-            flush=True,
+            "\nboth corpora, mean over KBs: R@1, agreed golds, surfaces that memory does not know"
         )
+        show("all", scoring.weights)
+        for kind, weight in scoring.weights.by_kind.items():
+            if weight and answered.rankings.evidence[:, answered.rankings.kinds.index(kind)].any():
+                show(f"without {kind}", Weights({**scoring.weights.by_kind, kind: 0.0}))
+        for kind in answered.rankings.kinds:
+            show(f"{kind} alone", Weights({kind: 1.0}))
+
+    def _line(self, answered: Judged, kb: Sequence[BoolArray], name: str, weights: Weights) -> None:
+        right = answered.rankings.first_is_right(weights)
+        unknown = [own & ~answered.known for own in kb]
+        agreed = [own & answered.agreed for own in kb]
+        figures = (_mean_over(right, some) for some in (kb, agreed, unknown))
+        print(f"{name:24}" + "".join(f"{one:8.3f}" for one in figures), flush=True)
+
+    def _right(self, judged: Judged, scoring: Scoring) -> BoolArray:
+        right = np.zeros(len(judged.rankings.starts), dtype=np.bool_)
+        for kb in self.kbs:
+            own = judged.rankings.in_kb(kb)
+            part = judged.rankings.part(own)
+            if len(part.starts):
+                right[own] = part.first_is_right(scoring.weights_in(kb))
+        return right
+
+    def _probabilities(self, judged: Judged, scoring: Scoring) -> tuple[list[float], list[bool]]:
+        """How sure the best candidate of each KB is, and whether it is right."""
+        said: list[float] = []
+        right: list[bool] = []
+        for kb in self.kbs:
+            part = judged.rankings.part(judged.rankings.in_kb(kb))
+            if len(part.starts):
+                facts, told = part.decisions(scoring.weights_in(kb))
+                calibration = scoring.calibration_by_kb.get(kb, scoring.calibration)
+                said += [calibration.probability(one, lead, -nil) for one, lead, nil, _ in facts]
+                right += [bool(one) for one in told]
+        return said, right
+
+    def _sure(self, scoring: Scoring) -> None:
+        """Whole answers with one KB, two and three: ECE, and what another KB changes."""
+        print("\nanswers of the linker, spans given: ECE, ECE of mentions that mean something,")
+        print("how far the probability of right answers moved since the KB before")
+        before: list[Link | None] = []
+        for kbs in accumulate((kb,) for kb in self.kbs):
+            found = self._links(kbs, scoring)
+            every, answered = Calibration(), Calibration()
+            moved = []
+            for at, (link, gold) in enumerate(found):
+                own = {one for one in gold if one.kb in kbs}
+                if link.chosen and own and not any(one.kb == link.chosen.id.kb for one in own):
+                    continue  # nobody judged this KB for this mention
+                right = link.chosen.id in own if link.chosen else not own
+                every.add(link.confidence, right=right)
+                if own:
+                    answered.add(link.confidence, right=right)
+                earlier = before[at] if before else None
+                if earlier is not None and link.chosen and right:
+                    moved.append(abs(link.confidence - earlier.confidence))
+            told = f"{np.mean(moved):.3f} of {len(moved)}" if moved else ""
+            print(f"{','.join(kbs):16} {every.ece:.3f} {answered.ece:.3f} {told}", flush=True)
+            before = [
+                link if link.chosen and link.chosen.id in gold else None for link, gold in found
+            ]
+
+    def _links(
+        self, kbs: Sequence[str], scoring: Scoring
+    ) -> list[tuple[Link, frozenset[EntityId]]]:
+        write_scoring(
+            self.workspace.space().folder.path, self.workspace.encoder.info.fingerprint, scoring
+        )
+        linker = self.workspace.linker(kbs)
+        mentions = [
+            (document, mention)
+            for name in DEV
+            for document in self._some(name)
+            for mention in document.mentions
+            if mention.gold is not None
+        ]
+        inputs = (
+            TextInput(document.whole, document.text, (Span(mention.start, mention.end),))
+            for document, mention in mentions
+        )
+        links = (link for linked in linker.link(inputs) for link in linked.links)
+        return [
+            (link, frozenset(mention.gold or ()))
+            for link, (_, mention) in zip(links, mentions, strict=True)
+        ]
+
+    def _left_out(self, target: str, learnt: Sequence[str], start: Scoring) -> None:
+        self._learn(learnt)
+        search = self._search()
+        scoring = fit_rankings(self.ranked(search, learnt, learnt=True).rankings, start)
+        print(f"\nlearnt from and fitted to {', '.join(learnt)}; measured on {target}")
+        judged = {target: self.ranked(search, [target])}
+        self._show(judged, scoring)
+
+
+def _both(some: Iterable[Judged]) -> Judged:
+    parts = list(some)
+    rankings = [one.rankings for one in parts]
+    rows = accumulate((len(one.right) for one in rankings), initial=0)
+    joined = replace(
+        rankings[0],
+        evidence=np.concatenate([one.evidence for one in rankings]),
+        right=np.concatenate([one.right for one in rankings]),
+        starts=np.concatenate([one.starts + at for one, at in zip(rankings, rows, strict=False)]),
+        folds=np.concatenate([one.folds for one in rankings]),
+        of_kb=np.concatenate([np.asarray(one.of_kb) for one in rankings]),
+        answered=np.concatenate([np.asarray(one.answered) for one in rankings]),
+    )
+    agreed = np.concatenate([one.agreed for one in parts])
+    return Judged(joined, agreed, np.concatenate([one.known for one in parts]))
+
+
+def _mean_over(right: BoolArray, parts: Sequence[BoolArray]) -> float:
+    return float(np.mean([right[own].mean() for own in parts if own.any()]))
+
+
+def _interval(right: BoolArray, kb: Sequence[BoolArray]) -> tuple[float, float]:
+    """Of the mean over KBs, by resampling mentions."""
+    rng = np.random.default_rng(1)
+    means = np.mean(
+        [
+            rng.choice(right[own], (RESAMPLES, int(own.sum()))).mean(axis=1)
+            for own in kb
+            if own.any()
+        ],
+        axis=0,
+    )
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _ece(said: Sequence[float], right: Sequence[bool]) -> float:
+    """The expected calibration error, in ten bins of equal width."""
+    calibration = Calibration()
+    for sure, is_right in zip(said, right, strict=True):
+        calibration.add(sure, right=is_right)
+    return calibration.ece or 0.0
 
 
 if __name__ == "__main__":

@@ -267,10 +267,12 @@ def judged_rankings(
     progress: OnProgress = lambda _: None,
     *,
     most: int = MOST_MENTIONS,
+    each: Callable[[MentionInText, frozenset[EntityId], str], None] = lambda *_: None,
 ) -> Rankings:
     """The best candidates of mentions with known answers, in the KBs that hold an answer.
 
-    What means nothing has a ranking in each KB, without a right candidate.
+    What means nothing has a ranking in each KB, without a right candidate. ``each`` is told of
+    every ranking: of what mention it is, what is right, and in which KB.
     """
     judged = _spread([(fold, *one) for fold, one in _judged(documents, kbs)], most)
     parts = [[one for one in documents if _fold(one) == fold] for fold in range(_FOLDS)]
@@ -283,12 +285,13 @@ def judged_rankings(
         for first in range(0, len(own), _BATCH):
             batch = own[first : first + _BATCH]
             answers = asking.find([mention for _, mention, _ in batch], kbs, limit=_DEPTH)
-            for (_, _, gold), by_kb in zip(batch, answers, strict=True):
+            for (_, mention, gold), by_kb in zip(batch, answers, strict=True):
                 wanted = {one.kb for one in gold} or kbs
                 for place, kb in enumerate(kbs):
                     if kb in wanted and by_kb[kb]:
                         kinds = tuple(by_kb[kb][0].evidence)
                         found.append((fold, place, bool(gold), _ranking(by_kb[kb], gold)))
+                        each(mention, gold, kb)
             done += len(batch)
             progress(Progress("mentions", done, len(judged)))
     counts = np.array([len(one.right) for *_, one in found], dtype=np.int64)

@@ -208,7 +208,8 @@ def test_links_of_a_trained_space(trained: Workspace) -> None:
     assert any(link.chosen for link in document.links)
     for link in document.links:
         assert 0 <= link.confidence <= 1
-        scores = [one.score for one in link.candidates]
+        # Before the best one may stand the same thing in the KB that goes first.
+        scores = [one.score for one in link.candidates[1:]]
         assert scores == sorted(scores, reverse=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,8 +79,10 @@ def test_windows_of_homonyms_are_read_and_each_surface_is_read_once(workspace: W
 
 def test_a_batch_finds_the_same_as_its_mentions_one_by_one(workspace: Workspace) -> None:
     search, kbs = workspace.linker()._search, workspace.space().kbs()
-    together = search.find(MENTIONS, kbs)
-    for one, found in zip(MENTIONS, together, strict=True):
+    # Each in a document of its own: what others mean in the same document is evidence.
+    mentions = [replace(one, document=str(at)) for at, one in enumerate(MENTIONS)]
+    together = search.find(mentions, kbs)
+    for one, found in zip(mentions, together, strict=True):
         (alone,) = search.find([one], kbs)
         for kb in kbs:
             assert [a.id for a in alone[kb]] == [b.id for b in found[kb]]
