@@ -450,10 +450,19 @@ class CandidateSearch:
         }
         if len(named) < 2 or any(len(rows) > 1 for rows in named.values()):
             return any(len(rows) > 1 for rows in named.values())
-        ids = [EntityId(kb, self._space.segments[kb].keys[rows[0]]) for kb, rows in named.items()]
-        return any(
-            self.nearness(left, right) < LEAST_NEARNESS for left, right in combinations(ids, 2)
+        return not all(
+            self._is_same(*pair)
+            for pair in combinations([(kb, int(rows[0])) for kb, rows in named.items()], 2)
         )
+
+    def _is_same(self, left: tuple[str, int], right: tuple[str, int]) -> bool:
+        """Whether entities of two KBs, given by their rows, are one thing: accepted, or alike."""
+        if self._counterparts:
+            _, others, _ = self._counterparts.of_rows(left[0], np.array([left[1]]), right[0])
+            if right[1] in others:
+                return True
+        ids = [EntityId(kb, self._space.segments[kb].keys[row]) for kb, row in (left, right)]
+        return self.nearness(ids[0], ids[1]) >= LEAST_NEARNESS
 
     def _with_context(self, found: Found, at: int, batch: _Batch, segment: Segment) -> Found:
         """Add the context, for the candidates for which it counts."""
