@@ -121,3 +121,12 @@ def test_any_text_is_read() -> None:
     for text in (*NASTY_TEXTS, *long, "l0ng p@pers fr0m OCR"):
         for span in finds.detect(text):
             assert 0 <= span.start < span.end <= len(text)
+
+
+def test_a_word_is_short_for_a_name_that_stands_before_it() -> None:
+    names = "Isolde Heron", "Morwenna Heron"
+    text = "Isolde Heron came. Later the Heron slept, a heron flew."
+    finds = {span.start: span.name for span in detector(*names).detect(text)}
+    assert finds[text.index("Heron slept")] == "Isolde Heron"
+    assert text.index("heron flew") not in finds
+    assert "Heron" not in taken_for("Later the Heron slept.", *names)

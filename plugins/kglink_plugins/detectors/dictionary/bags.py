@@ -23,8 +23,9 @@ from kglink_plugins.detectors.dictionary.text_words import MASK, bag_hash, word_
 
 Hashes = npt.NDArray[np.uint64]
 
-#: What a bag is: a whole name, a part of one entity's names, a name written as one word.
-WHOLE, PART, JOINED = 1, 2, 4
+#: What a bag is: a whole name, a part of one entity's names, a name written as one word. And what
+#: a word of a text is: short for a name of several words that stands before it in the text.
+WHOLE, PART, JOINED, SHORT = 1, 2, 4, 8
 #: Names of more words are found by their letters alone.
 MOST_WORDS = 8
 #: A part of fewer letters says nothing.

@@ -58,7 +58,7 @@ class NameDetector:
 
     def weigh(self, weights: Mapping[str, float]) -> None:
         """Take other weights."""
-        self._weights = [weights[fact] for fact in Facts._fields]
+        self._weights = [weights.get(fact, 0.0) for fact in Facts._fields]
         self._bias = weights["bias"]
 
     def places(self, text: str) -> Iterator[Place]:

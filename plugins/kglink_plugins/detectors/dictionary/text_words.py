@@ -46,6 +46,8 @@ class TextWords(NamedTuple):
     forms: list[Form]
     joined: npt.NDArray[np.bool_]
     """Whether the word and the next one may belong to one name."""
+    capital: list[bool]
+    """Whether the word begins with a capital."""
 
 
 def words_of_text(text: str) -> Iterator[TextWords]:
@@ -70,7 +72,13 @@ def _words(text: str, start: int, stop: int) -> TextWords:
     joined = np.zeros(len(found), dtype=np.bool_)
     for at in range(len(found) - 1):
         joined[at] = text[found[at][1] : found[at + 1][0]] in _JOINED
-    return TextWords([one[0] for one in found], [one[1] for one in found], forms, joined)
+    return TextWords(
+        [first for first, _ in found],
+        [last for _, last in found],
+        forms,
+        joined,
+        [text[first].isupper() for first, _ in found],
+    )
 
 
 @lru_cache(maxsize=1 << 16)

@@ -20,6 +20,7 @@ from kglink_plugins.detectors.dictionary.bags import (
     LEAST_PART,
     MOST_WORDS,
     PART,
+    SHORT,
     WHOLE,
     Bags,
     deletions,
@@ -67,6 +68,8 @@ class Facts(NamedTuple):
     """It is a part of the names of one entity alone."""
     joined: float
     """It is a name but for a space or hyphen."""
+    short: float
+    """It is the first or last word of a whole name that stands before it in the text."""
     misspelt: float
     """A word of it was corrected."""
     several: float
@@ -164,6 +167,7 @@ class VariantFinder:
             if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
             and not (_is_word_of_name(hit) and misspelt[hit.first])
         ]
+        hits = _with_short_forms(hits, words, hashes)
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE]
         longest = _longest(wholes, len(words.forms))
         repeated = Counter(hit.bag for hit in hits)
@@ -283,6 +287,7 @@ class VariantFinder:
             variant=float(whole and not written),
             part=float(is_part),
             joined=float(hit.kind & JOINED != 0 and not whole),
+            short=float(hit.kind & SHORT != 0),
             misspelt=float(misspelt),
             several=float(several),
             words=min(len(counted), 4) / 4,
@@ -325,6 +330,28 @@ def _says_something(hit: Hit, forms: Sequence[Form], heeded: frozenset[str]) -> 
     return any(
         form.hash and form.folded not in heeded and len(form.word) >= least for form in forms
     )
+
+
+def _with_short_forms(hits: Sequence[Hit], words: TextWords, hashes: Hashes) -> list[Hit]:
+    """The hits, and words with a capital that are short for a name of several words before them.
+
+    "The Heron" after "Isolde Heron": the name's first or last word, taken for the whole name.
+    """
+    named: dict[int, Hit] = {}
+    for hit in hits:
+        if hit.kind & WHOLE and hit.stop - hit.first > 1:
+            for at in (hit.first, hit.stop - 1):
+                named.setdefault(int(hashes[at]), hit)
+    if not named:
+        return list(hits)
+    inside = {at for hit in hits if hit.stop - hit.first > 1 for at in range(hit.first, hit.stop)}
+    short: dict[int, Hit] = {}
+    for at, value in enumerate(hashes.tolist()):
+        full = named.get(value)
+        if full and at >= full.stop and at not in inside and words.capital[at]:
+            short[at] = Hit(at, at + 1, full.bag, SHORT)
+    kept = [hit for hit in hits if not (hit.first in short and hit.kind & PART == hit.kind)]
+    return [*kept, *short.values()]
 
 
 def _is_word_of_name(hit: Hit) -> bool:
