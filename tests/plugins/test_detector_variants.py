@@ -51,6 +51,13 @@ def test_a_name_is_found_however_it_is_written(text: str, name: str, found: str)
     assert answers[found] in (name, "")
 
 
+def test_words_have_the_endings_of_their_language() -> None:
+    german = "Die Gießkannen sind schön, und der Griff ist gut."
+    assert taken_for(german, "Gießkanne")["Gießkannen"] == "Gießkanne"
+    # Not in English, where such a word would be another one.
+    assert taken_for("The paint is whiter than I had thought.", "white") == {}
+
+
 def test_a_part_of_one_entitys_names_stands_for_it() -> None:
     answers = taken_for("the Nightjar, its path light, and a Nightjar light", "Nightjar path light")
     assert answers == {

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kglink.text.fold import fold
 from kglink.text.language import function_words, language_of
+from kglink.text.name_words import one_form
 from kglink_plugins.detectors.dictionary.bags import (
     JOINED,
     LEAST_MISSPELT,
@@ -45,6 +46,14 @@ _SHORT = 5
 _LEAST_PAIR = 4
 #: What a place that is written as its name is taken for.
 _ITSELF = -1
+#: What words of some languages end in besides an "s", the longest first.
+ENDINGS = {
+    "de": ("ern", "en", "er", "es", "n", "e"),
+    "es": ("es",),
+    "fr": ("es", "x", "e"),
+    "it": ("i", "e"),
+    "nl": ("en", "e"),
+}
 _SENTENCE = re.compile(r"[.!?;]\s")
 
 
@@ -156,11 +165,11 @@ class VariantFinder:
     def _of_piece(
         self, text: str, words: TextWords, exact: Mapping[tuple[int, int], float]
     ) -> Iterator[Place]:
-        seems = self._language == "auto"
-        heeded = _function_words(
-            language_of(text[words.starts[0] : words.ends[-1]]) if seems else self._language
-        )
-        hashes, misspelt = self._hashes(words)
+        language = self._language
+        if language == "auto":
+            language = language_of(text[words.starts[0] : words.ends[-1]])
+        heeded = _function_words(language)
+        hashes, misspelt = self._hashes(words, ENDINGS.get(language, ()))
         hits = [
             hit
             for hit in (*self._runs(words, hashes), *self._pairs(words))
@@ -187,18 +196,38 @@ class VariantFinder:
                 int(self._bags.bag_names[hit.bag]),
             )  # fmt: skip
 
-    def _hashes(self, words: TextWords) -> tuple[Hashes, npt.NDArray[np.bool_]]:
-        """The hash of each word; of one that no name has that of the word that was meant."""
+    def _hashes(
+        self, words: TextWords, endings: Sequence[str]
+    ) -> tuple[Hashes, npt.NDArray[np.bool_]]:
+        """The hash of each word; of one that no name has that of the word that was meant.
+
+        That is the word without an ending of its language, or else without one wrong letter.
+        """
         hashes = np.array([form.hash for form in words.forms], dtype=np.uint64)
         unknown = ~_among(self._bags.words, hashes) & (hashes != 0)
         misspelt = np.zeros(len(hashes), dtype=np.bool_)
         for at in np.flatnonzero(unknown).tolist():
             form = words.forms[at]
-            if form.common == 0 and len(form.word) >= LEAST_MISSPELT and form.word.isalpha():
+            stem = self._stem(form.folded, endings)
+            if stem is not None:
+                hashes[at] = stem
+            elif form.common == 0 and len(form.word) >= LEAST_MISSPELT and form.word.isalpha():
                 meant = self._corrected(form.word)
                 if meant is not None:
                     hashes[at], misspelt[at] = meant, True
         return hashes, misspelt
+
+    def _stem(self, word: str, endings: Sequence[str]) -> int | None:
+        """The hash of a word of names that a word is with an ending."""
+        for ending in endings:
+            stem = one_form(word.removesuffix(ending))
+            if stem != word and len(stem) >= LEAST_MISSPELT and self._is_known(stem):
+                return word_hash(stem)
+        return None
+
+    def _is_known(self, word: str) -> bool:
+        row = int(np.searchsorted(self._bags.words, np.uint64(word_hash(word))))
+        return row < len(self._bags.words) and int(self._bags.words[row]) == word_hash(word)
 
     def _corrected_hash(self, word: str) -> int | None:
         """The hash of the only word of names that differs by one letter."""
