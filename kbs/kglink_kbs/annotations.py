@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field
@@ -153,7 +154,11 @@ _SPLITS: Mapping[str, Split] = {
 class DocumentFields(PluginSettings):
     """How annotated texts are read; every field is guessed from its name unless set."""
 
-    text: str = Field("", description="Field with a document's text; guessed if empty.")
+    text: str = Field(
+        "",
+        description="Field with a document's text, or several whose texts follow each other: "
+        "`title,abstract`; guessed if empty.",
+    )
     mentions: str = Field("", description="Field with a document's mentions; guessed if empty.")
     gold: str = Field(
         "", description="Field of a mention with what is meant (`label_title`); guessed if empty."
@@ -180,9 +185,10 @@ class DocumentMaker:
         names = {
             "id": chosen.get("key", ""),
             "title": chosen.get("title", ""),
-            "text": settings.text,
+            "text": "" if "," in settings.text else settings.text,
             "mentions": settings.mentions,
         }
+        self._parts = [one.strip() for one in settings.text.split(",") if one.strip()]
         gold = {"gold": settings.gold}
         self._settings = settings
         self._gold = GoldReader(settings.gold_ids)
@@ -192,6 +198,8 @@ class DocumentMaker:
 
     def form(self, record: Mapping[str, Any]) -> Form:
         """Which form of a document ``record`` has, if any."""
+        if len(self._parts) > 1:
+            return "bare" if any(map(partial(_field, record), self._parts)) else ""
         fields = self._shapes.fields(record)
         if fields.keys() >= {"left", "mention", "right"}:
             return "contexts"
@@ -213,7 +221,10 @@ class DocumentMaker:
         """
         values = self._shapes.values(record)
         found: list[Mention] = []
-        if form == "contexts":
+        meta: dict[str, object] = {}
+        if len(self._parts) > 1:
+            text, meta = self._of_parts(record)
+        elif form == "contexts":
             text, mention = self._of_contexts(values, record)
             found.append(mention)
         else:
@@ -231,7 +242,19 @@ class DocumentMaker:
             mentions=tuple(sorted(found, key=lambda mention: (mention.start, mention.end))),
             title=one_line(values.get("title"), "title"),
             split=_split(values.get("split")),
+            meta=meta,
         )
+
+    def _of_parts(self, record: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+        """The texts of several fields, one after the other, and where each stands."""
+        text = ""
+        parts: list[dict[str, object]] = []
+        for name in self._parts:
+            if part := exact_text(_field(record, name) or "", name):
+                text += "\n\n" if text else ""
+                parts.append({"part": name, "start": len(text), "end": len(text) + len(part)})
+                text += part
+        return text, {"format": "jsonl", "parts": parts}
 
     def _of_contexts(
         self, values: Mapping[str, object], record: Mapping[str, object]
@@ -321,6 +344,11 @@ class DocumentMaker:
             type=type_text(values.get("type"), "type"),
             quality=one_line(values.get("quality"), "quality"),
         )
+
+
+def _field(record: Mapping[str, object], name: str) -> object:
+    """The value of a field, or at a dotted path."""
+    return record[name] if name in record else value_at(record, tuple(name.split(".")))
 
 
 def _may_be_list(value: object) -> bool:

@@ -85,6 +85,14 @@ def test_a_field_of_json_lines_is_the_text(kglink: Kglink, demo: Path, tmp_path:
     source.write_text(json.dumps({"id": "m1", "message": "Heron counts."}), encoding="utf-8")
     (record,) = linked(kglink, source, "--input-set", "text=message")
     assert (record["id"], record["text"]) == ("m1", "Heron counts.")
+    mail = {"id": "m2", "head": {"subject": "Cornwall"}, "body": "Heron counts.", "note": None}
+    source.write_text(json.dumps(mail), encoding="utf-8")
+    (record,) = linked(kglink, source, "--input-set", "text=head.subject,note,body")
+    assert record["text"] == "Cornwall\n\nHeron counts."
+    assert record["meta"]["source"]["parts"] == [
+        {"part": "head.subject", "start": 0, "end": 8},
+        {"part": "body", "start": 10, "end": 23},
+    ]
 
 
 def test_the_language_is_said_and_can_be_told(kglink: Kglink, demo: Path) -> None:
