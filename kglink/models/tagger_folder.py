@@ -34,7 +34,7 @@ MANIFEST, ENCODER, HEAD, VOCABULARY = "detector.json", "encoder", "head.safetens
 FORMAT = 1
 DAMAGED = "Train it again: `kglink finetune --what detector`."
 #: A text of fewer words is not judged by them, and of a longer one only so many are looked at.
-_LEAST_WORDS, _MOST_WORDS = 20, 20_000
+_LEAST_WORDS, _MOST_WORDS = 8, 20_000
 _LETTERS = re.compile(r"[^\W\d_]{3,}")
 
 

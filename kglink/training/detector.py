@@ -73,16 +73,20 @@ from kglink.training.run import (
     write_settings,
 )
 from kglink.training.step import rate_at
-from kglink.training.tagged_texts import TaggedText, TaggedTexts, tagged_texts
+from kglink.training.tagged_texts import (
+    LEAST_MENTIONS,
+    WORTH_MENTIONS,
+    TaggedText,
+    TaggedTexts,
+    tagged_texts,
+)
 
 DETECTOR, WORK = "detector", "detector.work"
 #: What a run of this stage alone has in the place of the stages S, T and O.
 SOURCES_OF_DETECTOR = "D"
 _BEST = "best.safetensors"
-#: Held-out texts with more unknown words than this share of them has are of another kind.
+#: A text with more unknown words than this share of the held-out texts has is of another kind.
 _USUAL = 0.99
-#: And so many times more are allowed.
-_MORE = 1.5
 
 IntArray = npt.NDArray[np.int64]
 
@@ -121,8 +125,8 @@ def train_detector(
     if is_tagger_folder(done):
         shutil.rmtree(folder / WORK, ignore_errors=True)
         return DetectorReport(done, read_tagger(done), texts, 0)
-    if texts.too_few:
-        raise _no_detector(texts.too_few)
+    if too_few := texts.too_few():
+        raise _no_detector(too_few)
     source = _source(job.base)
     tokens = min(job.section.tokens, source.max_tokens)
     training = _Training(texts, job, folder, source, WordPieces(source, tokens), tell)
@@ -140,8 +144,10 @@ def detector_stage(
     """Stage D of a run; None where it has no documents for it, which is told."""
     recipe = told.recipe
     texts = tagged_texts(store, told.docs, recipe.selection, told.seed)
-    if texts.too_few and not is_tagger_folder(folder / DETECTOR):
-        tell(Note(f"no detector is trained: {texts.too_few}"))
+    by_itself = told.sources == SOURCES_OF_DETECTOR
+    too_few = texts.too_few(LEAST_MENTIONS if by_itself else WORTH_MENTIONS)
+    if too_few and not is_tagger_folder(folder / DETECTOR):
+        tell(Note(f"no detector is trained: {too_few}"))
         return None
     job = DetectorJob(
         section=recipe.detector,
@@ -199,7 +205,7 @@ def _new_settings(store: Store, job: FinetuneJob, folder: Path) -> RunSettings:
     for name in job.docs:
         store.kb(name)
     recipe = job.chosen_recipe()
-    if too_few := tagged_texts(store, job.docs, recipe.selection, recipe.seed).too_few:
+    if too_few := tagged_texts(store, job.docs, recipe.selection, recipe.seed).too_few():
         raise _no_detector(too_few)
     told = RunSettings(
         recipe=recipe,
@@ -426,7 +432,7 @@ class _Training:
             types=texts.types,
             calibration=calibration,
             epoch=self._at.best_epoch + 1,
-            foreign=_MORE * float(np.quantile(shares, _USUAL)),
+            foreign=float(np.quantile(shares, _USUAL)),
             libraries=self._job.libraries,
         )
         place = self._folder / DETECTOR

@@ -22,6 +22,9 @@ from kglink.training.recipe import SelectionSection
 _JUDGED_BY = 500
 #: A detector learns from so many mentions at least, and so many more judge it.
 LEAST_MENTIONS, LEAST_HELD_OUT = 100, 10
+#: A run that trains other things too trains a detector from so many mentions on: one that has
+#: learnt from fewer is hardly ever better than the dictionary.
+WORTH_MENTIONS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +46,15 @@ class TaggedTexts:
     types: tuple[str, ...]
     passed_over: tuple[str, ...]
 
-    @property
-    def too_few(self) -> str:
+    def too_few(self, least: int = LEAST_MENTIONS) -> str:
         """Why no detector can be learnt from them; empty where one can."""
         found = [sum(len(one.places) for one in part) for part in (self.train, self.held_out)]
-        if found[0] >= LEAST_MENTIONS and found[1] >= LEAST_HELD_OUT:
+        if found[0] >= least and found[1] >= LEAST_HELD_OUT:
             return ""
         why = f" ({'; '.join(self.passed_over)})" if self.passed_over else ""
         return (
             f"{found[0]:,} mentions to learn from and {found[1]:,} held back in documents that "
-            f"are annotated whole; {LEAST_MENTIONS} and {LEAST_HELD_OUT} are needed{why}"
+            f"are annotated whole; {least} and {LEAST_HELD_OUT} are needed{why}"
         )
 
 
