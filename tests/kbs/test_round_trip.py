@@ -94,6 +94,7 @@ FULL: tuple[Record, ...] = (
     filled(
         Document,
         text="It is said.",
+        meta={},  # where an adapter found the text, which no store keeps
         mentions=tuple(filled(Mention, start=6, end=10, surface="said", gold=g) for g in GOLDS),
     ),
     filled(CodeMapping, subject="A:1", object="B:2"),
