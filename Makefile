@@ -4,11 +4,13 @@
 PYTHON ?= python3
 DEMO_DIR ?= build/demo
 PYTEST_ARGS ?=
+WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 TORCH := $(shell grep -E '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
@@ -25,7 +27,7 @@ demo: $(INSTALLED) ## link a text to two small KBs, print it, write build/demo/
 
 .PHONY: test
 test: lint ## check style, types, import rules, docs, packaging, and run all tests but the slow ones
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-all
 test-all: lint pytest ## the same, with the slow proofs
@@ -38,7 +40,7 @@ lint: $(INSTALLED) ## check style and types
 
 .PHONY: pytest
 pytest: $(INSTALLED) ## run all tests alone, or some: make pytest PYTEST_ARGS="tests/project/test_docs.py -x"
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: format
 format: $(INSTALLED) ## put the code into its one form
