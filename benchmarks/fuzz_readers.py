@@ -248,6 +248,53 @@ _ALL = (
         "context mention context_left context_right label_id split dev doc nil",
         json=True,
     ),
+    Reader(
+        "text",
+        "a.txt",
+        "test_kb_texts",
+        settings=({}, {"marked": True}),
+        tokens="[[ ]] [[Ada]] | \ufeff \x00 e\u0301",
+        more_tokens=("\u2028", "\f", "\r\n"),
+    ),
+    Reader(
+        "html",
+        "a.html",
+        "test_kb_texts",
+        settings=({}, {"tables": True, "code": True}),
+        tokens="<p> </p> <pre> <code> <table> <td> <script> <style> <!-- --> <![CDATA[ ]]> &amp; "
+        "&#0; &#x110000; &lt <br/> <title> <meta charset= <svg> <template> </html",
+    ),
+    Reader(
+        "markdown",
+        "a.md",
+        "test_kb_texts",
+        settings=({}, {"tables": True, "code": True}),
+        tokens="# ## *b* _i_ `c` ``` ~~~ [a](b) ![a](b) [a]: <http://> > - 1. | --- === \\ &amp;",
+        more_tokens=("\n\n", "\n    ", "| a | b |\n|---|---|\n"),
+    ),
+    Reader(
+        "mail",
+        "a.eml",
+        "test_kb_texts",
+        tokens="Subject: From: Message-ID: Content-Type: multipart/mixed; boundary= text/html "
+        "charset= =?utf-8?q?a?= =?x?b?A?= quoted-printable base64 Content-Transfer-Encoding: "
+        "message/rfc822 =3D =\r\n",
+        more_tokens=("\n\n", "\r\n\r\n", "\n--b\n", "\n--b--\n", "\n> "),
+    ),
+    Reader(
+        "docx",
+        "a.docx",
+        "test_kb_texts",
+        tokens="word/document.xml <w:p> <w:r> <w:t> <w:tbl> <w:del> </w:t> <!DOCTYPE <!ENTITY &a;",
+        more_tokens=("PK\x03\x04", "PK\x01\x02", "PK\x05\x06"),
+    ),
+    Reader(
+        "pdf",
+        "a.pdf",
+        "test_kb_texts",
+        tokens="%PDF-1.4 obj endobj stream endstream xref trailer startxref %%EOF << >> /Type "
+        "/Page /Kids /Length /Filter /FlateDecode /Encrypt /Parent 0 R BT Tj ET ( ) [ ] /ObjStm",
+    ),
 )
 
 #: The readers by name, in the order in which they are fuzzed.

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable_line
-from kglink_cli.console import print_table, say, tell
+from kglink_cli.console import print_table, say, say_cells, tell
 
 TableFormat = Literal["table", "tsv", "csv", "md", "latex"]
 
@@ -68,7 +68,7 @@ def _plain(table: Table) -> None:
 def _tsv(table: Table) -> None:
     _words_apart(table)
     for row in _expanded(table):
-        sys.stdout.write("\t".join(map(_one_line, row)) + "\n")
+        say_cells(*map(str, row))
 
 
 def _csv(table: Table) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from kglink.records import Entity
-from kglink.text.fold import fold
 
 EntityPart = Literal["title", "type", "aliases", "description"]
 
@@ -55,6 +54,8 @@ def _other_names(entity: Entity, most: int) -> str:
 
 def shared_names(left: Entity, right: Entity) -> tuple[str, ...]:
     """The names that two entities have in common but for case and signs, as the left has them."""
+    from kglink.text.fold import fold  # which loads numpy: settings of encoders name parts of texts
+
     of_right = {fold(alias.surface) for alias in right.aliases} | {fold(right.title)}
     surfaces = [left.title, *(alias.surface for alias in left.aliases)]
     by_fold: dict[str, str] = {}

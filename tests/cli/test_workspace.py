@@ -41,6 +41,7 @@ METHODS = {
     "spaces": ("spaces", "space_summary", "compare_spaces", "compare_recalls", "delete_space"),
     "index": ("index_presets", "change_index", "measure_index"),
     "link": ("link",),
+    "explain": ("explain",),
     "search": ("search",),
     "eval": ("evaluate", "evaluate_end_to_end", "evaluate_overlaps"),
     "settings": ("resolved",),

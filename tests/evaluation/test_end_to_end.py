@@ -330,7 +330,10 @@ def test_the_shape_of_the_record() -> None:
     assert list(metrics) == ["joint", "kb", "nil"]
     assert list(metrics["kb"]) == ["a", "b"]
     assert list(metrics["joint"]) == ["detection", "links", "calibration"]
-    assert metrics["joint"]["detection"]["strict"] == {
+    strict = metrics["joint"]["detection"]["strict"]
+    for figure, (low, high) in strict.pop("intervals").items():
+        assert 0 <= low < strict["micro"][figure] < high <= 1
+    assert strict == {
         "gold": 7,
         "found": 7,
         "right": 5,

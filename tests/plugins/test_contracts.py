@@ -126,6 +126,11 @@ class TrustsTheFirstName(ReferenceDetector):
         self.surfaces = {row.surface for row in itertools.islice(names, 1)}
 
 
+class TogetherInOneText(ReferenceDetector):
+    def detect_all(self, texts: Sequence[str]) -> list[list[Span]]:
+        return [self.detect("".join(texts)) for _ in texts]
+
+
 class StaleCache(ReferenceDetector):
     def __init__(self, names: Any) -> None:
         super().__init__(names)
@@ -149,6 +154,7 @@ DETECTOR_MUTANTS = [
     (detector(NotANumber), "test_spans_hold_for_every_text"),
     (detector(OffsetsOfTheFolded), "test_spans_hold_for_every_text"),
     (detector(RemembersWhatItFound), "test_answers_do_not_depend_on_earlier_ones"),
+    (detector(TogetherInOneText), "test_texts_together_are_as_each_alone"),
     (detector(TrustsTheFirstName), "test_order_of_the_names_changes_nothing"),
     (detector(StaleCache), "test_answers_the_same_from_its_cache"),
     (detector(WithinWords), "test_finds_what_it_should"),

@@ -37,10 +37,15 @@ PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="u
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The programs of the page as one module, whose plugins are the installed ones."""
+    """The plugins of the page as one module, as if they were the installed ones.
+
+    Its programs with an output are no plugins; the tests of the documentation run them.
+    """
     module = ModuleType("page")
-    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
-        exec(compile(block, "docs/plugins.md", "exec"), vars(module))  # noqa: S102 - our own page
+    for block, output in re.findall(r"```python\n(.*?)```(\n\n```text)?", PAGE, re.DOTALL):
+        if not output:
+            program = compile(block, "docs/plugins.md", "exec")
+            exec(program, vars(module))  # noqa: S102 - our own page
     entries = [EntryPoint("page", "page", group) for group in HOOKS_OF_GROUP]
     monkeypatch.setattr("kglink.plugins.loading.entry_points", lambda group: entries)
     registry = Registry([PluginModule(PAGE_PROVIDER, lambda: module)])

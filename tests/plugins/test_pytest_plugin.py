@@ -69,7 +69,7 @@ def test_correct_plugins_pass_and_are_named(env: FakeEnvironment) -> None:
     env.install("acme", "1", DETECTORS.replace("WITH_WRONG", "False"))
     done = run_pytest(env, "--kglink-contracts")
     assert done.returncode == 0, done.stdout
-    assert "6 passed" in done.stdout, "our own test and the five checks of the contract"
+    assert "7 passed" in done.stdout, "our own test and the six checks of the contract"
     assert "detector 'acme/nothing': general checks only" in done.stdout
 
 
@@ -78,7 +78,7 @@ def test_a_wrong_plugin_fails_with_its_name_and_the_check(env: FakeEnvironment) 
     done = run_pytest(env, "--kglink-contracts")
     assert done.returncode == 1
     assert "[detector-acme/too-far-test_spans_hold_for_every_text]" in done.stdout
-    assert "1 failed, 10 passed" in done.stdout
+    assert "1 failed, 12 passed" in done.stdout
 
 
 def test_a_module_that_cannot_be_loaded_fails_with_its_name(env: FakeEnvironment) -> None:

@@ -31,6 +31,10 @@ class HandMade(Linker):
         self.stages = tuple(stages)
         self._named = kbs
 
+    def leaves_out(self, entity: EntityId) -> bool:
+        """None."""
+        return False
+
     def candidates(
         self, mentions: Sequence[MentionInText], *, limit: int
     ) -> list[dict[str, list[Candidate]]]:
