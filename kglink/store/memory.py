@@ -7,6 +7,7 @@ what was there. Documents that are in two KBs are counted once.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,8 @@ _BATCH = 2000
 _LOOKUP = 500
 #: Less than the smallest part of a mention: what is left of sums that should be zero.
 _NOTHING = 1e-6
+#: What no text of a store has: NUL, and half of a surrogate pair.
+_NEVER_STORED = re.compile("[\0\ud800-\udfff]")
 #: Places of a document that look like mentions and are not annotated.
 Unmarked = Callable[[Document], Iterable[str]]
 
@@ -126,7 +129,7 @@ class MemoryTable:
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, list[Meaning]]:
         """What surfaces with these keys meant, all sources together."""
-        wanted = sorted(set(keys))
+        wanted = sorted(key for key in set(keys) if not _NEVER_STORED.search(key))
         found: dict[str, list[Meaning]] = defaultdict(list)
         for first in range(0, len(wanted), _LOOKUP):
             part = wanted[first : first + _LOOKUP]

@@ -1,0 +1,91 @@
+"""A small German, French and Spanish catalogue in letters that customers write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kglink.records import Alias, Entity, TextInput
+from kglink.workspace import Workspace, init_workspace
+
+#: The names of each thing in all three languages.
+CATALOGUE = {
+    "shears": ("Heckenschere", "Taille-haie", "Recortasetos"),
+    "hose": ("Gartenschlauch", "Wasserschlauch", "Tuyau d'arrosage", "Manguera de jardín"),
+    "can": ("Gießkanne", "Arrosoir", "Regadera"),
+    "barrow": ("Schubkarre", "Brouette", "Carretilla"),
+    "mower": ("Rasenmäher", "Tondeuse à gazon", "Cortacésped"),
+    "butt": ("Regentonne", "Récupérateur d'eau", "Barril de lluvia"),
+    "gloves": ("Gartenhandschuhe", "Gants de jardinage", "Guantes de jardinería"),
+    "soil": ("Blumenerde", "Terreau", "Tierra para macetas"),
+    "house": ("Gewächshaus", "Serre de jardin", "Invernadero"),
+    "apple": ("Apfelbaum", "Pommier", "Manzano"),
+}
+LETTERS = {
+    "de": (
+        "Guten Tag, die Heckenscheren, die ich letzte Woche bei Ihnen bestellt habe, sind noch "
+        "nicht da. Der Rasenmäher kam zwar an, aber ohne den Korb. Haben Sie auch "
+        "Gartenhandschuhe und einen Wasser-Schlauch? Wir haben außerdem zwei Apfelbäume "
+        "gepflanzt, und das Gewächshaus ist schön geworden.",
+        {
+            "Heckenscheren": "shears",
+            "Rasenmäher": "mower",
+            "Gartenhandschuhe": "gloves",
+            "Wasser-Schlauch": "hose",
+            "Apfelbäume": "apple",
+            "Gewächshaus": "house",
+        },
+    ),
+    "fr": (
+        "Bonjour, le tuyau d'arrosage que j'ai acheté chez vous fuit déjà, et l'arrosoir est "
+        "cassé. Les brouettes sont très bien. Pourriez-vous m'envoyer deux tondeuses à gazon et "
+        "des gants de jardinage ? Le terreau n'est pas arrivé, et les pommiers non plus.",
+        {
+            "tuyau d'arrosage": "hose",
+            "arrosoir": "can",
+            "brouettes": "barrow",
+            "tondeuses à gazon": "mower",
+            "gants de jardinage": "gloves",
+            "terreau": "soil",
+            "pommiers": "apple",
+        },
+    ),
+    "es": (
+        "Hola, la manguera de jardín que compré no funciona, y las carretillas llegaron rotas. "
+        "¿Tienen ustedes guantes de jardinería y un cortacésped? Quiero también dos regaderas "
+        "para el invernadero, y los manzanos que vimos en la tienda. ¡Muchas gracias!",
+        {
+            "manguera de jardín": "hose",
+            "carretillas": "barrow",
+            "guantes de jardinería": "gloves",
+            "cortacésped": "mower",
+            "regaderas": "can",
+            "invernadero": "house",
+            "manzanos": "apple",
+        },
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with Workspace.open(init_workspace(tmp_path_factory.mktemp("shop"))) as workspace:
+        workspace.add_kb(
+            "shop",
+            [
+                Entity(key, names[0], aliases=tuple(map(Alias, names[1:])))
+                for key, names in CATALOGUE.items()
+            ],
+        )
+        workspace.build()
+        yield workspace
+
+
+@pytest.mark.parametrize("language", LETTERS)
+def test_a_letter_is_linked_to_the_catalogue(shop: Workspace, language: str) -> None:
+    text, wanted = LETTERS[language]
+    (document,) = shop.link([TextInput("letter", text)])
+    assert document.meta["language"] == language
+    found = {link.surface: link.chosen.id.key if link.chosen else "" for link in document.links}
+    assert found == wanted
