@@ -144,7 +144,7 @@ class NameSearch:
         same_case = np.array(
             [segment.surfaces[row] == surface.text for row in exact_rows], dtype=np.float32
         )
-        # Where nothing was counted a name has the count one; small counts tell little.
+        # Where nothing was counted a name has the count one, a title two; small counts tell little.
         counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
         common = counts / (counts.sum() + _UNCOUNTED)
         name = np.maximum(_best_of(entities, similar, cosines), exact)

@@ -84,7 +84,7 @@ def test_evidence_of_another_maker_is_asked_where_the_settings_name_it(
     assert "link.more_evidence_settings" in kglink("link", "-", code=2, stdin="Mercury").err
 
 
-def test_evidence_of_another_maker_is_fitted_and_exported(
+def test_evidence_of_another_maker_is_fitted_explained_and_exported(
     acme: None, demo_copy: Path, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGLINK_LINK_MORE_EVIDENCE", "acme/in-the-sky")
@@ -95,6 +95,10 @@ def test_evidence_of_another_maker_is_fitted_and_exported(
     for name in ("html", "jsonl"):
         ran = kglink("link", "-", "--marked", "--format", name, "--explain", stdin=TEXT)
         assert "acme/in-the-sky" in ran.out
+    (told,) = json.loads(kglink("explain", "Mercury in the sky", "--span", "0:7", "--json").out)
+    planet = next(one for one in told["candidates"] if one["key"] == "mercury_planet")
+    assert planet["evidence"]["acme/in-the-sky"] == 1
+    assert told["weights"]["encyclopedia"]["acme/in-the-sky"] == planet["parts"]["acme/in-the-sky"]
     with Workspace.open(demo_copy) as workspace:
         (document,) = workspace.link(["Mercury in the sky"])
         assert document.links[0].candidates[0].evidence["acme/in-the-sky"] == 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import Kglink
 
+import kglink_cli
 from kglink.linking.evidence import Counterparts, remembered
 from kglink.records import NIL, EntityId, Overlap
 from kglink.store.occurrences import Meaning
@@ -125,6 +126,23 @@ def test_a_removed_kb_leaves_memory_that_names_nothing(
     kglink("kbs", "remove", "lanternfall", "--yes")
     key, _ = answer(kglink)
     assert key != "isolde_heron"
+
+
+def test_memory_of_a_kb_holds_under_its_own_name_alone(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    """Removed and added under another name it is not known; under its own it is known again."""
+    data = Path(kglink_cli.__file__).parent / "demo_data" / "lanternfall.jsonl"
+    kglink("add-kb", "corrected", notes(tmp_path, 10, "isolde_heron"), "--links-to", "lanternfall")
+    kglink("learn", "corrected")
+    before = answer(kglink)
+    assert before[0] == "isolde_heron"
+    kglink("kbs", "remove", "lanternfall", "--yes")
+    kglink("add-kb", "renamed", data)
+    assert answer(kglink)[0] != "isolde_heron"
+    kglink("kbs", "remove", "renamed", "--yes")
+    kglink("add-kb", "lanternfall", data)
+    assert answer(kglink)[0] == "isolde_heron"
 
 
 def test_an_abbreviation_is_read_as_what_it_stands_for(demo_copy: Path, kglink: Kglink) -> None:

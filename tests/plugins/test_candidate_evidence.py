@@ -126,6 +126,15 @@ def test_kbs_are_not_mixed() -> None:
     assert made("broader").values([CANCER, other])[0] == [0, 0]
 
 
+def test_parents_in_a_circle_do_no_harm() -> None:
+    """A thing is its own parent, and two are each other's."""
+    own = mention("Breast cancer", candidate("self", parents=("self",)))
+    first = mention("ovarian cancer", candidate("here", parents=("there",)))
+    second = mention("cancer", candidate("there", parents=("here",)))
+    assert made("broader").values([own, first, second]) == [[0], [1], [1]]
+    assert made("siblings").values([own, first, second]) == [[0], [0], [0]]
+
+
 def test_many_mentions_take_time_in_proportion() -> None:
     """Two thousand mentions of different surfaces, all with the same candidates."""
     text = " ".join(f"word{at}" for at in range(2000))

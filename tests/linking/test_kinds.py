@@ -1,0 +1,141 @@
+"""What retrieval says for a candidate, each kind of evidence by hand; no kind without a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from kglink.linking.kinds import RETRIEVED
+from kglink.records import Alias, Document, Entity, EntityId, Mention, MentionInText
+from kglink.workspace import Workspace
+
+TEXT = "A Heron stood in the reeds. The spoonbill (SPB) had left, and one of the egrets too."
+WADERS = [
+    Entity("bird", "Grey heron", "A grey bird of the reeds.",
+           aliases=(Alias("Heron", "anchor", 61), Alias("big heron"))),
+    Entity("person", "Isolde", "Keeper of a lighthouse.", aliases=(Alias("heron", "anchor", 21),)),
+    Entity("spoonbill", "Spoonbill", "A white bird."),
+    Entity("egret", "Egret", "A small white bird."),
+]  # fmt: skip
+SAME = [Entity("ardea", "Ardea cinerea", "A grey bird of the reeds."), Entity("x", "Xylophone")]
+ASKED = "numbers", "document", "broader", "siblings"  # tests/plugins/test_candidate_evidence.py
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    folder: Path = tmp_path_factory.mktemp("kinds")
+    with Workspace.open(folder / "workspace", create=True) as opened:
+        opened.add_kb("waders", WADERS)
+        opened.add_kb("latin", SAME)
+        opened.build()
+        opened.store.set_verdict(EntityId("waders", "bird"), EntityId("latin", "ardea"), "correct")
+        # "egret" meant the egret in three documents, and nothing of "waders" in one.
+        golds = [(EntityId("waders", "egret"),)] * 3 + [()]
+        opened.add_kb(
+            "notes",
+            [Document(str(at), f"{at} egret", (Mention(2, 7, "egret", gold),))
+             for at, gold in enumerate(golds)],
+            links_to=["waders"],
+        )  # fmt: skip
+        opened.learn("notes")
+        yield opened
+
+
+def evidence(workspace: Workspace, surface: str) -> Mapping[str, Mapping[str, float]]:
+    """For each candidate in both KBs its evidence, by kind."""
+    start = TEXT.index(surface)
+    mention = MentionInText(TEXT, start, start + len(surface), "d")
+    (found,) = workspace.linker()._search.find([mention], ["waders", "latin"])
+    return {one.id.key: {**one.evidence, "score": one.score, **_parts(one.parts)}
+            for by_kb in found.values() for one in by_kb}  # fmt: skip
+
+
+def _parts(parts: Mapping[str, float]) -> dict[str, float]:
+    return {f"part {kind}": value for kind, value in parts.items()}
+
+
+def test_name_and_similar(workspace: Workspace) -> None:
+    found = evidence(workspace, "egrets")["egret"]
+    names = workspace.space().segments["waders"].names
+    ((rows, cosines),) = names.similar(["egrets"], 1)
+    assert workspace.space().segments["waders"].surfaces[rows[0]] == "Egret"
+    assert found["name"] == pytest.approx(cosines[0], abs=1e-4)
+    assert 0.3 < found["name"] < 1
+    assert found["similar"] == pytest.approx(found["name"] ** 4, abs=1e-4)
+    assert evidence(workspace, "spoonbill")["spoonbill"]["name"] == 1
+
+
+def test_exact_title_and_case(workspace: Workspace) -> None:
+    told = {key: [one[kind] for kind in ("exact", "title", "case")]
+            for key, one in evidence(workspace, "Heron").items()}  # fmt: skip
+    assert told["bird"] == [1, 0, 1]
+    assert told["person"] == [1, 0, 0]
+    assert told["ardea"] == [0, 0, 0]
+    spoonbill = evidence(workspace, "spoonbill")["spoonbill"]
+    assert [spoonbill[kind] for kind in ("exact", "title", "case")] == [1, 1, 0]
+
+
+def test_alias_is_the_nearest_name(workspace: Workspace) -> None:
+    mention, *names = workspace.encoder.encode(["Heron", "Grey heron", "Heron", "big heron"])
+    found = evidence(workspace, "Heron")
+    assert found["bird"]["alias"] == pytest.approx(max(names @ mention), abs=0.01)
+    (other,) = workspace.encoder.encode(["Ardea cinerea"])
+    assert found["ardea"]["alias"] == pytest.approx(other @ mention, abs=0.01)
+
+
+def test_context_and_named_context(workspace: Workspace) -> None:
+    # All of the text is one window; an untrained encoder is asked where a name is borne twice.
+    (window,) = workspace.encoder.encode([TEXT])
+    segment = workspace.space().segments["waders"]
+    found = evidence(workspace, "Heron")
+    for key in ("bird", "person"):
+        cosine = float(segment.vectors("text", [segment.row(key)])[0] @ window)
+        assert found[key]["context"] == pytest.approx(cosine, abs=0.01)
+        assert found[key]["named_context"] == found[key]["context"]
+    assert found["egret"]["named_context"] == 0
+
+
+def test_expanded(workspace: Workspace) -> None:
+    told = {key: one["expanded"] for key, one in evidence(workspace, "SPB").items()}
+    assert told.pop("spoonbill") == 1
+    assert set(told.values()) == {0}
+
+
+def test_common_is_the_share_of_counted_uses(workspace: Workspace) -> None:
+    # A name that nobody counted has the count one: 60 and 20 uses, beside 20 that nobody saw.
+    # To be the title is one use.
+    found = evidence(workspace, "Heron")
+    assert found["bird"]["common"] == pytest.approx(60 / 100)
+    assert found["person"]["common"] == pytest.approx(20 / 100)
+    assert evidence(workspace, "spoonbill")["spoonbill"]["common"] == pytest.approx(
+        1 / 21, abs=1e-4
+    )
+    assert found["egret"]["common"] == 0
+
+
+def test_memory_and_nil(workspace: Workspace) -> None:
+    # Four mentions of "egret", and one that means nothing; the plural was never seen.
+    found = evidence(workspace, "egrets")
+    assert found["egret"]["memory"] == pytest.approx(3 / 5)
+    assert {one["nil"] for key, one in found.items() if key not in {"ardea", "x"}} == {1 / 5}
+    assert found["bird"]["memory"] == 0
+    assert {one["nil"] for one in evidence(workspace, "Heron").values()} == {0}
+
+
+def test_counterpart_is_by_how_much_the_other_scores_higher(workspace: Workspace) -> None:
+    found = evidence(workspace, "Heron")
+    bird, ardea = found["bird"], found["ardea"]
+    asked = sum(bird.get(f"part {kind}", 0) for kind in ASKED)
+    own = ardea["score"] - ardea["part counterpart"]
+    own -= sum(ardea.get(f"part {kind}", 0) for kind in ASKED)
+    assert bird["counterpart"] == 0
+    assert ardea["counterpart"] == pytest.approx(bird["score"] - asked - own, abs=1e-3)
+    assert ardea["counterpart"] > 0.3
+    assert found["x"]["counterpart"] == 0
+
+
+def test_each_kind_has_a_test() -> None:
+    tests = " ".join(name for name in globals() if name.startswith("test_"))
+    assert not [one.name for one in RETRIEVED if one.name not in tests]
