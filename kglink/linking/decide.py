@@ -5,7 +5,7 @@ It comes last, from what retrieval and all stages left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kglink.linking.scoring import Scoring
@@ -14,6 +14,8 @@ from kglink.records import Candidate, EntityId, KBAnswer, Link, Ranking
 #: Entities of two KBs that bear the mention's name and whose texts are so near are taken for one
 #: thing, whether their overlap was ever looked for or not.
 LEAST_NEARNESS = 0.6
+#: The same thing in two KBs has scores so near; where one is better by more, that one answers.
+_TIE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Decision:
     """The KBs, the one first that answers where several have the same thing."""
     per_kb: bool = False
     """Whether each KB answers for itself as well."""
+    stated: Collection[str] = ()
+    """Those of them that answer before all others, however much better the others score."""
 
     def link(self, ranking: Ranking) -> Link:
         """Choose the best candidate, or none."""
@@ -60,10 +64,15 @@ class Decision:
     def _preferred_first(self, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """The candidates, before them the best one, or the same thing in a KB that goes first."""
         best = candidates[0]
-        same = [best, *(one for one in candidates[1:] if self._is_same(best, one))]
+        same = [best, *(one for one in candidates[1:] if self._may_answer_for(best, one))]
         order = {kb: place for place, kb in enumerate(self.preferred)}
         chosen = min(same, key=lambda one: order.get(one.id.kb, len(order)))
         return (chosen, *(one for one in candidates if one.id != chosen.id))
+
+    def _may_answer_for(self, best: Candidate, other: Candidate) -> bool:
+        """Whether another candidate is the same thing, and its KB named or its score as good."""
+        as_good = other.id.kb in self.stated or best.score - other.score <= _TIE
+        return as_good and self._is_same(best, other)
 
     def _probability(self, candidates: Sequence[Candidate]) -> float:
         """How likely the best is right, among what its own KB and the others found.

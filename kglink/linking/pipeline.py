@@ -120,6 +120,7 @@ class Linker:
             settings.top_k,
             self._preferred,
             settings.per_kb,
+            settings.prefer,
         )
         for rankings in run_stages(self.stages, ranked()):
             ordered = iter(rankings)

@@ -38,7 +38,8 @@ def linked_ranks(workspace: Workspace, kbs: tuple[str, ...], pool: str) -> dict[
         spans = tuple(Span(*place) for place, gold in sorted(golds.items()) if gold)
         (linked,) = linker.link([TextInput(document.id, document.text, spans)])
         for link in linked.links:
-            ids = [candidate.id for candidate in link.candidates]
+            ordered = sorted(link.candidates, key=lambda one: (-one.score, -one.popularity))
+            ids = [candidate.id for candidate in ordered]  # which KB answers is decided afterwards
             right = [ids.index(one) + 1 for one in golds[link.start, link.end] if one in ids]
             found[document.id, link.start, pool] = min(right, default=None)
     return found

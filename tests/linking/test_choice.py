@@ -25,8 +25,10 @@ def candidate(name: EntityId, score: float, *also: EntityId) -> Candidate:
     return Candidate(name, name.key, score, evidence=evidence, also=also)
 
 
-def decision(*preferred: str, per_kb: bool = False, top_k: int = 5) -> Decision:
-    return Decision(PLAIN_SCORING, lambda left, right: 0.0, 0.5, top_k, preferred, per_kb)
+def decision(
+    *order: str, per_kb: bool = False, top_k: int = 5, stated: tuple[str, ...] = ()
+) -> Decision:
+    return Decision(PLAIN_SCORING, lambda left, right: 0.0, 0.5, top_k, order, per_kb, stated)
 
 
 def test_between_counterparts_the_preferred_kb_answers() -> None:
@@ -34,14 +36,23 @@ def test_between_counterparts_the_preferred_kb_answers() -> None:
     ranking = Ranking(MENTION, candidates)
     first = decision("a", "b").link(ranking)
     assert [one.id for one in first.candidates] == [BIRD, LADY, WADER]
-    other = decision("b", "a", top_k=2).link(ranking)
+    other = decision("b", "a", top_k=2, stated=("b",)).link(ranking)
     assert other.chosen is candidates[2]
     assert [one.id for one in other.candidates] == [WADER, BIRD]
     # It is the same thing, and as likely right.
     assert other.confidence == first.confidence
     # What is another thing is not chosen, whatever its KB.
     alone = Ranking(MENTION, candidates[:2])
-    assert decision("b", "a").link(alone).chosen is candidates[0]
+    assert decision("b", "a", stated=("b",)).link(alone).chosen is candidates[0]
+
+
+def test_an_order_that_nobody_stated_decides_between_equals_only() -> None:
+    near = Ranking(MENTION, (candidate(BIRD, 0.9, WADER), candidate(WADER, 0.88, BIRD)))
+    far = Ranking(MENTION, (candidate(BIRD, 0.9, WADER), candidate(WADER, 0.8, BIRD)))
+    assert [
+        [decision(*order).link(ranking).candidates[0].id for order in (("a", "b"), ("b", "a"))]
+        for ranking in (near, far)
+    ] == [[BIRD, WADER], [BIRD, BIRD]]
 
 
 def test_each_kb_answers_by_its_own_probability() -> None:
