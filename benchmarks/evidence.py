@@ -5,11 +5,13 @@
 Adds ontologies and three corpora of mentions with golds in them. Mentions are ranked once, with
 all evidence, and weighed as often as wanted. Weights and probabilities are fitted to the train
 documents of NCBI Disease and BC5CDR, of which memory learnt without the part that is judged; the
-figures are of their dev documents. Nothing is trained: the encoder is MiniLM as it comes.
+figures are of their dev documents. Nothing is trained here: the encoder is that of the workspace,
+MiniLM as it comes, or a fine-tuned one where ``--keep`` names a workspace that was trained.
 
 Printed are: R@1 by KB, of surfaces that memory knows and of others, of all golds and of agreed
-ones (no other entity of the KB bears the mention's words); each kind left out and alone; a corpus
-left out; how far probabilities are from the truth (ECE), with one KB, two and three.
+ones (no other entity of the KB bears the mention's words), and R@64; each kind left out and alone;
+a corpus left out; how far probabilities are from the truth (ECE), with one KB, two and three, and
+how far another KB moves those of right answers.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ LEFT_OUT = {
     "st21pv_train": ("ncbi_train", "bc5cdr_train"),
 }
 RESAMPLES = 500
+#: What was asked before there was memory, and other KBs and other mentions spoke.
+ALONE = ("name", "similar", "exact", "title", "case", "alias", "context", "named_context")
 
 
 def main() -> None:
@@ -113,21 +117,28 @@ class Bench:
 
     def run(self) -> None:
         """Print all tables."""
-        for name in self.workspace.store.memory_sources():
-            self.workspace.forget(name)
+        encoder = self.workspace.encoder
+        print(
+            "encoder", encoder.info.fingerprint, "fine-tuned" if encoder.trained else "as it comes"
+        )
+        self._learn(())
         search = self._search()
         start = search.scoring
-        print("nothing learnt, weights by default")
         plain = {name: self.ranked(search, [name]) for name in DEV}
-        self._show(plain, start)
-        plain_train = self.ranked(search, LEARNT)
-        scoring = fit_rankings(plain_train.rankings, start)
-        print("nothing learnt, fitted")
-        self._show(plain, scoring)
+        plain_scoring = fit_rankings(self.ranked(search, LEARNT).rankings, start)
         self._learn(LEARNT)
         search = self._search()
         dev = {name: self.ranked(search, [name]) for name in DEV}
-        print("\ntrain documents learnt, weights by default")
+        for name, judged in plain.items():
+            judged.known = dev[name].known
+        print("\nnothing learnt, names and vectors alone")
+        alone = {kind: start.weights[kind] for kind in ALONE}
+        self._show(plain, replace(start, weights=Weights(alone)))
+        print("nothing learnt, all evidence, weights by default")
+        self._show(plain, start)
+        print("nothing learnt, fitted")
+        self._show(plain, plain_scoring)
+        print("train documents learnt, weights by default")
         self._show(dev, start)
         began = time.monotonic()
         train = self.ranked(search, LEARNT, learnt=True)
@@ -170,7 +181,7 @@ class Bench:
             return store.memory_without(part) if learnt else store
 
         rankings = judged_rankings(
-            search, documents, self.kbs, memory, most=len(names) * self.most, each=note
+            search, documents, self.kbs, memory, most=len(names) * self.most, depth=64, each=note
         )
         told = rankings.evidence[:, rankings.kinds.index("memory")]
         known = np.maximum.reduceat(told, rankings.starts) > 0
@@ -198,18 +209,20 @@ class Bench:
     # ---------------------------------------------------------------------------- figures
     def _show(self, dev: dict[str, Judged], scoring: Scoring) -> None:
         print(f"{'':14}" + "".join(f"{kb:>7}" for kb in self.kbs)
-              + "   mean   (95%)         agreed  known unknown  ECE  ECE, no NIL")  # fmt: skip
+              + "   mean   (95%)         agreed  known unknown   R@64  ECE  no NIL")  # fmt: skip
         for name, judged in [*dev.items(), ("both", _both(dev.values()))]:
             answered = judged.part(np.asarray(judged.rankings.answered))
             right = self._right(answered, scoring)
             kb = [answered.rankings.in_kb(one) for one in self.kbs]
             low, high = _interval(right, kb)
             agreed = _mean_over(right, [own & answered.agreed for own in kb])
+            rankings = answered.rankings
+            found = np.logical_or.reduceat(rankings.right, rankings.starts)
             figures = "".join(f"{right[own].mean():7.3f}" for own in kb)
             ece = (_ece(*self._probabilities(one, scoring)) for one in (judged, answered))
             print(f"{name:14}{figures}{_mean_over(right, kb):7.3f}  ({low:.3f} {high:.3f}) "
                   f"{agreed:7.3f}{right[answered.known].mean():7.3f}"
-                  f"{right[~answered.known].mean():7.3f}  "
+                  f"{right[~answered.known].mean():7.3f}{_mean_over(found, kb):7.3f}  "
                   + "  ".join(f"{one:.3f}" for one in ece), flush=True)  # fmt: skip
 
     def _ablation(self, dev: dict[str, Judged], scoring: Scoring) -> None:

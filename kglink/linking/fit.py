@@ -35,7 +35,7 @@ IntArray = npt.NDArray[np.int64]
 MOST_MENTIONS = 4000
 _BATCH = 256
 #: So many of a KB's best candidates are weighed.
-_DEPTH = 32
+DEPTH = 32
 #: How strongly the calibration is held near the first one; that of a KB near the common one.
 _CALIBRATION_PRIOR = 0.05
 _KB_CALIBRATION_PRIOR = 2.0
@@ -267,12 +267,14 @@ def judged_rankings(
     progress: OnProgress = lambda _: None,
     *,
     most: int = MOST_MENTIONS,
+    depth: int = DEPTH,
     each: Callable[[MentionInText, frozenset[EntityId], str], None] = lambda *_: None,
 ) -> Rankings:
     """The best candidates of mentions with known answers, in the KBs that hold an answer.
 
-    What means nothing has a ranking in each KB, without a right candidate. ``each`` is told of
-    every ranking: of what mention it is, what is right, and in which KB.
+    What means nothing has a ranking in each KB, without a right candidate. Of each KB at most
+    ``depth`` candidates are asked for. ``each`` is told of every ranking: of what mention it is,
+    what is right, and in which KB.
     """
     judged = _spread([(fold, *one) for fold, one in _judged(documents, kbs)], most)
     parts = [[one for one in documents if _fold(one) == fold] for fold in range(_FOLDS)]
@@ -284,7 +286,7 @@ def judged_rankings(
         asking = search.with_memory(memory_without(part))
         for first in range(0, len(own), _BATCH):
             batch = own[first : first + _BATCH]
-            answers = asking.find([mention for _, mention, _ in batch], kbs, limit=_DEPTH)
+            answers = asking.find([mention for _, mention, _ in batch], kbs, limit=depth)
             for (_, mention, gold), by_kb in zip(batch, answers, strict=True):
                 wanted = {one.kb for one in gold} or kbs
                 for place, kb in enumerate(kbs):

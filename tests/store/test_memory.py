@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,3 +131,16 @@ def test_words_that_are_no_mention_are_remembered_as_such(store: Store) -> None:
     surfaces = [(one.folded, one.surface) for one in store.all_meanings()]
     assert ("tumours", "Tumours") in surfaces
     assert [one for one, _ in surfaces] == sorted(one for one, _ in surfaces)
+
+
+@pytest.mark.slow
+def test_a_million_distinct_surfaces_take_little_memory(tmp_path: Path) -> None:
+    """They are added up on disk, of which 64 MiB are held, and read a page at a time."""
+    child = Path(__file__).parent.parent / "support" / "memory_child.py"
+    ran = subprocess.run(
+        [sys.executable, child, f"sqlite:///{tmp_path / 'kglink.db'}", "1000000"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    before, after, learnt, told, told_all = json.loads(ran.stdout)
+    assert (learnt, told, told_all) == (1_000_000, ["surface999999"], 1_000_000)
+    assert after - before < 200
