@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kglink.errors import SpaceBusyError
+from kglink.workspace.build import answers
 from kglink_cli.console import note, print_json, progress
 from kglink_cli.session import session_of
 
@@ -40,8 +40,11 @@ def build(
         print_json(report.manifest.model_dump(mode="json"))
 
 
-def ensure_space(workspace: Workspace) -> None:
-    """Build the space where it is missing or older than the store, and say so."""
+def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
+    """Build the space where it is missing or older than the store, and say so.
+
+    Without ``wait`` the names of KBs that are new in it are enough.
+    """
     for kb, revision in workspace.joint_space.unfinished().items():
         used = f"revision {revision} is used" if revision else "nothing of it is used"
         note(
@@ -49,13 +52,14 @@ def ensure_space(workspace: Workspace) -> None:
             f"the add-kb of {kb} is not done, {used}: run it again (--on-error skip passes over "
             "bad records), or `kglink kbs remove`",
         )
-    if not workspace.joint_space.is_current():
+    if not answers(workspace, wait=wait):
         note("space", "some KBs are not in it yet, or changed: building it now")
-        try:
-            build_with_progress(workspace)
-        except SpaceBusyError:
-            if not workspace.joint_space.is_published():
-                raise
+        began = time.monotonic()
+        with progress() as tell:
+            made = workspace.build_if_stale(wait=wait, progress=tell)
+        if made is not None:
+            _tell_built(workspace, made, time.monotonic() - began)
+        elif not answers(workspace, wait=wait):
             note("space", "another process is building it: the version before it is used")
 
 
@@ -66,6 +70,11 @@ def build_with_progress(
     began = time.monotonic()
     with progress() as tell:
         made = workspace.build(model=model, fresh=fresh, progress=tell)
+    _tell_built(workspace, made, time.monotonic() - began)
+    return made
+
+
+def _tell_built(workspace: Workspace, made: BuildReport, seconds: float) -> None:
     manifest = made.manifest
     entities = sum(info.entities for info in workspace.store.kbs())
     size = f"{made.index_bytes / 2**20:,.0f} MB"
@@ -73,9 +82,8 @@ def build_with_progress(
         "space",
         f"{manifest.name}: {entities:,} entities of {len(manifest.kbs)} KBs, "
         f"{made.encoded_rows:,} vectors encoded, {made.reused_rows:,} kept, index {size}, "
-        f"{time.monotonic() - began:.1f} s",
+        f"{seconds:.1f} s",
     )
     if made.truncated_texts:
         note("cut", f"{made.truncated_texts:,} texts were longer than the model reads")
     sys.stderr.flush()
-    return made

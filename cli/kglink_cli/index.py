@@ -94,7 +94,7 @@ def _tell(change: IndexChange) -> None:
     how = "built" if change.rebuilt else "its file kept"
     note(
         "published",
-        f"{manifest.name}: {now}, {decimal(manifest.index_file.bytes)}, {how} in "
+        f"{manifest.name}: {now}, {decimal(manifest.index_bytes)}, {how} in "
         f"{change.seconds:.1f} s; before: {index_words(change.before)}",
     )
 

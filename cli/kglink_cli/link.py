@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kglink.errors import RecordError, UsageError
+from kglink.errors import RecordError, SpaceBusyError, UsageError
 from kglink.records import LinkedDocument, Progress
 from kglink.sources import Problems, Source
 from kglink.workspace.shapes import found_shape
 from kglink.workspace.texts import TextReader
-from kglink_cli.build import ensure_space
+from kglink_cli.build import build_with_progress, ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.limits import NotUnder, Types, Under, limit_flags
 from kglink_cli.outputs import Written, after, format_of, reserved, write_to
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kglink.space.space import Space
     from kglink.workspace import Workspace
     from kglink.workspace.detectors import DetectorChoice
+    from kglink.workspace.opened import NamesAlone
 
 STDIN = "-"
 
@@ -109,6 +110,14 @@ def link(
     on_error: Annotated[
         str | None, typer.Option("--on-error", help="stop or skip at a bad text.")
     ] = None,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Make all vectors before the first answer, where new KBs would be answered by "
+            "their names alone.",
+        ),
+    ] = False,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
 ) -> None:
     """Link the mentions of texts to entities of several KBs.
@@ -118,6 +127,9 @@ def link(
     Plain text, mails, HTML, Markdown, PDF and Word files are read as texts; offsets count in the
     text of the output. A run that writes JSON lines to a file and is interrupted goes on where it
     stopped.
+
+    KBs that are new, and long to encode, are answered at once by their names alone; their vectors
+    are made after the answers, and Ctrl-C keeps those that are made.
     """
     if kb is not None and not split_names(kb):
         raise UsageError(f"--kb {kb!r} names no KB", hint="Example: --kb a,b; without it: all.")
@@ -157,8 +169,12 @@ def link(
             settings=settings.link.input_settings,
             marked=marked,
         )
-        ensure_space(workspace)
+        # Vectors alone can answer nothing before they are made.
+        ensure_space(workspace, wait=wait or settings.link.evidence == "vectors")
         published = workspace.space()
+        names_alone = workspace.names_alone(published, workspace.linked_kbs(published))
+        if names_alone:
+            _tell_names_alone(names_alone)
         found_by = _announced_detector(workspace, published)
         linker = workspace.linker(space=published)
         began = time.monotonic()
@@ -196,7 +212,33 @@ def link(
                 settings.model_dump(mode="json", exclude={"ingest": {"on_error", "batch_size"}}),
             ]  # fmt: skip
             write_to(workspace, output, exporter, name, made_by, linked)
-    seconds = time.monotonic() - began
+            sys.stdout.flush()  # who reads the answers needs not wait for what comes now
+        _tell_linked(mentions, time.monotonic() - began, output, reader, problems)
+        if names_alone:
+            _make_vectors(workspace)
+
+
+def _tell_names_alone(found: NamesAlone) -> None:
+    share = f"{found.vectors / max(1, found.of):.0%} of {found.of:,} vectors are made"
+    kbs = ", ".join(found.kbs)
+    note("names", f"{kbs}: answered by names alone, {share}; --wait waits for the rest")
+
+
+def _make_vectors(workspace: Workspace) -> None:
+    note("space", "making the other vectors now (Ctrl-C stops, and keeps those made)")
+    try:
+        build_with_progress(workspace)
+    except SpaceBusyError:
+        note("space", "another process is making them")
+
+
+def _tell_linked(
+    mentions: int,
+    seconds: float,
+    output: Path | None,
+    reader: TextReader,
+    problems: Problems,
+) -> None:
     where = f" to {output}" if output else ""
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")
     if reader.left_out:

@@ -332,7 +332,13 @@ class CandidateSearch:
         return self._space.leaves_out(entity)
 
     def nearness(self, left: EntityId, right: EntityId) -> float:
-        """The cosine of the texts of two entities; 0 where the space has no vectors of texts."""
+        """The cosine of the texts of two entities; 0 where the space has no vectors of texts.
+
+        Of KBs without vectors it is told by names: 1 where the two have one in common.
+        """
+        alone = self._space.manifest.names_alone
+        if left.kb in alone or right.kb in alone:
+            return float(not self._names_of(left).isdisjoint(self._names_of(right)))
         if not self._space.has_rows("text"):
             return 0.0
         vectors = []
@@ -341,6 +347,12 @@ class CandidateSearch:
             (vector,) = segment.vectors("text", np.array([segment.row(one.key)]))
             vectors.append(vector / max(float(np.linalg.norm(vector)), 1e-9))
         return float(vectors[0] @ vectors[1])
+
+    def _names_of(self, entity: EntityId) -> set[str]:
+        """The folded names of an entity."""
+        segment = self._space.segments[entity.kb]
+        rows, _ = segment.aliases_of(np.array([segment.row(entity.key)]))
+        return {segment.names.folded[row] for row in rows}
 
     def with_memory(self, memory: Memory | None) -> CandidateSearch:
         """The same search with another memory."""
@@ -361,12 +373,13 @@ class CandidateSearch:
         if by == "vectors":
             return MENTION_SCORING if trained and self._space.has_rows("text") else ALIAS_SCORING
         chosen = scoring or (TRAINED_SCORING if trained else PLAIN_SCORING)
+        chosen = chosen.by_names(self._space.manifest.names_alone)
         return chosen.with_kinds((one.kind for one in self._asked), trained=trained)
 
     def _chosen_use(self, by: FoundBy) -> _Use:
         has_texts, has_names = self._space.has_rows("text"), self._space.has_rows("alias")
         scoring, alone = self.scoring, by == "vectors"
-        if by == "names":
+        if by == "names" or not (has_texts or has_names):
             return _Use(names=True, name_vectors=False, contexts=False, texts_bring=False)
         if self.scoring is MENTION_SCORING:
             return _Use(names=False, name_vectors=False, contexts=True, texts_bring=True)

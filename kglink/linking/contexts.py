@@ -71,6 +71,7 @@ def _mean_length(space: Space, kind: RowKind) -> float:
     lengths = [
         np.linalg.norm(segment.vectors(kind, _sample(segment.row_count(kind))), axis=1)
         for segment in space.segments.values()
+        if kind in segment.info.rows
     ]
     return float(np.concatenate(lengths).mean())
 
@@ -107,7 +108,7 @@ class Contexts(Protocol):
         ...
 
     def scores(self, mention: int, entities: IntArray, segment: Segment) -> FloatArray | None:
-        """How near some entities are; None of a mention without any text but itself."""
+        """How near some entities are; None where the mention or the KB has no text to compare."""
         ...
 
 
@@ -129,7 +130,7 @@ class PooledContexts:
         ]
         asked = [at for at, query in enumerate(queries) if query is not None]
         found = [np.empty(0, dtype=np.int64)] * len(queries)
-        if asked:
+        if asked and self.space.has_rows("text", kb):
             wanted = min(k, self.space.segments[kb].row_count("text"))
             stacked = np.stack([query for query in queries if query is not None])
             _, hits = self.space.nearest(stacked, kb, "text", wanted)
@@ -140,7 +141,7 @@ class PooledContexts:
     def scores(self, mention: int, entities: IntArray, segment: Segment) -> FloatArray | None:
         """How near some entities are."""
         vector = self.vectors[mention]
-        if vector is None:
+        if vector is None or "text" not in segment.info.rows:
             return None
         products = segment.vectors("text", entities) @ vector
         return self.measure.evidence(products, vector, "text")
@@ -158,6 +159,8 @@ class TokenContexts:
     def near(self, kb: str, k: int) -> list[IntArray]:
         """For each mention the entities of one KB that are nearest."""
         segment = self.space.segments[kb]
+        if not segment.info.rows:
+            return [np.empty(0, dtype=np.int64)] * (len(self.matrices.offsets) - 1)
         tokens = tokens_of(segment)
         search = self.search(tokens)
         _, hits = search.search(self.matrices, min(k, len(tokens)), segment.rows)
@@ -165,6 +168,8 @@ class TokenContexts:
 
     def scores(self, mention: int, entities: IntArray, segment: Segment) -> FloatArray | None:
         """How near some entities are: the mean, over a mention's tokens, of their best products."""
+        if not segment.info.rows:
+            return None
         start, stop = self.matrices.offsets[mention : mention + 2]
         search = self.search(tokens_of(segment))
         sums = search.scores(self.matrices, mention, entities)

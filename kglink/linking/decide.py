@@ -24,7 +24,7 @@ class Decision:
 
     scoring: Scoring
     nearness: Callable[[EntityId, EntityId], float]
-    """The cosine of the texts of two entities."""
+    """How alike two entities are: the cosine of their texts, or 1 of a name in common."""
     threshold: float
     """A best candidate that is less probable makes the mention NIL."""
     top_k: int

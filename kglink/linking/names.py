@@ -121,7 +121,7 @@ class NameSearch:
 
     def _near(self, surfaces: Sequence[Surface], kb: str, segment: Segment) -> Iterable[IntArray]:
         """For each surface the entities with names of similar vectors."""
-        if not (self.uses_vectors and self.space.has_rows("alias")):
+        if not (self.uses_vectors and self.space.has_rows("alias", kb)):
             return [_NO_ROWS] * len(surfaces)
         queries = np.stack([surface.vector for surface in surfaces if surface.vector is not None])
         wanted = min(self.candidates * _ROWS_PER_ENTITY, segment.row_count("alias"))
@@ -161,10 +161,10 @@ class NameSearch:
         return Found(entities, evidence)
 
     def _alias(self, vector: FloatArray | None, entities: IntArray, segment: Segment) -> FloatArray:
-        """The nearest name of each entity; its text where the space has no vectors of names."""
-        if vector is None:
+        """The nearest name of each entity; its text where the KB has no vectors of names."""
+        if vector is None or not segment.info.rows:
             return np.zeros(len(entities), dtype=np.float32)
-        if not self.space.has_rows("alias"):
+        if not self.space.has_rows("alias", segment.kb):
             products = segment.vectors("text", entities) @ vector
             return self.measure.evidence(products, vector, "text")
         rows, owner = segment.aliases_of(entities)

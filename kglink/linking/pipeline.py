@@ -69,8 +69,12 @@ class Linker:
         judge: SpanJudge,
         stages: Sequence[Stage] = (),
         preferred: Sequence[str] = (),
+        unfinished: Mapping[str, object] | None = None,
     ) -> None:
-        """``preferred`` are the KBs in the order in which they answer for the same thing."""
+        """``preferred`` are the KBs in the order in which they answer for the same thing.
+
+        ``unfinished`` tells with each answer what of the space is not made yet.
+        """
         self._search = search
         self._make_detectors = detectors
         self.judge = judge
@@ -78,6 +82,7 @@ class Linker:
         self._kbs = tuple(kbs)
         self._preferred = tuple(preferred or kbs)
         self._settings = settings
+        self._unfinished = dict(unfinished or {})
         self.stages = tuple(stages)
         self._depth = max(settings.top_k, self.stage_depth)
 
@@ -216,7 +221,7 @@ class Linker:
     def _meta(self, source: TextInput, mentions: Sequence[MentionInText]) -> dict[str, object]:
         """What was done, and how many mentions were longer than the encoder reads."""
         how = "detected" if source.spans is None else "given"
-        meta: dict[str, object] = {"kbs": list(self._kbs), "mentions": how}
+        meta: dict[str, object] = {"kbs": list(self._kbs), "mentions": how, **self._unfinished}
         if language := self._language(source.text):
             meta["language"] = language
         if source.meta:

@@ -77,6 +77,27 @@ class Scoring:
         own = {kb: more(weights) for kb, weights in self.weights_by_kb.items()}
         return replace(self, weights=more(self.weights), weights_by_kb=own)
 
+    def by_names(self, kbs: Iterable[str]) -> Scoring:
+        """The same, for KBs that have no vectors yet: their names count as names alone do.
+
+        What counts beside names and vectors counts there too.
+        """
+        weights = {kb: self._weights_by_names(self.weights_in(kb)) for kb in kbs}
+        return replace(
+            self,
+            weights_by_kb={**self.weights_by_kb, **weights},
+            calibration_by_kb={
+                **self.calibration_by_kb,
+                **dict.fromkeys(weights, NAME_SCORING.calibration),
+            },
+        )
+
+    @staticmethod
+    def _weights_by_names(weights: Weights) -> Weights:
+        return Weights(
+            {kind: weights[kind] for kind in _BESIDE_VECTORS} | dict(NAME_SCORING.weights.by_kind)
+        )
+
     def probability(self, best: Candidate, lead: float) -> float:
         """How likely the best candidate of a KB is right, with its lead over the next one there."""
         calibration = self.calibration_by_kb.get(best.id.kb, self.calibration)
@@ -92,6 +113,8 @@ TRAINED_SCORING = Scoring(Weights.default(RETRIEVED, trained=True), _OF_SIMILARI
 NAME_SCORING = Scoring(
     Weights.of(similar=0.7, title=0.12, case=0.18), Calibration(score=6.4, lead=4.23, bias=-5.0)
 )
+#: What counts beside names and vectors.
+_BESIDE_VECTORS = ("expanded", "common", "memory", "counterpart")
 ALIAS_SCORING = Scoring(Weights.of(alias=1.0), _OF_SIMILARITY)
 MENTION_SCORING = Scoring(Weights.of(context=1.0), _OF_SIMILARITY)
 #: For a search the words are a name or a description, so the text counts as much as the names.

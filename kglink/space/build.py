@@ -1,8 +1,10 @@
 """Building a space: a segment for each KB, one joint index over all, published at once.
 
-Readers see the old version until the file ``CURRENT`` is replaced; kill -9 at any moment leaves
-that version readable and the finished segments (and the vectors of an unfinished one) to be
-found by the next build.
+KBs that the space does not hold yet, and that take more than a moment to encode, are published by
+their names first: in segments without vectors, in whose places the whole ones come. Readers see
+the old version until the file ``CURRENT`` is replaced; kill -9 at any moment leaves that version
+readable and the finished segments (and the vectors of an unfinished one) to be found by the next
+build.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kglink.config import SpaceSection
@@ -19,19 +22,39 @@ from kglink.files.manifest import file_info, library_versions
 from kglink.models.source import ModelInfo
 from kglink.records import OnProgress, Progress
 from kglink.space.folder import INDEX_FILE, SpaceFolder
-from kglink.space.index import chosen_index, now, vector_batches, write_version
+from kglink.space.index import (
+    DEFAULT_INDEX,
+    IndexChoice,
+    chosen_index,
+    now,
+    vector_batches,
+    write_version,
+)
 from kglink.space.manifest import (
     ROW_KINDS,
     RowKind,
     SegmentInfo,
     SpaceManifest,
+    read_part,
 )
 from kglink.space.segment import INFO_FILE, Segment
-from kglink.space.segment_build import SegmentPlan, TextEncoder, build_segment, changed_meanwhile
+from kglink.space.segment_build import (
+    SegmentPlan,
+    TextEncoder,
+    build_names,
+    build_segment,
+    changed_meanwhile,
+    names_segment,
+    vectors_there,
+)
 from kglink.space.space import BackendOf, row_spans
 
 if TYPE_CHECKING:
+    from kglink.plugins import IndexBackend
     from kglink.store.entity_reader import FoldedEntity
+
+#: So few vectors are made at once: names are not published before them.
+FEW_VECTORS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,35 +104,90 @@ def build_space(
         raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
     with folder.writing():
         maker = _SegmentMaker(folder, model, encoder, settings, fresh, progress)
-        made = [maker.segment(source) for source in sources]
-        segments = {segment.kb: segment for segment, _ in made}
-        progress(Progress("building the index"))
-        with folder.new_version() as version:
-            backend.build(vector_batches(segments.values()), model.dim).save(version / INDEX_FILE)
-            manifest = SpaceManifest(
-                name=folder.name,
-                created=now(),
-                model=model,
-                segments={kb: segment.folder.name for kb, segment in segments.items()},
-                revisions={kb: segment.info.revision for kb, segment in segments.items()},
-                spans=row_spans(segments),
-                index=index.name,
-                index_settings=dict(index.settings),
-                index_file=file_info(version / INDEX_FILE),
-                settings=dict(recorded_settings),
-                libraries=library_versions(),
-            )
-            write_version(version, manifest)
+        publisher = _Publisher(folder, model, index, backend, recorded_settings, progress)
+        segments = maker.names_first(sources)
+        if segments and not answers_by_names(folder, sources, model, settings):
+            publisher.publish(segments)
+        # An exact index is its rows; others take long to build, and are built once.
+        by_steps = bool(segments) and index.name == DEFAULT_INDEX
+        waiting = [one for one in sources if not _has_vectors(segments.get(one.kb))]
+        for source in waiting:
+            segments[source.kb] = maker.segment(source)
+            if by_steps and source is not waiting[-1]:
+                publisher.publish(segments)
+        manifest = publisher.publish(segments)
         folder.drop_segments(set(manifest.segments.values()).__contains__)
-    new = [segment.info for segment, is_new in made if is_new]
-    encoded = sum(_row_count(info) - info.reused_rows for info in new)
+    made = maker.made
+    encoded = sum(_row_count(info) - info.reused_rows for info in made)
     return BuildReport(
         manifest=manifest,
         encoded_rows=encoded,
-        reused_rows=manifest.spans[-1].stop - encoded,
-        truncated_texts=sum(info.truncated_texts for info in new),
-        index_bytes=manifest.index_file.bytes,
+        reused_rows=manifest.rows - encoded,
+        truncated_texts=sum(info.truncated_texts for info in made),
+        index_bytes=manifest.index_bytes,
     )
+
+
+def publish_names(
+    folder: SpaceFolder,
+    sources: Sequence[SpaceSource],
+    model: ModelInfo,
+    encoder: TextEncoder,
+    backend_of: BackendOf,
+    settings: SpaceSection,
+    *,
+    recorded_settings: Mapping[str, Any],
+    progress: OnProgress = lambda _: None,
+) -> bool:
+    """Publish the space with its new KBs by their names alone; what it holds is brought up to date.
+
+    False: nothing was published, because no KB is new or a build takes but a moment.
+    """
+    index = chosen_index(settings, folder.usable_manifest())
+    backend = backend_of(index.name, index.settings)
+    with folder.writing():
+        maker = _SegmentMaker(folder, model, encoder, settings, False, progress)
+        first = maker.names_first(sources)
+        if first:
+            publisher = _Publisher(folder, model, index, backend, recorded_settings, progress)
+            publisher.publish(first)
+    return bool(first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Publisher:
+    """Publishes versions of one space."""
+
+    folder: SpaceFolder
+    model: ModelInfo
+    index: IndexChoice
+    backend: IndexBackend
+    recorded_settings: Mapping[str, Any]
+    progress: OnProgress
+
+    def publish(self, segments: Mapping[str, Segment]) -> SpaceManifest:
+        """Index the vectors of some segments, and put them in the place of the version before."""
+        spans = row_spans(segments)
+        with self.folder.new_version() as version:
+            if spans:
+                self.progress(Progress("building the index"))
+                index = self.backend.build(vector_batches(segments.values()), self.model.dim)
+                index.save(version / INDEX_FILE)
+            manifest = SpaceManifest(
+                name=self.folder.name,
+                created=now(),
+                model=self.model,
+                segments={kb: segment.folder.name for kb, segment in segments.items()},
+                revisions={kb: segment.info.revision for kb, segment in segments.items()},
+                spans=spans,
+                index=self.index.name,
+                index_settings=dict(self.index.settings),
+                index_file=file_info(version / INDEX_FILE) if spans else None,
+                settings=dict(self.recorded_settings),
+                libraries=library_versions(),
+            )
+            write_version(version, manifest)
+        return manifest
 
 
 def make_segment(
@@ -123,7 +201,7 @@ def make_segment(
 ) -> Segment:
     """One KB's segment, made where it is missing: the next build finds it ready."""
     with folder.writing():
-        return _SegmentMaker(folder, model, encoder, settings, False, progress).segment(source)[0]
+        return _SegmentMaker(folder, model, encoder, settings, False, progress).segment(source)
 
 
 def has_segment(
@@ -172,6 +250,36 @@ def is_current(
     )
 
 
+def answers_by_names(
+    folder: SpaceFolder, sources: Sequence[SpaceSource], model: ModelInfo, settings: SpaceSection
+) -> bool:
+    """Whether the published version has all that a build would make, but for vectors."""
+    manifest = folder.usable_manifest()
+    if manifest is None or list(manifest.segments) != [source.kb for source in sources]:
+        return False
+    plans = [plan_of(source, model, settings) for source in sources]
+    return all(
+        manifest.segments[plan.kb] in (plan.folder_name, plan.names_alone.folder_name)
+        and (folder.segments / manifest.segments[plan.kb]).is_dir()
+        for plan in plans
+    )
+
+
+def vectors_done(
+    folder: SpaceFolder, sources: Sequence[SpaceSource], model: ModelInfo, settings: SpaceSection
+) -> tuple[int, int]:
+    """How many vectors of the published KBs are there, and how many there will be."""
+    done = wanted = 0
+    manifest = folder.published_manifest()
+    for source in (one for one in sources if one.kb in manifest.segments):
+        info = read_part(SegmentInfo, folder.segments / manifest.segments[source.kb] / INFO_FILE)
+        plan = plan_of(source, model, settings)
+        rows = _row_count(info.model_copy(update={"rows": plan.rows}))
+        done += rows if info.rows else vectors_there(plan, folder.segments)
+        wanted += rows
+    return done, wanted
+
+
 @dataclass(frozen=True, slots=True)
 class _SegmentMaker:
     """Finds or makes the segments of one build."""
@@ -182,15 +290,45 @@ class _SegmentMaker:
     settings: SpaceSection
     fresh: bool
     progress: OnProgress
+    made: list[SegmentInfo] = field(default_factory=list)
+    """What had to be made."""
 
-    def segment(self, source: SpaceSource) -> tuple[Segment, bool]:
-        """The segment of a KB, and whether it had to be made."""
+    def names_first(self, sources: Sequence[SpaceSource]) -> dict[str, Segment]:
+        """The segments of all KBs, those of new ones without vectors; empty: a build is as quick.
+
+        New are the KBs of which the published version holds no vectors.
+        """
+        if self.fresh:
+            return {}
+        root, manifest = self.folder.segments, self.folder.usable_manifest()
+        held = set(manifest.kbs).difference(manifest.names_alone) if manifest else set()
+        new = {
+            source.kb: self._plan(source)
+            for source in sources
+            if source.kb not in held and not self._found(root / self._plan(source).folder_name)
+        }
+        rows = 0
+        for source in sources:
+            if plan := new.get(source.kb):
+                rows += build_names(plan, source.entities, root, progress=self.progress)
+                rows -= vectors_there(plan, root)
+                self._check_unchanged(source, root / plan.draft_name)
+        if rows <= FEW_VECTORS:
+            return {}
+        return {
+            source.kb: self._names_segment(new[source.kb])
+            if source.kb in new
+            else self.segment(source)
+            for source in sources
+        }
+
+    def segment(self, source: SpaceSource) -> Segment:
+        """The segment of a KB, made where it is missing."""
         path = self.folder.segments / wanted_folder(source, self.model, self.settings)
-        if not self.fresh and (path / INFO_FILE).is_file():
-            with contextlib.suppress(DamagedSpaceError):
-                return Segment(path), False
+        if found := self._found(path):
+            return found
         build_segment(
-            plan_of(source, self.model, self.settings),
+            self._plan(source),
             source.entities,
             self.encoder,
             self.folder.segments,
@@ -198,10 +336,32 @@ class _SegmentMaker:
             fresh=self.fresh,
             progress=self.progress,
         )
+        self._check_unchanged(source, path)
+        segment = Segment(path)
+        self.made.append(segment.info)
+        return segment
+
+    def _plan(self, source: SpaceSource) -> SegmentPlan:
+        return plan_of(source, self.model, self.settings)
+
+    def _names_segment(self, plan: SegmentPlan) -> Segment:
+        """The segment of a KB's names, made where it is missing."""
+        path = self.folder.segments / plan.names_alone.folder_name
+        return self._found(path) or Segment(names_segment(plan, self.folder.segments))
+
+    def _found(self, path: Path) -> Segment | None:
+        """A segment, where it is there and whole."""
+        if not self.fresh and (path / INFO_FILE).is_file():
+            with contextlib.suppress(DamagedSpaceError):
+                return Segment(path)
+        return None
+
+    @staticmethod
+    def _check_unchanged(source: SpaceSource, folder: Path) -> None:
+        """Remove what was made of a KB that has changed meanwhile."""
         if not source.unchanged():
-            shutil.rmtree(path)
+            shutil.rmtree(folder)
             raise changed_meanwhile(source.kb)
-        return Segment(path), True
 
     def _previous(self, kb: str) -> Segment | None:
         """The KB's published segment, or its newest where none is, to copy vectors from."""
@@ -224,6 +384,10 @@ class _SegmentMaker:
         ]
         made.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         return [path.parent.name for path in made]
+
+
+def _has_vectors(segment: Segment | None) -> bool:
+    return segment is not None and bool(segment.info.rows)
 
 
 def _row_count(info: SegmentInfo) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError
 from kglink.files.atomic import atomic_folder, sweep_drafts, write_atomically
 from kglink.files.lock import file_lock
-from kglink.files.manifest import damaged_files
+from kglink.files.manifest import FileInfo, damaged_files
 from kglink.models.source import ModelInfo
 from kglink.space.manifest import SegmentInfo, SpaceManifest, read_part
 from kglink.space.segment import INFO_FILE, Segment
@@ -100,8 +100,7 @@ class SpaceFolder:
     def has_whole_index(self) -> bool:
         """Whether the published index is the file that was written."""
         version, manifest = self.current, self.published_manifest()
-        files = {INDEX_FILE: manifest.index_file}
-        return version is not None and not damaged_files(version, files)
+        return version is not None and not damaged_files(version, index_files(manifest))
 
     def damage(self) -> list[str]:
         """Every file of the published version whose content is not what was written."""
@@ -111,7 +110,7 @@ class SpaceFolder:
             return [error.message]
         if folder is None or manifest is None:
             return []
-        bad = damaged_files(folder, {INDEX_FILE: manifest.index_file}, thorough=True)
+        bad = damaged_files(folder, index_files(manifest), thorough=True)
         told = [str(path) for path in bad]
         for name in manifest.segments.values():
             segment = self.segments / name
@@ -171,6 +170,11 @@ def _remove_folders(root: Path, keep: Callable[[str], bool]) -> None:
     for path in root.iterdir():
         if path.is_dir() and not path.is_symlink() and not keep(path.name):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def index_files(manifest: SpaceManifest) -> dict[str, FileInfo]:
+    """The files of a version beside its manifest: the index, where there are vectors."""
+    return {INDEX_FILE: manifest.index_file} if manifest.index_file else {}
 
 
 def space_names(root: Path) -> list[str]:

@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from kglink.config import SpaceSection
 from kglink.files.manifest import file_info, library_versions, note_checked
-from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder
+from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder, index_files
 from kglink.space.manifest import SpaceManifest
 from kglink.space.segment import Segment
-from kglink.space.space import BackendOf
+from kglink.space.space import BackendOf, no_vectors
 
 if TYPE_CHECKING:
     from kglink.plugins import IndexBackend, VectorIndex
@@ -132,7 +132,7 @@ def trial_index(
 def write_version(version: Path, manifest: SpaceManifest) -> None:
     """Write the manifest of a version beside its index."""
     (version / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
-    note_checked(version, {INDEX_FILE: manifest.index_file})
+    note_checked(version, index_files(manifest))
 
 
 def now() -> str:
@@ -141,5 +141,7 @@ def now() -> str:
 
 
 def _built(backend: IndexBackend, folder: SpaceFolder, manifest: SpaceManifest) -> VectorIndex:
+    if not manifest.rows:
+        raise no_vectors(folder)
     segments = [Segment(folder.segments / name) for name in manifest.segments.values()]
     return backend.build(vector_batches(segments), manifest.model.dim)

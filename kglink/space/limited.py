@@ -44,7 +44,7 @@ class LimitedSpace(Space):
         Exact for up to `MOST_COMPARED` rows; of more the index is asked, within their ranges.
         """
         segment = self.segments[kb]
-        if not isinstance(segment, LimitedSegment):
+        if not isinstance(segment, LimitedSegment) or not self.has_rows(kind, kb):
             return super().nearest(queries, kb, kind, k)
         rows = segment.rows if kind == "text" else segment.alias_rows
         if len(rows) <= MOST_COMPARED:

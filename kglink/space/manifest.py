@@ -58,7 +58,8 @@ class SpaceManifest(ManifestPart):
     spans: tuple[RowSpan, ...]
     index: str
     index_settings: dict[str, str | int | float | bool]
-    index_file: FileInfo
+    index_file: FileInfo | None
+    """None: no KB has vectors yet, all are found by their names alone."""
     settings: dict[str, Any]
     libraries: dict[str, str]
 
@@ -66,6 +67,21 @@ class SpaceManifest(ManifestPart):
     def kbs(self) -> tuple[str, ...]:
         """The KBs of this space, in the order that decides ties."""
         return tuple(self.segments)
+
+    @property
+    def rows(self) -> int:
+        """How many vectors there are."""
+        return self.spans[-1].stop if self.spans else 0
+
+    @property
+    def names_alone(self) -> tuple[str, ...]:
+        """The KBs that have no vectors yet, and are found by their names alone."""
+        return tuple(kb for kb in self.segments if not any(span.kb == kb for span in self.spans))
+
+    @property
+    def index_bytes(self) -> int:
+        """The size of the index."""
+        return self.index_file.bytes if self.index_file else 0
 
 
 @contextlib.contextmanager

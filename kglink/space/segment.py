@@ -102,4 +102,4 @@ class Segment:
 
     def row_count(self, kind: RowKind) -> int:
         """How many vectors of a kind there are."""
-        return len(self._vectors[kind])
+        return len(self._vectors[kind]) if kind in self._vectors else 0

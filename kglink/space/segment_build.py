@@ -12,7 +12,8 @@ import os
 import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
 
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import DamagedFileError, SpaceError
-from kglink.files.atomic import replace_folder, sync_tree, write_atomically
+from kglink.files.atomic import atomic_folder, replace_folder, sync_tree, write_atomically
 from kglink.files.digest import digest_of, text_hash
 from kglink.files.manifest import file_info, note_checked, read_json
 from kglink.files.tables import StringTable, StringWriter, map_array
@@ -38,12 +39,21 @@ if TYPE_CHECKING:
     from kglink.space.token_rows import TokenRows
     from kglink.store.entity_reader import FoldedEntity
 
+#: What of a draft is names.
+_NAME_FILES = (
+    "keys.*", "titles.*", "surfaces.*", "folded.*", "popularity.npy",
+    "alias_counts.npy", "alias_starts.npy", "name_*.npy", "idf.npy", "grams*.npy",
+)  # fmt: skip
+#: What tells that the names of a draft are whole, and how many rows they need.
+_NAMES_DONE = "names.done"
 #: Rows encoded and written between two notes of progress.
 CHUNK_ROWS = 8192
 _DRAFT = ".draft-"
 #: The folder of a draft that holds what the encoder reads of each entity.
 _READ = "read"
 
+#: How many rows of each kind a KB needs.
+Counts = dict[RowKind, int]
 FloatArray = npt.NDArray[np.float32]
 HashArray = npt.NDArray[np.uint64]
 IntArray = npt.NDArray[np.int64]
@@ -102,6 +112,16 @@ class SegmentPlan:
         parts.append(str(self.description_chars))
         return f"{self.kb}-{digest_of(parts, size=6)}"
 
+    @property
+    def draft_name(self) -> str:
+        """The name of the folder in which it is made."""
+        return _DRAFT + self.folder_name
+
+    @property
+    def names_alone(self) -> SegmentPlan:
+        """The plan of the same segment without vectors."""
+        return replace(self, rows=())
+
 
 def build_segment(
     plan: SegmentPlan,
@@ -114,7 +134,7 @@ def build_segment(
     progress: OnProgress = lambda _: None,
 ) -> Path:
     """Make the segment of ``plan`` under ``root``; returns its folder."""
-    draft = root / (_DRAFT + plan.folder_name)
+    draft = root / plan.draft_name
     if fresh and draft.exists():
         shutil.rmtree(draft)
     is_resumed = draft.exists()
@@ -129,6 +149,42 @@ def build_segment(
     final = root / plan.folder_name
     replace_folder(draft, final)  # Readers keep what they have mapped.
     return final
+
+
+def build_names(
+    plan: SegmentPlan,
+    entities: Callable[[], Iterable[FoldedEntity]],
+    root: Path,
+    *,
+    progress: OnProgress = lambda _: None,
+) -> int:
+    """Write the names of a segment into its draft; returns how many rows are to be encoded."""
+    draft = root / plan.draft_name
+    try:
+        counts = _names(draft, entities, plan.kb, progress)
+    except DamagedFileError:  # of an earlier run
+        shutil.rmtree(draft)
+        counts = _names(draft, entities, plan.kb, progress)
+    return sum(counts[kind] for kind in plan.rows)
+
+
+def names_segment(plan: SegmentPlan, root: Path) -> Path:
+    """The names that are written in the draft of ``plan`` as a segment without vectors."""
+    draft, alone = root / plan.draft_name, plan.names_alone
+    counts = read_json(draft / _NAMES_DONE)
+    folder = root / alone.folder_name
+    with atomic_folder(folder) as copy:
+        for path in chain.from_iterable(map(draft.glob, _NAME_FILES)):
+            shutil.copyfile(path, copy / path.name)
+        _write_info(copy, alone, counts)
+    return folder
+
+
+def vectors_there(plan: SegmentPlan, root: Path) -> int:
+    """How many vectors the draft of ``plan`` holds."""
+    draft = root / plan.draft_name
+    states = [draft / f"{kind}.state" for kind in plan.rows]
+    return sum(read_json(path)[0] for path in states if path.is_file())
 
 
 def changed_meanwhile(kb: str) -> SpaceError:
@@ -147,13 +203,7 @@ def _fill(
     """Write all files of a segment that are not there yet, its manifest last."""
     if (draft / INFO_FILE).is_file():
         return
-    (draft / _READ).mkdir(parents=True, exist_ok=True)
-    if not (draft / "names.done").is_file():
-        counted = _write_names(draft, entities())
-        build_name_index(draft)
-        sync_tree(draft)
-        write_atomically(draft / "names.done", json.dumps(counted))
-    counts = read_json(draft / "names.done")
+    counts = _names(draft, entities, plan.kb, progress)
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
     reused = truncated = before = 0
@@ -172,6 +222,13 @@ def _fill(
             for done in write_tokens(draft, _Entities(draft), encoder, plan.model.dim, known):
                 progress(Progress(f"encoding {plan.kb}", before + done, total))
             before += counts[kind]
+    _write_info(draft, plan, counts, truncated, reused)
+
+
+def _write_info(
+    folder: Path, plan: SegmentPlan, counts: Counts, truncated: int = 0, reused: int = 0
+) -> None:
+    """Write the manifest of a segment whose files are all there."""
     info = SegmentInfo(
         kb=plan.kb,
         revision=plan.revision,
@@ -185,15 +242,41 @@ def _fill(
         licence=plan.licence,
         files={
             path.name: file_info(path)
-            for path in sorted(draft.iterdir())
+            for path in sorted(folder.iterdir())
             if path.suffix in (".npy", ".utf8", ".bf16")
         },
     )
-    note_checked(draft, info.files)
-    write_atomically(draft / INFO_FILE, info.model_dump_json(indent=1))
+    note_checked(folder, info.files)
+    write_atomically(folder / INFO_FILE, info.model_dump_json(indent=1))
 
 
-def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> dict[RowKind, int]:
+def _names(
+    draft: Path,
+    entities: Callable[[], Iterable[FoldedEntity]],
+    kb: str,
+    progress: OnProgress,
+) -> Counts:
+    """Write the names of a draft where they are missing; how many rows of each kind they need."""
+    if not (draft / _NAMES_DONE).is_file():
+        (draft / _READ).mkdir(parents=True, exist_ok=True)
+        counted = _write_names(draft, _counted(entities(), kb, progress))
+        build_name_index(draft)
+        sync_tree(draft)
+        write_atomically(draft / _NAMES_DONE, json.dumps(counted))
+    counts: Counts = read_json(draft / _NAMES_DONE)
+    return counts
+
+
+def _counted(
+    entities: Iterable[FoldedEntity], kb: str, progress: OnProgress
+) -> Iterator[FoldedEntity]:
+    for number, entity in enumerate(entities):
+        if number % CHUNK_ROWS == 0:
+            progress(Progress(f"reading {kb}", number))
+        yield entity
+
+
+def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> Counts:
     """The entity and alias tables; one alias row for each folded form, the title's first."""
     popularity, counts, starts = array("f"), array("f"), array("q", [0])
     with (

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import DamagedSpaceError, UnknownNameError
+from kglink.errors import DamagedSpaceError, SpaceError, UnknownNameError
 from kglink.files.digest import digest_of
 from kglink.files.manifest import check_files
 from kglink.plugins import NameRow, RowRange
 from kglink.records import EntityId
-from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder, build_command
+from kglink.space.folder import (
+    INDEX_FILE,
+    MANIFEST_FILE,
+    SpaceFolder,
+    build_command,
+    index_files,
+)
 from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, read_part, space_errors
 from kglink.space.segment import Segment
 
@@ -46,13 +52,21 @@ class Space:
             raise DamagedSpaceError(f"{version / MANIFEST_FILE}: its rows are not its segments'")
         self._spans = {(span.kb, span.kind): span for span in manifest.spans}
         with space_errors():
-            check_files(version, {INDEX_FILE: manifest.index_file})
+            check_files(version, index_files(manifest))
         # Opened now: once it is mapped, a build may publish and remove what it likes.
-        backend = backend_of(manifest.index, manifest.index_settings)
-        self.index: VectorIndex = backend.load(version / INDEX_FILE)
-        rows = manifest.spans[-1].stop if manifest.spans else 0
-        if self.index.size != rows:
+        self._index: VectorIndex | None = None
+        if manifest.index_file is not None:
+            backend = backend_of(manifest.index, manifest.index_settings)
+            self._index = backend.load(version / INDEX_FILE)
+        if (self._index.size if self._index else 0) != manifest.rows:
             raise DamagedSpaceError(f"{version / INDEX_FILE}: not the index of its segments")
+
+    @property
+    def index(self) -> VectorIndex:
+        """The joint index; an error where no KB has vectors yet."""
+        if self._index is None:
+            raise no_vectors(self.folder)
+        return self._index
 
     def kbs(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
         """The wanted KBs, or all, in the order of the space."""
@@ -66,9 +80,9 @@ class Space:
                 )
         return tuple(kb for kb in self.segments if not wanted or kb in wanted)
 
-    def has_rows(self, kind: RowKind) -> bool:
-        """Whether entities own vectors of this kind."""
-        return any(span.kind == kind for span in self.manifest.spans)
+    def has_rows(self, kind: RowKind, kb: str = "") -> bool:
+        """Whether entities, of any or of one KB, own vectors of this kind."""
+        return any(span.kind == kind and (not kb or span.kb == kb) for span in self.manifest.spans)
 
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity is of a KB of which some entities alone are found, and none of them."""
@@ -78,10 +92,22 @@ class Space:
     def nearest(
         self, queries: FloatArray, kb: str, kind: RowKind, k: int
     ) -> tuple[FloatArray, IntArray]:
-        """The nearest rows of one KB and kind: products and row numbers within the segment."""
+        """The nearest rows of one KB and kind: products and row numbers within the segment.
+
+        None of a KB that has no vectors of this kind.
+        """
+        if not self.has_rows(kind, kb):
+            return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
         span = self._spans[kb, kind]
         scores, rows = self.index.search(queries, k, [RowRange(span.start, span.stop)])
         return scores, np.where(rows >= 0, rows - span.start, -1)
+
+
+def no_vectors(folder: SpaceFolder) -> SpaceError:
+    """The error where vectors are asked for and no KB has any."""
+    return SpaceError(
+        f"space {folder.name!r} has no vectors yet", hint=f"Run `{build_command(folder.name)}`."
+    )
 
 
 def row_spans(segments: Mapping[str, Segment]) -> tuple[RowSpan, ...]:

@@ -30,17 +30,29 @@ def build(
     return report
 
 
-def build_if_stale(opened: Opened, *, progress: OnProgress = lambda _: None) -> BuildReport | None:
+def build_if_stale(
+    opened: Opened, *, wait: bool = True, progress: OnProgress = lambda _: None
+) -> BuildReport | None:
     """Build the space where it is missing or older than the store.
 
-    While another process is building it, the version before it is used.
+    Without ``wait`` KBs that are new in the space, and that take more than a moment to encode, are
+    published by their names alone, and `build` makes their vectors. While another process is
+    building it, the version before it is used.
     """
     with opened.lock:
-        if opened.joint_space.is_current():
+        if answers(opened, wait=wait):
             return None
         try:
+            if not wait and opened.joint_space.publish_names(progress=progress):
+                return None
             return build(opened, progress=progress)
         except SpaceBusyError:
             if not opened.joint_space.is_published():
                 raise
             return None
+
+
+def answers(opened: Opened, *, wait: bool = True) -> bool:
+    """Whether the space holds what the store holds; without ``wait`` all names are enough."""
+    space = opened.joint_space
+    return space.is_current() or (not wait and space.answers_by_names())

@@ -208,25 +208,25 @@ def measure_index(
     if queries < 1:
         raise UsageError(f"{queries} queries measure nothing", hint="--queries 256")
     space = opened.space()
-    manifest = space.manifest
+    manifest, index = space.manifest, space.index
     stage("encoding queries")
     reader = reader_of(opened.encoder, opened.settings.link.window_chars)
     asked = index_queries(opened.store, space, reader, queries)
-    if not space.index.exact:
+    if not index.exact:
         stage("building an exact index to compare with")
     choice = IndexChoice(DEFAULT_INDEX, {})
     with (
         nullcontext()
-        if space.index.exact
+        if index.exact
         else trial_index(space.folder, choice, _backend_of(opened.registry))
     ) as exact:
         stage("measuring")
-        index = exact.index if exact else space.index
-        parts = measure_index(space, space.index, index, asked, progress=progress)
+        compared = exact.index if exact else index
+        parts = measure_index(space, index, compared, asked, progress=progress)
     return IndexFigures(
         index=IndexChoice(manifest.index, manifest.index_settings),
-        bytes=manifest.index_file.bytes,
-        exact_bytes=exact.bytes if exact else manifest.index_file.bytes,
+        bytes=manifest.index_bytes,
+        exact_bytes=exact.bytes if exact else manifest.index_bytes,
         queries=asked.count,
         asked=asked.what,
         parts=tuple(parts),

@@ -16,11 +16,14 @@ from kglink.records import OnProgress
 from kglink.space.build import (
     BuildReport,
     SpaceSource,
+    answers_by_names,
     build_space,
     has_segment,
     is_current,
     make_segment,
+    publish_names,
     row_kinds,
+    vectors_done,
     wanted_folder,
 )
 from kglink.space.folder import SpaceFolder, build_command
@@ -29,6 +32,7 @@ from kglink.space.space import Space
 from kglink.workspace.folder import SPACES_FOLDER
 
 if TYPE_CHECKING:
+    from kglink.models.source import ModelInfo
     from kglink.plugins import IndexBackend
     from kglink.store import KBInfo, Store
 
@@ -70,7 +74,15 @@ class WorkspaceSpace:
 
     def is_current(self) -> bool:
         """Whether the published space holds just what the store holds now."""
-        return is_current(self.folder, list(self._sources()), self.encoder.info, self._section)
+        return is_current(*self._plan())
+
+    def answers_by_names(self) -> bool:
+        """Whether the published space has all names that the store holds now."""
+        return answers_by_names(*self._plan())
+
+    def vectors_done(self) -> tuple[int, int]:
+        """How many vectors are there of such a space, and how many there will be."""
+        return vectors_done(*self._plan())
 
     def is_published(self) -> bool:
         """Whether there is a version, of whatever age, of the encoder's model."""
@@ -115,6 +127,22 @@ class WorkspaceSpace:
         """The KBs whose add-kb stopped, and the revision that the space goes by meanwhile."""
         infos = self.store.kbs()
         return {one.name: one.revision for one in infos if one.updating or not one.complete}
+
+    def publish_names(self, *, progress: OnProgress = lambda _: None) -> bool:
+        """Publish it with new KBs by their names alone; False where a build takes but a moment."""
+        return publish_names(
+            self.folder,
+            list(self._sources()),
+            self.encoder.info,
+            self.encoder,
+            self._index_backend,
+            self._section,
+            recorded_settings=self.resolved.as_dict(),
+            progress=progress,
+        )
+
+    def _plan(self) -> tuple[SpaceFolder, list[SpaceSource], ModelInfo, SpaceSection]:
+        return self.folder, list(self._sources()), self.encoder.info, self._section
 
     def build(self, *, fresh: bool = False, progress: OnProgress = lambda _: None) -> BuildReport:
         """Build and publish it; only what changed is encoded, unless ``fresh``."""

@@ -20,12 +20,16 @@ def link(
     types: Sequence[str] = (),
     under: Sequence[str] = (),
     not_under: Sequence[str] = (),
+    wait: bool = True,
 ) -> Iterator[LinkedDocument]:
     """Link a text, or several, to the space; plain strings are numbered.
 
     ``types`` are the types of entities that may be answers, ``under`` and ``not_under`` branches
-    of KBs, such as ``doid:DOID:4``, that they must and must not be in. A space that is missing or
-    older than the store is built first.
+    of KBs, such as ``doid:DOID:4``, that they must and must not be in.
+
+    A space that is missing or older than the store is built first. Without ``wait`` a KB that is
+    new in it answers at once, by its names alone until `build` has made its vectors: then
+    ``meta["names_alone"]`` of each answer names such KBs, and says how many vectors are there.
 
     >>> (text,) = workspace.link("The heron and the osprey fish.", ["birds"])
     >>> [(link.surface, str(link.chosen.id)) for link in text.links if link.chosen]
@@ -34,7 +38,8 @@ def link(
     'h'
     """
     given = [texts] if isinstance(texts, str | TextInput) else texts
-    build_if_stale(opened)
+    # Vectors alone can answer nothing before they are made.
+    build_if_stale(opened, wait=wait or opened.settings.link.evidence == "vectors")
     return opened.linker(kbs, limits=opened.limits(types, under, not_under)).link(
         TextInput(str(number), text) if isinstance(text, str) else text
         for number, text in enumerate(given, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import combinations
@@ -113,6 +113,7 @@ def linker_of(
     settings: LinkSection,
     store: Store,
     registry: Registry,
+    unfinished: Mapping[str, object] | None = None,
 ) -> Linker:
     """A linker to some KBs of a space."""
     return Linker(
@@ -129,6 +130,7 @@ def linker_of(
         ),
         stages=_stages(settings, registry),
         preferred=preferred_kbs(space, kbs, settings, store),
+        unfinished=unfinished,
     )
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
@@ -37,6 +37,15 @@ MOST_LINKERS = 4
 
 #: What tells a file from the one that replaced it; None: there is no file.
 Stamp = tuple[int, int, int] | None
+
+
+class NamesAlone(NamedTuple):
+    """KBs that answer by their names alone, because their vectors are not made yet."""
+
+    kbs: Sequence[str]
+    vectors: int
+    """How many vectors of the space are made."""
+    of: int
 
 
 class Opened:
@@ -250,11 +259,22 @@ class Opened:
                 limited = self.limited(space, names, limits)
                 parts = (limited, self.encoder, link, self.store, self.registry)
                 search = search_of(*parts, candidates=candidates)
-                linker = linker_of(search, limited, names, link, self.store, self.registry)
+                told = self.names_alone(space, names)
+                linker = linker_of(
+                    search, limited, names, link, self.store, self.registry,
+                    {"names_alone": told._asdict()} if told else None,
+                )  # fmt: skip
                 while len(self._linkers) >= MOST_LINKERS:
                     del self._linkers[next(iter(self._linkers))]
                 self._linkers[key] = linker
             return linker
+
+    def names_alone(self, space: Space, kbs: Sequence[str]) -> NamesAlone | None:
+        """Which of some KBs are found by names alone until their vectors are made; None: none."""
+        waiting = [kb for kb in kbs if kb in space.manifest.names_alone]
+        if not waiting or self.settings.link.evidence == "names":
+            return None
+        return NamesAlone(waiting, *self.joint_space.vectors_done())
 
     def detector(self, space: Space | None = None) -> DetectorChoice:
         """The detectors of mentions that the settings mean, and where they come from."""

@@ -64,7 +64,7 @@ def index_change_shape(change: IndexChange) -> Shape:
         "before": {"index": change.before.name, "index_settings": dict(change.before.settings)},
         "rebuilt": change.rebuilt,
         "build_seconds": change.seconds,
-        "bytes": manifest.index_file.bytes,
+        "bytes": manifest.index_bytes,
     }
 
 

@@ -134,7 +134,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
     return replace(
         summary,
         kbs=tuple(shares),
-        rows=manifest.spans[-1].stop,
+        rows=manifest.rows,
         kinds=tuple(dict.fromkeys(span.kind for span in manifest.spans)),
         model=manifest.model.name,
         fingerprint=manifest.model.fingerprint,
@@ -142,7 +142,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
         run=run.group(1) if run else "",
         index=_index_name(opened, manifest.index),
         index_settings=manifest.index_settings,
-        index_bytes=manifest.index_file.bytes,
+        index_bytes=manifest.index_bytes,
         created=manifest.created,
         version=version.name if version else "",
         current=current,

@@ -47,7 +47,7 @@ class HandMadeSpace(Space):
         self.segments = {kb: Texts(kb, vectors) for kb, vectors in rows.items()}
         self._kinds = kinds
 
-    def has_rows(self, kind: RowKind) -> bool:
+    def has_rows(self, kind: RowKind, kb: str = "") -> bool:
         return kind in self._kinds
 
 

@@ -1,0 +1,227 @@
+"""The first answer of a new KB: by its names, before its vectors are made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Kglink
+
+from kglink import Workspace
+from kglink.errors import SpaceError
+from kglink.models import Encoder
+from kglink.records import Progress
+from kglink.space import build as space_build
+from kglink.space.folder import SpaceFolder
+
+PLANETS = [
+    {"key": "m", "title": "Mercury", "description": "A planet.", "aliases": ["Hermes' star"]},
+    {"key": "v", "title": "Venus", "description": "Another planet.", "aliases": ["evening star"]},
+]
+GODS = [{"key": "g", "title": "Hermes", "description": "A god.", "aliases": ["Mercury"]}]
+
+
+def write(folder: Path, name: str, records: Sequence[Mapping[str, object]]) -> Path:
+    path = folder / f"{name}.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two KBs that nothing was built of, and for which no vector is taken for quick."""
+    monkeypatch.setattr(space_build, "FEW_VECTORS", 0)
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(tmp_path / "here"))
+    with Workspace.open(tmp_path / "here", create=True) as made:
+        made.add_kb("planets", write(tmp_path, "planets", PLANETS))
+        made.add_kb("gods", write(tmp_path, "gods", GODS))
+    return tmp_path / "here"
+
+
+def no_vectors(*_: object, **__: object) -> None:
+    raise AssertionError("a vector was asked for")
+
+
+def answers(out: str) -> list[tuple[str, str]]:
+    (document,) = json.loads(out)
+    return [(one["text"], f"{one['kb']}:{one['key']}") for one in document["entities"]]
+
+
+def test_link_answers_by_names_before_it_makes_vectors(
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Encoder, "encode", interrupt)
+        ran = kglink("link", "-", "-f", "json", stdin="The evening star and Hermes.", code=130)
+    assert "planets, gods: answered by names alone, 0% of 9 vectors are made" in ran.err
+    assert ran.err.index("answered by names alone") < ran.err.index("making the other vectors")
+    assert ran.err.splitlines()[-2:] == [
+        "error  stopped",
+        "       What was committed stays; run the same command to go on.",
+    ]
+    (document,) = json.loads(ran.out)
+    assert document["meta"]["names_alone"] == {"kbs": ["planets", "gods"], "vectors": 0, "of": 9}
+    assert answers(ran.out) == [("evening star", "planets:v"), ("Hermes", "gods:g")]
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_build_goes_on_after_the_answers(kglink: Kglink, workspace: Path) -> None:
+    ran = kglink("link", "-", "-f", "json", stdin="The evening star.")
+    assert answers(ran.out) == [("evening star", "planets:v")]
+    assert "9 vectors encoded" in ran.err
+    again = kglink("link", "-", "-f", "json", stdin="The evening star.")
+    assert "names_alone" not in json.loads(again.out)[0]["meta"]
+    assert "names alone" not in again.err
+
+
+def test_wait_makes_all_vectors_first(kglink: Kglink, workspace: Path) -> None:
+    ran = kglink("link", "-", "--wait", "-f", "json", stdin="The evening star.")
+    assert "names_alone" not in json.loads(ran.out)[0]["meta"]
+    assert "names alone" not in ran.err
+    assert ran.err.index("9 vectors encoded") < ran.err.index("linked")
+
+
+def test_evidence_of_names_never_needs_a_vector(
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_LINK_EVIDENCE", "names")
+    monkeypatch.setattr(Encoder, "encode", no_vectors)
+    ran = kglink("link", "-", "-f", "json", stdin="The evening star.")
+    assert answers(ran.out) == [("evening star", "planets:v")]
+    assert "making" not in ran.err
+
+
+def test_evidence_of_vectors_waits(
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_LINK_EVIDENCE", "vectors")
+    ran = kglink("link", "-", "-f", "json", stdin="The evening star.")
+    assert answers(ran.out) == [("evening star", "planets:v")]
+    assert ran.err.index("vectors encoded") < ran.err.index("linked")
+
+
+def test_the_space_is_the_same_whichever_way_it_was_built(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Workspace.open(workspace) as opened:
+        assert list(opened.link("Mercury", wait=False))
+        first = opened.joint_space.folder.published_manifest()
+        assert (first.rows, first.index_file) == (0, None)
+        assert list(opened.link("Mercury", wait=False))
+        assert opened.joint_space.folder.published_manifest() == first
+        opened.build()
+        by_steps = opened.joint_space.folder
+        whole = opened.with_settings({"space.name": "whole"})
+        monkeypatch.setattr(space_build, "FEW_VECTORS", 1000)
+        whole.build()
+        at_once = whole.joint_space.folder
+    assert published(by_steps) == published(at_once)
+    assert sorted(path.name for path in by_steps.segments.iterdir()) == sorted(
+        path.name for path in at_once.segments.iterdir()
+    )
+
+
+def published(folder: SpaceFolder) -> dict[str, bytes]:
+    """Every file of the published version that says nothing of when and where it was made."""
+    assert folder.current is not None
+    roots = [folder.current, *folder.segments.iterdir()]
+    return {
+        f"{path.parent.name.replace(folder.current.name, 'version')}/{path.name}": path.read_bytes()
+        for root in roots
+        for path in root.iterdir()
+        if path.name not in ("manifest.json", "checked.json")
+    }
+
+
+def test_each_kb_is_published_when_its_vectors_are_made(workspace: Path) -> None:
+    seen: list[tuple[str, ...]] = []
+    with Workspace.open(workspace) as opened:
+        folder = opened.joint_space.folder
+
+        def look(told: Progress) -> None:
+            if told.step.startswith("encoding"):
+                seen.append(folder.published_manifest().names_alone)
+
+        opened.build(progress=look)
+        assert folder.published_manifest().names_alone == ()
+    assert list(dict.fromkeys(seen)) == [("planets", "gods"), ("gods",)]
+
+
+def test_a_new_kb_answers_by_names_beside_others_with_vectors(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = [{"key": "s", "title": "Sirius", "description": "A star.", "aliases": ["Dog Star"]}]
+    with Workspace.open(workspace) as opened:
+        opened.build()
+        held = opened.space().segments["planets"].fingerprint
+        opened.add_kb("stars", write(tmp_path, "stars", more))
+        (text,) = opened.link("The Dog Star and the evening star.", wait=False)
+        chosen = {one.surface: str(one.chosen.id) for one in text.links if one.chosen}
+        assert chosen == {"Dog Star": "stars:s", "evening star": "planets:v"}
+        assert text.meta["names_alone"] == {"kbs": ["stars"], "vectors": 9, "of": 12}
+        by_kb = {one.chosen.id.kb: one for one in text.links if one.chosen}
+        assert by_kb["stars"].chosen is not None
+        assert by_kb["stars"].chosen.evidence["alias"] == 0
+        assert by_kb["planets"].chosen is not None
+        assert by_kb["planets"].chosen.evidence["alias"] > 0.99
+        assert opened.space().segments["planets"].fingerprint == held
+        assert opened.build().encoded_rows == 3
+
+
+def test_a_kb_that_the_space_holds_is_brought_up_to_date_before_it_answers(
+    workspace: Path, tmp_path: Path
+) -> None:
+    with Workspace.open(workspace) as opened:
+        opened.build()
+        newer = [*PLANETS, {"key": "n", "title": "Neptune", "description": "", "aliases": []}]
+        opened.add_kb("planets", write(tmp_path, "planets", newer))
+        (text,) = opened.link("Neptune", wait=False)
+        assert [str(one.chosen.id) for one in text.links if one.chosen] == ["planets:n"]
+        assert "names_alone" not in text.meta
+        assert opened.space().manifest.names_alone == ()
+
+
+def test_a_killed_build_answers_by_names_and_goes_on(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Workspace.open(workspace) as opened:
+        with monkeypatch.context() as stopped:
+            stopped.setattr(Encoder, "encode", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                opened.build()
+        (text,) = opened.link("Mercury", wait=False)
+        assert text.meta["names_alone"] == {"kbs": ["planets", "gods"], "vectors": 0, "of": 9}
+        assert opened.build().encoded_rows == 9
+
+
+def test_what_needs_vectors_says_so_where_there_are_none(workspace: Path) -> None:
+    with Workspace.open(workspace) as opened:
+        list(opened.link("Mercury", wait=False))
+        for refused in (opened.measure_index, lambda: opened.change_index(preset="sq8")):
+            with pytest.raises(SpaceError) as error:
+                refused()
+            assert error.value.message == "space 'default' has no vectors yet"
+            assert error.value.hint == "Run `kglink build`."
+        summary = opened.space_summary("default")
+        assert (summary.rows, summary.index_bytes, summary.current) == (0, 0, False)
+        assert np.allclose(np.linalg.norm(opened.vectors(["planets:m"]), axis=1), 1, atol=1e-3)
+        assert opened.space().manifest.rows == 9
+
+
+def test_the_same_thing_in_two_kbs_is_known_by_a_name_in_common(
+    workspace: Path, tmp_path: Path
+) -> None:
+    same = [{"key": "x", "title": "Venus", "description": "", "aliases": ["evening star"]}]
+    with Workspace.open(workspace) as opened:
+        opened.add_kb("more", write(tmp_path, "more", same))
+        (text,) = opened.link("The evening star.", wait=False)
+        (link,) = text.links
+        assert [str(one.id) for one in link.candidates[:2]] == ["planets:v", "more:x"]
+        assert link.chosen is not None
+        assert link.confidence > 0.9  # the one takes nothing from the other
