@@ -63,7 +63,7 @@ def ask(kinds: Sequence[AskedKind], rankings: Sequence[Ranking]) -> dict[str, li
             given = one.values([told[at] for at in places])
             for at, values in zip(places, given, strict=True):
                 column[at] = values
-                if values.any():
+                if values.any() and one is not kinds[-1]:
                     told[at] = _with_evidence(told[at], one.kind.name, values)
     return columns
 

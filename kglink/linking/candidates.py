@@ -46,6 +46,8 @@ IntArray = npt.NDArray[np.int64]
 FoundBy = Literal["all", "vectors", "names"]
 #: For each KB the candidates of a mention, best first.
 ByKB = Mapping[str, Sequence[Candidate]]
+#: The best candidates of a mention, each with its KB and its place there.
+_First = list[tuple[Candidate, str, int]]
 
 #: So many of the best counterparts of a KB's candidates become candidates in another KB.
 _BROUGHT_BY_COUNTERPARTS = 5
@@ -143,13 +145,17 @@ class CandidateSearch:
             ]
         self._add_counterparts(batch, tables)
         if self._asked and self._facts:
-            self._add_asked(mentions, tables, self._facts)
+            tables, places = self._with_asked(mentions, tables, places, self._facts)
+        most = limit or self._candidates
         ranked = [
-            {
-                kb: self._ranked(self._space.segments[kb], found[at], limit or self._candidates)
-                for kb, found in tables.items()
-            }
-            for at in range(len(batch.own))
+            dict(zip(tables, found, strict=True))
+            for found in zip(
+                *(
+                    [self._ranked(self._space.segments[kb], one, most) for one in column]
+                    for kb, column in tables.items()
+                ),
+                strict=True,
+            )
         ]
         return [ranked[place] for place in places]
 
@@ -295,36 +301,60 @@ class CandidateSearch:
         np.maximum.at(shared, np.searchsorted(found.entities, rows[here]), values[here])
         return Found(found.entities, {**found.evidence, "counterpart": shared})
 
-    def _add_asked(
-        self, mentions: Sequence[MentionInText], tables: dict[str, list[Found]], facts: EntityFacts
-    ) -> None:
-        """Ask plugins for evidence of the best candidates that each KB has so far."""
-        first = [self._first(tables, at) for at in range(len(mentions))]
-        rankings = [
-            Ranking(mention, tuple(one for one, _, _ in told))
-            for mention, told in zip(mentions, first, strict=True)
-        ]
-        rankings = described(facts, rankings, _ASKED * len(tables))
-        columns = ask(self._asked, rankings)
-        for at, (told, ranking) in enumerate(zip(first, rankings, strict=True)):
-            for kb, found in tables.items():
-                own = [place for place, (_, of, _) in enumerate(told) if of == kb]
-                found[at] = found[at].with_asked(
-                    [told[place][2] for place in own],
-                    [ranking.candidates[place] for place in own],
-                    {kind: values[at][own] for kind, values in columns.items()},
-                )
+    def _with_asked(
+        self,
+        mentions: Sequence[MentionInText],
+        tables: Mapping[str, list[Found]],
+        places: Sequence[int],
+        facts: EntityFacts,
+    ) -> tuple[dict[str, list[Found]], list[int]]:
+        """Ask plugins for evidence of the best candidates that each KB has so far.
 
-    def _first(
-        self, tables: Mapping[str, Sequence[Found]], at: int
-    ) -> list[tuple[Candidate, str, int]]:
-        """The best candidates of a mention so far, each with its KB and its place there."""
+        Mentions that were one stay one where the plugins say the same of them.
+        """
+        first: dict[int, _First] = {}
+        named: dict[int, Ranking] = {}
+        for place, mention in zip(places, mentions, strict=True):
+            if place not in first:
+                first[place] = self._first({kb: found[place] for kb, found in tables.items()})
+                named[place] = Ranking(mention, tuple(one for one, _, _ in first[place]))
+        known = dict(
+            zip(named, described(facts, list(named.values()), _ASKED * len(tables)), strict=True)
+        )
+        columns = ask(
+            self._asked,
+            [
+                Ranking(mention, known[place].candidates)
+                for place, mention in zip(places, mentions, strict=True)
+            ],
+        )
+        told: dict[tuple[int, bytes], int] = {}
+        asked: dict[str, list[Found]] = {kb: [] for kb in tables}
+        now: list[int] = []
+        for at, place in enumerate(places):
+            key = place, b"".join(values[at].tobytes() for values in columns.values())
+            if key not in told:
+                told[key] = len(told)
+                for kb, found in tables.items():
+                    own = [row for row, (_, of, _) in enumerate(first[place]) if of == kb]
+                    one = found[place].with_asked(
+                        [first[place][row][2] for row in own],
+                        [known[place].candidates[row] for row in own],
+                        {kind: values[at][own] for kind, values in columns.items()},
+                    )
+                    asked[kb].append(one)
+            now.append(told[key])
+        return asked, now
+
+    def _first(self, found: Mapping[str, Found]) -> _First:
+        """The best candidates of a mention so far."""
         told = []
-        for kb, found in tables.items():
-            scores = self.scoring.weights_in(kb).score(found[at].evidence)
-            for place in self._order(self._space.segments[kb], found[at], scores)[:_ASKED]:
-                one = self._candidate(self._space.segments[kb], found[at], scores, int(place))
-                told.append((one, kb, int(place)))
+        for kb, own in found.items():
+            segment = self._space.segments[kb]
+            scores = self.scoring.weights_in(kb).score(own.evidence)
+            places = self._order(segment, own, scores)[:_ASKED]
+            best = self._made(segment, own, scores, places)
+            told += [(one, kb, int(place)) for one, place in zip(best, places, strict=True)]
         return sorted(told, key=lambda one: (-one[0].score, -one[0].popularity))
 
     def leaves_out(self, entity: EntityId) -> bool:
@@ -417,7 +447,7 @@ class CandidateSearch:
     ) -> tuple[_Batch, dict[str, list[Found]], list[int]]:
         """Read the texts of those mentions for which they can decide something.
 
-        From here on each of these is one by itself; plugins that give evidence are asked of each.
+        From here on each of these is one by itself.
         """
         is_open = [
             self._use.contexts and self._is_open({kb: found[at] for kb, found in tables.items()})
@@ -428,7 +458,7 @@ class CandidateSearch:
         read: dict[int, MentionInText] = {}
         now: list[int] = []
         for place, mention in zip(places, mentions, strict=True):
-            if is_open[place] or self._asked or place not in closed:
+            if is_open[place] or place not in closed:
                 closed[place] = len(rows)
                 if is_open[place]:
                     read[len(rows)] = mention
@@ -495,29 +525,40 @@ class CandidateSearch:
 
     def _ranked(self, segment: Segment, found: Found, limit: int) -> list[Candidate]:
         scores = self.scoring.weights_in(segment.kb).score(found.evidence)
-        order = self._order(segment, found, scores)[:limit]
-        return [self._candidate(segment, found, scores, int(at)) for at in order]
+        return self._made(segment, found, scores, self._order(segment, found, scores)[:limit])
 
     def _order(self, segment: Segment, found: Found, scores: FloatArray) -> IntArray:
         """The places of the candidates, best first."""
         popularity = segment.popularity[found.entities]
         return np.lexsort((found.entities, -popularity, -scores))
 
-    def _candidate(self, segment: Segment, found: Found, scores: FloatArray, at: int) -> Candidate:
-        evidence = {kind: round(float(values[at]), 4) for kind, values in found.evidence.items()}
-        score = float(scores[at])
-        parts = self.scoring.weights_in(segment.kb).parts(evidence)
-        if at in found.described:
-            return replace(found.described[at], score=score, evidence=evidence, parts=parts)
-        row = found.entities[at]
-        return Candidate(
-            id=EntityId(segment.kb, segment.keys[row]),
-            title=segment.titles[row],
-            score=score,
-            popularity=float(segment.popularity[row]),
-            evidence=evidence,
-            parts=parts,
-        )
+    def _made(
+        self, segment: Segment, found: Found, scores: FloatArray, places: IntArray
+    ) -> list[Candidate]:
+        """The candidates at some places, with their scores, and what these are made of."""
+        weights = self.scoring.weights_in(segment.kb)
+        columns = np.stack([values[places] for values in found.evidence.values()], axis=1)
+        rounded = columns.astype(np.float64).round(4).tolist()
+        made = []
+        for place, values in zip(places.tolist(), rounded, strict=True):
+            evidence = dict(zip(found.evidence, values, strict=True))
+            score, parts = float(scores[place]), weights.parts(evidence)
+            if place in found.described:
+                known = found.described[place]
+                made.append(replace(known, score=score, evidence=evidence, parts=parts))
+                continue
+            row = found.entities[place]
+            made.append(
+                Candidate(
+                    id=EntityId(segment.kb, segment.keys[row]),
+                    title=segment.titles[row],
+                    score=score,
+                    popularity=float(segment.popularity[row]),
+                    evidence=evidence,
+                    parts=parts,
+                )
+            )
+        return made
 
 
 def _long_forms(mentions: Sequence[MentionInText]) -> list[str]:

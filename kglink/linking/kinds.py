@@ -121,8 +121,9 @@ class Weights:
 
     def parts(self, evidence: Mapping[str, float]) -> dict[str, float]:
         """What each kind that counts adds to the score of one candidate."""
+        weights = self.by_kind
         return {
-            kind: round(weight * value, 4)
+            kind: round(weights[kind] * value, 4)
             for kind, value in evidence.items()
-            if (weight := self[kind])
+            if weights.get(kind)
         }

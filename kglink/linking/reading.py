@@ -174,6 +174,7 @@ class TrainedReader:
 
 
 def _count_long(texts: Sequence[str], encoder: TextEncoder) -> int:
-    # A token is a character at least, and two are marks: a short text needs no counting.
-    long = [text for text in texts if len(text) > encoder.max_tokens - 3]
+    # A token is a letter or sign at least, and two are marks: a short text needs no counting.
+    most = encoder.max_tokens - 3
+    long = [text for text in texts if len(text) > most and len("".join(text.split())) > most]
     return encoder.count_truncated(long) if long else 0
