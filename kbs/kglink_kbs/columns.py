@@ -14,7 +14,7 @@ from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, fold_name
 GUESSED = "auto"
 #: Fields whose cells hold several values, and what may stand between those; names hold commas.
 _SEPARATORS: Mapping[str, tuple[str, ...]] = {
-    "aliases": ("|", ";", "\n"),
+    "aliases": ("|", ";", "；", "、", "\n"),
     "xrefs": ("|", ";", ",", "\n"),
     "parents": ("|", ";", ",", "\n"),
 }
@@ -26,6 +26,8 @@ _LAST_WORDS = ("key", "title", "description", "aliases")
 _SHORTEST_ENDING = 4
 _LONGEST_KEY = 40
 _LONGEST_TITLE = 120
+#: Cells of a description have so many letters on average, more than those of any other column.
+_SHORTEST_TEXT = 30
 _NO_KEY = re.compile(r"\d*[.,]\d+|[\d.,]+ ?[%€$£]|[€$£] ?[\d.,]+|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
 #: How many columns are named where a table has more.
 _MOST_NAMED = 20
@@ -108,6 +110,8 @@ def _guessed(
             take("key", next((name for name, cells in free.items() if _are_keys(cells)), None))
         if "title" in wanted and "title" not in guessed:
             take("title", next((name for name, cells in free.items() if _are_titles(cells)), None))
+        if "description" in wanted and "description" not in guessed:
+            take("description", _longest_texts(free))
     return guessed
 
 
@@ -143,6 +147,17 @@ def _are_titles(cells: Sequence[str]) -> bool:
     )
 
 
+def _longest_texts(columns: Mapping[str, Sequence[str]]) -> str | None:
+    """The column with the longest cells, if those are texts."""
+    lengths = {
+        name: sum(map(len, cells)) / len(cells)
+        for name, cells in columns.items()
+        if cells and not any("://" in cell for cell in cells)
+    }
+    longest = max(lengths, key=lambda name: lengths[name], default="")
+    return longest if lengths.get(longest, 0) >= _SHORTEST_TEXT else None
+
+
 def _separators(
     places: Mapping[str, int], sample: Sequence[Sequence[str]], separator: str
 ) -> tuple[dict[str, str], dict[str, tuple[str, int]]]:
@@ -172,9 +187,12 @@ def _refuse_missing(label: str, names: Sequence[str], found: Mapping[str, str]) 
     if not missing:
         return
     settings = " ".join(f"--set {field}=COLUMN" for field in missing)
-    hint = f"Its first line names: {_listed(map(repr, names))}. Say which one it is: {settings}"
+    which_one = "which ones they are" if missing[1:] else "which one it is"
+    hint = f"Its first line names: {_listed(map(repr, names))}. Say {which_one}: {settings}"
     if missing == ["key"]:
         hint += f"; or --set key={found['title']!r} if no title comes twice"
+    if not found:
+        hint += ". If that line is a record: put one above it that names the columns."
     columns = "columns" if missing[1:] else "column"
     which = " and the ".join(missing)
     raise SourceError(f"{label} has no {columns} for the {which}", hint=hint)

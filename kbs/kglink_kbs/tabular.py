@@ -179,7 +179,7 @@ class TabularAdapter:
     def _entity(self, row: list[str], header: list[str], columns: Columns) -> Entity:
         if len(row) != len(header):
             raise BadValue(
-                f"found {len(row)} columns, the header has {len(header)}",
+                f"found {len(row)} column{'s' * (len(row) != 1)}, the header has {len(header)}",
                 "A cell that holds the delimiter must be quoted; --set delimiter=... and "
                 "--set quoting=double|none where the guess is wrong.",
             )

@@ -188,6 +188,22 @@ def test_the_separator_of_lists() -> None:
                 "also is aliases split at ';'; xrefs is xrefs split at ';'"
             },
         ),
+        (
+            "品番,商品名,別名\n7,風,カゼ、かぜ\n8,月,\n",
+            Entity("7", "風", aliases=(Alias("カゼ"), Alias("かぜ"))),
+            {"columns": "品番 is key; 商品名 is title; 別名 is aliases split at '、'"},
+        ),
+        (
+            "Réf;Nom;Famille;Page;Notre avis\n"
+            f"1;Lune;Café;https://example.org/{'lune' * 20};Une cafetière pour six tasses de café\n"
+            "2;Soleil;Pain;https://example.org/;Un grille-pain à deux fentes\n",
+            Entity("1", "Lune", "Une cafetière pour six tasses de café", type="Café"),
+            {
+                "columns": "Réf is key; Nom is title; Famille is type; "
+                "Notre avis is description (a guess)",
+                "not read": "Page (--set FIELD=COLUMN reads one)",
+            },
+        ),
     ],
 )
 def test_columns_are_guessed_and_told(table: str, entity: Entity, notes: dict[str, str]) -> None:
@@ -207,7 +223,7 @@ def test_a_rare_semicolon_is_a_part_of_a_name_and_told() -> None:
 def test_all_that_is_missing_is_told_at_once() -> None:
     with pytest.raises(SourceError, match="has no columns for the key and the title") as caught:
         read("colour,price\nred,1.5\nred,2.5\n")
-    assert "--set key=COLUMN --set title=COLUMN" in caught.value.hint
+    assert "--set key=COLUMN --set title=COLUMN. If that line is a record" in caught.value.hint
     with pytest.raises(SourceError, match="has no column for the key") as caught:
         read("colour,name\nred,Saw\nred,Axe\n")
     assert "or --set key='name' if no title comes twice" in caught.value.hint
@@ -219,7 +235,7 @@ def test_all_that_is_missing_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("2", "found 1 columns, the header has 3"),
+        ("2", "found 1 column, the header has 3"),
         ("2,b,c,d", "found 4 columns, the header has 3"),
         (",b,", "an empty id"),
         ("2, ,", "an empty title"),
