@@ -78,7 +78,7 @@ def _print(one: Explanation) -> None:
         [kind, *(_cell(item.evidence.get(kind, 0), item.parts.get(kind, 0)) for item in candidates)]
         for kind in kinds
     ]
-    rows.append(["score", *(f"{item.score:.2f}" for item in candidates)])
+    rows.append(["score", *(_cell(item.score, 0) for item in candidates)])
     rows.append(["title", *(item.title for item in candidates)])
     if candidates:
         print_table(["evidence", *(str(item.id) for item in candidates)], rows)
@@ -86,7 +86,8 @@ def _print(one: Explanation) -> None:
 
 
 def _cell(value: float, adds: float) -> str:
-    return f"{value:.2f} {adds:+.2f}" if adds else f"{value:.2f}"
+    shown = f"{round(value, 2) + 0.0:.2f}"  # no "-0.00"
+    return f"{shown} {adds:+.2f}" if adds else shown
 
 
 def _verdict(one: Explanation) -> list[str]:

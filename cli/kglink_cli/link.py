@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -131,14 +132,8 @@ def link(
     KBs that are new, and long to encode, are answered at once by their names alone; their vectors
     are made after the answers, and Ctrl-C keeps those that are made.
     """
-    if kb is not None and not split_names(kb):
-        raise UsageError(f"--kb {kb!r} names no KB", hint="Example: --kb a,b; without it: all.")
     streamed = lines and source == STDIN
-    if streamed and output:
-        raise UsageError(
-            "--lines answers on standard output as lines arrive",
-            hint="Leave -o away, and redirect the output: > FILE.",
-        )
+    _check(source, kb, output if streamed else None)
     flags: dict[str, object] = {
         "ingest.on_error": on_error,
         "link.kbs": split_names(kb) or None,
@@ -241,11 +236,35 @@ def _tell_linked(
 ) -> None:
     where = f" to {output}" if output else ""
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")
+    _tell_of_rest(reader, problems)
+
+
+def _check(source: str, kb: str | None, streamed_to: Path | None) -> None:
+    """Refuse what cannot be meant."""
+    if source != STDIN and " " in source.strip() and not Path(source).exists():
+        raise UsageError(
+            f"there is no file {source!r}",
+            hint=f"If it is the text: echo {shlex.quote(source)} | kglink link -",
+        )
+    if kb is not None and not split_names(kb):
+        raise UsageError(f"--kb {kb!r} names no KB", hint="Example: --kb a,b; without it: all.")
+    if streamed_to:
+        raise UsageError(
+            "--lines answers on standard output as lines arrive",
+            hint="Leave -o away, and redirect the output: > FILE.",
+        )
+
+
+def _tell_of_rest(reader: TextReader, problems: Problems) -> None:
+    """Say what was not linked, and why."""
     if reader.left_out:
         names = ", ".join(reader.left_out[:3]) + (", ..." if len(reader.left_out) > 3 else "")
-        note("left out", f"{len(reader.left_out):,} files that are not text: {names}")
+        verb = "is" if len(reader.left_out) == 1 else "are"
+        files = counted(len(reader.left_out), "file")
+        note("left out", f"{files} that {verb} not text: {names}")
     if problems.counts:
-        note("skipped", f"{counted(problems.total, 'bad record')}: {problems.examples[0]}")
+        first, *_ = problems.examples[0].splitlines()
+        note("skipped", f"{counted(problems.total, 'bad record')}: {first}")
 
 
 def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:

@@ -75,7 +75,7 @@ def register_commands(app: Any) -> None:
 
 @hookspec
 def register_routes(app: Any) -> None:
-    """Add pages to ``app``, the `fastapi.FastAPI` of ``kglink serve``."""
+    """Add pages to ``app``, the `fastapi.FastAPI` of a server; kglink has no server yet."""
 
 
 #: The entry point groups, and the hooks that are called for the modules named in each.

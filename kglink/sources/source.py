@@ -94,6 +94,8 @@ class Source:
         """
         if str(path) == STDIN:
             return cls.from_stream(stdin or _standard_input(), limits=limits, spool_dir=spool_dir)
+        if not str(path).strip():
+            raise SourceError("the source has an empty name", hint="A dot is this folder: .")
         path = Path(path)
         try:
             status = path.stat()

@@ -199,14 +199,16 @@ def vectors(opened: Opened, names: Iterable[str | EntityId]) -> npt.NDArray[np.f
 
 def _found(opened: Opened, name: str | EntityId) -> tuple[EntityId, Entity]:
     """The entity that a name means: an id, or a key that one KB alone has."""
-    if isinstance(name, EntityId):
-        known = opened.store.get_entities([name])
-    else:
-        kbs = [info.name for info in opened.store.kbs() if info.entities]
-        known = opened.store.get_entities([EntityId.parse(name)])
-        known = known or opened.store.get_entities(EntityId(kb, name) for kb in kbs)
+    kbs = [info.name for info in opened.store.kbs() if info.entities]
+    wanted = EntityId.parse(name) if isinstance(name, str) else name
+    known = opened.store.get_entities([wanted])
+    if isinstance(name, str) and not known:
+        known = opened.store.get_entities(EntityId(kb, name) for kb in kbs)
     if not known:
-        hint = f"By a name: kglink search {str(name)!r}"
+        words = wanted.key if wanted.kb in kbs else str(name)
+        hint = f"By a name: kglink search {words!r}"
+        if wanted.kb not in kbs:
+            hint = f"The KBs: {', '.join(kbs) or 'none yet'}. {hint}"
         raise UnknownNameError("entity", str(name), None, hint=hint)
     if len(known) > 1:
         raise UsageError(

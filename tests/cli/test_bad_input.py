@@ -99,6 +99,7 @@ def test_a_line_of_50_mb(kglink: Kglink, here: Path) -> None:
         (["add-kb", "kb"], "source", 2),
         (["link", "good.jsonl", "--format", "pdf"], "kglink/table", 2),
         (["link", "missing.txt"], "add-kb", 1),
+        (["link", "Heron's lamp"], """echo 'Heron'"'"'s lamp' | kglink link -""", 2),
         (["link", "-", "--top-k", "0"], "link.top_k", 2),
         (["link", "-", "--threshold", "2"], "link.threshold", 2),
         (["kbs", "show", "nothing"], "nothing", 2),

@@ -149,7 +149,7 @@ def test_given_spans_and_a_folder(kglink: Kglink, demo: Path, tmp_path: Path) ->
     records = [json.loads(line) for line in ran.out.splitlines()]
     assert [record["id"] for record in records] == ["a.txt", "g1", "g2", "inner/c.txt.gz"]
     assert [one["text"] for one in records[1]["entities"]] == ["Turner"]
-    assert "1 files that are not text" in ran.err
+    assert "1 file that is not text" in ran.err
 
 
 def test_explain_shows_the_evidence(kglink: Kglink, demo: Path) -> None:

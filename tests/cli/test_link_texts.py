@@ -64,7 +64,7 @@ def test_a_file_that_is_no_text_is_refused_by_name_and_named_in_a_folder(
         assert f"{name} is binary, not text" in ran.err
     assert "late.txt is binary" in kglink("link", folder, code=1).err
     late.unlink()
-    assert "1 files that are not text: e.bin" in kglink("link", folder).err
+    assert "1 file that is not text: e.bin" in kglink("link", folder).err
 
 
 def test_input_names_the_adapter_and_its_settings_are_checked(

@@ -81,7 +81,9 @@ def test_show_prints_it_and_says_it_as_json(kglink: Kglink, known: Path) -> None
 def test_a_name_that_means_nothing_or_several_is_told(kglink: Kglink, known: Path) -> None:
     refused = kglink("--workspace", known, "show", "D:77", code=2).err
     assert "unknown entity 'D:77'" in refused
-    assert "kglink search 'D:77'" in refused
+    assert "The KBs: one, two, three. By a name: kglink search 'D:77'" in refused
+    inside = kglink("--workspace", known, "show", "one:D:77", code=2).err
+    assert inside.splitlines()[-1].strip() == "By a name: kglink search 'D:77'"
     several = kglink("--workspace", known, "show", "C9", code=2).err
     assert "Name one: two:C9, three:C9" in several
     with Workspace.open(known) as workspace:

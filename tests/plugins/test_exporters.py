@@ -321,6 +321,19 @@ def test_table_is_aligned_plain_text_off_a_terminal() -> None:
     )
 
 
+def test_table_names_what_neither_mention_nor_key_says() -> None:
+    tam = Candidate(EntityId("hesk", "3"), "Tamsin Reed", 0.9, also=(EntityId("enc", "Q7"),))
+    voss = Candidate(EntityId("hesk", "tamsin_reed"), "Tamsin Reed", -0.001)
+    links = [Link(0, 3, "Tam", (), tam, 0.9), Link(0, 3, "Tam", (), voss, -0.001)]
+    links += [Link(0, 11, "tamsin reed", (), replace(tam, also=()), 0.9)]
+    rows = written(TableExporter(TableSettings(show_text=False)), one("Tam, tamsin reed", *links))
+    assert [row.split("hesk:")[1].split() for row in rows.splitlines() if "hesk:" in row] == [
+        ["3", ".90"],
+        ["3", ".90", "Tamsin", "Reed", "also", "enc:Q7"],
+        ["tamsin_reed", ".00"],
+    ]
+
+
 def test_table_explain_shows_the_parts_of_each_score() -> None:
     lines = written(TableExporter(TableSettings(explain=True, show_text=False)), EPISODE)
     assert lines.splitlines()[2:5] == [

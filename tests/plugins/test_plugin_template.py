@@ -17,8 +17,9 @@ import pytest
 
 from fake_distributions import FakeEnvironment
 from kglink.errors import UnknownNameError, UsageError
-from kglink.plugins import KINDS, Kind
+from kglink.plugins import HOOKS, KINDS, Kind
 from kglink_cli.plugin_project import IN_CLONE, PACKAGED, write_project
+from snippets import blocks_of
 
 ROOT = Path(__file__).parents[2]
 LEFTOVERS = re.compile(r"my(plugin|vendor)|MYKIND")
@@ -130,6 +131,38 @@ def test_the_tests_of_every_kind_pass(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for kind in KINDS:
         assert re.search(f"'acme/my-{kind}': tested by Test", done.stdout)
+
+
+def test_the_examples_of_the_guide_hold_the_contracts(tmp_path: Path) -> None:
+    """The guide's programs as if they were installed: every kind but adapters, and a command."""
+    site = FakeEnvironment(tmp_path)
+    guide = blocks_of(ROOT / "docs" / "plugins.md")
+    programs = [one.body for one in guide if one.language == "python" and "hookimpl" in one.body]
+    examples = [one for one in programs if "def register_kbs" not in one]
+    assert len(examples) == len(HOOKS) - 1
+    for number, program in enumerate(examples):
+        module = f"guide_example_{number}"
+        (tmp_path / f"{module}.py").write_text(program, encoding="utf-8")
+        group = "kglink" if "(register)" in program else "kglink.commands"
+        site.describe(f"guide-example-{number}", "1", module, group=group)
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", *command],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    (tmp_path / "tests").mkdir()
+    tested = run("pytest", "-q", "-p", "no:cacheprovider", "--kglink-contracts", "tests")
+    for name, kind in KINDS.items():
+        assert name == "kb" or f"{kind.word} 'acme/" in tested
+    assert run("kglink_cli", "menu") == "soup\n"
 
 
 # ------------------------------------------------------------------------------- installing

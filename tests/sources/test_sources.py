@@ -356,6 +356,8 @@ def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         Source.open_path(tmp_path / "nowhere" / "a")
     assert caught.value.hint == f"There is no folder {tmp_path / 'nowhere'} either."
+    with pytest.raises(SourceError, match="empty name"):
+        Source.open_path("")
 
 
 def test_a_path_that_the_system_refuses(tmp_path: Path) -> None:

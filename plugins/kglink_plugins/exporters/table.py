@@ -13,6 +13,7 @@ from rich.text import Text
 
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, Link, LinkedDocument
+from kglink.text.fold import fold
 from kglink_plugins.exporters.escape import encodable, one_line, terminal_lines
 from kglink_plugins.exporters.summary import (
     Tally,
@@ -141,7 +142,7 @@ class _Page:
         yield [
             Cell(one_line(link.surface), "bold"),
             *self._answer(chosen, link.confidence),
-            Cell(_also(chosen) if chosen else _nearest(link), "dim"),
+            Cell(_named(link, chosen) if chosen else _nearest(link), "dim"),
         ]
         for one in link.per_kb:
             title = one_line(one.chosen.title) if one.chosen else ""
@@ -200,7 +201,7 @@ def aligned(rows: Sequence[Sequence[Cell]], *, gap: str = GAP) -> list[Text]:
 
 def short(value: float) -> str:
     """A number in two digits, without the zero before the point (``.97``, ``1.00``, ``-.05``)."""
-    text = f"{float(value):.2f}"
+    text = f"{round(float(value), 2) + 0.0:.2f}"  # no "-.00"
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
@@ -250,12 +251,11 @@ def _cut(text: str, links: Sequence[Link], limit: int) -> int:
     return space if space > 0 else limit
 
 
-def _also(chosen: Candidate) -> str:
-    return "also " + ", ".join(_ids(chosen)) if chosen.also else ""
-
-
-def _ids(chosen: Candidate) -> Iterator[str]:
-    return (one_line(str(entity)) for entity in chosen.also)
+def _named(link: Link, chosen: Candidate) -> str:
+    """The title, where neither the mention nor the key says it, and the same thing elsewhere."""
+    said = fold(chosen.title) in (fold(link.surface), fold(chosen.id.key))
+    also = "also " + ", ".join(one_line(str(entity)) for entity in chosen.also)
+    return GAP.join([one_line(chosen.title)] * (not said) + [also] * bool(chosen.also))
 
 
 def _nearest(link: Link) -> str:
