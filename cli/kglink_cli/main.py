@@ -16,6 +16,7 @@ import typer
 from kglink.errors import KglinkError
 from kglink.plugins import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace import WORKSPACE_VARIABLE
+from kglink_cli.address_space import guard_imports
 from kglink_cli.console import note, print_error, say, tell
 from kglink_cli.examples import epilog
 from kglink_cli.interrupts import (
@@ -54,13 +55,16 @@ def build_app() -> typer.Typer:
 
 _LESS_MEMORY = "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller."
 #: What libraries say where Python would raise a MemoryError.
-_NO_MEMORY = ("failed to map segment", "llocate memory", "bad_alloc", "bad allocation")
+_NO_MEMORY = (
+    *("failed to map segment", "llocate memory", "bad_alloc", "bad allocation", "unable to mmap"),
+)
 
 
 def run() -> None:
     """Run the command line: an error is one message and an exit code, not a traceback."""
     _prepare_output()
     heed_interrupts()
+    guard_imports()
     warnings.showwarning = _show_warning
     try:
         build_app()(prog_name="kglink")

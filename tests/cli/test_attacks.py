@@ -411,3 +411,36 @@ def test_no_title_is_run_as_a_formula(kglink: Kglink, demo_copy: Path, tmp_path:
         assert not [cell for cell in cells if cell[:1] in tuple("=+-@")]
     compared = json.loads(kglink("overlap", "--compare", tmp_path / "x.tsv", "--json").out)
     assert compared["figures"]["recall"] == 1
+
+
+# ----------------------------------------------------------------------------- little memory
+UNDER_A_LIMIT = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 20,) * 2)
+sys.argv[1:] = sys.argv[2:]
+from kglink_cli.main import run
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("mib", "library", "command"),
+    [
+        (240, "scipy.linalg", ["overlap", "encyclopedia", "lanternfall"]),  # hung for ever
+        (300, "faiss", ["link", "-", "-f", "jsonl"]),  # ended by SIGSEGV
+        (850, "torch", ["link", "-", "-f", "jsonl"]),  # ended by SIGABRT
+        (1680, "torch", ["link", "-", "-f", "jsonl"]),  # ended by SIGSEGV, after the model was read
+    ],
+    ids=str,
+)
+def test_a_small_limit_on_memory_is_told_before_a_library_dies_of_it(
+    demo_master: Path, mib: int, library: str, command: list[str]
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", UNDER_A_LIMIT, str(mib), "--workspace", demo_master, *command],
+        input="Ada", capture_output=True, text=True, check=False, timeout=200,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stderr
+    assert f"out of memory: {library} needs" in " ".join(ran.stderr.split())
+    assert f"the limit of {mib:,} MiB" in " ".join(ran.stderr.split())
