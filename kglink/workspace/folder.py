@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kglink.config import CONFIG_FILE
 from kglink.errors import ConfigError, UsageError
+from kglink.files.seal import user_folder
 
 WORKSPACE_VARIABLE = "KGLINK_WORKSPACE"
 
@@ -91,8 +92,7 @@ def is_trusted(folder: Path) -> bool:
 
 def safe_workspaces_file() -> Path:
     """The user's list of workspaces of others that are trusted, a folder on each line."""
-    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(home).expanduser() / "kglink" / "safe-workspaces"
+    return user_folder() / "safe-workspaces"
 
 
 def _own_ids() -> set[int]:

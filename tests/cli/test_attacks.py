@@ -438,7 +438,7 @@ def test_a_small_limit_on_memory_is_told_before_a_library_dies_of_it(
 ) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", UNDER_A_LIMIT, str(mib), "--workspace", demo_master, *command],
-        input="Ada", capture_output=True, text=True, check=False, timeout=200,
+        input="Mercury is far.", capture_output=True, text=True, check=False, timeout=200,
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     assert ran.returncode == 1, ran.stderr

@@ -15,8 +15,10 @@ from pydantic import ValidationError
 from alias_names import Names
 from kglink.errors import StoreError
 from kglink.files.manifest import file_info
+from kglink.files.seal import user_key
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary import cache
+from kglink_plugins.detectors.dictionary.compiled import compile_lexicon
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
@@ -87,13 +89,59 @@ def test_files_that_only_the_manifest_believes_are_made_anew(
     assert names.reads == 2
 
 
+def test_a_cache_that_a_stranger_forged_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole and consistent, with all its digests right; marisa would die of other such files."""
+    names = Names(["Ada", "Bob"], tmp_path / "cache")
+    key = user_key()
+    assert key is not None
+    dictionary_detector(DictionarySettings(), names)
+    (folder,) = (tmp_path / "cache").iterdir()
+    with monkeypatch.context() as strangers:
+        strangers.setenv("XDG_CONFIG_HOME", str(tmp_path / "stranger"))
+        other_key = user_key()
+        assert other_key not in (key, None)
+        cache.save(compile_lexicon(Names(["Eve", "Eva"]), DictionarySettings()), folder, other_key)
+    assert dictionary_detector(DictionarySettings(), names).detect("Ada Eve") == [Span(0, 3, 1.0)]
+    assert names.reads == 2
+    dictionary_detector(DictionarySettings(), names)
+    assert names.reads == 2
+
+
+def test_users_of_one_workspace_keep_caches_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(["Ada"], tmp_path / "cache")
+    for _ in range(2):
+        for user in ("ada", "bob"):
+            monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / user))
+            dictionary_detector(DictionarySettings(), names)
+    assert names.reads == 2
+    key = tmp_path / "ada" / "kglink" / "seal.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+
+
+def test_where_no_key_can_be_kept_nothing_is_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    names = Names(["Ada"], tmp_path / "cache")
+    assert dictionary_detector(DictionarySettings(), names).detect("Ada") == [Span(0, 3, 1.0)]
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_manifest_of_another_format_is_not_read(tmp_path: Path) -> None:
     names = Names(["Ada"], tmp_path)
     dictionary_detector(DictionarySettings(), names)
     (folder,) = tmp_path.iterdir()
     manifest = folder / "manifest.json"
+    key = user_key()
+    assert key is not None
+    assert cache.load(folder, key) is not None
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
-    assert cache.load(folder) is None
+    assert cache.load(folder, key) is None
 
 
 def test_old_folders_are_forgotten(tmp_path: Path) -> None:
@@ -133,7 +181,7 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def failing_save(lexicon: object, folder: Path) -> None:
+    def failing_save(lexicon: object, folder: Path, key: bytes) -> None:
         raise OSError(number, {errno.ENOSPC: "No space left on device"}.get(number, "Read-only"))
 
     monkeypatch.setattr(cache, "save", failing_save)

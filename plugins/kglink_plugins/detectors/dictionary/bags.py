@@ -59,20 +59,6 @@ class Bags(NamedTuple):
     deleted_from: npt.NDArray[np.uint32]
     """The word that each was made of; the number of words, where there are several."""
 
-    def fit_together(self) -> bool:
-        """Whether the arrays are of one size where they have to be, and of their types."""
-        tables: tuple[tuple[npt.NDArray[np.generic], ...], ...] = (
-            (self.bags, self.bag_kinds, self.bag_cases, self.bag_entities, self.bag_names),
-            (self.words, self.word_names, self.word_ends),
-            (self.deleted, self.deleted_from),
-        )
-        types = (np.uint64, np.uint8, np.uint8, np.uint16, np.uint32, np.uint64, np.uint32,
-                 np.uint32, np.uint64, np.uint32)  # fmt: skip
-        arrays = [array for table in tables for array in table]
-        return all(array.dtype == kind for array, kind in zip(arrays, types, strict=True)) and all(
-            array.shape == (len(table[0]),) for table in tables for array in table
-        )
-
 
 def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
     """The bags of all names; ``id_of`` numbers the surfaces."""

@@ -1,7 +1,9 @@
 """Compiled aliases on disk: written once per state of the KBs, then memory-mapped.
 
-One folder per fingerprint and settings, published by a rename. Its manifest holds a checksum of
-each file; a folder that does not match its manifest is compiled anew. Nothing is unpickled.
+One folder per fingerprint, settings and user, published by a rename. Its manifest holds a checksum
+of each file and the user's seal; a folder that does not match its manifest, or that somebody else
+wrote, is compiled anew: marisa believes what its files say, and a forged one ends the process.
+Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from kglink.errors import DamagedFileError, NewerFileError, StoreError
 from kglink.files.atomic import atomic_folder, sweep_drafts
 from kglink.files.digest import digest_of
 from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, file_info, read_manifest
+from kglink.files.seal import seal_of, user_key
 from kglink.files.tables import map_array
 from kglink.plugins import Names
 from kglink_plugins.detectors.dictionary.bags import Bags
@@ -43,19 +46,25 @@ class _Manifest(ManifestPart):
     format: int = FORMAT
     longest: int
     files: dict[str, FileInfo]
+    seal: str = ""
+
+    def sealed_by(self, key: bytes, folder: str) -> str:
+        """The seal of all else that the manifest of that folder says."""
+        return seal_of(key, f"{folder} {self.model_dump_json(exclude={'seal'})}")
 
 
 def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
     """The compiled aliases of ``names``: from the cache, else compiled and cached."""
-    if names.cache_dir is None:
+    key = user_key()
+    if names.cache_dir is None or key is None:
         return compile_lexicon(names, settings)
-    folder = names.cache_dir / f"dictionary-{_digest(names.fingerprint, settings)}"
-    lexicon = load(folder)
+    folder = names.cache_dir / f"dictionary-{_digest(names.fingerprint, settings, key)}"
+    lexicon = load(folder, key)
     if lexicon is not None:
         return lexicon
     lexicon = compile_lexicon(names, settings)
     try:
-        save(lexicon, folder)
+        save(lexicon, folder, key)
     except OSError as error:
         if error.errno in _READ_ONLY:
             # Somebody else's workspace: the compiled aliases live as long as this process.
@@ -65,10 +74,10 @@ def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
             hint="Free some space there, or open the workspace on another disk.",
         ) from error
     # The mapped files take less memory than what was just built.
-    return load(folder) or lexicon
+    return load(folder, key) or lexicon
 
 
-def save(lexicon: Lexicon, folder: Path) -> None:
+def save(lexicon: Lexicon, folder: Path, key: bytes) -> None:
     """Write the files beside ``folder`` and publish them under its name."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with atomic_folder(folder) as made:
@@ -80,15 +89,18 @@ def save(lexicon: Lexicon, folder: Path) -> None:
             np.save(made / f"{name}.npy", getattr(lexicon.variants, name), allow_pickle=False)
         files = {path.name: file_info(path) for path in sorted(made.iterdir())}
         manifest = _Manifest(longest=lexicon.longest, files=files)
+        manifest = manifest.model_copy(update={"seal": manifest.sealed_by(key, folder.name)})
         (made / MANIFEST).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
     _forget_old(folder)
 
 
-def load(folder: Path) -> Lexicon | None:
-    """The aliases compiled there, memory-mapped; None where they are missing or damaged."""
+def load(folder: Path, key: bytes) -> Lexicon | None:
+    """The aliases compiled there, memory-mapped; None: missing, damaged or somebody else's."""
     try:
         manifest = read_manifest(_Manifest, folder / MANIFEST, newest=FORMAT)
         if manifest.format != FORMAT or set(manifest.files) != _file_names():
+            return None
+        if manifest.seal != manifest.sealed_by(key, folder.name):
             return None
         if damaged_files(folder, manifest.files, thorough=True):
             return None
@@ -101,28 +113,13 @@ def _mapped(folder: Path, longest: int) -> Lexicon:
     tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
     arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
     variants = Bags(*(map_array(folder / f"{name}.npy") for name in _VARIANTS))
-    lexicon = Lexicon(**tries, **arrays, longest=longest, variants=variants)
-    if not _fits_together(lexicon):
-        raise DamagedFileError(f"{folder} does not hold what belongs together")
-    return lexicon
+    return Lexicon(**tries, **arrays, longest=longest, variants=variants)
 
 
-def _fits_together(lexicon: Lexicon) -> bool:
-    """Whether every number that the search looks up lies within its array."""
-    keys, slots = len(lexicon.keys), lexicon.bits.shape[-1] * 8
-    return (
-        lexicon.counts.shape == lexicon.shapes.shape == (keys,)
-        and lexicon.bits.shape == (3, slots // 8)
-        and slots.bit_count() == 1
-        and lexicon.counts.dtype == np.uint32
-        and lexicon.shapes.dtype == lexicon.bits.dtype == np.uint8
-        and lexicon.variants.fit_together()
-    )
-
-
-def _digest(fingerprint: str, settings: DictionarySettings) -> str:
+def _digest(fingerprint: str, settings: DictionarySettings, key: bytes) -> str:
     parts = [
         FORMAT,
+        seal_of(key, "whose"),
         unicodedata.unidata_version,
         fingerprint,
         settings.min_chars,
