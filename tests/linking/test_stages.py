@@ -119,7 +119,7 @@ def test_a_clusterer_carries_an_answer_from_one_text_to_another(
     assert plain[0]["key"] != "isolde_heron"
     assert plain[1]["key"] == "isolde_heron"
     bird, keeper, _ = link(BIRD, KEEPER, clusterer="acme/one-sense")
-    assert bird["key"] == plain[0]["key"]
+    assert {bird["key"], plain[0]["key"]} <= {"heron", "grey_heron"}  # one bird, in two KBs
     assert keeper["key"] == bird["key"]
     assert max(one["score"] for one in keeper["candidates"][:2]) == 1
     assert bird["confidence"] != plain[0]["confidence"]
