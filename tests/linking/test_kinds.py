@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kglink.linking.kinds import RETRIEVED
@@ -91,7 +92,7 @@ def test_context_and_named_context(workspace: Workspace) -> None:
     segment = workspace.space().segments["waders"]
     found = evidence(workspace, "Heron")
     for key in ("bird", "person"):
-        cosine = float(segment.vectors("text", [segment.row(key)])[0] @ window)
+        cosine = float(segment.vectors("text", np.array([segment.row(key)]))[0] @ window)
         assert found[key]["context"] == pytest.approx(cosine, abs=0.01)
         assert found[key]["named_context"] == found[key]["context"]
     assert found["egret"]["named_context"] == 0
