@@ -156,7 +156,7 @@ class Bench:
     def _search(self) -> CandidateSearch:
         opened = self.workspace
         parts = (opened.space(), opened.encoder, opened.settings.link, opened.store)
-        return search_of(*parts, opened.registry, fitted=False)
+        return search_of(*parts, opened.registry, scoring="default")
 
     def _learn(self, names: Iterable[str]) -> None:
         for name in self.workspace.store.memory_sources():

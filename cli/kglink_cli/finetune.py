@@ -15,6 +15,7 @@ from kglink_cli.console import counted, display, note, print_json, print_table, 
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
+    from kglink.evaluation.replacement import Replacement
     from kglink.training.detector import DetectorReport
     from kglink.training.job import FinetuneJob
     from kglink.workspace import Workspace
@@ -74,9 +75,14 @@ def finetune(
     space: Annotated[
         str | None, typer.Option("--space", help="Space to build with the model.")
     ] = None,
-    no_publish: Annotated[
-        bool, typer.Option("--no-publish", help="Train a model, and leave the space as it is.")
-    ] = False,
+    publish: Annotated[
+        bool | None,
+        typer.Option(
+            "--publish/--no-publish",
+            help="Publish the space even where it answers worse than the one before; or only "
+            "train. By default it is published where it is not worse.",
+        ),
+    ] = None,
     checkpoint_steps: Annotated[
         int,
         typer.Option(
@@ -88,6 +94,9 @@ def finetune(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fine-tune a model on several KBs, and publish their joint space with it and a detector.
+
+    Where held-out mentions are answered worse than before, by more than chance, nothing is
+    published: the command says so, and ends with exit code 1.
 
     Under torchrun: `torchrun --nproc-per-node 2 -m kglink_cli finetune ...`.
     """
@@ -104,7 +113,7 @@ def finetune(
         run=run,
         resume=resume,
         space=space or "",
-        publish=not no_publish,
+        publish=publish,
         checkpoint_steps=checkpoint_steps,
     )
     with session_of(context).open({"space.name": space}) as workspace:
@@ -116,6 +125,8 @@ def finetune(
         print_json(finetuned_shape(done))
     else:
         print_finetuned(done)
+    if done.refused:
+        raise typer.Exit(1)
 
 
 def finetune_with_progress(workspace: Workspace, job: FinetuneJob) -> Finetuned:
@@ -227,6 +238,12 @@ def _tell(done: Finetuned) -> None:
         note("detector", _detector_text(done.detector))
     if report.sources == "D":
         return
+    if done.replacement is not None:
+        _tell_replacement(done.replacement)
+    if done.refused:
+        note("unpublished", "the space stays as it was: it would answer worse than before")
+        note("next", f"publish it anyway: kglink finetune --resume --run {name} --publish")
+        return
     if done.build is None:
         note("next", f"no space has this model yet: kglink finetune --resume --run {name}")
         return
@@ -237,3 +254,13 @@ def _tell(done: Finetuned) -> None:
         note("scoring", "the weights of evidence are the built-in ones: no mentions to learn them")
     where = "" if manifest.name == "default" else f" --space {manifest.name}"
     note("next", f"kglink link TEXT{where}, kglink eval --docs DOCS{where}, kglink runs {name}")
+
+
+def _tell_replacement(replacement: Replacement) -> None:
+    """What the space answers with the model, and what it answered before."""
+    note("answers", "right at first, by all evidence, of the mentions held back:")
+    for pool, test in replacement.tests.items():
+        is_worse = pool in replacement.worse
+        chance = f"worse by more than chance (p = {test.p:.4f})" if is_worse else ""
+        shares = f"{test.right:.3f} before, {test.left:.3f} after"
+        note("", f"{pool}: {shares}, of {counted(test.items, 'mention')}   {chance}".rstrip())

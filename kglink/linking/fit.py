@@ -41,7 +41,8 @@ _CALIBRATION_PRIOR = 0.05
 _KB_CALIBRATION_PRIOR = 2.0
 #: How strongly the prior holds a weight, in mentions that contradict it.
 _PRIOR = 4.0
-_FOLDS = 5
+#: Documents are dealt out to so many parts; what judges one was fitted to the others.
+FOLDS = 5
 
 
 class _Ranking(NamedTuple):
@@ -90,6 +91,10 @@ class Rankings:
             answered=None if self.answered is None else self.answered[chosen],
         )
 
+    def without(self, fold: int) -> Rankings:
+        """The mentions that are not in one part of the documents."""
+        return self.part(self.folds != fold)
+
     def in_kb(self, kb: str) -> BoolArray:
         """Which rankings are of a KB."""
         place = self.kbs.index(kb)
@@ -127,25 +132,10 @@ class Rankings:
         return np.diff(np.append(self.starts, rows))
 
 
-def fit_scoring(
-    search: CandidateSearch,
-    documents: Iterable[Document],
-    kbs: Sequence[str],
-    *,
-    memory_without: Callable[[Sequence[Document]], Memory | None] = lambda documents: None,
-    progress: OnProgress = lambda _: None,
-) -> Scoring:
-    """Fit weights and calibration, beginning with those of the search.
-
-    ``memory_without`` is the memory that some documents are not a part of: what they say
-    themselves must not count as remembered.
-    """
-    rankings = judged_rankings(search, list(documents), kbs, memory_without, progress)
-    return fit_rankings(rankings, search.scoring)
-
-
 def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
-    """Weights and calibration, beginning with those of ``start``."""
+    """Weights and calibration, beginning with those of ``start``; of no mentions: these."""
+    if not len(rankings.starts):
+        return start
     answered = rankings.with_answers()
     weights, before, after = fit_weights(answered, start.weights)
     own: dict[str, Weights] = {}
@@ -272,12 +262,13 @@ def judged_rankings(
 ) -> Rankings:
     """The best candidates of mentions with known answers, in the KBs that hold an answer.
 
-    What means nothing has a ranking in each KB, without a right candidate. Of each KB at most
-    ``depth`` candidates are asked for. ``each`` is told of every ranking: of what mention it is,
-    what is right, and in which KB.
+    ``memory_without`` is the memory that some documents are not a part of: what they say
+    themselves must not count as remembered. What means nothing has a ranking in each KB, without
+    a right candidate. Of each KB at most ``depth`` candidates are asked for. ``each`` is told of
+    every ranking: of what mention it is, what is right, and in which KB.
     """
     judged = _spread([(fold, *one) for fold, one in _judged(documents, kbs)], most)
-    parts = [[one for one in documents if _fold(one) == fold] for fold in range(_FOLDS)]
+    parts = [[one for one in documents if fold_of(one) == fold] for fold in range(FOLDS)]
     found: list[tuple[int, int, bool, _Ranking]] = []
     kinds: tuple[str, ...] = ()
     done = 0
@@ -310,9 +301,9 @@ def judged_rankings(
     )
 
 
-def _fold(document: Document) -> int:
+def fold_of(document: Document) -> int:
     """The part that a document is in; what has one title is one document in several windows."""
-    return text_hash(document.title or document.text) % _FOLDS
+    return text_hash(document.title or document.text) % FOLDS
 
 
 def _judged(
@@ -321,7 +312,7 @@ def _judged(
     """The mentions with an answer in one of the KBs, or that mean nothing; each with its part."""
     return [
         (
-            _fold(document),
+            fold_of(document),
             (MentionInText(document.text, mention.start, mention.end, document.whole), gold),
         )
         for document in documents

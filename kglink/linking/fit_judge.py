@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from kglink.files.digest import text_hash
 from kglink.linking.evidence import Memory
+from kglink.linking.fit import FOLDS, fold_of
 from kglink.linking.judge import FACTS, known_before, span_facts
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, OnProgress, Progress
@@ -25,7 +25,6 @@ FloatArray = npt.NDArray[np.float64]
 MOST_DOCUMENTS = 200
 #: How strongly a weight is held, in proposals that contradict it.
 PRIOR = 4.0
-_FOLDS = 5
 
 
 def logistic(
@@ -58,8 +57,8 @@ def fit_judge(
     count = min(len(documents), MOST_DOCUMENTS)
     chosen = [documents[at * len(documents) // count] for at in range(count)]
     parts: list[FloatArray] = []
-    for fold in range(_FOLDS):
-        part = [one for one in chosen if text_hash(one.title or one.text) % _FOLDS == fold]
+    for fold in range(FOLDS):
+        part = [one for one in chosen if fold_of(one) == fold]
         parts.append(_proposals(linker, part, memory_without(part)))
         progress(Progress("documents of the judge", sum(map(len, parts))))
     start = np.array([linker.judge.weights.get(name, 0.0) for name in FACTS])

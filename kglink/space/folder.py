@@ -160,9 +160,27 @@ class SpaceFolder:
         write_atomically(self.path / CURRENT_FILE, version.name + "\n")
         _remove_folders(self.versions, lambda name: name == version.name)
 
+    def take_segments(self, other: SpaceFolder) -> None:
+        """Copy the published segments of another folder, as links to its files where it can be."""
+        with self.writing():
+            for name in other.published_manifest().segments.values():
+                if not (self.segments / name / INFO_FILE).is_file():
+                    with atomic_folder(self.segments / name) as draft:
+                        shutil.copytree(
+                            other.segments / name, draft, copy_function=_link, dirs_exist_ok=True
+                        )
+
     def drop_segments(self, keep: Callable[[str], bool]) -> None:
         """Remove all segments but those to keep; what readers have open stays readable."""
         _remove_folders(self.segments, keep)
+
+
+def _link(source: str, target: str) -> None:
+    """The same file in another folder; a copy on another disk."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _remove_folders(root: Path, keep: Callable[[str], bool]) -> None:

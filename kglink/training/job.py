@@ -39,8 +39,9 @@ class FinetuneJob:
     """Go on with a run; values that are given must be those that it began with."""
     space: str = ""
     """The space that gets the model; empty: the workspace's."""
-    publish: bool = True
-    """Build the space with the model; else only train."""
+    publish: bool | None = None
+    """Publish the space with the model: None where it answers no worse than the one before,
+    True even then, False only trains."""
     device: str = "auto"
     precision: Precision = "auto"
     threads: int = 0

@@ -1,4 +1,4 @@
-"""From KBs, documents and overlaps to a space with a model of its own: train, build, fit."""
+"""From KBs, documents and overlaps to a space with a model of its own: train, build, fit, judge."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kglink.training.detector import (
     detector_run,
     detector_stage,
 )
-from kglink.training.documents import held_back_documents
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.processes import Team, leave
 from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
 from kglink.training.train import train
-from kglink.workspace.build import build, build_if_stale
+from kglink.workspace.build import build_if_stale
 from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.joint_space import AUTO
-from kglink.workspace.memory import fit_scoring
 from kglink.workspace.overlaps import find_overlaps
+from kglink.workspace.publish import new_space
 from kglink.workspace.runs import Destination, Runs, stem_of
 
 if TYPE_CHECKING:
+    from kglink.evaluation.replacement import Replacement
     from kglink.linking.scoring import Scoring
     from kglink.space.build import BuildReport
     from kglink.workspace.opened import Opened
@@ -44,7 +44,7 @@ _DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {
 
 @dataclass(frozen=True, slots=True)
 class Finetuned:
-    """What `Workspace.finetune` did; ``build`` is None where nothing was published."""
+    """What `Workspace.finetune` did; ``build`` is None where no space was published."""
 
     report: TrainingReport
     build: BuildReport | None = None
@@ -52,6 +52,13 @@ class Finetuned:
     """How evidence is weighed in the space; None where no mentions were held back to learn it."""
     detector: DetectorReport | None = None
     """The detector that was trained; None where the documents did not allow it."""
+    replacement: Replacement | None = None
+    """What the space answers, beside the one before; None where there was nothing to compare."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the space was not published because it answers worse than the one before."""
+        return self.build is None and self.replacement is not None
 
     @property
     def before(self) -> Mapping[str, Any] | None:
@@ -67,12 +74,14 @@ class Finetuned:
 def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
     """Train in ``runs/RUN``, and publish a space with the model that came of it.
 
-    Where the job names no space it is the one that the run was begun for, else the workspace's.
-    Under torchrun every process calls this; the first one alone searches, writes and publishes.
+    A space that answers worse than the published one, by more than chance, is not published
+    unless the job says so. Where the job names no space it is the one that the run was begun for,
+    else the workspace's. Under torchrun every process calls this; the first one alone searches,
+    writes and publishes.
     """
     runs = Runs(workspace.folder)
     encoder = workspace.settings.encoder
-    if job.publish:
+    if job.publish is not False:
         _check_destination(workspace, job)
     try:
         team = Team(encoder.device)
@@ -103,9 +112,9 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
                 checkpoint_steps=job.checkpoint_steps,
                 tell=progress,
             )
-        if not job.publish:
+        if job.publish is False:
             return Finetuned(report, detector=detector)
-        return _published(workspace, runs, report, detector, job.space, progress)
+        return _published(workspace, runs, report, detector, job, progress)
 
 
 def _is_of_detector(job: FinetuneJob, folder: Path) -> bool:
@@ -126,7 +135,7 @@ def _detector_alone(
         )
     with _nothing_left_of_a_refusal(folder):
         report, detector = detector_run(workspace.store, job, folder, progress=progress)
-    if not job.publish:
+    if job.publish is False:
         return Finetuned(report, detector=detector)
     with alone(folder):
         name = folder.name
@@ -183,7 +192,7 @@ def _begin(workspace: Opened, runs: Runs, job: FinetuneJob, progress: Tell) -> N
     if job.what != "detector" and "O" in job.stages():
         _find_missing_overlaps(workspace, job, progress)
     space = job.space or workspace.settings.space.name
-    runs.set_destination(job.run, Destination(space if job.publish else ""))
+    runs.set_destination(job.run, Destination("" if job.publish is False else space))
 
 
 @contextmanager
@@ -214,26 +223,24 @@ def _published(
     runs: Runs,
     report: TrainingReport,
     detector: DetectorReport | None,
-    space: str,
+    job: FinetuneJob,
     progress: Tell,
 ) -> Finetuned:
-    """Build the space that the run is for with its model, fit its scoring, add the detector."""
+    """Build the space that the run is for, and publish it with the detector, unless it is worse."""
     name = report.folder.name
-    space = space or runs.destination(name).space or workspace.settings.space.name
+    space = job.space or runs.destination(name).space or workspace.settings.space.name
     target = workspace.with_settings({"space.name": space})
     try:
-        built = build(target, model=str(report.model), progress=progress)
-        scoring = None
-        if report.recalls is not None:  # else nothing was held back to learn it from
-            told = read_settings(report.folder)
-            selection, seed = told.recipe.selection, told.recipe.seed
-            documents = held_back_documents(target.store, told.docs, selection, seed)
-            remembered = not target.store.memory_sources().keys().isdisjoint(told.docs)
-            scoring = fit_scoring(target, documents, remembered=remembered, progress=progress)
+        new = new_space(target, report, progress)
+        worse = new.replacement is not None and bool(new.replacement.worse)
+        if worse and not job.publish:
+            runs.set_destination(name, Destination(space, refused=True))
+            return Finetuned(report, None, new.scoring, detector, new.replacement)
+        built = new.publish(target, progress)
         if detector is not None:
             detector = _publish_detector(target, detector)
         runs.set_destination(name, Destination(space, published=True))
-        return Finetuned(report, built, scoring, detector)
+        return Finetuned(report, built, new.scoring, detector, new.replacement)
     finally:
         if target is not workspace:
             target.close()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kglink.config import LinkSection
 from kglink.errors import ConfigError, UsageError
@@ -14,16 +13,16 @@ from kglink.files.digest import digest_of
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.contexts import TokenSearchOf
-from kglink.linking.evidence import Counterparts, Memory
+from kglink.linking.evidence import Counterparts
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind
 from kglink.linking.pipeline import Linker
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
-from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring, write_scoring
+from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring
 from kglink.linking.stages import Stage
 from kglink.plugins import DefaultWeights, NameRow, PluginSettings
 from kglink.plugins.settings import setting_keys
-from kglink.records import Candidate, Document, MentionInText, OnProgress
+from kglink.records import Candidate, MentionInText
 from kglink.space.space import Space, SpaceNames
 
 if TYPE_CHECKING:
@@ -56,17 +55,22 @@ def search_of(
     registry: Registry,
     *,
     candidates: int = 0,
-    fitted: bool = True,
+    scoring: Scoring | Literal["kept", "default"] = "kept",
 ) -> CandidateSearch:
-    """A search as the settings want it; ``candidates`` per KB at least are found."""
+    """A search as the settings want it; ``candidates`` per KB at least are found.
+
+    ``scoring``: this one, what is kept of the space, or what a space has before it is fitted.
+    """
+    if scoring == "kept":
+        kept = read_scoring(space.folder.path, space.manifest.model.fingerprint)
+    else:
+        kept = None if scoring == "default" else scoring
     reader = reader_of(encoder, settings.window_chars)
     return CandidateSearch(
         space,
         reader,
         candidates=max(settings.candidates, settings.top_k, candidates),
-        scoring=read_scoring(space.folder.path, space.manifest.model.fingerprint)
-        if fitted
-        else None,
+        scoring=kept,
         by=settings.evidence,
         token_search=None if settings.evidence == "names" else token_search_of(encoder, registry),
         memory=store,
@@ -174,44 +178,6 @@ def search(
     )
     found = candidates.find([MentionInText(text, 0, len(text))], kbs)
     return joint_ranking(found[0], kbs)[:k]
-
-
-def fit_space(
-    space: Space,
-    encoder: Encoder,
-    settings: LinkSection,
-    store: Store,
-    registry: Registry,
-    documents: Iterable[Document],
-    progress: OnProgress,
-    *,
-    remembered: bool = False,
-) -> Scoring:
-    """Fit the scoring of a space, and keep it; ``remembered``: memory was learnt from these too."""
-    from kglink.evaluation.annotated import annotation_of, merged_texts
-    from kglink.linking.fit import fit_scoring
-    from kglink.linking.fit_judge import fit_judge
-    from kglink.workspace.detectors import without_auto
-
-    unfitted = settings.model_copy(update={"evidence": "all"})
-    search = search_of(space, encoder, unfitted, store, registry, fitted=False)
-
-    def memory_without(part: Sequence[Document]) -> Memory:
-        return store.memory_without(part) if remembered else store
-
-    known = list(documents)
-    scoring = fit_scoring(
-        search, known, space.kbs(), memory_without=memory_without, progress=progress
-    )
-    write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
-    if annotation_of(merged_texts("", known)).partial:
-        return scoring
-    search = search_of(space, encoder, unfitted, store, registry)
-    linker = linker_of(search, space, space.kbs(), without_auto(unfitted), store, registry)
-    spans = fit_judge(linker, known, memory_without=memory_without, progress=progress)
-    scoring = replace(scoring, spans=spans)
-    write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
-    return scoring
 
 
 def _stages(settings: LinkSection, registry: Registry) -> list[Stage]:

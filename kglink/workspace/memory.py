@@ -77,10 +77,10 @@ def fit_scoring(
     ``remembered``: memory was learnt from these documents. What was fitted is kept beside the
     space, for as long as it has this model.
     """
-    from kglink.workspace.links import fit_space
+    from kglink.workspace.fitting import fit_space
 
     parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
-    return fit_space(*parts, documents, progress, remembered=remembered)
+    return fit_space(*parts, documents, progress, remembered=remembered).scoring
 
 
 def _unmarked(opened: Opened, name: str, split: str) -> Unmarked:

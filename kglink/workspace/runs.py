@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from kglink.workspace.folder import RUNS_FOLDER, SPACES_FOLDER
 _DESTINATION = "space.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
-State = Literal["running", "stopped", "trained", "done"]
+State = Literal["running", "stopped", "trained", "unpublished", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,13 @@ class Destination:
 
     space: str = ""
     published: bool = False
+    refused: bool = False
+    """Whether the space that it has answers worse with the model than without."""
 
     @property
     def is_ahead(self) -> bool:
         """Whether the model has not come there yet."""
-        return bool(self.space) and not self.published
+        return bool(self.space) and not (self.published or self.refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,16 @@ class WorkspaceRun:
 
     @property
     def state(self) -> State:
-        """``running`` now, ``stopped`` before its end, ``trained`` but not published, or done."""
+        """``running`` now, ``stopped`` before its end, ``trained`` but not published yet, done.
+
+        ``unpublished``: done, and its space was not published because it answers worse.
+        """
         if self.info.busy:
             return "running"
         if not self.info.done:
             return "stopped"
+        if self.destination.refused:
+            return "unpublished"
         return "trained" if self.destination.is_ahead else "done"
 
     def as_json(self) -> dict[str, Any]:
@@ -130,7 +137,8 @@ class Runs:
             return Destination()
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-            return Destination(str(values["space"]), bool(values["published"]))
+            refused = bool(values.get("refused", False))
+            return Destination(str(values["space"]), bool(values["published"]), refused)
         except (ValueError, KeyError, TypeError) as error:
             raise TrainingError(
                 f"{path}: is not what a run writes",
@@ -142,8 +150,7 @@ class Runs:
         """Remember the space that a run's model is for, and whether it came there."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        values = {"space": destination.space, "published": destination.published}
-        write_atomically(folder / _DESTINATION, json.dumps(values))
+        write_atomically(folder / _DESTINATION, json.dumps(asdict(destination)))
 
     def _described(self, info: RunInfo, used: dict[str, tuple[str, ...]]) -> WorkspaceRun:
         model = f"{RUNS_FOLDER}/{info.name}/{MODEL}"

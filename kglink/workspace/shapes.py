@@ -171,6 +171,7 @@ def finetuned_shape(done: Finetuned) -> Shape:
         "kbs": list(manifest.kbs) if manifest else None,
         "encoded_rows": done.build.encoded_rows if done.build else None,
         "scoring": asdict(done.scoring) if done.scoring else None,
+        "answers": done.replacement.as_json() if done.replacement else None,
         "detector": _detector_shape(done.detector) if done.detector else None,
     }
 

@@ -270,7 +270,7 @@ def _command(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["20", "build"])
+@pytest.mark.parametrize("where", ["20", "build", "publish"])
 def test_killed_and_resumed_it_comes_to_the_same_end(
     where: str, here: Path, kglink: Kglink, undisturbed: dict[str, str]
 ) -> None:

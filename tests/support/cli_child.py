@@ -2,6 +2,7 @@
 
 python cli_child.py STEP ARGUMENTS...   dies when the line of that step is in the curve
 python cli_child.py build ARGUMENTS...  dies when the space would be built
+python cli_child.py publish ARGUMENTS...  dies when its segments are there, and nothing names them
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kglink.training.run import Curve
+from kglink.workspace import publish
 from kglink.workspace.joint_space import WorkspaceSpace
 from kglink_cli.main import run
 
@@ -34,6 +36,8 @@ def main() -> None:
 
     if where == "build":
         setattr(WorkspaceSpace, "build", die)  # noqa: B010 - a type checker sees no such assignment
+    elif where == "publish":
+        setattr(publish, "build", die)  # noqa: B010 - the same
     else:
         setattr(Curve, "add", add_until)  # noqa: B010 - the same
     run()

@@ -1,0 +1,90 @@
+"""Whether one space answers worse than another: both are asked the same mentions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kglink.evaluation.metrics import RERANKED, hit
+from kglink.evaluation.rankings import JOINT, rank_mentions
+from kglink.evaluation.significance import RandomizationTest, randomization_test
+from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of
+from kglink.linking.pipeline import Linker
+from kglink.records import Document, OnProgress, Progress
+
+#: What links one part of the documents, by its number, without having learnt from it.
+LinkerWithout = Callable[[int, Sequence[Document]], Linker]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The share of mentions that the old space and the new one answer right (R@1).
+
+    For each KB, and for all that hold an answer together (``[judged joint]``): the new space
+    stands on the left of each test.
+    """
+
+    tests: Mapping[str, RandomizationTest]
+
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """Where the new space is worse by more than chance; none: it may take the old one's place.
+
+        Chance: the paired randomization test says p >= .05.
+        """
+        return tuple(
+            pool
+            for pool, test in self.tests.items()
+            if test.difference < 0 and test.is_significant()
+        )
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary for machine-readable output."""
+        pools = {
+            pool: {"mentions": test.items, "before": test.right, "after": test.left, "p": test.p}
+            for pool, test in self.tests.items()
+        }
+        return {"R@1": pools, "worse": list(self.worse)}
+
+
+def compare_spaces(
+    documents: Sequence[Document],
+    kbs: Sequence[str],
+    before: LinkerWithout,
+    after: LinkerWithout,
+    *,
+    progress: OnProgress = lambda _: None,
+) -> Replacement:
+    """Ask two spaces all mentions of some documents that have their answer in these KBs."""
+    chosen = _spread(documents)
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    done = 0
+    for fold in range(FOLDS):
+        part = [one for one in chosen if fold_of(one) == fold]
+        both = zip(
+            *(
+                rank_mentions(linker_of(fold, part), part, kbs, RERANKED)
+                for linker_of in (before, after)
+            ),
+            strict=True,
+        )
+        for mentions in both if part else ():
+            for pool in mentions[0].ranks:
+                if pool != JOINT:
+                    for values, mention in zip(
+                        found.setdefault(pool, ([], [])), mentions, strict=True
+                    ):
+                        values.append(hit(mention.reranked[pool], 1))
+        done += len(part)
+        progress(Progress("comparing with the space before", done, len(chosen)))
+    in_order = [pool for pool in (*kbs, *found) if pool in found]
+    return Replacement(
+        {pool: randomization_test(*reversed(found[pool])) for pool in dict.fromkeys(in_order)}
+    )
+
+
+def _spread(documents: Sequence[Document]) -> Sequence[Document]:
+    """All documents, or some from all places alike with no more mentions than are needed."""
+    mentions = sum(len(one.mentions) for one in documents)
+    count = min(len(documents), max(1, len(documents) * MOST_MENTIONS // max(mentions, 1)))
+    return [documents[at * len(documents) // count] for at in range(count)]

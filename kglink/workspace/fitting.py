@@ -1,0 +1,68 @@
+"""Fitting how a space weighs evidence, with what a workspace has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kglink.config import LinkSection
+from kglink.evaluation.annotated import annotation_of, merged_texts
+from kglink.linking.evidence import Memory
+from kglink.linking.fit import Rankings, fit_rankings, judged_rankings
+from kglink.linking.fit_judge import fit_judge
+from kglink.linking.scoring import Scoring, write_scoring
+from kglink.records import Document, OnProgress
+from kglink.space.space import Space
+from kglink.workspace.detectors import without_auto
+from kglink.workspace.links import linker_of, search_of
+
+if TYPE_CHECKING:
+    from kglink.models import Encoder
+    from kglink.plugins import Registry
+    from kglink.store import Store
+
+
+class Fitted(NamedTuple):
+    """The scoring that was fitted, and to what."""
+
+    scoring: Scoring
+    rankings: Rankings
+    start: Scoring
+
+    def without(self, fold: int) -> Scoring:
+        """What is fitted without one part of the documents, to judge that part by."""
+        return fit_rankings(self.rankings.without(fold), self.start)
+
+
+def memory_of(store: Store, *, remembered: bool) -> Callable[[Sequence[Document]], Memory]:
+    """The memory that some documents are judged by: what they say themselves is left out."""
+    return store.memory_without if remembered else lambda part: store
+
+
+def fit_space(
+    space: Space,
+    encoder: Encoder,
+    settings: LinkSection,
+    store: Store,
+    registry: Registry,
+    documents: Iterable[Document],
+    progress: OnProgress,
+    *,
+    remembered: bool = False,
+) -> Fitted:
+    """Fit the scoring of a space, and keep it; ``remembered``: memory was learnt from these too."""
+    unfitted = settings.model_copy(update={"evidence": "all"})
+    search = search_of(space, encoder, unfitted, store, registry, scoring="default")
+    memory_without = memory_of(store, remembered=remembered)
+    known = list(documents)
+    rankings = judged_rankings(search, known, space.kbs(), memory_without, progress)
+    scoring = fit_rankings(rankings, search.scoring)
+    write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
+    if not annotation_of(merged_texts("", known)).partial:
+        judging = search_of(space, encoder, unfitted, store, registry)
+        linker = linker_of(judging, space, space.kbs(), without_auto(unfitted), store, registry)
+        spans = fit_judge(linker, known, memory_without=memory_without, progress=progress)
+        scoring = replace(scoring, spans=spans)
+        write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
+    return Fitted(scoring, rankings, search.scoring)

@@ -1,0 +1,127 @@
+"""A trained model's space: built in its run, judged beside the published one, then published."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kglink.errors import ModelError, SpaceError
+from kglink.evaluation.replacement import Replacement, compare_spaces
+from kglink.linking.pipeline import Linker
+from kglink.linking.scoring import write_scoring
+from kglink.records import Document
+from kglink.training.documents import held_back_documents, sources_of_documents
+from kglink.training.job import Note, Tell
+from kglink.training.run import TrainingReport, read_settings
+from kglink.workspace.build import build, build_if_stale
+from kglink.workspace.detectors import without_auto
+from kglink.workspace.fitting import Fitted, fit_space, memory_of
+from kglink.workspace.folder import SPACES_FOLDER
+from kglink.workspace.links import linker_of, search_of
+
+if TYPE_CHECKING:
+    from kglink.linking.scoring import Scoring
+    from kglink.models import Encoder
+    from kglink.space.build import BuildReport
+    from kglink.space.space import Space
+    from kglink.workspace.joint_space import WorkspaceSpace
+    from kglink.workspace.opened import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class NewSpace:
+    """A space in the folder of a run, as it would be published."""
+
+    joint: WorkspaceSpace
+    model: str
+    build: BuildReport
+    scoring: Scoring | None
+    """None where no mentions were held back to fit it."""
+    replacement: Replacement | None
+    """How it answers beside the published space; None where there is none, or nothing to ask."""
+
+    def publish(self, target: Opened, progress: Tell) -> BuildReport:
+        """Put it in the place of the published space; what was encoded is kept."""
+        folder = target.joint_space.folder
+        folder.take_segments(self.joint.folder)
+        built = build(target, model=self.model, progress=progress)
+        if self.scoring is not None:
+            write_scoring(folder.path, built.manifest.model.fingerprint, self.scoring)
+        shutil.rmtree(self.joint.root / SPACES_FOLDER)
+        return replace(self.build, manifest=built.manifest)
+
+
+def new_space(target: Opened, report: TrainingReport, progress: Tell) -> NewSpace:
+    """Build the space of a run's model in the run's folder, fit it, and compare its answers."""
+    model = str(report.model)
+    joint = replace(target.joint_space.with_model(model), root=report.folder)
+    built = joint.build(progress=progress)
+    if report.recalls is None:  # no mentions were held back
+        return NewSpace(joint, model, built, None, None)
+    told = read_settings(report.folder)
+    documents = [
+        *held_back_documents(target.store, told.docs, told.recipe.selection, told.recipe.seed)
+    ]
+    learnt = target.store.memory_sources().keys()
+    remembered = not learnt.isdisjoint(sources_of_documents(target.store, told.docs))
+    judging = _Judging(target, documents, remembered, progress)
+    space = joint.open()
+    fitted = judging.fit(space, joint.encoder)
+    before = _published_before(target, progress)
+    replacement = judging.compare(before, space, joint.encoder, fitted) if before else None
+    return NewSpace(joint, model, built, fitted.scoring, replacement)
+
+
+def _published_before(target: Opened, progress: Tell) -> Space | None:
+    """The space as it would answer now; None where nobody has built it, or it cannot be read."""
+    if target.joint_space.folder.usable_manifest() is None:
+        return None
+    try:
+        build_if_stale(target, progress=progress)
+        return target.space()
+    except (ModelError, SpaceError) as error:
+        progress(Note(f"nothing to compare with, the space cannot be read: {error.message}"))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """Held-out documents, and what they are linked with."""
+
+    target: Opened
+    documents: Sequence[Document]
+    remembered: bool
+    """Whether memory was learnt from them."""
+    progress: Tell
+
+    def fit(self, space: Space, encoder: Encoder) -> Fitted:
+        """Fit the new space to the documents."""
+        target = self.target
+        return fit_space(
+            *(space, encoder, target.settings.link, target.store, target.registry),
+            *(self.documents, self.progress),
+            remembered=self.remembered,
+        )
+
+    def compare(self, before: Space, after: Space, encoder: Encoder, fitted: Fitted) -> Replacement:
+        """The published space as it is; the new one fitted to the other documents each time."""
+        target = self.target
+        return compare_spaces(
+            self.documents,
+            after.kbs(),
+            lambda fold, part: self._linker(before, target.encoder, part, None),
+            lambda fold, part: self._linker(after, encoder, part, fitted.without(fold)),
+            progress=self.progress,
+        )
+
+    def _linker(
+        self, space: Space, encoder: Encoder, part: Sequence[Document], scoring: Scoring | None
+    ) -> Linker:
+        """A linker that remembers nothing of some documents; ``scoring`` None: the space's."""
+        store, registry = self.target.store, self.target.registry
+        link = without_auto(self.target.settings.link).model_copy(update={"evidence": "all"})
+        search = search_of(space, encoder, link, store, registry, scoring=scoring or "kept")
+        memory = memory_of(store, remembered=self.remembered)(part)
+        return linker_of(search.with_memory(memory), space, space.kbs(), link, store, registry)

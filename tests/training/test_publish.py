@@ -1,0 +1,170 @@
+"""A space is published where what it answers is no worse than before; else the run is kept."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import Kglink
+
+from kglink.evaluation.replacement import Replacement
+from kglink.evaluation.significance import randomization_test
+from kglink.workspace import Workspace, init_workspace
+
+NAMES = (
+    "Alder",
+    "Brenna",
+    "Corvel",
+    "Dunmar",
+    "Esker",
+    "Fallow",
+    "Garnet",
+    "Hollin",
+    "Isk",
+    "Jura",
+)
+#: Each name is a river's and a singer's: only the words beside it tell which is meant.
+SENSES = {
+    "river": ("River in the north, with fish, boats and bridges.", "We caught fish in the {}."),
+    "singer": ("Singer of love songs, on stage with a band.", "The crowd clapped as {} sang."),
+}
+MORE = {
+    "river": "Our boat went down the {} and under the bridges.",
+    "singer": "The band was late, so {} sang her songs alone.",
+}
+#: At such a rate a model forgets all that it knew.
+RUINOUS = "train.learning_rate=0.1"
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = init_workspace(tmp_path_factory.mktemp("master"))
+    entities = [
+        {"id": f"{name}_{sense}", "title": name, "description": told[0]}
+        for name in NAMES
+        for sense, told in SENSES.items()
+    ]
+    documents = [
+        {
+            "id": f"{split} {name} {sense}",
+            "split": split,
+            "text": text.format(name),
+            "entities": [
+                {
+                    "start": text.index("{"),
+                    "end": text.index("{") + len(name),
+                    "text": name,
+                    "gold": [f"known:{name}_{sense}"],
+                }
+            ],
+        }
+        for split, texts in (
+            ("dev", {sense: told[1] for sense, told in SENSES.items()}),
+            ("train", MORE),
+        )
+        for name in NAMES
+        for sense, text in texts.items()
+    ]
+    for name, lines in (("known", entities), ("notes", documents)):
+        text = "\n".join(json.dumps(line) for line in lines)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    with Workspace.open(folder) as workspace:
+        workspace.add_kb("known", folder / "known.jsonl")
+        workspace.add_kb("notes", folder / "notes.jsonl", links_to=["known"])
+        workspace.build()
+    return folder
+
+
+@pytest.fixture
+def here(master: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "workspace"
+    shutil.copytree(master, folder)
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    return folder
+
+
+def finetune(*changes: str) -> list[str]:
+    """One epoch of a few small batches; of the names' own vectors nothing is left."""
+    small = ("train.epochs=1", "train.batch=20", "train.names=0.0", *changes)
+    sets = [word for change in small for word in ("--set", change)]
+    return ["finetune", "--target-kb", "known", "--sources", "T", *sets]
+
+
+def state_of(folder: Path, run: str) -> str:
+    with Workspace.open(folder) as workspace:
+        return workspace.run(run).state
+
+
+def linked(kglink: Kglink) -> list[str]:
+    texts = "We caught fish in the [[Esker]].\nThe crowd clapped as [[Esker]] sang.\n"
+    ran = kglink("link", "-", "--lines", "--marked", "-f", "jsonl", stdin=texts)
+    return [one["key"] for line in ran.out.splitlines() for one in json.loads(line)["entities"]]
+
+
+def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
+    here: Path, kglink: Kglink
+) -> None:
+    before, manifest = linked(kglink), _manifest(here)
+    assert before == ["Esker_river", "Esker_singer"]
+    ran = kglink(*finetune(RUINOUS), "--run", "ruined", code=1)
+    assert re.search(r"known: \S+ before, \S+ after, of 20 mentions   worse by more than", ran.err)
+    assert "the space stays as it was" in ran.err
+    assert "kglink finetune --resume --run ruined --publish" in ran.err
+    assert (_manifest(here), linked(kglink)) == (manifest, before)
+    assert state_of(here, "ruined") == "unpublished"
+    assert "there is no run to go on with" in kglink("finetune", "--resume", code=2).err
+    again = ("finetune", "--resume", "--run", "ruined", "--json")
+    told = json.loads(kglink(*again, code=1).out)
+    assert (told["space"], told["answers"]["worse"]) == (None, ["known", "[judged joint]"])
+    known = told["answers"]["R@1"]["known"]
+    assert known["p"] < 0.05
+    assert known["before"] >= 0.9
+    assert known["after"] <= 0.6
+    told = json.loads(kglink(*again, "--publish").out)
+    assert (told["space"], told["answers"]["worse"]) == ("default", ["known", "[judged joint]"])
+    assert _manifest(here)["model"]["path"] == "runs/ruined/model"
+    assert state_of(here, "ruined") == "done"
+    assert not (here / "runs" / "ruined" / "spaces").exists()
+    assert linked(kglink) != before
+
+
+def test_a_training_that_does_no_harm_is_published_with_what_was_fitted(
+    here: Path, kglink: Kglink
+) -> None:
+    told = json.loads(kglink(*finetune(), "--json").out)
+    assert (told["space"], told["answers"]["worse"]) == ("default", [])
+    assert told["answers"]["R@1"]["known"]["mentions"] == 20
+    assert _manifest(here)["model"]["path"] == "runs/default-1/model"
+    assert state_of(here, "default-1") == "done"
+    with Workspace.open(here) as workspace:
+        assert workspace.linker().scoring.mentions == told["scoring"]["mentions"] == 20
+    assert not (here / "runs" / "default-1" / "spaces").exists()
+    # A space of another name takes nobody's place.
+    told = json.loads(
+        kglink("finetune", "--resume", "--run", "default-1", "--space", "beside", "--json").out
+    )
+    assert (told["space"], told["answers"]) == ("beside", None)
+
+
+def _manifest(folder: Path) -> dict[str, dict[str, str]]:
+    (path,) = folder.glob("spaces/default/versions/*/manifest.json")
+    manifest: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+    return manifest
+
+
+def test_worse_is_what_chance_does_not_explain() -> None:
+    # Five losses and no gain: p = 2 / 2**5; six: 2 / 2**6.
+    right, five, six = [1.0] * 20, [0.0] * 5 + [1.0] * 15, [0.0] * 6 + [1.0] * 14
+    tests = {
+        "by chance": randomization_test(five, right),
+        "too many": randomization_test(six, right),
+        "better": randomization_test(right, six),
+        "the same": randomization_test(six, six),
+    }
+    assert Replacement(tests).worse == ("too many",)
+    told = Replacement({"a": tests["too many"]}).as_json()
+    figures = {"mentions": 20, "before": 1.0, "after": 0.7, "p": tests["too many"].p}
+    assert told == {"R@1": {"a": figures}, "worse": ["a"]}
