@@ -42,6 +42,7 @@ from kglink.text.name_words import name_key
 from kglink.workspace.links import search_of
 
 BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
 
 KB_FILES = {
     "doid": "doid.obographs.json.gz",
@@ -241,7 +242,7 @@ class Bench:
             show(f"{kind} alone", Weights({kind: 1.0}))
 
     def _line(self, answered: Judged, kb: Sequence[BoolArray], name: str, weights: Weights) -> None:
-        right = answered.rankings.first_is_right(weights)
+        right = _expected(answered.rankings, weights)
         unknown = [own & ~answered.known for own in kb]
         agreed = [own & answered.agreed for own in kb]
         figures = (_mean_over(right, some) for some in (kb, agreed, unknown))
@@ -272,25 +273,34 @@ class Bench:
     def _sure(self, scoring: Scoring) -> None:
         """Whole answers with one KB, two and three: ECE, and what another KB changes."""
         print("\nanswers of the linker, spans given: ECE, ECE of mentions that mean something,")
-        print("how far the probability of right answers moved since the KB before")
+        print("mean confidence and share of right answers, and how far the probability of right")
+        print("answers moved since the KB before")
         before: list[Link | None] = []
         for kbs in accumulate((kb,) for kb in self.kbs):
             found = self._links(kbs, scoring)
             every, answered = Calibration(), Calibration()
-            moved = []
+            moved: list[float] = []
+            sure: list[float] = []
+            is_right: list[bool] = []
             for at, (link, gold) in enumerate(found):
                 own = {one for one in gold if one.kb in kbs}
                 if link.chosen and own and not any(one.kb == link.chosen.id.kb for one in own):
                     continue  # nobody judged this KB for this mention
                 right = link.chosen.id in own if link.chosen else not own
                 every.add(link.confidence, right=right)
+                sure.append(link.confidence)
+                is_right.append(right)
                 if own:
                     answered.add(link.confidence, right=right)
                 earlier = before[at] if before else None
                 if earlier is not None and link.chosen and right:
                     moved.append(abs(link.confidence - earlier.confidence))
             told = f"{np.mean(moved):.3f} of {len(moved)}" if moved else ""
-            print(f"{','.join(kbs):16} {every.ece:.3f} {answered.ece:.3f} {told}", flush=True)
+            print(
+                f"{','.join(kbs):16} {every.ece:.3f} {answered.ece:.3f}  "
+                f"sure {np.mean(sure):.3f} right {np.mean(is_right):.3f}  {told}",
+                flush=True,
+            )
             before = [
                 link if link.chosen and link.chosen.id in gold else None for link, gold in found
             ]
@@ -345,7 +355,19 @@ def _both(some: Iterable[Judged]) -> Judged:
     return Judged(joined, agreed, np.concatenate([one.known for one in parts]))
 
 
-def _mean_over(right: BoolArray, parts: Sequence[BoolArray]) -> float:
+def _expected(rankings: Rankings, weights: Weights) -> FloatArray:
+    """How likely the first candidate is right, where equal ones come in any order.
+
+    Candidates stand in the order of all evidence, which what is left out must not tell.
+    """
+    scores = weights.score(rankings.by_kind())
+    counts = np.diff(np.append(rankings.starts, len(scores)))
+    best = scores == np.repeat(np.maximum.reduceat(scores, rankings.starts), counts)
+    right = np.add.reduceat((best & rankings.right).astype(np.float64), rankings.starts)
+    return np.asarray(right / np.add.reduceat(best.astype(np.float64), rankings.starts))
+
+
+def _mean_over(right: BoolArray | FloatArray, parts: Sequence[BoolArray]) -> float:
     return float(np.mean([right[own].mean() for own in parts if own.any()]))
 
 
