@@ -138,7 +138,7 @@ def ranked(dump: Path, documents: list[Document], *, anchors: int) -> Ranked:
         workspace.build_if_stale()
         search = search_of(
             workspace.space(), workspace.encoder, workspace.settings.link, workspace.store,
-            workspace.registry, fitted=False,
+            workspace.registry, scoring="default",
         )  # fmt: skip
         rankings = judged_rankings(search, documents, ["wiki"], lambda _: None, most=ALL)
         return Ranked(rankings, search.scoring.weights)

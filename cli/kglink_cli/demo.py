@@ -100,7 +100,11 @@ def _finetune(workspace: Workspace) -> None:
     _show(f"kglink finetune --recipe {RECIPE} --sources TOS {kbs} --set train.epochs={EPOCHS}")
     changes = {"train": {"epochs": EPOCHS}}
     job = FinetuneJob([source], [target], sources="TOS", recipe=RECIPE, changes=changes)
-    print_finetuned(finetune_with_progress(workspace, job))
+    done = finetune_with_progress(workspace, job)
+    print_finetuned(done)
+    if done.refused:
+        say("", "The space stays as it was: this model answers fewer mentions right.")
+        return
     _show(f"kglink eval --docs {DOCUMENTS} --split test   # R@1 before and after, and --by vectors")
     _, after = _recalls_at_1(workspace)
     columns = ("pool", "mentions", *(f"{way} {when}" for way in WAYS for when in BEFORE_AFTER))
