@@ -159,12 +159,14 @@ def remove_entity(opened: Opened, name: str | EntityId) -> EntityId:
 
 def vector(opened: Opened, name: str | EntityId) -> npt.NDArray[np.float32]:
     """The vector of one entity, as `vectors` gives it."""
-    one: npt.NDArray[np.float32] = vectors(opened, [name])[0]
+    one: npt.NDArray[np.float32] = vectors(opened, name)[0]
     return one
 
 
-def vectors(opened: Opened, names: Iterable[str | EntityId]) -> npt.NDArray[np.float32]:
-    """The vectors of some entities in the joint space, a row for each, in their order.
+def vectors(
+    opened: Opened, names: str | EntityId | Iterable[str | EntityId]
+) -> npt.NDArray[np.float32]:
+    """The vectors of an entity or several in the joint space, a row for each, in their order.
 
     They are those of title and description together, or of the title in a space that has rows
     of names alone. A space that is missing or older than the store is built first.
@@ -178,7 +180,7 @@ def vectors(opened: Opened, names: Iterable[str | EntityId]) -> npt.NDArray[np.f
     build_if_stale(opened)
     space = opened.space()
     rows = []
-    for name in names:
+    for name in [names] if isinstance(names, str | EntityId) else names:
         found, _ = _found(opened, name)
         segment = space.segments.get(found.kb)
         row = -1 if segment is None else segment.row(found.key)

@@ -102,6 +102,11 @@ def add_kb(
         merge=merge,
         problems=problems,
     )
+    if isinstance(source, Entity | Document | CodeMapping):
+        raise UsageError(
+            f"a KB is made of many records, not of one {type(source).__name__}",
+            hint="add_entity adds one; or give a list.",
+        )
     if not isinstance(source, str | Path | Source):
         if adapter or options:
             raise UsageError("records in memory are read by no adapter: they have no options of it")

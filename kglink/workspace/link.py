@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kglink.errors import UsageError
 from kglink.records import Candidate, LinkedDocument, TextInput
 from kglink.workspace.build import build_if_stale
 
@@ -37,13 +38,23 @@ def link(
     >>> text.as_json()["entities"][0]["key"]
     'h'
     """
-    given = [texts] if isinstance(texts, str | TextInput) else texts
+    given = [texts] if isinstance(texts, str | bytes | TextInput) else texts
     # Vectors alone can answer nothing before they are made.
     build_if_stale(opened, wait=wait or opened.settings.link.evidence == "vectors")
     return opened.linker(kbs, limits=opened.limits(types, under, not_under)).link(
-        TextInput(str(number), text) if isinstance(text, str) else text
-        for number, text in enumerate(given, 1)
+        _text_input(number, text) for number, text in enumerate(given, 1)
     )
+
+
+def _text_input(number: int, text: object) -> TextInput:
+    if isinstance(text, str):
+        return TextInput(str(number), text)
+    if not isinstance(text, TextInput):
+        raise UsageError(
+            f"text {number:,} is of the type {type(text).__name__}",
+            hint="Texts are str or TextInput; bytes are decoded first.",
+        )
+    return text
 
 
 def search(

@@ -93,6 +93,9 @@ def test_a_bare_string_is_one_text(demo: Path) -> None:
         assert (document.id, document.text) == ("1", "Rose saw a heron.")
         several = [one.text for one in workspace.link(["Rose", TextInput("x", "heron")])]
         assert several == ["Rose", "heron"]
+        for wrong in (b"Rose", [b"Rose"]):
+            with pytest.raises(UsageError, match="text 1 is of the type bytes"):
+                list(workspace.link(wrong))  # type: ignore[arg-type]  # wrong
 
 
 def test_linking_builds_what_is_not_built(tmp_path: Path) -> None:
@@ -128,6 +131,8 @@ def test_a_kb_grows_one_entity_at_a_time(tmp_path: Path) -> None:
         np.testing.assert_array_equal(both[1], workspace.vector("h"))
         assert np.abs(np.linalg.norm(both, axis=1) - 1).max() < 1e-2
         assert workspace.vectors([]).shape == (0, both.shape[1])
+        for alone in ("birds:c", EntityId("birds", "c")):
+            np.testing.assert_array_equal(workspace.vectors(alone), both[:1])
         with pytest.raises(UnknownNameError):
             workspace.vector("o")
 
@@ -143,6 +148,8 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             workspace.add_kb("x", [Entity("1", "T"), {"id": 2}])  # type: ignore[list-item]  # wrong
         with pytest.raises(UsageError, match="no adapter"):
             workspace.add_kb("x", [Entity("1", "T")], adapter="csv")
+        with pytest.raises(UsageError, match="not of one Entity"):
+            workspace.add_kb("x", Entity("1", "T"))  # type: ignore[arg-type]  # wrong
         assert workspace.kbs() == []
 
 
