@@ -1,4 +1,4 @@
-"""Records as the store holds them: completed, checked, folded, hashed, and cut into batches.
+"""Records as the store holds them: completed, checked, hashed, and cut into batches.
 
 The hash is taken over all fields of a record joined by NUL characters, which no field may hold:
 the same on every machine, and no two different records have the same text. This runs for every
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from kglink.errors import RecordError
@@ -31,15 +32,16 @@ _WITH_PARENTS = b"with parents"
 class Prepared(NamedTuple):
     """A record ready to be written.
 
-    ``fields`` are its columns between key and hash, ``parts`` the rows that belong to it in each
-    of its writer's further tables, without the record's own id.
+    ``fields`` are its columns between key and hash, ``parts`` makes the rows that belong to it in
+    each of its writer's further tables, without the record's own id: an update needs them of what
+    has changed alone.
     """
 
     number: int
     key: str
     content_hash: str
     fields: Row
-    parts: tuple[Sequence[Row], ...] = ()
+    parts: Callable[[], tuple[Sequence[Row], ...]] = tuple
 
 
 def record_place(number: int, key: str) -> str:
@@ -64,17 +66,14 @@ def check_names(number: int, entity: Entity, longest_name: int) -> int:
 
 
 def prepare_entity(number: int, entity: Entity, language: str) -> Prepared:
-    """Complete, check, fold and hash an entity; RecordError where it cannot be stored."""
+    """Complete, check and hash an entity; RecordError where it cannot be stored."""
     popularity = float(entity.popularity)
     language = entity.language or language
     fields = (entity.title, entity.description, entity.type, entity.url, popularity, language)
     names = completed_names(entity)
     parts = [entity.title, entity.description, entity.type, entity.url, repr(popularity), language]
     parts.append(str(len(names)))
-    aliases: list[Row] = []
-    for (surface, kind), count in names.items():
-        parts.append(f"{surface}\0{kind}\0{count}")
-        aliases.append((len(aliases), surface, folded_name(surface), kind, count))
+    parts += [f"{surface}\0{kind}\0{count}" for (surface, kind), count in names.items()]
     parts += entity.xrefs
     mark = b""
     if entity.parents:
@@ -85,9 +84,20 @@ def prepare_entity(number: int, entity: Entity, language: str) -> Prepared:
     problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
     if problem:
         raise RecordError(problem, where=record_place(number, entity.key))
-    xrefs = [(place, xref, code_of(xref)) for place, xref in enumerate(entity.xrefs)]
-    rows = (aliases, xrefs, list(enumerate(entity.parents)))
+    rows = partial(_entity_rows, entity, names)
     return Prepared(number, entity.key, _digest(text, mark), fields, rows)
+
+
+def _entity_rows(
+    entity: Entity, names: dict[tuple[str, AliasKind], int]
+) -> tuple[Sequence[Row], ...]:
+    """Names, cross-references and parents."""
+    aliases = [
+        (place, surface, folded_name(surface), kind, count)
+        for place, ((surface, kind), count) in enumerate(names.items())
+    ]
+    xrefs = [(place, xref, code_of(xref)) for place, xref in enumerate(entity.xrefs)]
+    return aliases, xrefs, list(enumerate(entity.parents))
 
 
 def prepare_document(number: int, document: Document, split: str) -> Prepared:
@@ -116,7 +126,7 @@ def prepare_document(number: int, document: Document, split: str) -> Prepared:
         [(place, *mention) for place, mention in enumerate(mentions)],
         [(index, place, "", gold) for index, place, gold in golds],
     )
-    return Prepared(number, document.id, _digest(text), fields, rows)
+    return Prepared(number, document.id, _digest(text), fields, lambda: rows)
 
 
 def prepare_mapping(number: int, mapping: CodeMapping) -> Prepared:

@@ -106,8 +106,9 @@ class Writer:
             (id_, kb_id, r.key, *r.fields, r.content_hash, run, r.number) for id_, r in placed
         ]
         db.bulk(connection, self._insert, records)
+        parts = [(id_, record.parts()) for id_, record in placed]
         for number, statement in enumerate(self._insert_parts):
-            rows = [(id_, *row) for id_, record in placed for row in record.parts[number]]
+            rows = [(id_, *row) for id_, its in parts for row in its[number]]
             db.bulk(connection, statement, rows)
         db.bulk(connection, self._mark, [(run, r.number, id_) for id_, r in plan.unchanged])
 
