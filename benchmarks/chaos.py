@@ -37,7 +37,7 @@ KBS = ("sky", "sea")
 TEXT = "Name 3 met Name 17 near Alias 21, and Newcomer 5 saw Name 40."
 #: Bytes that a file may have on the "full disk", and memory that a process may have.
 DISK = (1_000, 20_000, 200_000, 2_000_000)
-MEMORY_MIB = (300, 600, 1200)
+MEMORY_MIB = (240, 300, 600, 850, 1200, 1700)
 LONGEST = 60.0
 MOST_AT_ONCE = 3
 

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the wikitext cleaner and of every KB adapter.
+"""Fuzzing of the wikitext cleaner, of every KB adapter, and of the files of a workspace.
 
     python benchmarks/fuzz.py [READER ...] [--seconds 600] [--data ../shared/data] [--folder F]
     python benchmarks/fuzz.py READER --input FILE
@@ -10,6 +10,9 @@ no more CPU time than a bound that is linear in its length. A fifth of the time 
 inputs: a stretch of a short one, repeated, which is what a quadratic step shows itself on. What is
 found lies in the folder, and the second form runs it again. The corpus is kept there, too: the
 next run goes on from it.
+
+``toml``, ``manifest``, ``segments``, ``index``, ``detector`` and ``model`` are files of a workspace
+(`fuzz_folders.py`), changed at random and used by the command line.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fuzz_checks import TooSlow, check_of, time_limit
+from fuzz_folders import FOLDERS, fuzz_folder
 from fuzz_readers import CLEANER, PART, READERS, Reader
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -285,29 +289,31 @@ def again(reader: Reader, path: Path) -> None:
 
 def main() -> int:
     """Fuzz the readers that are named, or all of them; 1 if anything is found."""
+    names = [*READERS, *FOLDERS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("readers", nargs="*", metavar="READER", help=", ".join(READERS))
+    parser.add_argument("readers", nargs="*", metavar="READER", help=", ".join(names))
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "kglink-fuzz")
     parser.add_argument("--data", type=Path, default=TESTS.parent.parent / "shared" / "data")
     parser.add_argument("--input", type=Path, help="a saved input to read once more")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    unknown = set(given.readers) - set(READERS)
+    unknown = set(given.readers) - set(names)
     if unknown:
-        parser.error(f"no reader {', '.join(sorted(unknown))}; there is {', '.join(READERS)}")
-    chosen = [READERS[name] for name in given.readers or READERS]
+        parser.error(f"no reader {', '.join(sorted(unknown))}; there is {', '.join(names)}")
+    chosen = [READERS[name] for name in given.readers or READERS if name in READERS]
+    folders = [name for name in given.readers or FOLDERS if name in FOLDERS]
     logging.disable()  # rdflib tells of every odd address
     if given.input:
         again(chosen[0], given.input)
     elif given.child:
         Fuzzing(chosen[0], given.folder / chosen[0].name, given.seconds).run()
     else:
-        return _fuzz_all(chosen, given)
+        return _fuzz_all(chosen, folders, given)
     return 0
 
 
-def _fuzz_all(chosen: list[Reader], given: argparse.Namespace) -> int:
+def _fuzz_all(chosen: list[Reader], folders: list[str], given: argparse.Namespace) -> int:
     sys.path[:0] = [str(TESTS / "kbs"), str(TESTS / "support")]
     found = 0
     print(f"{'reader':16}{'executions':>12}{'seconds':>9}{'CPU':>7}{'corpus':>8}{'findings':>10}")
@@ -321,6 +327,12 @@ def _fuzz_all(chosen: list[Reader], given: argparse.Namespace) -> int:
         for finding in report.findings:
             print(f"  python {sys.argv[0]} {reader.name} --input {finding}", flush=True)
         found += len(report.findings)
+    for name in folders:
+        tried, kept = fuzz_folder(name, given.folder.resolve() / name, given.seconds, mutated_json)
+        print(f"{name:16}{tried:12,}{given.seconds:9,.0f}{'':15}{len(kept):10}", flush=True)
+        for finding in kept:
+            print(f"  {finding}.txt", flush=True)
+        found += len(kept)
     return int(found > 0)
 
 
