@@ -135,7 +135,7 @@ def test_words_that_are_no_mention_are_remembered_as_such(store: Store) -> None:
 
 @pytest.mark.slow
 def test_a_million_distinct_surfaces_take_little_memory(tmp_path: Path) -> None:
-    """They are added up on disk, of which 64 MiB are held, and read a page at a time."""
+    """They are added up and sorted on disk, of which caches hold 64 MiB each, three at most."""
     child = Path(__file__).parent.parent / "support" / "memory_child.py"
     ran = subprocess.run(
         [sys.executable, child, f"sqlite:///{tmp_path / 'kglink.db'}", "1000000"],
@@ -143,4 +143,4 @@ def test_a_million_distinct_surfaces_take_little_memory(tmp_path: Path) -> None:
     )  # fmt: skip
     before, after, learnt, told, told_all = json.loads(ran.stdout)
     assert (learnt, told, told_all) == (1_000_000, ["surface999999"], 1_000_000)
-    assert after - before < 200
+    assert after - before < 300
