@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kglink_cli.interrupts import heed_interrupts
+from kglink_cli.interrupts import heed_interrupts, stopped_code, tell_of_stop
 
 
 def main() -> None:
@@ -11,7 +11,8 @@ def main() -> None:
     try:
         from kglink_cli.main import run
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        tell_of_stop()
+        raise SystemExit(stopped_code()) from None
     try:
         run()
     finally:

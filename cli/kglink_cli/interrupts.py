@@ -1,31 +1,54 @@
-"""Ctrl-C: the first stops in order, the second at once; both end in one message, no traceback."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first stops in order, the second at once.
+
+Both end in one line and no traceback, with the exit code that a shell expects.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
-STOPPED = 130
-MESSAGE = "stopped"
-HINT = "What was committed stays; run the same command to go on."
+MESSAGE = "stopped: what was done stays; run the same command to go on"
+#: The signals that end a command, and what Python does with each by itself.
+_DEFAULTS: Mapping[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+#: What a lost interrupt waits before it comes again.
+_AGAIN_S = 0.05
 
 _told = False
+_number: int = signal.SIGINT
 
 
 def heed_interrupts() -> None:
-    """Hear Ctrl-C from now on, unless whoever started this process wants it ignored."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop)
+    """Hear signals from now on, unless whoever started this process wants them ignored."""
+    for number, default in _DEFAULTS.items():
+        if signal.getsignal(number) == default:
+            signal.signal(number, _stop)
+    sys.unraisablehook = _unraisable
 
 
 def forget_interrupts() -> None:
-    """Leave Ctrl-C to others again, unless it was pressed."""
-    global _told  # noqa: PLW0603 - as below
-    _told = False
-    if signal.getsignal(signal.SIGINT) is _stop:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Leave signals to others again, unless one came."""
+    global _told, _number
+    _told, _number = False, signal.SIGINT
+    for number, default in _DEFAULTS.items():
+        if signal.getsignal(number) == _stop:
+            signal.signal(number, default)
+    sys.unraisablehook = sys.__unraisablehook__
+
+
+def stopped_code() -> int:
+    """The exit code of a command that a signal stopped: 130 of Ctrl-C, 143 of SIGTERM."""
+    return 128 + _number
 
 
 def told_of_stop() -> bool:
@@ -35,13 +58,35 @@ def told_of_stop() -> bool:
     return before
 
 
+def tell_of_stop() -> None:
+    """Print the message, unless it was printed before."""
+    if not told_of_stop():
+        os.write(2, f"error  {MESSAGE}\n".encode())
+
+
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    signal.signal(signal.SIGINT, _end)
+    global _number  # noqa: PLW0603 - as above
+    _number = number
+    for one in _DEFAULTS:
+        signal.signal(one, _end)
+    # Libraries log with a traceback what a stop interrupts while they close their connections.
+    logging.disable(logging.CRITICAL)
     raise KeyboardInterrupt
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
     """End now, whatever is being closed; what is half-written goes on at the next run."""
-    if not told_of_stop():
-        os.write(2, f"error  {MESSAGE}\n       {HINT}\n".encode())
-    os._exit(STOPPED)
+    tell_of_stop()
+    os._exit(128 + number)
+
+
+def _unraisable(lost: sys.UnraisableHookArgs) -> None:
+    """Stop once more where a stop came while an object was deleted, and was lost there."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    for number in _DEFAULTS:
+        signal.signal(number, _stop)
+    again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), _number))
+    again.daemon = True
+    again.start()

@@ -9,7 +9,7 @@ import warnings
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -20,11 +20,10 @@ from kglink_cli.address_space import guard_imports
 from kglink_cli.console import note, print_error, say, tell
 from kglink_cli.examples import epilog
 from kglink_cli.interrupts import (
-    HINT,
     MESSAGE,
-    STOPPED,
     forget_interrupts,
     heed_interrupts,
+    stopped_code,
     told_of_stop,
 )
 from kglink_cli.plugin import add_commands
@@ -54,6 +53,8 @@ def build_app() -> typer.Typer:
 
 
 _LESS_MEMORY = "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller."
+#: How typer ends where it sees a KeyboardInterrupt.
+_INTERRUPTED = 130
 #: What libraries say where Python would raise a MemoryError.
 _NO_MEMORY = (
     *("failed to map segment", "llocate memory", "bad_alloc", "bad allocation", "unable to mmap"),
@@ -76,14 +77,12 @@ def run() -> None:
     except MemoryError as error:
         _fail(error, "out of memory", _LESS_MEMORY, 1)
     except SystemExit as stop:
-        if stop.code == STOPPED and not told_of_stop():
-            print_error(MESSAGE, HINT)
+        if stop.code == _INTERRUPTED:
+            _stopped()
         _finish_output()
         raise
     except KeyboardInterrupt:
-        if not told_of_stop():
-            print_error(MESSAGE, HINT)
-        sys.exit(STOPPED)
+        _stopped()
     except Exception as error:  # noqa: BLE001 - the last resort: a person reads this
         what = f"{type(error).__name__}: {error}"
         if any(words in what for words in _NO_MEMORY):
@@ -91,6 +90,15 @@ def run() -> None:
         _fail(error, f"unexpected error: {what}", "This is a bug: --debug shows where.", 1)
     finally:
         forget_interrupts()
+
+
+def _stopped() -> NoReturn:
+    if not told_of_stop():
+        print_error(MESSAGE)
+    code = stopped_code()
+    with suppress(SystemExit):
+        _finish_output()
+    sys.exit(code)
 
 
 def _show_warning(

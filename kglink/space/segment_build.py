@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
@@ -46,8 +48,12 @@ _NAME_FILES = (
 )  # fmt: skip
 #: What tells that the names of a draft are whole, and how many rows they need.
 _NAMES_DONE = "names.done"
-#: Rows encoded and written between two notes of progress.
-CHUNK_ROWS = 8192
+#: Rows encoded at once, between two notes of progress.
+CHUNK_ROWS = 512
+#: Seconds after which what was encoded is safe on the disk.
+COMMIT_EVERY = 10.0
+#: Entities read between two notes of progress.
+_READ_TOGETHER = 4096
 _DRAFT = ".draft-"
 #: The folder of a draft that holds what the encoder reads of each entity.
 _READ = "read"
@@ -211,8 +217,7 @@ def _fill(
         known = KnownVectors(previous, kind, plan.model) if previous else None
         rows = _rows(kind, draft, encoder, plan.description_chars)
         filler = _Filler(draft, kind, counts[kind], plan.model.dim, encoder, known)
-        for done in filler.fill(rows):
-            progress(Progress(f"encoding {plan.kb}", before + done, total))
+        filler.fill(rows, partial(_tell, progress, plan.kb, before, total))
         before += counts[kind]
         reused += filler.reused
         truncated += filler.truncated
@@ -220,9 +225,13 @@ def _fill(
             from kglink.space.token_rows import write_tokens
 
             for done in write_tokens(draft, _Entities(draft), encoder, plan.model.dim, known):
-                progress(Progress(f"encoding {plan.kb}", before + done, total))
+                _tell(progress, plan.kb, before, total, done)
             before += counts[kind]
     _write_info(draft, plan, counts, truncated, reused)
+
+
+def _tell(progress: OnProgress, kb: str, before: int, total: int, done: int) -> None:
+    progress(Progress(f"encoding {kb}", before + done, total))
 
 
 def _write_info(
@@ -271,7 +280,7 @@ def _counted(
     entities: Iterable[FoldedEntity], kb: str, progress: OnProgress
 ) -> Iterator[FoldedEntity]:
     for number, entity in enumerate(entities):
-        if number % CHUNK_ROWS == 0:
+        if number % _READ_TOGETHER == 0:
             progress(Progress(f"reading {kb}", number))
         yield entity
 
@@ -384,24 +393,38 @@ class _Filler:
         if self._state_file.is_file():
             mode = "r+"
             self._done, self.reused, self.truncated = read_json(self._state_file)
+        self._state = [self._done, self.reused, self.truncated]
         self._vectors = _reserved(draft / f"{kind}.npy", mode, np.float16, (total, dim))
         self._hashes = _reserved(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
 
-    def fill(self, rows: _Rows) -> Iterator[int]:
-        """Encode or copy every row that is not there yet; yields how many are."""
-        yield self._done
-        while self._done < len(rows.items):
-            stop = min(self._done + CHUNK_ROWS, len(rows.items))
-            chunk = [rows.items[at] for at in range(self._done, stop)]
-            hashes = np.fromiter((text_hash(rows.read(item)) for item in chunk), np.uint64)
-            self._vectors[self._done : stop] = self._block(rows, chunk, hashes)
-            self._hashes[self._done : stop] = hashes
-            self._vectors.flush()
-            self._hashes.flush()
-            self._done = stop
-            state = json.dumps([self._done, self.reused, self.truncated])
-            write_atomically(self._state_file, state)
-            yield self._done
+    def fill(self, rows: _Rows, tell: Callable[[int], None]) -> None:
+        """Encode or copy every row that is not there yet; ``tell`` is told how many are.
+
+        Whatever ends it, kill -9 and a lost disk alone lose rows: those of the last seconds.
+        """
+        tell(self._done)
+        committed = time.monotonic()
+        try:
+            while self._done < len(rows.items):
+                stop = min(self._done + CHUNK_ROWS, len(rows.items))
+                chunk = [rows.items[at] for at in range(self._done, stop)]
+                hashes = np.fromiter((text_hash(rows.read(item)) for item in chunk), np.uint64)
+                self._vectors[self._done : stop] = self._block(rows, chunk, hashes)
+                self._hashes[self._done : stop] = hashes
+                self._done = stop
+                self._state = [stop, self.reused, self.truncated]
+                if time.monotonic() - committed >= COMMIT_EVERY:
+                    self._commit()
+                    committed = time.monotonic()
+                tell(self._done)
+        finally:
+            self._commit()
+
+    def _commit(self) -> None:
+        """Sync what is encoded, then say how much of it is."""
+        self._vectors.flush()
+        self._hashes.flush()
+        write_atomically(self._state_file, json.dumps(self._state))
 
     def _block(self, rows: _Rows, chunk: list[Any], hashes: HashArray) -> FloatArray:
         found = self._known.find(hashes) if self._known else np.full(len(chunk), -1)

@@ -33,8 +33,8 @@ STARTS_FILE = "token_starts.npy"
 NORMS_FILE = "token_norms.npy"
 #: All that `TokenRows` reads.
 TOKEN_FILES = (BITS_FILE, STARTS_FILE, NORMS_FILE)
-#: Entities encoded and written between two notes of progress: about 50 MB of 64 tokens each.
-CHUNK_ENTITIES = 1024
+#: Entities encoded and written between two notes of progress: about 12 MB of 64 tokens each.
+CHUNK_ENTITIES = 256
 _LENGTHS_FILE = "tokens.lengths"
 _STATE_FILE = "tokens.state"
 _BYTES, _LENGTH_BYTES = 2, 8

@@ -308,8 +308,7 @@ def test_ctrl_c_is_one_message(demo: Path, presses: int) -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines() == [
-        "error  stopped",
-        "       What was committed stays; run the same command to go on.",
+        "error  stopped: what was done stays; run the same command to go on",
     ]
 
 

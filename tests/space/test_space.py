@@ -185,6 +185,50 @@ def test_an_interrupted_build_goes_on_and_ends_in_the_same_bytes(
     assert _contents(whole) == _contents(broken)
 
 
+def test_what_is_encoded_is_safe_after_some_seconds(
+    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entities = [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
+
+    def safe_rows(commit_every: float) -> list[int]:
+        """How many rows of texts a kill would have left each time that the encoder was called."""
+        monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
+        monkeypatch.setattr(segment_build, "COMMIT_EVERY", commit_every)
+        found = []
+
+        class Watching(HashEncoder):
+            def encode(self, texts: Sequence[str]) -> np.ndarray:
+                states = list(folder.segments.glob(".draft-*/text.state"))
+                found.append(json.loads(states[0].read_text())[0] if states else 0)
+                return super().encode(texts)
+
+        made = source("kb", *entities, content=str(commit_every))
+        build(folder, made, encoder=Watching(), model=MODEL.model_copy(
+            update={"fingerprint": str(commit_every)}))  # fmt: skip
+        return found[:8]
+
+    assert safe_rows(0.0) == [0, 4, 8, 12, 16, 20, 24, 28]
+    assert safe_rows(3600.0) == [0] * 8
+
+
+def test_progress_counts_the_rows_of_an_interrupted_build(
+    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
+    entities = [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
+    with pytest.raises(KeyboardInterrupt):
+        build(folder, source("kb", *entities), encoder=HashEncoder(fail_after=16))
+    told: list[tuple[int, int]] = []
+    build_space(
+        folder, [source("kb", *entities)], MODEL, HashEncoder(), backend_of, SpaceSection(),
+        recorded_settings={},
+        progress=lambda one: told.append((one.done, one.total)) if one.total else None,
+    )  # fmt: skip
+    assert told[0] == (16, 60)
+    assert told[-1] == (60, 60)
+    assert told == sorted(told)
+
+
 def _contents(folder: SpaceFolder) -> dict[str, bytes]:
     files = [path for path in folder.path.rglob("*") if path.suffix in (".npy", ".utf8", ".faiss")]
     return {str(path.relative_to(folder.path)): path.read_bytes() for path in files}
