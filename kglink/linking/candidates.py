@@ -53,6 +53,8 @@ _First = list[tuple[Candidate, str, int]]
 _BROUGHT_BY_COUNTERPARTS = 5
 #: What the context of an entity that bears the mention's name is where it was not read: the mean.
 MEAN_CONTEXT = 0.43
+#: So often must memory have seen a name, for each further thing that bears it, to be half believed.
+_DOUBT = 20
 #: Plugins are asked for evidence of so many of the best candidates of each KB.
 _ASKED = 8
 
@@ -136,6 +138,7 @@ class CandidateSearch:
             return []
         batch, places = self._each_once(self._batch(mentions))
         tables = {kb: self._in_kb(batch, kb) for kb in kbs}
+        self._doubt_memory(batch, tables)
         if not self._reads_all:
             batch, tables, places = self._with_windows(batch, tables, places, mentions)
         for kb, found in tables.items():
@@ -258,6 +261,23 @@ class CandidateSearch:
                         sure[row] = max(sure.get(row, 0.0), value)
                     nil = nil if key else max(nil, value)
         return sure, nil
+
+    def _doubt_memory(self, batch: _Batch, tables: Mapping[str, list[Found]]) -> None:
+        """Trust memory less where several things bear a mention's name: there its text decides.
+
+        The more of them, the more often memory must have seen the name.
+        """
+        for at, own in enumerate(batch.own):
+            meanings = batch.meanings.get(name_key(own.folded), ())
+            here = {kb: found[at] for kb, found in tables.items()}
+            if not meanings or not self._is_open(here):
+                continue
+            uses = sum(one.times for one in meanings)
+            bearers = sum(np.count_nonzero(one.evidence["exact"]) for one in here.values())
+            trust = uses / (uses + _DOUBT * (bearers - 1))
+            for kb, one in here.items():
+                memory = one.evidence["memory"] * np.float32(trust)
+                tables[kb][at] = Found(one.entities, {**one.evidence, "memory": memory})
 
     def _add_counterparts(self, batch: _Batch, tables: dict[str, list[Found]]) -> None:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""

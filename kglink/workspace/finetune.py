@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, product
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.scores import Score
 from kglink.models.tagger_folder import Comparison, publish_tagger
-from kglink.records import TextInput
+from kglink.records import Document, TextInput
 from kglink.training.detector import (
     SOURCES_OF_DETECTOR,
     DetectorReport,
@@ -27,6 +27,7 @@ from kglink.training.train import train
 from kglink.workspace.build import build_if_stale
 from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.joint_space import AUTO
+from kglink.workspace.links import linker_of, search_of
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import new_space
 from kglink.workspace.runs import Destination, Runs, stem_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.replacement import Replacement
     from kglink.linking.scoring import Scoring
     from kglink.space.build import BuildReport
+    from kglink.training.tagged_texts import TaggedText
     from kglink.workspace.opened import Opened
 
 #: So many held-out documents are enough to compare detectors by.
@@ -246,12 +248,29 @@ def _published(
             target.close()
 
 
+def _learnt(
+    opened: Opened, sources: Sequence[str], texts: Iterable[TaggedText]
+) -> Iterator[Document]:
+    """The documents with some texts that memory has learnt from."""
+    wanted = {one.text for one in texts}
+    remembered = set(opened.store.memory_sources())
+    for source in remembered.intersection(sources):
+        yield from (one for one in opened.store.documents(source) if one.text in wanted)
+
+
 def _publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
-    """Give a trained detector to the space, with how the dictionary does on the same documents."""
+    """Give a trained detector to the space, with how the dictionary does on the same documents.
+
+    The dictionary asks memory, which must not have learnt from them either.
+    """
     held_out = trained.texts.held_out[:_MOST_COMPARED]
     score = Score()
+    space, store = opened.space(), opened.store
     with opened.with_settings(_DICTIONARY_ALONE) as plain:
-        linker = plain.linker(space=opened.space())
+        parts = (plain.settings.link, store, opened.registry)
+        search = search_of(space, opened.encoder, *parts)
+        memory = store.memory_without(_learnt(opened, trained.texts.documents, held_out))
+        linker = linker_of(search.with_memory(memory), space, space.kbs(), *parts)
         answers = linker.link(TextInput("", one.text) for one in held_out)
         for text, linked in zip(held_out, answers, strict=True):
             found = {(link.start, link.end) for link in linked.links}
