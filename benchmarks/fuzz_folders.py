@@ -9,6 +9,7 @@ them too. Each input is used in a child process by the command line: no signal, 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -81,10 +82,8 @@ def fuzz_folder(
     make_workspace(house)
     shutil.copytree(house, spare)
     chance = random.Random(name)  # noqa: S311 - a drawn order, no secret
-    import faiss  # noqa: F401 - children begin with what they need
-    import marisa_trie  # noqa: F401
-    import torch  # noqa: F401
-
+    for needed in ("faiss", "marisa_trie", "torch"):  # children begin with what they need
+        importlib.import_module(needed)
     found: dict[str, str] = {}
     tried, stop = 0, time.monotonic() + seconds
     while time.monotonic() < stop:

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, Link, LinkedDocument
-from kglink.text.fold import fold
 from kglink_plugins.exporters.escape import encodable, one_line, terminal_lines
 from kglink_plugins.exporters.summary import (
     Tally,
@@ -253,6 +252,8 @@ def _cut(text: str, links: Sequence[Link], limit: int) -> int:
 
 def _named(link: Link, chosen: Candidate) -> str:
     """The title, where neither the mention nor the key says it, and the same thing elsewhere."""
+    from kglink.text.fold import fold  # which loads numpy
+
     said = fold(chosen.title) in (fold(link.surface), fold(chosen.id.key))
     also = "also " + ", ".join(one_line(str(entity)) for entity in chosen.also)
     return GAP.join([one_line(chosen.title)] * (not said) + [also] * bool(chosen.also))
