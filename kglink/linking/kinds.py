@@ -73,7 +73,8 @@ RETRIEVED = (
     ),
     EvidenceKind(
         "memory",
-        "how sure annotated documents are that the surface means the candidate",
+        "how sure annotated documents are that the surface means the candidate; less where several "
+        "things bear its name",
         DefaultWeights(untrained=0.8, trained=1.0),
     ),
     EvidenceKind(

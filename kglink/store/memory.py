@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Select, delete, func, insert, select, tuple_, update
 
+from kglink.files.digest import digest_of
 from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention
 from kglink.store.database import Database
 from kglink.store.kbs import kb_ids
@@ -176,11 +177,23 @@ class PartOfMemory:
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
         """What surfaces with these keys meant elsewhere."""
-        return {
-            key: [
-                one._replace(times=times)
-                for one in found
-                if (times := one.times - self._less.get(one[:3], 0.0)) > _NOTHING
-            ]
-            for key, found in self._whole.meanings(keys).items()
-        }
+        found = self._whole.meanings(keys)
+        return {key: list(self._elsewhere(told)) for key, told in found.items()}
+
+    def all_meanings(self) -> Iterator[Meaning]:
+        """Everything that was told elsewhere."""
+        return self._elsewhere(self._whole.all())
+
+    def memory_sources(self) -> dict[str, int]:
+        """The sources that were learnt from, as in the whole memory."""
+        return self._whole.sources()
+
+    def memory_state(self) -> str:
+        """Another text for every other part."""
+        return digest_of([self._whole.state(), repr(sorted(self._less.items()))])
+
+    def _elsewhere(self, told: Iterable[Meaning]) -> Iterator[Meaning]:
+        for one in told:
+            times = one.times - self._less.get(one[:3], 0.0)
+            if times > _NOTHING:
+                yield one._replace(times=times)

@@ -270,7 +270,7 @@ def _publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport
         parts = (plain.settings.link, store, opened.registry)
         search = search_of(space, opened.encoder, *parts)
         memory = store.memory_without(_learnt(opened, trained.texts.documents, held_out))
-        linker = linker_of(search.with_memory(memory), space, space.kbs(), *parts)
+        linker = linker_of(search.with_memory(memory), space, space.kbs(), *parts, memory=memory)
         answers = linker.link(TextInput("", one.text) for one in held_out)
         for text, linked in zip(held_out, answers, strict=True):
             found = {(link.start, link.end) for link in linked.links}

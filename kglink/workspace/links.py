@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kglink.models import Encoder
     from kglink.plugins import Detector, Registry
     from kglink.store import Store
+    from kglink.store.memory import PartOfMemory
 
 
 def reader_of(encoder: Encoder, window_chars: int) -> Reader:
@@ -118,11 +119,12 @@ def linker_of(
     store: Store,
     registry: Registry,
     unfinished: Mapping[str, object] | None = None,
+    memory: PartOfMemory | None = None,
 ) -> Linker:
-    """A linker to some KBs of a space."""
+    """A linker to some KBs of a space; ``memory``: its detectors look for the names of this one."""
     return Linker(
         search,
-        partial(detectors_of, space, kbs, settings, store, registry),
+        partial(detectors_of, space, kbs, settings, memory or store, registry),
         store,
         kbs,
         settings,
@@ -195,15 +197,15 @@ def _stages(settings: LinkSection, registry: Registry) -> list[Stage]:
 class NamesWithMemory:
     """The names of KBs, and the surfaces that meant their entities in annotated documents."""
 
-    def __init__(self, names: SpaceNames, store: Store, kbs: Sequence[str]) -> None:
+    def __init__(self, names: SpaceNames, memory: Store | PartOfMemory, kbs: Sequence[str]) -> None:
         self._names = names
-        self._store = store
+        self._memory = memory
         self._kbs = frozenset(kbs)
-        self._remembers = bool(store.memory_sources())
+        self._remembers = bool(memory.memory_sources())
         self.cache_dir = names.cache_dir
         self.fingerprint = names.fingerprint
         if self._remembers:
-            self.fingerprint = digest_of([names.fingerprint, store.memory_state(), *sorted(kbs)])
+            self.fingerprint = digest_of([names.fingerprint, memory.memory_state(), *sorted(kbs)])
 
     def __len__(self) -> int:
         return len(self._names) + sum(1 for _ in self._remembered())
@@ -213,7 +215,7 @@ class NamesWithMemory:
         yield from self._remembered()
 
     def _remembered(self) -> Iterator[NameRow]:
-        for one in self._store.all_meanings() if self._remembers else ():
+        for one in self._memory.all_meanings() if self._remembers else ():
             named = one.entity.key and one.entity.kb in self._kbs
             if named and not self._names.leaves_out(one.entity):
                 times = max(1, round(one.times))
@@ -221,10 +223,14 @@ class NamesWithMemory:
 
 
 def detectors_of(
-    space: Space, kbs: Sequence[str], settings: LinkSection, store: Store, registry: Registry
+    space: Space,
+    kbs: Sequence[str],
+    settings: LinkSection,
+    memory: Store | PartOfMemory,
+    registry: Registry,
 ) -> dict[str, Detector]:
     """The detectors that the settings name, with all names that they look for."""
-    names = NamesWithMemory(SpaceNames(space, kbs), store, kbs)
+    names = NamesWithMemory(SpaceNames(space, kbs), memory, kbs)
     return {
         name: registry.create("detector", name, own, names)
         for name, own in detector_settings(registry, settings).items()

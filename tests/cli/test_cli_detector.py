@@ -114,3 +114,17 @@ def test_without_annotated_documents_it_says_why(kglink: Kglink, here: Path) -> 
     said = kglink(*FINETUNE, "--docs", "bare", code=2).err
     assert "no detector can be trained: 0 mentions to learn from" in said
     assert not list((here / "runs").glob("*"))
+
+
+def test_the_dictionary_is_judged_by_documents_that_memory_has_not_seen(
+    kglink: Kglink, here: Path
+) -> None:
+    options = ("--set", f"model.base={here / 'tiny'}", "--set", "detector.epochs=1", "--json")
+    plain = json.loads(kglink(*FINETUNE, *options).out)["detector"]
+    kglink("learn", "docs", "--split", "dev")
+    learnt = json.loads(kglink(*FINETUNE, *options).out)["detector"]
+    assert learnt["dictionary_f1"] == plain["dictionary_f1"]
+    kglink("forget", "docs")
+    kglink("learn", "docs", "--split", "train")
+    others = json.loads(kglink(*FINETUNE, *options).out)["detector"]
+    assert others["dictionary_f1"] > plain["dictionary_f1"]
