@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cache
 from itertools import combinations, permutations
 from typing import Literal, NamedTuple
 
@@ -138,9 +139,10 @@ class CandidateSearch:
             return []
         batch, places = self._each_once(self._batch(mentions))
         tables = {kb: self._in_kb(batch, kb) for kb in kbs}
-        self._doubt_memory(batch, tables)
+        is_open = self._openness(tables)
+        self._doubt_memory(batch, tables, is_open)
         if not self._reads_all:
-            batch, tables, places = self._with_windows(batch, tables, places, mentions)
+            batch, tables, places = self._with_windows(batch, tables, places, mentions, is_open)
         for kb, found in tables.items():
             segment = self._space.segments[kb]
             tables[kb] = [
@@ -262,16 +264,18 @@ class CandidateSearch:
                     nil = nil if key else max(nil, value)
         return sure, nil
 
-    def _doubt_memory(self, batch: _Batch, tables: Mapping[str, list[Found]]) -> None:
+    def _doubt_memory(
+        self, batch: _Batch, tables: Mapping[str, list[Found]], is_open: Callable[[int], bool]
+    ) -> None:
         """Trust memory less where several things bear a mention's name: there its text decides.
 
         The more of them, the more often memory must have seen the name.
         """
         for at, own in enumerate(batch.own):
             meanings = batch.meanings.get(name_key(own.folded), ())
-            here = {kb: found[at] for kb, found in tables.items()}
-            if not meanings or not self._is_open(here):
+            if not meanings or not is_open(at):
                 continue
+            here = {kb: found[at] for kb, found in tables.items()}
             uses = sum(one.times for one in meanings)
             bearers = sum(np.count_nonzero(one.evidence["exact"]) for one in here.values())
             trust = uses / (uses + _DOUBT * (bearers - 1))
@@ -464,15 +468,13 @@ class CandidateSearch:
         tables: Mapping[str, list[Found]],
         places: Sequence[int],
         mentions: Sequence[MentionInText],
+        opens: Callable[[int], bool],
     ) -> tuple[_Batch, dict[str, list[Found]], list[int]]:
         """Read the texts of those mentions for which they can decide something.
 
         From here on each of these is one by itself.
         """
-        is_open = [
-            self._use.contexts and self._is_open({kb: found[at] for kb, found in tables.items()})
-            for at in range(len(batch.own))
-        ]
+        is_open = [self._use.contexts and opens(at) for at in range(len(batch.own))]
         closed: dict[int, int] = {}
         rows: list[int] = []
         read: dict[int, MentionInText] = {}
@@ -503,6 +505,10 @@ class CandidateSearch:
     def _reads_all(self) -> bool:
         """Whether the texts of all mentions are read: where they bring candidates."""
         return self._use.texts_bring or self._token_search is not None
+
+    def _openness(self, tables: Mapping[str, list[Found]]) -> Callable[[int], bool]:
+        """Whether a mention is open, worked out once: memory changes nothing of it."""
+        return cache(lambda at: self._is_open({kb: found[at] for kb, found in tables.items()}))
 
     def _is_open(self, found: Mapping[str, Found]) -> bool:
         """Whether several entities that are not the same thing bear the name of a mention."""
