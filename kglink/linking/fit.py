@@ -146,7 +146,7 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
             continue
         fitted = fit_weights(part.with_answers(), weights)[0]
         if fitted != weights:
-            own[kb] = fitted
+            fitted = own[kb] = _in_measure_of(weights, fitted, part.with_answers())
         decided[kb] = part.decisions(fitted)
     scoring = replace(
         start,
@@ -219,6 +219,19 @@ def conditional_logit(rankings: Rankings, start: Weights) -> Weights:
     # In the measure of the first weights.
     weights = (best / float(sharp)).round(4).tolist()
     return Weights(dict(zip(some.kinds, weights, strict=True)))
+
+
+def _in_measure_of(common: Weights, own: Weights, rankings: Rankings) -> Weights:
+    """The own weights of a KB, which order it as before, so that it scores as high as by common ones.
+
+    Candidates of several KBs stand in one list by their scores: no KB may come first because its
+    weights are larger.
+    """
+    by_common, by_own = (rankings.decisions(one)[0][:, 0].mean() for one in (common, own))
+    if min(by_common, by_own) <= 0:
+        return own
+    factor = float(by_common / by_own)
+    return Weights({kind: round(weight * factor, 4) for kind, weight in own.by_kind.items()})
 
 
 def _shares(logits: FloatArray, owner: IntArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:

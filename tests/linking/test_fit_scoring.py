@@ -183,3 +183,7 @@ def test_a_kb_has_weights_of_its_own_where_these_are_better() -> None:
     assert scoring.weights_in("told")["memory"] > 2 * scoring.weights_in("noise")["memory"]
     right = noise.first_is_right(scoring.weights_in("noise")).mean()
     assert right > noise.first_is_right(scoring.weights).mean()
+    # No KB comes first in a list of all because its own weights are larger.
+    for kb, some in (("told", told), ("noise", noise)):
+        own, common = (some.decisions(one)[0] for one in (scoring.weights_in(kb), scoring.weights))
+        assert own[:, 0].mean() == pytest.approx(common[:, 0].mean(), abs=1e-3)
