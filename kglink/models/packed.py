@@ -94,6 +94,8 @@ class PackedBert:
         positions = tensors.plain("embeddings.position_embeddings.weight", count, self.dim)
         kinds = tensors.plain("embeddings.token_type_embeddings.weight", -1, self.dim)
         self._positions = positions + kinds[0]
+        #: What a token of a second text has besides; nothing where the model knows but one kind.
+        self._second = kinds[1] - kinds[0] if len(kinds) > 1 else None
         # The norm of the embeddings is computed in fp32, those of the layers in `dtype`.
         norm = "embeddings.LayerNorm"
         self._norm = (
@@ -106,17 +108,19 @@ class PackedBert:
             for number in range(int(config["num_hidden_layers"]))
         ]
 
-    def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
+    def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
         """The last states, (tokens, dim), of texts laid end to end."""
         groups = group_lengths(lengths)
-        states = self._embed(ids, groups)
+        states = self._embed(ids, groups, kinds)
         for layer in self._layers:
             states = self._run(layer, states, groups)
         return states
 
-    def _embed(self, ids: Tensor, groups: Sequence[Group]) -> Tensor:
+    def _embed(self, ids: Tensor, groups: Sequence[Group], kinds: Tensor | None) -> Tensor:
         steps = [self._positions[: group.length].repeat(group.texts, 1) for group in groups]
         summed = F.embedding(ids, self._words) + torch.cat(steps)
+        if kinds is not None and self._second is not None:
+            summed += kinds.unsqueeze(1) * self._second
         return F.layer_norm(summed, (self.dim,), *self._norm, self._eps).to(self._dtype)
 
     def _run(self, layer: _Layer, states: Tensor, groups: Sequence[Group]) -> Tensor:
@@ -224,9 +228,11 @@ class PackedTower(Tower):
 
     def _embed(self, batch: TokenBatch) -> Tensor:
         part: Any = self.embeddings
-        kind = part["token_type_embeddings"].weight[0]
-        positions = F.embedding(batch.steps, part["position_embeddings"].weight + kind)
+        kinds = part["token_type_embeddings"].weight
+        positions = F.embedding(batch.steps, part["position_embeddings"].weight + kinds[0])
         summed = part["word_embeddings"](batch.ids) + positions
+        if batch.kinds is not None and len(kinds) > 1:
+            summed = summed + F.embedding(batch.kinds, kinds - kinds[0])
         states: Tensor = part["LayerNorm"](summed).to(self.dtype)
         return dropout(states, self._chance(self._hidden_dropout))
 

@@ -69,13 +69,18 @@ class PaddedTower(Tower):
             self._hooked(batch, layer, lambda _: self._change_rows(seen[0], batch, change)),
         )
 
-    def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
+    def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
         """The last states, (tokens, dim) in fp32, of texts laid end to end."""
-        rows = list(torch.split(ids, list(lengths)))
-        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
-        steps = torch.arange(padded.shape[1], device=ids.device)
+
+        def padded(values: Tensor, padding: int) -> Tensor:
+            rows = list(torch.split(values, list(lengths)))
+            return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
+
+        texts = padded(ids, self._pad_id)
+        steps = torch.arange(texts.shape[1], device=ids.device)
         mask = steps < torch.tensor(lengths, device=ids.device).unsqueeze(1)
-        output = self.model(input_ids=padded, attention_mask=mask.long())
+        types = {} if kinds is None else self._types(padded(kinds, 0))
+        output = self.model(input_ids=texts, attention_mask=mask.long(), **types)
         found: Tensor = output.last_hidden_state.float()[mask]
         return found
 
@@ -121,10 +126,20 @@ class PaddedTower(Tower):
         mask = torch.zeros_like(ids)
         ids[places], mask[places] = batch.ids, 1
         shape = (len(batch), longest)
+        types = {}
+        if batch.kinds is not None:
+            kinds = torch.zeros_like(ids)
+            kinds[places] = batch.kinds
+            types = self._types(kinds.view(shape))
         with torch.autocast(ids.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            output = self.model(input_ids=ids.view(shape), attention_mask=mask.view(shape))
+            output = self.model(input_ids=ids.view(shape), attention_mask=mask.view(shape), **types)
         states: Tensor = output.last_hidden_state
         return states
+
+    def _types(self, kinds: Tensor) -> dict[str, Tensor]:
+        """The kinds of tokens as the model is told them; nothing where it knows but one."""
+        knows = int(self.config.get("type_vocab_size") or 0) > 1
+        return {"token_type_ids": kinds} if knows else {}
 
     def _change_rows(self, hidden: Tensor, batch: TokenBatch, change: Change) -> Tensor:
         """Change the tokens of padded states; what stands in the padding stays."""

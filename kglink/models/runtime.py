@@ -101,6 +101,24 @@ class TokenEncoder:
                 found[row] = values[stop - lengths[row] : stop]
         return found
 
+    def firsts(
+        self,
+        ids: Sequence[IdArray],
+        head: Callable[[Tensor], Tensor],
+        seconds: Sequence[int] | None = None,
+    ) -> FloatArray:
+        """What ``head`` makes of the state of each text's first token, (texts, n) in fp32.
+
+        ``seconds``: where the second of two texts that are read together begins in each.
+        """
+        found: list[FloatArray] = [np.empty(0, np.float32)] * len(ids)
+        for rows, part in self._run(
+            ids, lambda states, lengths: head(pool_states(states, lengths, "cls")), seconds
+        ):
+            for row, values in zip(rows.tolist(), part.numpy(), strict=True):
+                found[row] = values
+        return np.stack(found) if found else np.empty((0, 0), np.float32)
+
     def _pool(self, states: Tensor, lengths: Sequence[int]) -> Tensor:
         pooled = pool_states(states, lengths, self._pooling)
         return torch.nn.functional.normalize(pooled) if self._cosine else pooled
@@ -111,7 +129,10 @@ class TokenEncoder:
         return tokens.to(torch.bfloat16)
 
     def _run(
-        self, ids: Sequence[IdArray], finish: Callable[[Tensor, Sequence[int]], Tensor]
+        self,
+        ids: Sequence[IdArray],
+        finish: Callable[[Tensor, Sequence[int]], Tensor],
+        seconds: Sequence[int] | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
         if not len(ids):
             return
@@ -120,7 +141,9 @@ class TokenEncoder:
             # A GPU takes one batch at a time; more workers would only queue.
             count = self._hardware.threads if self._device.type == "cpu" else 1
             self._workers = single_threaded_workers(count)
-        parts = self._workers.map(lambda rows: self._encode_batch(ids, rows, finish), batches)
+        parts = self._workers.map(
+            lambda rows: self._encode_batch(ids, rows, finish, seconds), batches
+        )
         yield from zip(batches, parts, strict=True)
 
     def _encode_batch(
@@ -128,9 +151,15 @@ class TokenEncoder:
         ids: Sequence[IdArray],
         rows: IntArray,
         finish: Callable[[Tensor, Sequence[int]], Tensor],
+        seconds: Sequence[int] | None,
     ) -> Tensor:
         texts = [ids[row] for row in rows]
         lengths = [len(text) for text in texts]
+        kinds = None
+        if seconds is not None:
+            both = zip(lengths, (seconds[row] for row in rows), strict=True)
+            parts = [np.arange(length) >= second for length, second in both]
+            kinds = torch.from_numpy(np.concatenate(parts).astype(np.int64)).to(self._device)
         joined = np.concatenate(texts)
         if joined.min() < 0 or joined.max() >= self._model.rows:
             raise ModelError(
@@ -141,7 +170,7 @@ class TokenEncoder:
         try:
             with torch.inference_mode():
                 packed = torch.from_numpy(joined).to(self._device)
-                values = finish(self._model.states(packed, lengths), lengths).cpu()
+                values = finish(self._model.states(packed, lengths, kinds), lengths).cpu()
                 finite = bool(torch.isfinite(values).all())
         except (IndexError, RuntimeError) as error:
             raise ModelError(

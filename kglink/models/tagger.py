@@ -13,11 +13,12 @@ from torch import Tensor
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
+from kglink.models.head_folder import ENCODER, HEAD
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import describe_folder
 from kglink.models.tag_inputs import Block, WordPieces
 from kglink.models.tag_spans import ANSWERS, FloatArray, SpanCalibration, spans_of_words
-from kglink.models.tagger_folder import DAMAGED, ENCODER, HEAD, TaggerManifest, read_tagger
+from kglink.models.tagger_folder import TAGGER, TaggerManifest
 from kglink.models.towers import load_states
 from kglink.records import Span
 
@@ -87,12 +88,12 @@ class Tagger:
 
 def open_tagger(folder: Path, hardware: Hardware) -> tuple[Tagger, TaggerManifest]:
     """The tagger of a folder, its files checked."""
-    manifest = read_tagger(folder)
+    manifest = TAGGER.read(folder)
     source = describe_folder(str(folder), folder / ENCODER)
     head = load_file(folder / HEAD, device=hardware.device)
     weight, bias = head["weight"], head["bias"]
     if weight.shape != (ANSWERS, source.dim) or bias.shape != (ANSWERS,):
-        raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=DAMAGED)
+        raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=TAGGER.damaged)
     encoder = TokenEncoder(source.name, load_states(source, hardware), hardware, source.pooling)
     inputs = WordPieces(source, manifest.tokens)
     return Tagger(inputs, encoder, head_of(weight, bias), manifest.calibration), manifest

@@ -68,6 +68,8 @@ class TokenBatch:
     """Tokens of each text, in packed order."""
     buckets: tuple[Bucket, ...]
     rows: Tensor
+    kinds: Tensor | None = None
+    """1 for the tokens of the second of two texts that are read together; None: all are 0."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -86,8 +88,8 @@ class StateModel(Protocol):
     rows: int
     """Rows of its vocabulary: a token id is below it."""
 
-    def states(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Its last states, one row for each token."""
+    def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
+        """Its last states, one row for each token; ``kinds``: 1 for those of a second text."""
         ...
 
 
@@ -136,8 +138,12 @@ class Tower(nn.Module, ABC):
             )
 
 
-def pack(texts: Sequence[IdArray], device: torch.device | str = "cpu") -> TokenBatch:
-    """Lay the token ids of texts end to end."""
+def pack(
+    texts: Sequence[IdArray],
+    device: torch.device | str = "cpu",
+    seconds: Sequence[int] | None = None,
+) -> TokenBatch:
+    """Lay the token ids of texts end to end; ``seconds``: where the second text of each begins."""
     lengths = np.fromiter((len(text) for text in texts), np.int64, len(texts))
     if not len(texts) or not lengths.all():
         raise UsageError(
@@ -151,12 +157,17 @@ def pack(texts: Sequence[IdArray], device: torch.device | str = "cpu") -> TokenB
     starts = np.cumsum(ranked) - ranked
     steps = np.arange(ranked.sum()) - np.repeat(starts, ranked)
     ids = np.concatenate([texts[row] for row in order]).astype(np.int64)
+    kinds = None
+    if seconds is not None:
+        begins = np.repeat(np.asarray(seconds, np.int64)[order], ranked)
+        kinds = torch.from_numpy((steps >= begins).astype(np.int64)).to(device)
     return TokenBatch(
         ids=torch.from_numpy(ids).to(device),
         steps=torch.from_numpy(steps).to(device),
         lengths=torch.from_numpy(ranked).to(device),
         buckets=tuple(_buckets(ranked, starts, steps, device)),
         rows=torch.from_numpy(rows).to(device),
+        kinds=kinds,
     )
 
 

@@ -94,19 +94,11 @@ class ModelSection(_Section):
         )
 
 
-class _Optimisation(_Section):
-    """What all stages have."""
+class DescentSection(_Section):
+    """How a stage goes down the slope of its loss."""
 
-    objective: str = Field("nce", description="Plugin that computes the loss.")
-    objective_settings: Options = Field(
-        default_factory=dict, description="Settings of the objective."
-    )
     epochs: int = Field(5, ge=1, description="Passes over all mentions, or pairs.")
     batch: int = Field(64, ge=2, description="Mentions, or pairs, in one batch, over all devices.")
-    accumulate: int = Field(1, ge=1, description="Batches whose gradients are summed for one step.")
-    micro_batch: int = Field(
-        0, ge=0, description="Texts encoded at once, by gradient caching; 0: the whole batch."
-    )
     learning_rate: float = Field(2e-5, gt=0, description="Learning rate after the warm-up.")
     warm_up: float = Field(
         0.1, ge=0, le=1, description="Share of the steps over which the learning rate rises."
@@ -118,6 +110,19 @@ class _Optimisation(_Section):
     weight_decay: float = Field(0.01, ge=0, description="Weight decay; biases and norms have none.")
     clip: float = Field(1.0, ge=0, description="Largest norm of the gradient; 0: no limit.")
     freeze_embeddings: bool = Field(True, description="Do not train the token embeddings.")
+
+
+class _Optimisation(DescentSection):
+    """What the stages of the two towers have."""
+
+    objective: str = Field("nce", description="Plugin that computes the loss.")
+    objective_settings: Options = Field(
+        default_factory=dict, description="Settings of the objective."
+    )
+    accumulate: int = Field(1, ge=1, description="Batches whose gradients are summed for one step.")
+    micro_batch: int = Field(
+        0, ge=0, description="Texts encoded at once, by gradient caching; 0: the whole batch."
+    )
 
 
 class StageSection(_Optimisation):
@@ -183,28 +188,23 @@ class OverlapSection(_Optimisation):
     )
 
 
-class DetectorSection(_Section):
-    """Stage D: a detector that learns where mentions are."""
+class HeadSection(DescentSection):
+    """A stage that trains an encoder with a head of its own."""
 
     base: str = Field(
         "",
         description="Model to start from: `minilm`, a folder or a hub name; empty: `model.base`.",
     )
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout before the last layer.")
+
+
+class DetectorSection(HeadSection):
+    """Stage D: a detector that learns where mentions are."""
+
     tokens: int = Field(256, ge=32, description="Most tokens that are read at once.")
     epochs: int = Field(4, ge=1, description="Passes over all documents; the best one is kept.")
     batch: int = Field(8, ge=1, description="Windows of text in one step.")
     learning_rate: float = Field(3e-4, gt=0, description="Learning rate after the warm-up.")
-    warm_up: float = Field(
-        0.1, ge=0, le=1, description="Share of the steps over which the learning rate rises."
-    )
-    decay: Literal["linear", "none"] = Field(
-        "linear",
-        description="Learning rate after the warm-up: falls linearly to 0, or stays (`none`).",
-    )
-    weight_decay: float = Field(0.01, ge=0, description="Weight decay; biases and norms have none.")
-    clip: float = Field(1.0, ge=0, description="Largest norm of the gradient; 0: no limit.")
-    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout before the last layer.")
-    freeze_embeddings: bool = Field(True, description="Do not train the token embeddings.")
 
 
 class SelectionSection(_Section):

@@ -31,7 +31,7 @@ from kglink.training.encoded_pool import EncodedPool
 from kglink.training.negatives import Negatives
 from kglink.training.pool import as_ids
 from kglink.training.processes import Encoding, Team, Texts
-from kglink.training.recipe import DetectorSection, LossMode, OverlapSection, StageSection
+from kglink.training.recipe import DescentSection, LossMode, OverlapSection, StageSection
 from kglink.training.stages import Batch, Stage
 
 _VIEWS: Mapping[LossMode, ViewMode] = {
@@ -304,9 +304,7 @@ def _objective(registry: Registry, section: StageSection | OverlapSection) -> Ob
     return objective
 
 
-def rate_at(
-    step: int, steps: int, section: StageSection | OverlapSection | DetectorSection
-) -> float:
+def rate_at(step: int, steps: int, section: DescentSection) -> float:
     """The learning rate of step ``step`` (from 0) of ``steps``."""
     climbing = round(section.warm_up * steps)
     if step < climbing:

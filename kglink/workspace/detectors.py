@@ -49,19 +49,19 @@ def without_auto(link: LinkSection) -> LinkSection:
 
 
 def _identity(folder: Path) -> str:
-    from kglink.models.tagger_folder import is_tagger_folder, read_tagger
+    from kglink.models.tagger_folder import TAGGER
 
-    if not is_tagger_folder(folder):
+    if not TAGGER.is_there(folder):
         return ""
-    return digest_of(read_tagger(folder, check=False).model_dump(mode="json"))
+    return digest_of(TAGGER.read(folder, check=False).model_dump(mode="json"))
 
 
 def _automatic(folder: SpaceFolder) -> tuple[str, str]:
-    from kglink.models.tagger_folder import is_tagger_folder, read_tagger
+    from kglink.models.tagger_folder import TAGGER
 
-    if not is_tagger_folder(folder.detector):
+    if not TAGGER.is_there(folder.detector):
         return DICTIONARY, ""
-    manifest = read_tagger(folder.detector, check=False)
+    manifest = TAGGER.read(folder.detector, check=False)
     trained = f"the detector trained on {', '.join(manifest.documents)}"
     compared = manifest.compared
     if compared is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.scores import Score
-from kglink.models.tagger_folder import Comparison, publish_tagger
+from kglink.models.tagger_folder import TAGGER, Comparison
 from kglink.records import Document, TextInput
 from kglink.training.detector import (
     SOURCES_OF_DETECTOR,
@@ -281,5 +281,5 @@ def _publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport
         documents=len(held_out),
     )
     manifest = trained.manifest.model_copy(update={"compared": compared})
-    publish_tagger(trained.folder, opened.space().folder.detector, manifest)
+    TAGGER.publish(trained.folder, opened.space().folder.detector, manifest)
     return trained._replace(manifest=manifest)

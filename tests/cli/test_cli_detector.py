@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
-from kglink.models.tagger_folder import MANIFEST, Comparison, read_tagger
+from kglink.models.tagger_folder import TAGGER, Comparison
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.store import Store
 from kglink.workspace import init_workspace
@@ -92,10 +92,10 @@ def test_a_trained_detector_finds_the_mentions(kglink: Kglink, here: Path) -> No
 
     # Worse than the dictionary on held-out documents: not used, and said.
     detector = here / "spaces" / "default" / "detector"
-    worse = read_tagger(detector).model_copy(
+    worse = TAGGER.read(detector).model_copy(
         update={"compared": Comparison(learned=0.1, dictionary=0.2, documents=12)}
     )
-    (detector / MANIFEST).write_text(worse.model_dump_json())
+    (detector / TAGGER.name).write_text(worse.model_dump_json())
     assert surfaces(kglink) == []
     assert "is worse (F1 0.10" in kglink("link", "-", stdin=TEXT).err
 

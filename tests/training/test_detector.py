@@ -10,7 +10,7 @@ import pytest
 
 from kglink.errors import TrainingError, UsageError
 from kglink.models.tagger import open_tagger
-from kglink.models.tagger_folder import read_tagger
+from kglink.models.tagger_folder import TAGGER
 from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
 from kglink.training.detector import DETECTOR, WORK, train_detector
@@ -36,7 +36,7 @@ def stop_at(step: int) -> Callable[[News], None]:
 
 
 def weights(folder: Path) -> dict[str, str]:
-    return {name: info.blake2b for name, info in read_tagger(folder).files.items()}
+    return {name: info.blake2b for name, info in TAGGER.read(folder).files.items()}
 
 
 def test_it_learns_what_is_marked(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from kglink.models.hardware import choose_hardware
 from kglink.models.tag_spans import without_overlaps
 from kglink.models.tagger import Tagger, open_tagger
 from kglink.models.tagger_folder import (
+    TAGGER,
     HashArray,
     TaggerManifest,
-    is_tagger_folder,
     read_vocabulary,
     unknown_share,
 )
@@ -37,7 +37,7 @@ class LearnedDetector:
         self._names = names
         self._folder = Path(settings.model).expanduser()
         self._opening = threading.Lock()
-        if not settings.model or not is_tagger_folder(self._folder):
+        if not settings.model or not TAGGER.is_there(self._folder):
             missing = f"{settings.model}: there is no" if settings.model else "this space has no"
             raise ConfigError(
                 f"{missing} trained detector",
