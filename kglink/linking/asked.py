@@ -69,8 +69,9 @@ def ask(kinds: Sequence[AskedKind], rankings: Sequence[Ranking]) -> dict[str, li
 
 
 def _with_evidence(ranking: Ranking, name: str, values: FloatArray) -> Ranking:
+    """Where a plugin says nothing, 0, the candidate stays as it is."""
     candidates = tuple(
-        replace(one, evidence={**one.evidence, name: round(float(value), 4)})
-        for one, value in zip(ranking.candidates, values, strict=True)
+        replace(one, evidence={**one.evidence, name: round(value, 4)}) if value else one
+        for one, value in zip(ranking.candidates, values.tolist(), strict=True)
     )
     return replace(ranking, candidates=candidates)

@@ -24,7 +24,7 @@ from kglink.linking.contexts import (
 from kglink.linking.decide import LEAST_NEARNESS
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.evidence import Counterparts, Meaning, Memory, remembered
-from kglink.linking.names import Found, NameSearch, Surface
+from kglink.linking.names import Found, NameSearch, Surface, found_at
 from kglink.linking.reading import Reader, ReadMentions
 from kglink.linking.scoring import (
     ALIAS_SCORING,
@@ -315,14 +315,15 @@ class CandidateSearch:
     ) -> Found:
         """The candidates with what counterparts say of some rows, those that were not there too."""
         best = np.argsort(-values)[:_BROUGHT_BY_COUNTERPARTS]
-        new = np.setdiff1d(rows[best], found.entities)
+        new = rows[best]
+        new = new[~found_at(found.entities, new)[1]]
         if len(new):
             found = self._name_search.with_more(found, new, batch.own[at], segment)
             if self.scoring.counts("context"):
                 found = self._with_context(found, at, batch, segment)
-        here = np.isin(rows, found.entities)
+        places, here = found_at(found.entities, rows)
         shared = found.evidence["counterpart"].copy()
-        np.maximum.at(shared, np.searchsorted(found.entities, rows[here]), values[here])
+        np.maximum.at(shared, places[here], values[here])
         return Found(found.entities, {**found.evidence, "counterpart": shared})
 
     def _with_asked(
@@ -609,10 +610,10 @@ def _long_forms(mentions: Sequence[MentionInText]) -> list[str]:
 
 def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:
     """The scores of some entities; 0 of those that are no candidates."""
-    places = np.minimum(np.searchsorted(found.entities, rows), max(len(found.entities) - 1, 0))
-    if not len(found.entities):
-        return np.zeros(len(rows), dtype=np.float32)
-    return np.where(found.entities[places] == rows, scores[places], 0).astype(np.float32)
+    places, here = found_at(found.entities, rows)
+    told = np.zeros(len(rows), dtype=np.float32)
+    told[here] = scores[places[here]]
+    return told
 
 
 def joint_ranking(by_kb: ByKB, kbs: Sequence[str]) -> list[Candidate]:

@@ -15,6 +15,7 @@ from kglink.space.space import Space
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 #: Several rows belong to one entity: ask for more rows than entities are wanted.
 _ROWS_PER_ENTITY = 2
@@ -99,7 +100,10 @@ class NameSearch:
 
     def with_more(self, found: Found, more: IntArray, surface: Surface, segment: Segment) -> Found:
         """The same, with candidates that no name brought."""
-        new = np.setdiff1d(more, found.entities)
+        more = np.unique(more)
+        new = more[~found_at(found.entities, more)[1]]
+        if not len(new):
+            return found
         entities = np.concatenate([found.entities, new])
         order = np.argsort(entities)
         nothing = np.zeros(len(new), dtype=np.float32)
@@ -172,6 +176,15 @@ class NameSearch:
         best = np.full(len(entities), -1, dtype=np.float32)
         np.maximum.at(best, owner, self.measure.evidence(products, vector, "alias"))
         return best
+
+
+def found_at(entities: IntArray, wanted: IntArray) -> tuple[IntArray, BoolArray]:
+    """Where some entities stand among others, which are in order, and which of them are there."""
+    places = np.searchsorted(entities, wanted)
+    if not len(entities):
+        return places, np.zeros(len(wanted), dtype=np.bool_)
+    places = np.minimum(places, len(entities) - 1)
+    return places, entities[places] == wanted
 
 
 def _best_of(found: IntArray, owners: IntArray, values: FloatArray) -> FloatArray:

@@ -170,7 +170,7 @@ class BiEncoder(nn.Module):
 
     def encode(self, ids: Sequence[IdArray], side: Side) -> Encoded:
         """Encode one side alone, without the transformation."""
-        batch = pack(ids, self.device)
+        batch = self._packed(ids)
         return self._encoded((self.mention if side == "mention" else self.entity)(batch), batch)
 
     def save(self, folder: Path, *, libraries: Mapping[str, str] | None = None) -> ModelManifest:
@@ -200,7 +200,7 @@ class BiEncoder(nn.Module):
         """The encoded texts, without and with the transformation; None where not wanted."""
         if not ids:
             return None, None
-        batch = pack(ids, self.device)
+        batch = self._packed(ids)
         if view == "plain" or self.transformation is None:
             return self._encoded(tower(batch), batch), None
         change = self._change(self.transformation, batch, sides, domains)
@@ -209,6 +209,13 @@ class BiEncoder(nn.Module):
         return (
             None if plain is None else self._encoded(plain, batch),
             self._encoded(changed, batch),
+        )
+
+    def _packed(self, ids: Sequence[IdArray]) -> TokenBatch:
+        """A batch as the towers read it: without marks where the tokens between them are pooled."""
+        start, end, _ = self.inputs.tag_ids
+        return pack(
+            ids, self.device, marks=(start, end) if self.settings.pooling == "span" else None
         )
 
     def _change(

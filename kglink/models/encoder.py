@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from kglink.models.document_inputs import DocumentInputs
     from kglink.models.inputs import IdArray, Inputs, Tokens
     from kglink.models.runtime import TokenEncoder, TokenMatrices
 
@@ -163,6 +164,9 @@ class Encoder:
 
     def encode_mentions(self, mentions: Sequence[MentionInText]) -> FloatArray:
         """One vector for each mention in its text, by a trained model."""
+        if self._settings.pooling == "span":
+            windows, places = self._documents.windows(mentions)
+            return self._loaded.mention.span_vectors(windows)[places]
         return self._loaded.mention.vectors(self._inputs.mentions(mentions))
 
     def entity_matrices(self, entities: Sequence[Entity]) -> TokenMatrices:
@@ -194,6 +198,15 @@ class Encoder:
             raise self._untrained()
         return self.trained
 
+    @cached_property
+    def _documents(self) -> DocumentInputs:
+        from kglink.models.document_inputs import DocumentInputs
+
+        inputs = self._inputs
+        return DocumentInputs(
+            inputs.pieces, inputs.settings.mention_tokens, inputs.source.max_tokens
+        )
+
     def _untrained(self) -> UsageError:
         return UsageError(f"{self.source.name} is no trained model: it reads texts alone")
 
@@ -219,8 +232,8 @@ class Encoder:
         manifest = read_manifest(source.path, check=False)  # `source` has checked the files
         towers = tower_sources(source.path, manifest)
         settings = manifest.settings
-        # A plain name has one vector even where a scorer reads all tokens.
-        pooled: Pooling = "mean" if settings.pooling == "tokens" else settings.pooling
+        # A plain name has one vector even where a scorer reads all tokens, and is all of one span.
+        pooled: Pooling = "cls" if settings.pooling == "cls" else "mean"
         cosine = settings.searches_by_cosine
         encoders = [
             TokenEncoder(source.name, load_states(one, hardware), hardware, pooled, cosine=cosine)

@@ -38,6 +38,7 @@ TOKENIZER_FILES = (
 )
 
 IdArray = npt.NDArray[np.int32]
+IntArray = npt.NDArray[np.int64]
 
 
 class Tokens(NamedTuple):
@@ -70,10 +71,10 @@ class Inputs:
         self.source = source
         self.settings = settings or InputSettings()
         self._check_lengths(source)
-        self._pieces = PieceTokenizer(source)
-        first, last = self._pieces.frame
+        self.pieces = PieceTokenizer(source)
+        first, last = self.pieces.frame
         self._first, self._last = _ids([first]), _ids([last])
-        known = [self._pieces.id_of(tag) for tag in self.settings.tags]
+        known = [self.pieces.id_of(tag) for tag in self.settings.tags]
         self.added_tags: tuple[str, ...] = ()
         if tag_ids is None:
             self.added_tags = tuple(
@@ -107,9 +108,9 @@ class Inputs:
         return [
             self.window(left, middle, right)
             for left, middle, right in zip(
-                self._pieces.ends(lefts, room),
-                self._pieces.starts([one.surface for one in mentions], room),
-                self._pieces.starts(rights, room),
+                self.pieces.ends(lefts, room),
+                self.pieces.starts([one.surface for one in mentions], room),
+                self.pieces.starts(rights, room),
                 strict=True,
             )
         ]
@@ -137,7 +138,7 @@ class Inputs:
         parts, aliases = self.settings.parts, self.settings.aliases
         written = [entity_parts(entity, parts, aliases) for entity in entities]
         room = self.settings.entity_tokens
-        columns = [self._pieces.starts(list(texts), room) for texts in zip(*written, strict=True)]
+        columns = [self.pieces.starts(list(texts), room) for texts in zip(*written, strict=True)]
         whole = [self._inner(*row) for row in zip(*columns, strict=True)]
         cut = np.fromiter((len(inner) > room - 2 for inner in whole), np.bool_, len(whole))
         return Tokens([self._framed(inner) for inner in whole], cut)
@@ -223,6 +224,16 @@ class PieceTokenizer:
     def ends(self, texts: Sequence[str], count: int) -> list[IdArray]:
         """The last ``count`` pieces of each text."""
         return [ids[max(0, len(ids) - count) :] for ids in self._enough(texts, count, last=True)]
+
+    def with_places(self, texts: Sequence[str]) -> list[tuple[IdArray, IntArray]]:
+        """The pieces of whole texts, and from where to where each stands in its text."""
+        found: list[tuple[IdArray, IntArray]] = []
+        for start in range(0, len(texts), _SLICE):
+            part = list(texts[start : start + _SLICE])
+            for encoding in self._tokenizer.encode_batch(part, add_special_tokens=False):
+                places = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+                found.append((np.array(encoding.ids, np.int32), places))
+        return found
 
     def _enough(self, texts: Sequence[str], count: int, *, last: bool) -> list[IdArray]:
         """The pieces of a part of each text that has at least ``count``, or of all of it."""

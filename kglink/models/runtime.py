@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kglink.errors import ModelError
+from kglink.models.document_inputs import MentionTokens
 from kglink.models.hardware import Hardware
 from kglink.models.inputs import IdArray
 from kglink.models.packed import pool_states
@@ -72,6 +73,20 @@ class TokenEncoder:
         vectors = np.empty((len(ids), self.dim), np.float32)
         for rows, part in self.batches(ids):
             vectors[rows] = part
+        return vectors
+
+    def span_vectors(self, texts: Sequence[MentionTokens]) -> FloatArray:
+        """One vector for each mention of the texts, one after the other."""
+        states = self.tokens([text.ids for text in texts], lambda states: states)
+        vectors = np.stack(
+            [
+                of_text[start:stop].mean(axis=0)
+                for text, of_text in zip(texts, states, strict=True)
+                for start, stop in text.spans
+            ]
+        )
+        if self._cosine:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 
     def batches(self, ids: Sequence[IdArray]) -> Iterator[tuple[IntArray, FloatArray]]:

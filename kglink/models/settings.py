@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kglink.text.entity_text import EntityPart
 
-Pooling = Literal["mean", "cls", "tokens"]
+Pooling = Literal["mean", "cls", "tokens", "span"]
 
 #: [CLS], two tags, [SEP] and one token between the tags.
 _LEAST_TOKENS = 5
@@ -49,7 +49,8 @@ class BiEncoderSettings(_Settings):
     shared: bool = True
     """One tower for mentions and entities."""
     pooling: Pooling = "mean"
-    """Vector of a text: its mean state, its first, or one for each of its tokens."""
+    """Vector of a text: its mean state, its first, or one for each of its tokens; or, `span`, of a
+    mention the mean of its own tokens: its text has no marks, and is read once for all mentions."""
     scorer: str = "mean"
     """The scorer that it was trained with."""
     scorer_settings: dict[str, str | int | float | bool] = {}

@@ -19,6 +19,7 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from torch import Tensor, nn
 
 from kglink.errors import ConfigError, UsageError
+from kglink.models.document_inputs import without_marks
 from kglink.models.hardware import Hardware
 from kglink.models.inputs import IdArray
 from kglink.models.settings import Pooling
@@ -70,6 +71,8 @@ class TokenBatch:
     rows: Tensor
     kinds: Tensor | None = None
     """1 for the tokens of the second of two texts that are read together; None: all are 0."""
+    spans: Tensor | None = None
+    """Which tokens of each text count where its mention's are pooled, in packed order."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -142,10 +145,24 @@ def pack(
     texts: Sequence[IdArray],
     device: torch.device | str = "cpu",
     seconds: Sequence[int] | None = None,
+    *,
+    marks: tuple[int, int] | None = None,
 ) -> TokenBatch:
-    """Lay the token ids of texts end to end; ``seconds``: where the second text of each begins."""
+    """Lay the token ids of texts end to end; ``seconds``: where the second text of each begins.
+
+    With ``marks``, those around a mention, they are taken out, and what stood between them are the
+    text's `spans`; all tokens of a text that has none.
+    """
+    own: list[npt.NDArray[np.bool_]] = []
+    if marks:
+        read = [without_marks(ids, *marks) for ids in texts]
+        texts = [one.ids for one in read]
+        for ids, ((start, stop),) in read:
+            counts = np.zeros(len(ids), np.bool_)
+            counts[start:stop] = True
+            own.append(counts)
     lengths = np.fromiter((len(text) for text in texts), np.int64, len(texts))
-    if not len(texts) or not lengths.all():
+    if not lengths.size or not lengths.all():
         raise UsageError(
             "a batch of no texts, or with a text of no tokens, cannot be encoded",
             hint="Give at least one text, each with its first and last token ([CLS], [SEP]).",
@@ -168,14 +185,22 @@ def pack(
         buckets=tuple(_buckets(ranked, starts, steps, device)),
         rows=torch.from_numpy(rows).to(device),
         kinds=kinds,
+        spans=torch.from_numpy(np.concatenate([own[row] for row in order])).to(device)
+        if marks
+        else None,
     )
 
 
 def pool(states: Tensor, batch: TokenBatch, pooling: Pooling) -> Tensor:
     """One fp32 vector for each text, in the caller's order, from states in packed order."""
-    if pooling == "mean":
-        sums = torch.segment_reduce(states.float(), "sum", lengths=batch.lengths, axis=0)
-        return (sums / batch.lengths.unsqueeze(1)).index_select(0, batch.rows)
+    if pooling in {"mean", "span"}:
+        counted, counts = states.float(), batch.lengths.float()
+        if batch.spans is not None:
+            own = batch.spans.float()
+            counted = counted * own.unsqueeze(1)
+            counts = torch.segment_reduce(own, "sum", lengths=batch.lengths)
+        sums = torch.segment_reduce(counted, "sum", lengths=batch.lengths, axis=0)
+        return (sums / counts.unsqueeze(1)).index_select(0, batch.rows)
     starts = batch.lengths.cumsum(0) - batch.lengths
     return states.index_select(0, starts.index_select(0, batch.rows)).float()
 

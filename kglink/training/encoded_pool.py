@@ -11,9 +11,11 @@ import torch
 
 from kglink.files.tables import IntArray, RowTable
 from kglink.models.bi_encoder import BiEncoder
+from kglink.models.document_inputs import without_marks
 from kglink.models.hardware import Hardware
 from kglink.models.inputs import IdArray
 from kglink.models.runtime import TokenEncoder, TokenMatrices
+from kglink.models.settings import Pooling
 from kglink.plugins import PairScores, RowRange, Scorer
 from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter, texts_at
@@ -34,15 +36,17 @@ class EncodedPool:
         self._scorer = scorer
         self._device = torch.device(hardware.device)
         self._folder = folder
-        self._by_tokens = model.settings.pooling == "tokens"
+        pooling = model.settings.pooling
+        self._by_tokens = pooling == "tokens"
+        self._marks = model.inputs.tag_ids[:2] if pooling == "span" else None
         self._tokens: TokenRows | None = None
         self._vectors: FloatArray | None = None
         cosine = model.settings.searches_by_cosine
         towers = [tower.snapshot(hardware) for tower in model.towers()]
+        # An entity is all of one span.
+        pooled: Pooling = "mean" if pooling == "span" else pooling
         self._mention, self._entity = (
-            TokenEncoder(
-                "the model in training", tower, hardware, model.settings.pooling, cosine=cosine
-            )
+            TokenEncoder("the model in training", tower, hardware, pooled, cosine=cosine)
             for tower in (towers[0], towers[-1])
         )
 
@@ -70,6 +74,8 @@ class EncodedPool:
 
     def mention_vectors(self, texts: Sequence[IdArray]) -> FloatArray:
         """One vector for each mention."""
+        if self._marks:
+            return self._mention.span_vectors([without_marks(ids, *self._marks) for ids in texts])
         return self._mention.vectors(texts)
 
     def scores(
@@ -102,7 +108,7 @@ class EncodedPool:
         if self._vectors is None:
             matrices = self._mention.matrices(texts)
             return self._token_scores(matrices, np.arange(*rows), best)
-        found: FloatArray = self._mention.vectors(texts) @ self._vectors[rows.start : rows.stop].T
+        found: FloatArray = self.mention_vectors(texts) @ self._vectors[rows.start : rows.stop].T
         return found
 
     def _token_scores(self, mentions: TokenMatrices, rows: IntArray, best: int) -> FloatArray:

@@ -49,7 +49,9 @@ class ModelSection(_Section):
     )
     shared: bool = Field(True, description="Use one tower for both mentions and entities.")
     pooling: Pooling = Field(
-        "mean", description="Vector of a text: `cls`, `mean`, or one for each of its `tokens`."
+        "mean",
+        description="Vector of a text: `cls`, `mean`, one for each of its `tokens`, or, of a "
+        "mention, the mean of its own tokens (`span`): a document is read once for all of them.",
     )
     metric: Literal["cosine", "dot"] = Field(
         "cosine", description="How training compares two vectors."

@@ -40,6 +40,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "cosine": {"shared": False},
     "dot": {"shared": False, "metric": "dot"},
     "shared": {"pooling": "cls"},
+    "document": {"pooling": "span"},
 }
 
 
