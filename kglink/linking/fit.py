@@ -222,7 +222,7 @@ def conditional_logit(rankings: Rankings, start: Weights) -> Weights:
 
 
 def _in_measure_of(common: Weights, own: Weights, rankings: Rankings) -> Weights:
-    """The own weights of a KB, which order it as before, so that it scores as high as by common ones.
+    """The own weights of a KB, which order it as before, but score as high as the common ones.
 
     Candidates of several KBs stand in one list by their scores: no KB may come first because its
     weights are larger.
