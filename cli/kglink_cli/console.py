@@ -202,6 +202,7 @@ class _Lines:
         self._pace = _Pace()
         self._last = time.monotonic()
         self._shown = ""
+        self._reached: Reached | None = None
 
     def show(self, reached: Reached) -> None:
         self._pace.take(reached)
@@ -209,6 +210,9 @@ class _Lines:
         if now - self._last < LINE_EVERY:
             return
         self._last = now
+        if reached == self._reached and reached.done == reached.total:
+            return  # done and said: the pace alone falls
+        self._reached = reached
         share = f"({reached.done / reached.total:.0%})" if reached.total else ""
         amount = " ".join(filter(None, (reached.label, _amount(reached), share)))
         parts = (amount, reached.pace or self._pace.rate(), self._left(reached))

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from kglink.errors import RecordError, SourceError
 from kglink.sources import Problems, Source, check_text
+from kglink.sources.encoding import convert_hint
 from kglink_kbs.values import described
 
 _READ = 2**18
@@ -17,9 +18,9 @@ _READ = 2**18
 class JsonWindow:
     """The part of a text stream that is being looked at, and the line on which it begins."""
 
-    def __init__(self, stream: BinaryIO, label: str) -> None:
+    def __init__(self, stream: BinaryIO, source: Source) -> None:
         self._stream = stream
-        self._label = label
+        self._source = source
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._bytes = 0
         self.decode = json.JSONDecoder().raw_decode
@@ -36,9 +37,8 @@ class JsonWindow:
             piece = self._decoder.decode(data, final=self.ended)
         except UnicodeDecodeError as error:
             raise SourceError(
-                f"{self._label} is not valid UTF-8 near byte {self._bytes:,} (unpacked)",
-                hint="If it is Latin-1 or Windows-1252: "
-                "iconv -f WINDOWS-1252 -t UTF-8 FILE > CONVERTED",
+                f"{self._source.label} is not valid UTF-8 near byte {self._bytes:,} (unpacked)",
+                hint=convert_hint(self._source.file),
             ) from error
         self._bytes += len(data)
         self.text = self.text[self.start :] + piece
@@ -148,7 +148,7 @@ _ONE_PER_LINE = "Write one object per line; jq -c . FILE does that."
 def _array_items(source: Source) -> Iterator[tuple[int, object]]:
     check_text(source.label, source.head.head)
     with source.open() as stream:
-        window = JsonWindow(stream, source.label)
+        window = JsonWindow(stream, source)
         window.sign()
         window.move(window.start + 1)
         if window.sign() == "]":
@@ -193,7 +193,7 @@ class JsonWalk:
     def __init__(self, source: Source, stream: BinaryIO, hint: str) -> None:
         self._source = source
         self._hint = hint
-        self._window = JsonWindow(stream, source.label)
+        self._window = JsonWindow(stream, source)
         self.sign()
 
     @property

@@ -208,7 +208,8 @@ class _StanzaReader:
                 yield value.raw.decode("utf-8").strip()
             except UnicodeDecodeError as error:
                 where = self._source.where(value.line)
-                raise not_utf8(where, value.raw, value.start + error.start) from error
+                position, file = value.start + error.start, self._source.file
+                raise not_utf8(where, value.raw, position, file) from error
 
     def _bare(self, tag: bytes) -> Iterator[str]:
         return map(bare_text, self._texts(tag))

@@ -242,7 +242,8 @@ def _ntriples(source: Source, problems: Problems, *, grouped: bool) -> Iterator[
         try:
             triple = _triple(line.decode("utf-8"))
         except UnicodeDecodeError as error:
-            problems.report(not_utf8(source.where(number), line, start + error.start))
+            where = source.where(number)
+            problems.report(not_utf8(where, line, start + error.start, source.file))
             continue
         if not triple:
             problems.report(

@@ -220,7 +220,8 @@ class _Feed:
             return line.decode("utf-8") + "\n"
         except UnicodeDecodeError as error:  # the row is refused as a whole once it is complete
             where = self._source.where(number)
-            self.bad = self.bad or not_utf8(where, line, start + error.start)
+            position, file = start + error.start, self._source.file
+            self.bad = self.bad or not_utf8(where, line, position, file)
             return line.decode("utf-8", errors="replace") + "\n"
 
 

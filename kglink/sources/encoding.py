@@ -44,7 +44,7 @@ def check_text(name: str, head: bytes) -> None:
         )
 
 
-def not_utf8(where: str, line: bytes, position: int) -> RecordError:
+def not_utf8(where: str, line: bytes, position: int, file: str) -> RecordError:
     """The error of a line that does not decode; ``position`` counts from the file's start."""
     try:
         line.decode("utf-8")
@@ -55,8 +55,15 @@ def not_utf8(where: str, line: bytes, position: int) -> RecordError:
     return RecordError(
         "not valid UTF-8",
         where=f"{where}, {found}",
-        hint="If the file is Latin-1 or Windows-1252: "
-        "iconv -f WINDOWS-1252 -t UTF-8 FILE > CONVERTED",
+        hint=convert_hint(file),
+    )
+
+
+def convert_hint(file: str) -> str:
+    """How to mend what is no UTF-8."""
+    return (
+        "If it is Latin-1 or Windows-1252: "
+        f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(file)} > converted"
     )
 
 

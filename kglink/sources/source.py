@@ -176,6 +176,11 @@ class Source:
         """How messages name the source."""
         return _shown(self.name)
 
+    @property
+    def file(self) -> str:
+        """How another command names the file, once it is unpacked."""
+        return without_suffix(str(self.path or self.name), self.compression)
+
     @cached_property
     def compression(self) -> Compression | None:
         """The kind of compression, known by the first bytes and not by the name."""
@@ -279,7 +284,7 @@ class Source:
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                problems.report(not_utf8(self.where(number), line, start + error.start))
+                problems.report(not_utf8(self.where(number), line, start + error.start, self.file))
                 continue
             if "\0" in text:
                 problems.report(
@@ -301,7 +306,7 @@ class Source:
         try:
             text = raw.decode("utf-8") if len(raw) <= 4 * longest else ""
         except UnicodeDecodeError as error:
-            raise not_utf8(self.label, raw, error.start) from error
+            raise not_utf8(self.label, raw, error.start, self.file) from error
         if len(raw) > 4 * longest or len(text) > longest:
             raise text_too_long(self.label, longest)
         if "\0" in text:  # behind the beginning, which was checked

@@ -143,13 +143,15 @@ def add_kb(
 
 
 def _checked_records(records: Iterable[Record]) -> Iterator[Record]:
+    made_of = "A KB is made of Entity, Document and CodeMapping records."
+    number = 0
     for number, record in enumerate(records, 1):
         if not isinstance(record, Entity | Document | CodeMapping):
-            raise UsageError(
-                f"record {number:,} is of the type {type(record).__name__}",
-                hint="A KB is made of Entity, Document and CodeMapping records.",
-            )
+            kind = type(record).__name__
+            raise UsageError(f"record {number:,} is of the type {kind}", hint=made_of)
         yield record
+    if not number:
+        raise UsageError("no record was given", hint=made_of)
 
 
 def _split(split: str) -> Split:

@@ -172,6 +172,18 @@ def test_a_line_that_says_nothing_new_is_not_written(clock: Callable[[float], No
     ]
 
 
+def test_a_step_that_is_done_is_said_once(clock: Callable[[float], None]) -> None:
+    """Its pace falls while what comes next says nothing yet."""
+    told = [
+        (10.0, Reached("encoding", 500, 1000, 500)),
+        (10.0, Reached("encoding", 1000, 1000, 1000)),
+        (10.0, Reached("encoding", 1000, 1000, 1000)),
+        (10.0, Reached("encoding", 500, 1000, 500)),
+    ]
+    lines = lines_of(clock, io.StringIO(), told)
+    assert [line.partition("(")[2][:4] for line in lines] == ["50%)", "100%", "50%)"]
+
+
 def test_work_goes_on_where_nobody_reads_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:

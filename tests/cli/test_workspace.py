@@ -150,6 +150,9 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             workspace.add_kb("x", [Entity("1", "T")], adapter="csv")
         with pytest.raises(UsageError, match="not of one Entity"):
             workspace.add_kb("x", Entity("1", "T"))  # type: ignore[arg-type]  # wrong
+        with pytest.raises(UsageError, match="no record was given") as refused:
+            workspace.add_kb("x", [])
+        assert "file" not in refused.value.hint
         assert workspace.kbs() == []
 
 
