@@ -47,7 +47,7 @@ FOLDERS: Mapping[str, Folder] = {
     "segments": Folder(["spaces/default/segments/*/*"], [LINK, ("search", "Alias 21"), ("build",)]),
     "index": Folder(["spaces/default/versions/*/index.faiss"]),
     "detector": Folder(["spaces/default/cache/*/*"], [LINK]),
-    "model": Folder(["model/*"], [LINK, ("build",)]),
+    "model": Folder(["model/*", "model/*/*"], [LINK, ("build",)]),
 }  # fmt: skip
 
 
@@ -88,7 +88,8 @@ def fuzz_folder(
     tried, stop = 0, time.monotonic() + seconds
     while time.monotonic() < stop:
         fuzzed = FOLDERS[name]
-        path = chance.choice(sorted(p for one in fuzzed.files for p in house.glob(one)))
+        there = (path for one in fuzzed.files for path in house.glob(one))
+        path = chance.choice(sorted(path for path in there if path.is_file()))
         data = path.read_bytes()
         changed = mutated(data, chance, mutated_json)
         path.unlink()

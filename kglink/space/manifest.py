@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kglink.errors import DamagedFileError, DamagedSpaceError, NewerFileError, SpaceError
 from kglink.files.manifest import FileInfo, ManifestPart, read_manifest
@@ -62,6 +62,14 @@ class SpaceManifest(ManifestPart):
     """None: no KB has vectors yet, all are found by their names alone."""
     settings: dict[str, Any]
     libraries: dict[str, str]
+
+    @model_validator(mode="after")
+    def _names_its_kbs_alike(self) -> Self:
+        if self.revisions.keys() != self.segments.keys():
+            raise ValueError("the revisions are not those of the segments' KBs")
+        if strange := {span.kb for span in self.spans} - self.segments.keys():
+            raise ValueError(f"rows of {min(strange)!r}, of which there is no segment")
+        return self
 
     @property
     def kbs(self) -> tuple[str, ...]:

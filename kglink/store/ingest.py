@@ -214,7 +214,9 @@ class Ingest:
             gone = 0
             # A source of documents alone takes no entity away, and the other way round.
             if tally.seen:
-                retired = writer.publish_staged(connection, at.kb_id, at.run, merge=self._job.merge)
+                retired = writer.publish_staged(
+                    self._db, connection, at.kb_id, at.run, merge=self._job.merge
+                )
                 gone = retired - tally.changed
                 if writer is ENTITIES and not self._job.allow_shrink:
                     self._refuse_to_shrink(gone, gone + tally.changed + tally.unchanged)

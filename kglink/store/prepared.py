@@ -32,16 +32,17 @@ _WITH_PARENTS = b"with parents"
 class Prepared(NamedTuple):
     """A record ready to be written.
 
-    ``fields`` are its columns between key and hash, ``parts`` makes the rows that belong to it in
-    each of its writer's further tables, without the record's own id: an update needs them of what
-    has changed alone.
+    ``fields`` are its columns between key and hash. ``parts`` makes the rows that belong to it in
+    each of its writer's further tables, given the id of its own row: an update needs them of what
+    has changed alone. ``size`` is how many characters it has.
     """
 
     number: int
     key: str
     content_hash: str
     fields: Row
-    parts: Callable[[], tuple[Sequence[Row], ...]] = tuple
+    size: int
+    parts: Callable[[int], tuple[Sequence[Row], ...]] = lambda _: ()
 
 
 def record_place(number: int, key: str) -> str:
@@ -49,23 +50,18 @@ def record_place(number: int, key: str) -> str:
     return f"record {number:,} ({key!r})"
 
 
-def check_names(number: int, entity: Entity, longest_name: int) -> int:
-    """The characters of all names; RecordError where one is too long to be one.
-
-    This comes before anything is made of them: a few megabytes may fold into many more.
-    """
-    lengths = [len(entity.title), *[len(alias.surface) for alias in entity.aliases]]
-    size = sum(lengths)
-    if size > longest_name and max(lengths) > longest_name:
+def _check_names(number: int, key: str, names: Iterable[str], longest: int) -> None:
+    """RecordError where a name is too long to be one: it may fold into many more characters."""
+    length = max(map(len, names))
+    if length > longest:
         raise RecordError(
-            f"a name of {max(lengths):,} characters, and {longest_name:,} are the most",
-            where=record_place(number, entity.key),
+            f"a name of {length:,} characters, and {longest:,} are the most",
+            where=record_place(number, key),
             hint="Cut it, or raise ingest.max_name_chars.",
         )
-    return size
 
 
-def prepare_entity(number: int, entity: Entity, language: str) -> Prepared:
+def prepare_entity(number: int, entity: Entity, language: str, longest_name: int) -> Prepared:
     """Complete, check and hash an entity; RecordError where it cannot be stored."""
     popularity = float(entity.popularity)
     language = entity.language or language
@@ -80,24 +76,26 @@ def prepare_entity(number: int, entity: Entity, language: str) -> Prepared:
         parts = [str(len(entity.parents)), *entity.parents, *parts]
         mark = _WITH_PARENTS
     text = "\0".join(parts)
+    if len(text) > longest_name:
+        _check_names(number, entity.key, (surface for surface, _ in names), longest_name)
     separators = len(parts) - 1 + 2 * len(names)
     problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
     if problem:
         raise RecordError(problem, where=record_place(number, entity.key))
     rows = partial(_entity_rows, entity, names)
-    return Prepared(number, entity.key, _digest(text, mark), fields, rows)
+    return Prepared(number, entity.key, _digest(text, mark), fields, len(text), rows)
 
 
 def _entity_rows(
-    entity: Entity, names: dict[tuple[str, AliasKind], int]
+    entity: Entity, names: dict[tuple[str, AliasKind], int], id_: int
 ) -> tuple[Sequence[Row], ...]:
     """Names, cross-references and parents."""
     aliases = [
-        (place, surface, folded_name(surface), kind, count)
+        (id_, place, surface, folded_name(surface), kind, count)
         for place, ((surface, kind), count) in enumerate(names.items())
     ]
-    xrefs = [(place, xref, code_of(xref)) for place, xref in enumerate(entity.xrefs)]
-    return aliases, xrefs, list(enumerate(entity.parents))
+    xrefs = [(id_, place, xref, code_of(xref)) for place, xref in enumerate(entity.xrefs)]
+    return aliases, xrefs, [(id_, place, key) for place, key in enumerate(entity.parents)]
 
 
 def prepare_document(number: int, document: Document, split: str) -> Prepared:
@@ -122,11 +120,14 @@ def prepare_document(number: int, document: Document, split: str) -> Prepared:
     problem = _document_problem(document) or _text_problem(document.id, text, len(parts) - 1)
     if problem:
         raise RecordError(problem, where=record_place(number, document.id))
-    rows = (
-        [(place, *mention) for place, mention in enumerate(mentions)],
-        [(index, place, "", gold) for index, place, gold in golds],
-    )
-    return Prepared(number, document.id, _digest(text), fields, lambda: rows)
+
+    def rows(id_: int) -> tuple[Sequence[Row], ...]:
+        return (
+            [(id_, place, *mention) for place, mention in enumerate(mentions)],
+            [(id_, index, place, "", gold) for index, place, gold in golds],
+        )
+
+    return Prepared(number, document.id, _digest(text), fields, len(text), rows)
 
 
 def prepare_mapping(number: int, mapping: CodeMapping) -> Prepared:
@@ -140,7 +141,7 @@ def prepare_mapping(number: int, mapping: CodeMapping) -> Prepared:
     if problem or len(key) > MAX_KEY:
         problem = problem or f"a mapping of more than {MAX_KEY} characters"
         raise RecordError(problem, where=record_place(number, key))
-    return Prepared(number, key, _digest(text), fields)
+    return Prepared(number, key, _digest(text), fields, len(text))
 
 
 class Batch:
@@ -158,18 +159,21 @@ class Batch:
     def add(self, number: int, record: Record) -> None:
         """Take in the record of that number; a bad one goes to the job's problems instead."""
         self.read = number
+        job = self._job
         try:
             if isinstance(record, Document):
-                self.documents.append(prepare_document(number, record, self._job.split))
-                self._characters += len(record.text)
+                prepared = prepare_document(number, record, job.split)
+                self.documents.append(prepared)
             elif isinstance(record, CodeMapping):
-                self.mappings.append(prepare_mapping(number, record))
+                prepared = prepare_mapping(number, record)
+                self.mappings.append(prepared)
             else:
-                size = check_names(number, record, self._job.longest_name)
-                self.entities.append(prepare_entity(number, record, self._job.language))
-                self._characters += len(record.description) + size
+                prepared = prepare_entity(number, record, job.language, job.longest_name)
+                self.entities.append(prepared)
         except RecordError as error:
-            self._job.problems.report(error)
+            job.problems.report(error)
+        else:
+            self._characters += prepared.size
 
     def is_full(self) -> bool:
         """Whether it is time to write."""

@@ -7,8 +7,9 @@ Three rules make the store fast and kill-proof.
   same id, and a KB is counted or removed by range.
 - Readers see the records whose ``kb_id`` is the number of a KB with a revision. An update writes
   what it brings with ``kb_id + STAGED``. When all of it is there, one transaction gives these rows
-  their KB's number, and those that they replace ``kb_id + RETIRED``, by which they are removed
-  afterwards. The first ingest of a KB needs no stage: until it is done the KB has no revision.
+  their KB's number and removes those that they replace. Where these are many, the rest of them get
+  ``kb_id + RETIRED``, by which they are removed afterwards. The first ingest of a KB needs no
+  stage: until it is done the KB has no revision.
 - Gold and overlaps name entities by KB and key, not by id: they outlive an update that takes an
   entity away, are not shown meanwhile, and come back with it.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -27,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Connection
 
 from kglink.errors import RecordError, UnknownNameError
-from kglink.store.database import Database, chunks
+from kglink.store.database import Database, Item, chunks
 from kglink.store.overlaps import forget_runs
 from kglink.store.prepared import Prepared, record_place
 from kglink.store.schema import (
@@ -53,7 +54,7 @@ from kglink.store.verdicts import take_back_verdicts, touch
 #: How many keys are looked up in one statement: it is compiled once, with all its parameters.
 LOOKUP_SIZE = 250
 #: How many records are removed in one transaction.
-REMOVAL_BATCH = 2000
+REMOVAL_BATCH = 20_000
 
 
 class Plan(NamedTuple):
@@ -77,6 +78,10 @@ class _Known(NamedTuple):
     record: int
 
 
+def _parameters(name: str, count: int) -> list[BindParameter[Any]]:
+    return [bindparam(f"{name}_{number}") for number in range(count)]
+
+
 class Writer:
     """Writes one kind of record: into ``table``, then the rows of its parts.
 
@@ -93,11 +98,10 @@ class Writer:
             .where(table.c.id == bindparam("owner"))
         )
         self._insert_parts = [insert(part) for part in parts]
+        some = _parameters("owner", LOOKUP_SIZE)
         # Backwards: a gold belongs to a mention.
-        self._deletes = [
-            *(delete(part).where(part.c[0] == bindparam("owner")) for part in reversed(parts)),
-            delete(table).where(table.c.id == bindparam("owner")),
-        ]
+        owners = [*(part.c[0] for part in reversed(parts)), table.c.id]
+        self._deletes = [delete(owner.table).where(owner.in_(some)) for owner in owners]
 
     def write(self, db: Database, connection: Connection, kb_id: int, run: int, plan: Plan) -> None:
         """Carry out the plan of a batch; new records get ``kb_id``."""
@@ -106,30 +110,35 @@ class Writer:
             (id_, kb_id, r.key, *r.fields, r.content_hash, run, r.number) for id_, r in placed
         ]
         db.bulk(connection, self._insert, records)
-        parts = [(id_, record.parts()) for id_, record in placed]
+        parts = [record.parts(id_) for id_, record in placed]
         for number, statement in enumerate(self._insert_parts):
-            rows = [(id_, *row) for id_, its in parts for row in its[number]]
+            rows = list(chain.from_iterable(its[number] for its in parts))
             db.bulk(connection, statement, rows)
         db.bulk(connection, self._mark, [(run, r.number, id_) for id_, r in plan.unchanged])
 
     def publish_staged(
-        self, connection: Connection, kb_id: int, run: int, *, merge: bool = False
+        self, db: Database, connection: Connection, kb_id: int, run: int, *, merge: bool = False
     ) -> int:
         """Show readers what was staged, in the place of all that ``run`` did not see.
 
         With ``merge`` only in the place of what has the same keys. Says how many records readers
-        do not see any more.
+        do not see any more: the first of them are removed at once, the others are retired.
         """
-        mine = self.table.c.kb_id
-        unseen = update(self.table).where(mine == kb_id, self.table.c.run != run)
+        c = self.table.c
+        unseen = (c.kb_id == kb_id) & (c.run != run)
         if merge:
             new = self.table.alias("staged")
-            keys = select(new.c.key).where(new.c.kb_id == kb_id + STAGED)
-            unseen = unseen.where(self.table.c.key.in_(keys))
-        retired = connection.execute(unseen.values(kb_id=kb_id + RETIRED)).rowcount
-        staged = update(self.table).where(mine == kb_id + STAGED)
+            unseen &= c.key.in_(select(new.c.key).where(new.c.kb_id == kb_id + STAGED))
+        first = select(c.id).where(unseen).limit(REMOVAL_BATCH)
+        gone = connection.scalars(first).all()
+        self.remove(db, connection, gone)
+        retired = 0
+        if len(gone) == REMOVAL_BATCH:
+            others = update(self.table).where(unseen).values(kb_id=kb_id + RETIRED)
+            retired = connection.execute(others).rowcount
+        staged = update(self.table).where(c.kb_id == kb_id + STAGED)
         connection.execute(staged.values(kb_id=kb_id))
-        return retired
+        return len(gone) + retired
 
     def retire(self, connection: Connection, kb_id: int, keys: Sequence[str]) -> int:
         """Hide records from readers; says how many of ``keys`` there were."""
@@ -138,8 +147,9 @@ class Writer:
 
     def remove(self, db: Database, connection: Connection, ids: Sequence[int]) -> None:
         """Remove records and all that belongs to them."""
+        rows = [tuple(_filled(some)) for some in chunks(ids, LOOKUP_SIZE)]
         for statement in self._deletes:
-            db.bulk(connection, statement, [(id_,) for id_ in ids])
+            db.bulk(connection, statement, rows)
 
 
 ENTITIES = Writer(entities, aliases, xrefs, parents)
@@ -195,20 +205,23 @@ def _known_rows(
     query = _lookup(table, len(owners))
     known: dict[str, _Known] = {}
     for wanted in chunks(keys, LOOKUP_SIZE):
-        filler = [wanted[-1]] * (LOOKUP_SIZE - len(wanted))
-        for row in db.raw_rows(connection, query, (*owners, *wanted, *filler)):
+        for row in db.raw_rows(connection, query, (*owners, *_filled(wanted))):
             if row.run == run or row.key not in known:
                 known[row.key] = _Known(row.id, row.content_hash, row.run, row.record)
     return known
 
 
+def _filled(some: list[Item]) -> list[Item]:
+    """As many as a statement takes, the last one repeated."""
+    return some + [some[-1]] * (LOOKUP_SIZE - len(some))
+
+
 @functools.cache
 def _lookup(table: Table, owners: int) -> Select[Any]:
     c = table.c
-    keys: list[BindParameter[str]] = [bindparam(f"key_{number}") for number in range(LOOKUP_SIZE)]
-    kbs_: list[BindParameter[int]] = [bindparam(f"kb_{number}") for number in range(owners)]
     query = select(c.key, c.id, c.content_hash, c.run, c.record)
-    return query.where(c.kb_id.in_(kbs_), c.key.in_(keys))
+    mine = c.kb_id.in_(_parameters("kb", owners))
+    return query.where(mine, c.key.in_(_parameters("key", LOOKUP_SIZE)))
 
 
 def _next_id(connection: Connection, table: Table, kb_id: int) -> int:

@@ -90,8 +90,11 @@ def fold(text: str, most: int = MOST_FOLDED) -> str:
     """
     if len(text) > PIECE:
         return fold_in_pieces(text, PIECE, most)
+    mapped = text.translate(_tables().mapping)
+    if not mapped.isascii():
+        mapped = _with_few_marks(mapped)
     # Not split(): that would also split at characters which are no separators here.
-    return " ".join(filter(None, _mapped(text).split(" ")))
+    return " ".join(filter(None, mapped.split(" ")))
 
 
 def fold_in_pieces(text: str, size: int, most: int = MOST_FOLDED) -> str:
@@ -102,7 +105,7 @@ def fold_in_pieces(text: str, size: int, most: int = MOST_FOLDED) -> str:
         stop = start + size
         while stop < len(text) and not _begins(text[stop]):
             stop += 1
-        mapped = _mapped(text[start:stop])
+        mapped = _with_few_marks(text[start:stop].translate(_tables().mapping))
         words = " ".join(filter(None, mapped.split(" ")))
         if words:
             if pieces and (gap or mapped[0] == " "):
@@ -120,11 +123,8 @@ def fold_in_pieces(text: str, size: int, most: int = MOST_FOLDED) -> str:
     return "".join(pieces)
 
 
-def _mapped(text: str) -> str:
-    """The characters of a text folded one by one, then composed."""
-    mapped = text.translate(_tables().mapping)
-    if mapped.isascii():
-        return mapped
+def _with_few_marks(mapped: str) -> str:
+    """Folded characters composed, without the marks beyond the most that one may bear."""
     if excess := _excess_marks(mapped):
         ends = [0, *(end for _, end in excess)]
         starts = [*(start for start, _ in excess), len(mapped)]

@@ -306,6 +306,8 @@ def test_damage_is_found_and_named(folder: SpaceFolder) -> None:
         (lambda raw: raw | {"format": 99}, "newer kglink"),
         (lambda raw: raw | {"surprise": 1}, "surprise"),
         (lambda raw: {key: raw[key] for key in raw if key != "spans"}, "spans"),
+        (lambda raw: raw | {"revisions": {}}, "revisions are not those"),
+        (lambda raw: raw | {"segments": {}, "revisions": {}}, "rows of 'kb'"),
     ],
 )
 def test_a_manifest_that_is_not_ours_is_refused(
