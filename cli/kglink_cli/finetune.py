@@ -236,6 +236,9 @@ def _tell(done: Finetuned) -> None:
     note("run", f"{name}: {counted(report.steps, 'step')} in {report.seconds:,.0f} s ({kept})")
     if done.detector is not None:
         note("detector", _detector_text(done.detector))
+        if worse := done.detector.manifest.worse_elsewhere:
+            note("", f"the dictionary is better on documents that it has not learnt from: {worse}")
+            note("", "for texts like these: kglink link --detector dictionary, or learn from them")
     if report.sources == "D":
         return
     if done.replacement is not None:

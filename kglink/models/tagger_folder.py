@@ -36,6 +36,16 @@ class Comparison(ManifestPart):
     dictionary: float
     documents: int
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether the dictionary is better."""
+        return self.learned < self.dictionary
+
+    @property
+    def as_text(self) -> str:
+        """Both figures in words."""
+        return f"F1 {self.learned:.2f}, the dictionary {self.dictionary:.2f}"
+
 
 class TaggerManifest(HeadManifest):
     """What ``detector.json`` says."""
@@ -51,11 +61,20 @@ class TaggerManifest(HeadManifest):
     foreign: float
     """Texts with a larger share of words that it has not seen are of another kind."""
     compared: Comparison | None = None
+    elsewhere: dict[str, Comparison] = Field(default_factory=dict)
+    """The same on documents of sources that it has not learnt from, by their names."""
 
     @property
     def is_better(self) -> bool:
         """Whether it was not worse than the dictionary on held-out documents."""
-        return self.compared is None or self.compared.learned >= self.compared.dictionary
+        return self.compared is None or not self.compared.is_worse
+
+    @property
+    def worse_elsewhere(self) -> str:
+        """The sources that it has not learnt from where the dictionary is better; may be empty."""
+        return ", ".join(
+            f"{name} ({one.as_text})" for name, one in self.elsewhere.items() if one.is_worse
+        )
 
 
 #: The folder of a tagger.

@@ -99,6 +99,15 @@ def tagged_texts(
     )
 
 
+def whole_texts(docs: str, documents: Iterable[Document]) -> list[TaggedText]:
+    """The texts of some documents of one source; none where they are annotated in part."""
+    texts = merged_texts(docs, documents)
+    if annotation_of(texts).partial:
+        return []
+    wanted = linked_types(texts)
+    return [_tagged(text, wanted) for text in texts] if wanted else []
+
+
 def _tagged(text: AnnotatedText, types: Iterable[str]) -> TaggedText:
     wanted = set(types)
     places = {(one.start, one.end) for one in text.mentions if one.type in wanted}

@@ -70,5 +70,7 @@ def _automatic(folder: SpaceFolder) -> tuple[str, str]:
         f"F1 {compared.learned:.2f} on held-out documents, the dictionary {compared.dictionary:.2f}"
     )
     if manifest.is_better:
-        return LEARNED, f"found by {trained} ({figures})"
+        worse = manifest.worse_elsewhere
+        other = f"; texts like those of {worse} are for `--detector dictionary`" if worse else ""
+        return LEARNED, f"found by {trained} ({figures}){other}"
     return DICTIONARY, f"found by the dictionary; {trained} is worse ({figures})"

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,14 @@ from kglink.training.detector import (
     detector_run,
     detector_stage,
 )
+from kglink.training.documents import sources_of_documents
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.processes import Team, leave
 from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
+from kglink.training.tagged_texts import LEAST_HELD_OUT, TaggedText, TaggedTexts, whole_texts
 from kglink.training.train import train
 from kglink.workspace.build import build_if_stale
-from kglink.workspace.detectors import DICTIONARY
+from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector
 from kglink.workspace.joint_space import AUTO
 from kglink.workspace.links import linker_of, search_of
 from kglink.workspace.overlaps import find_overlaps
@@ -36,11 +38,13 @@ if TYPE_CHECKING:
     from kglink.evaluation.replacement import Replacement
     from kglink.linking.scoring import Scoring
     from kglink.space.build import BuildReport
-    from kglink.training.tagged_texts import TaggedText
+    from kglink.store import Store
     from kglink.workspace.opened import Opened
 
 #: So many held-out documents are enough to compare detectors by.
 _MOST_COMPARED = 40
+#: So many documents of a source tell whether all are annotated whole.
+_MOST_READ = 200
 _DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {}}
 
 
@@ -261,25 +265,64 @@ def _learnt(
 def _publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
     """Give a trained detector to the space, with how the dictionary does on the same documents.
 
-    The dictionary asks memory, which must not have learnt from them either.
+    Both are also asked for the mentions of documents that the store has besides: a detector may be
+    good on texts like those that it has learnt from, and bad on others.
     """
     held_out = trained.texts.held_out[:_MOST_COMPARED]
-    score = Score()
-    space, store = opened.space(), opened.store
-    with opened.with_settings(_DICTIONARY_ALONE) as plain:
-        parts = (plain.settings.link, store, opened.registry)
-        search = search_of(space, opened.encoder, *parts)
-        memory = store.memory_without(_learnt(opened, trained.texts.documents, held_out))
-        linker = linker_of(search.with_memory(memory), space, space.kbs(), *parts, memory=memory)
-        answers = linker.link(TextInput("", one.text) for one in held_out)
-        for text, linked in zip(held_out, answers, strict=True):
-            found = {(link.start, link.end) for link in linked.links}
-            score.add(len(found.intersection(text.places)), len(found), len(text.places))
     compared = Comparison(
         learned=round(trained.held_out.f1, 4),
-        dictionary=round(score.micro.f1, 4),
+        dictionary=_f1(opened, _DICTIONARY_ALONE, trained.texts.documents, held_out),
         documents=len(held_out),
     )
-    manifest = trained.manifest.model_copy(update={"compared": compared})
+    own = {
+        "link.detector": (LEARNED,),
+        "link.detector_settings": {f"{LEARNED}.model": str(trained.folder)},
+    }
+    elsewhere = {
+        name: Comparison(
+            learned=_f1(opened, own, [name], texts),
+            dictionary=_f1(opened, _DICTIONARY_ALONE, [name], texts),
+            documents=len(texts),
+        )
+        for name, texts in _other_texts(opened.store, trained.texts)
+    }
+    manifest = trained.manifest.model_copy(update={"compared": compared, "elsewhere": elsewhere})
     TAGGER.publish(trained.folder, opened.space().folder.detector, manifest)
     return trained._replace(manifest=manifest)
+
+
+def _other_texts(store: Store, learnt: TaggedTexts) -> Iterator[tuple[str, list[TaggedText]]]:
+    """Some texts of each other source whose documents are annotated whole; none of a test split."""
+    known = {one.text for one in learnt.train}
+    for name in sources_of_documents(store, ()):
+        if name in learnt.documents:
+            continue
+        split = next((one for one in ("dev", "train", "") if store.count_documents(name, one)), "")
+        texts = whole_texts(name, islice(store.documents(name, split), _MOST_READ))
+        new = [one for one in texts if one.text not in known][:_MOST_COMPARED]
+        if sum(len(one.places) for one in new) >= LEAST_HELD_OUT:
+            yield name, new
+
+
+def _f1(
+    opened: Opened, detector: Mapping[str, Any], sources: Sequence[str], texts: Sequence[TaggedText]
+) -> float:
+    """Strict F1 of the places that are found with these settings of the detector.
+
+    The dictionary asks memory, which must not have learnt from the texts either.
+    """
+    score = Score()
+    space, store = opened.space(), opened.store
+    with opened.with_settings(detector) as asked:
+        link = chosen_detector(space.folder, asked.settings.link, asked.settings.encoder).link
+        search = search_of(space, opened.encoder, link, store, opened.registry)
+        memory = store.memory_without(_learnt(opened, sources, texts))
+        linker = linker_of(
+            *(search.with_memory(memory), space, space.kbs(), link, store, opened.registry),
+            memory=memory,
+        )
+        answers = linker.link(TextInput("", one.text) for one in texts)
+        for text, linked in zip(texts, answers, strict=True):
+            found = {(one.start, one.end) for one in linked.links}
+            score.add(len(found.intersection(text.places)), len(found), len(text.places))
+    return round(score.micro.f1, 4)

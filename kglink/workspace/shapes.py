@@ -189,6 +189,7 @@ def _detector_shape(detector: DetectorReport) -> Shape:
         "recall": best.recall,
         "f1": best.f1,
         "dictionary_f1": manifest.compared.dictionary if manifest.compared else None,
+        "elsewhere": {name: one.model_dump() for name, one in manifest.elsewhere.items()},
         "used": manifest.is_better,
     }
 

@@ -106,6 +106,34 @@ def test_a_trained_detector_finds_the_mentions(kglink: Kglink, here: Path) -> No
     assert surfaces(kglink) == ["mercury"]
 
 
+def test_it_says_where_the_dictionary_is_better(kglink: Kglink, here: Path) -> None:
+    # Texts of the same words, in which the river is a mention: the detector has learnt otherwise.
+    text = "the river and the river"
+    places = [(4, 9), (18, 23)]
+    rivers = [
+        Document(
+            f"r{number}",
+            f"{text} {'and ' * number}".strip(),
+            tuple(Mention(*at, "river", (EntityId("birds", "w"),)) for at in places),
+        )
+        for number in range(6)
+    ]
+    with Store.open(f"sqlite:///{here}/kglink.db") as store:
+        store.ingest(job("rivers", fingerprint="rivers", links_to=("birds",)), rivers)
+    options = ("--docs", "docs", "--set", f"model.base={here / 'tiny'}")
+    said = kglink(*FINETUNE, *options, "--set", "detector.epochs=2", "--json")
+    found = json.loads(said.out)["detector"]
+    assert found["used"]
+    assert found["elsewhere"]["rivers"]["documents"] == 6
+    assert found["elsewhere"]["rivers"]["learned"] < found["elsewhere"]["rivers"]["dictionary"]
+    assert (
+        "the dictionary is better on documents that it has not learnt from: rivers (F1" in said.err
+    )
+    told = kglink("link", "-", stdin=TEXT).err
+    assert "texts like those of rivers (F1 " in told
+    assert "are for `--detector dictionary`" in told
+
+
 def test_without_annotated_documents_it_says_why(kglink: Kglink, here: Path) -> None:
     with Store.open(f"sqlite:///{here}/kglink.db") as store:
         store.ingest(
