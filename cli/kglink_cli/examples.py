@@ -40,11 +40,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "recipes": ("kglink recipes --paper amh --table 2", "kglink recipes amh/som-amh"),
     "runs": ("kglink runs", "kglink runs default-1 --json"),
     "learn": ("kglink learn notes", "kglink learn notes --split train"),
-    "forget": ("kglink forget notes", "kglink forget -- notes"),
+    "forget": ("kglink forget notes", "kglink forget reports"),
     "fit": ("kglink fit notes", "kglink fit notes,reports --split train"),
     "build": ("kglink build", "kglink build --space small --model minilm"),
     "spaces": ("kglink spaces", "kglink spaces --compare default small --docs notes"),
-    "index": ("kglink index --presets", "kglink index --preset hnsw --queries 500"),
+    "index": ("kglink index --presets", "kglink index --preset hnsw-fast --queries 500"),
     "link": (
         "kglink link letter.txt --explain",
         "kglink link mails/ --kb products --format jsonl -o links.jsonl",
