@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from os import _exit as exit_now
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -77,7 +78,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 def _end(number: int, frame: FrameType | None) -> NoReturn:
     """End now, whatever is being closed; what is half-written goes on at the next run."""
     tell_of_stop()
-    os._exit(128 + number)
+    exit_now(128 + number)
 
 
 def _unraisable(lost: sys.UnraisableHookArgs) -> None:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from types import FrameType
@@ -215,12 +216,13 @@ def _wrong_signature(
 def guarded(provider: Provider, failure: str, *, limited: bool = True) -> Iterator[None]:
     """Run code of a plugin; whatever it raises becomes a `PluginError` that begins ``failure``.
 
-    What it prints goes to standard error. ``sys.exit`` is an error, and so is a
+    What it prints goes to standard error. ``sys.exit`` and ``os._exit`` are errors, and so is a
     ``KeyboardInterrupt`` that no person sent. ``limited``: it may take some seconds only.
     """
     with ExitStack() as stack:
         if not provider.builtin:
             stack.enter_context(redirect_stdout(sys.stderr))
+            stack.enter_context(_no_sudden_end())
             pressed = stack.enter_context(_noticing_interrupts())
             if limited:
                 stack.enter_context(_time_limit(_seconds()))
@@ -246,6 +248,28 @@ def _seconds() -> float:
         return float(text) if text else SECONDS
     except ValueError:
         raise UsageError(f"{SECONDS_VARIABLE}={text!r} is no number of seconds") from None
+
+
+_really_exit = os._exit
+#: The process in which this thread runs code of a plugin.
+_guarded_process: ContextVar[int] = ContextVar("guarded_process", default=0)
+
+
+def _exit(status: int) -> NoReturn:
+    """``os._exit``; where a plugin calls it, but not in a child of its own, a `SystemExit`."""
+    if _guarded_process.get() == os.getpid():
+        raise SystemExit(status)
+    _really_exit(status)
+
+
+@contextmanager
+def _no_sudden_end() -> Iterator[None]:
+    os._exit = _exit
+    before = _guarded_process.set(os.getpid())
+    try:
+        yield
+    finally:
+        _guarded_process.reset(before)
 
 
 @contextmanager

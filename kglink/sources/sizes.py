@@ -1,4 +1,4 @@
-"""Names and texts of records within bounds: every step of linking folds names and reads texts."""
+"""Texts of records within bounds: every step of linking reads them. The store checks names."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ _MOST_SHOWN = 40
 
 
 def check_sizes(records: Iterable[Record], source: Source, problems: Problems) -> Iterator[Record]:
-    """The records whose names and texts are within the limits; others go to ``problems``."""
+    """The records whose texts are within the limits; others go to ``problems``.
+
+    So do documents whose ids or titles are longer than a name.
+    """
     longest_name, longest_text = source.limits.max_name_chars, source.limits.max_text_chars
     for record in records:
         if isinstance(record, Entity):
-            names = [record.key, record.title, record.type, record.url]
-            names += [alias.surface for alias in record.aliases]
-            text = record.description
+            if len(record.description) > longest_text:
+                problems.report(text_too_long(_where(source, record.key), longest_text))
+                continue
         elif isinstance(record, Document):
-            names, text = [record.id, record.title], record.text
-        else:
-            yield record
-            continue
-        if len(text) <= longest_text and max(map(len, names)) <= longest_name:
-            yield record
-        else:
-            problems.report(_too_long(names, source))
+            if len(record.text) > longest_text:
+                problems.report(text_too_long(_where(source, record.id), longest_text))
+                continue
+            longest = max(len(record.id), len(record.title))
+            if longest > longest_name:
+                problems.report(_name_too_long(_where(source, record.id), longest, longest_name))
+                continue
+        yield record
 
 
-def _too_long(names: list[str], source: Source) -> RecordError:
-    """The error of a record, whose first name is its key."""
-    limits = source.limits
-    where = f"{source.label}, record {names[0][:_MOST_SHOWN]!r}"
-    longest = max(map(len, names))
-    if longest <= limits.max_name_chars:
-        return text_too_long(where, limits.max_text_chars)
+def _where(source: Source, key: str) -> str:
+    return f"{source.label}, record {key[:_MOST_SHOWN]!r}"
+
+
+def _name_too_long(where: str, length: int, longest: int) -> RecordError:
     return RecordError(
-        f"a name of {longest:,} characters, where {limits.max_name_chars:,} are the most",
+        f"a name of {length:,} characters, where {longest:,} are the most",
         where=where,
         hint="It may be a text that was taken for a name: say which field is which (--set).",
     )

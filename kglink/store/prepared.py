@@ -27,6 +27,11 @@ BATCH_CHARACTERS = 8_000_000
 
 MAX_COUNT = 2**63 - 1
 _WITH_PARENTS = b"with parents"
+_MOST_SHOWN = 80
+_TOO_LONG = (
+    "It may be a text that was taken for a name: say which field is which (--set). Or cut the "
+    "name, or raise ingest.max_name_chars."
+)
 
 
 class Prepared(NamedTuple):
@@ -47,18 +52,15 @@ class Prepared(NamedTuple):
 
 def record_place(number: int, key: str) -> str:
     """Where a record stands in its source, for messages."""
-    return f"record {number:,} ({key!r})"
+    return f"record {number:,} ({key[:_MOST_SHOWN]!r})"
 
 
-def _check_names(number: int, key: str, names: Iterable[str], longest: int) -> None:
-    """RecordError where a name is too long to be one: it may fold into many more characters."""
-    length = max(map(len, names))
-    if length > longest:
-        raise RecordError(
-            f"a name of {length:,} characters, and {longest:,} are the most",
-            where=record_place(number, key),
-            hint="Cut it, or raise ingest.max_name_chars.",
-        )
+def _name_problem(entity: Entity, names: Iterable[tuple[str, AliasKind]], most: int) -> str:
+    """Whether a name is too long to be one: it may fold into many more characters."""
+    longest = max(map(len, (entity.type, entity.url, *(surface for surface, _ in names))))
+    if longest <= most:
+        return ""
+    return f"a name of {longest:,} characters, and {most:,} are the most"
 
 
 def prepare_entity(number: int, entity: Entity, language: str, longest_name: int) -> Prepared:
@@ -76,8 +78,8 @@ def prepare_entity(number: int, entity: Entity, language: str, longest_name: int
         parts = [str(len(entity.parents)), *entity.parents, *parts]
         mark = _WITH_PARENTS
     text = "\0".join(parts)
-    if len(text) > longest_name:
-        _check_names(number, entity.key, (surface for surface, _ in names), longest_name)
+    if len(text) > longest_name and (problem := _name_problem(entity, names, longest_name)):
+        raise RecordError(problem, where=record_place(number, entity.key), hint=_TOO_LONG)
     separators = len(parts) - 1 + 2 * len(names)
     problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
     if problem:

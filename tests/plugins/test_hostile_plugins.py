@@ -24,6 +24,7 @@ DEEDS = {
     "exits": "import sys; sys.exit(0)",
     "exits with a word": "import sys; sys.exit('bye')",
     "interrupts": "raise KeyboardInterrupt",
+    "ends at once": "import os; os._exit(0)",
     "fails": "1 / 0",
     "never returns": "import time; time.sleep(600)",
     "never returns and catches all": """
@@ -124,6 +125,26 @@ def test_what_it_prints_breaks_no_json(site: Path, place: str) -> None:
     assert json.loads(ran.out)
     assert "hello from evil" in ran.err
     assert "and more" in ran.err
+
+
+WRITES = {
+    "to the descriptor": "import os\nos.write(1, b'hello from evil')",
+    "in a program": "import subprocess\nsubprocess.run(['echo', 'hello from evil'], check=True)",
+    "to the first stream": "import sys\nsys.__stdout__.write('hello from evil')",
+    "in a forked child": (
+        "import os\nchild = os.fork()\nif not child:\n"
+        "    os.write(1, b'hello from evil')\n    os._exit(0)\nos.waitpid(child, 0)"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_what_it_writes_past_python_breaks_no_json(site: Path, how: str) -> None:
+    FakeEnvironment(site).install("evil", "1", evil_code("import", WRITES[how]))
+    ran = run(site, "plugins", "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)
+    assert "hello from evil" in ran.err
 
 
 def test_what_a_factory_and_a_sniff_print_breaks_no_output(
