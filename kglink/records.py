@@ -289,7 +289,7 @@ class Link:
     """A mention, its ranked candidates, and the chosen one; ``chosen is None`` means NIL.
 
     The chosen candidate stands first, the others best first. ``confidence`` is the probability
-    that this answer, entity or NIL, is right.
+    that this answer, entity or NIL, is right. A NIL is right where no KB has what is meant.
     """
 
     start: int
@@ -300,6 +300,8 @@ class Link:
     confidence: float
     per_kb: tuple[KBAnswer, ...] = ()
     """The answer of each KB for itself, where they are wanted (``link.per_kb``)."""
+    probability: float = 0.0
+    """That the best candidate is right, chosen or not: what ``link.threshold`` is held against."""
 
     def as_json(self, *, explain: bool = False) -> dict[str, object]:
         """A plain dictionary, one of the ``entities`` of a text; what a NIL lacks is None."""

@@ -49,7 +49,8 @@ class Decision:
             surface=mention.surface,
             candidates=candidates[: self.top_k],
             chosen=candidates[0] if linked else None,
-            confidence=probability if linked else 1 - probability,
+            confidence=probability if linked else self._nothing(candidates, probability),
+            probability=probability,
             per_kb=tuple(self._of_kb(kb, ranking) for kb in self.preferred) if self.per_kb else (),
         )
 
@@ -59,7 +60,19 @@ class Decision:
         probability = self._probability(own)
         if own and probability >= self.threshold:
             return KBAnswer(kb, own[0], probability)
-        return KBAnswer(kb, None, 1 - probability)
+        return KBAnswer(kb, None, self._nothing(own, probability))
+
+    def _nothing(self, candidates: Sequence[Candidate], probability: float) -> float:
+        """How likely no KB has what is meant: what the surest of them leaves.
+
+        KBs of one field lack the same things: each does not halve what the others leave. That the
+        best candidate is right says that the KB has it.
+        """
+        present = (
+            self.scoring.probability_of_presence(head, _lead(head, candidates))
+            for head in _heads(candidates)
+        )
+        return 1 - max(probability, max(present, default=0.0))
 
     def _preferred_first(self, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """The candidates, before them the best one, or the same thing in a KB that goes first."""
@@ -84,13 +97,9 @@ class Decision:
             return 0.0
         best = candidates[0]
         probability = self._alone(best, candidates)
-        heads: dict[str, Candidate] = {}
-        for one in candidates[1:]:
-            if one.id.kb != best.id.kb:
-                heads.setdefault(one.id.kb, one)
         rivals = sum(
             _odds(self._alone(one, candidates)) * max(0.0, 1 - near / LEAST_NEARNESS)
-            for one in heads.values()
+            for one in _heads(candidates)[1:]
             if not self._is_same(best, one)
             and (near := self.nearness(best.id, one.id)) < LEAST_NEARNESS
         )
@@ -98,10 +107,9 @@ class Decision:
 
     def _alone(self, best: Candidate, candidates: Sequence[Candidate]) -> float:
         """How likely the best candidate of a KB is right, were there no other KB."""
-        rivals = [one.score for one in candidates if one.id.kb == best.id.kb and one.id != best.id]
-        probability = self.scoring.probability(best, best.score - max(rivals, default=0.0))
+        probability = self.scoring.probability(best, _lead(best, candidates))
         # Among equals one can be right: which of them was named first says nothing.
-        return probability / (1 + sum(score == best.score for score in rivals))
+        return probability / (1 + sum(score == best.score for score in _rivals(best, candidates)))
 
     def _is_same(self, left: Candidate, right: Candidate) -> bool:
         """Whether two entities are one thing: by their overlap, or by their names and texts."""
@@ -111,6 +119,24 @@ class Decision:
             return False
         both_named = all(one.evidence.get("exact") == 1 for one in (left, right))
         return both_named and self.nearness(left.id, right.id) >= LEAST_NEARNESS
+
+
+def _heads(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The best candidate of each KB, best first."""
+    heads: dict[str, Candidate] = {}
+    for one in candidates:
+        heads.setdefault(one.id.kb, one)
+    return list(heads.values())
+
+
+def _rivals(best: Candidate, candidates: Sequence[Candidate]) -> list[float]:
+    """The scores of the other candidates of a KB."""
+    return [one.score for one in candidates if one.id.kb == best.id.kb and one.id != best.id]
+
+
+def _lead(best: Candidate, candidates: Sequence[Candidate]) -> float:
+    """By how much the best candidate of a KB is better than the next one there."""
+    return best.score - max(_rivals(best, candidates), default=0.0)
 
 
 def _odds(probability: float) -> float:

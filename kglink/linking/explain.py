@@ -40,8 +40,7 @@ class Explanation:
     @property
     def probability(self) -> float:
         """How likely the first candidate is right."""
-        sure = self.link.confidence
-        return sure if self.link.chosen or not self.link.candidates else 1 - sure
+        return self.link.probability
 
     def weights(self) -> Mapping[str, Mapping[str, float]]:
         """For each KB among the candidates what a kind of evidence counts there, if it does."""

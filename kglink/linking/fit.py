@@ -5,14 +5,16 @@ all that one KB has for a mention, exp(w x) / sum of exp(w x). No weight is nega
 kind of evidence can only speak for a candidate, and a prior keeps the weights near those that
 nobody has fitted, so that few mentions change little. The new weights are kept only where they are
 better on mentions of documents that they were not fitted to; a KB has weights of its own where
-these are better still. The probability that the best answer of a KB is right is then fitted to the
-scores that it gives, to mentions that mean nothing in the KB too.
+these are better still. Two probabilities are then fitted to the score of a KB's best candidate, on
+mentions that mean nothing too: that it is right, and that the KB has what is meant at all. A
+probability that was there before counts as much as some mentions do, and gives way only where
+another is better, by more than chance, on documents that it was not fitted to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,9 +38,8 @@ MOST_MENTIONS = 4000
 _BATCH = 256
 #: So many of a KB's best candidates are weighed.
 DEPTH = 32
-#: How strongly the calibration is held near the first one; that of a KB near the common one.
-_CALIBRATION_PRIOR = 0.05
-_KB_CALIBRATION_PRIOR = 2.0
+#: A probability that was there before counts as so many mentions that it foretold.
+_FORETOLD = 40
 #: How strongly the prior holds a weight, in mentions that contradict it.
 _PRIOR = 4.0
 #: Documents are dealt out to so many parts; what judges one was fitted to the others.
@@ -101,9 +102,13 @@ class Rankings:
         of_kb = np.zeros(len(self.starts)) if self.of_kb is None else self.of_kb
         return np.asarray(of_kb == place)
 
+    def has_answer(self) -> BoolArray:
+        """Which rankings are of mentions that mean something in their KB."""
+        return np.ones(len(self.starts), np.bool_) if self.answered is None else self.answered
+
     def with_answers(self) -> Rankings:
         """Those of mentions that mean something in their KB."""
-        return self if self.answered is None else self.part(self.answered)
+        return self.part(self.has_answer())
 
     def by_kind(self) -> Evidence:
         """The evidence as scores are made of it."""
@@ -132,6 +137,35 @@ class Rankings:
         return np.diff(np.append(self.starts, rows))
 
 
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """What is known of some rankings, and what was to be foretold of each."""
+
+    facts: FloatArray
+    """The best score, the lead, what memory says of NIL, and a one."""
+    true: FloatArray
+    folds: IntArray
+
+    @classmethod
+    def joined(cls, some: Collection[Foretold]) -> Foretold:
+        """All of them."""
+        return cls(
+            np.concatenate([one.facts for one in some]),
+            np.concatenate([one.true for one in some]),
+            np.concatenate([one.folds for one in some]),
+        )
+
+    def part(self, chosen: BoolArray) -> Foretold:
+        """Some of the rankings."""
+        return Foretold(self.facts[chosen], self.true[chosen], self.folds[chosen])
+
+    def loss(self, calibration: Calibration) -> FloatArray:
+        """How wrong each probability is: minus the logarithm of that of what came true."""
+        logits = self.facts @ np.array(astuple(calibration))
+        loss: FloatArray = np.logaddexp(0, logits) - self.true * logits
+        return loss
+
+
 def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
     """Weights and calibration, beginning with those of ``start``; of no mentions: these."""
     if not len(rankings.starts):
@@ -139,7 +173,8 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
     answered = rankings.with_answers()
     weights, before, after = fit_weights(answered, start.weights)
     own: dict[str, Weights] = {}
-    decided: dict[str, tuple[FloatArray, FloatArray]] = {}
+    right: dict[str, Foretold] = {}
+    present: dict[str, Foretold] = {}
     for kb in rankings.kbs:
         part = rankings.part(rankings.in_kb(kb))
         if not len(part.starts):
@@ -147,19 +182,37 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
         fitted = fit_weights(part.with_answers(), weights)[0]
         if fitted != weights:
             fitted = own[kb] = _in_measure_of(weights, fitted, part.with_answers())
-        decided[kb] = part.decisions(fitted)
-    scoring = replace(
+        facts, first_is_right = part.decisions(fitted)
+        right[kb] = Foretold(facts, first_is_right, part.folds)
+        # How far the best is before the next says which it is, not whether it is there.
+        alone = facts * np.array([1.0, 0.0, 1.0, 1.0])
+        present[kb] = Foretold(alone, part.has_answer().astype(np.float64), part.folds)
+    common, by_kb = _fit_calibrations(right, start.calibration)
+    presence = start.presence
+    presence_by_kb: dict[str, Calibration] = {}
+    # Documents that mark what has an answer alone do not tell how much has none.
+    if rankings.answered is not None and not rankings.answered.all():
+        presence, presence_by_kb = _fit_calibrations(present, start.presence or start.calibration)
+    return replace(
         start,
         weights=weights,
         weights_by_kb=own,
         mentions=rankings.mentions,
         recall=(before, after),
+        calibration=common,
+        calibration_by_kb=by_kb,
+        presence=presence,
+        presence_by_kb=presence_by_kb,
     )
-    common = fit_calibration([*decided.values()], start.calibration, _CALIBRATION_PRIOR)
-    by_kb = {
-        kb: fit_calibration([told], common, _KB_CALIBRATION_PRIOR) for kb, told in decided.items()
-    }
-    return replace(scoring, calibration=common, calibration_by_kb=by_kb)
+
+
+def _fit_calibrations(
+    told: Mapping[str, Foretold], start: Calibration
+) -> tuple[Calibration, dict[str, Calibration]]:
+    """One for all KBs, and those of KBs that have better ones of their own."""
+    common = fit_calibration(Foretold.joined(told.values()), start)
+    by_kb = {kb: fit_calibration(own, common) for kb, own in told.items()}
+    return common, {kb: own for kb, own in by_kb.items() if own != common}
 
 
 def fit_weights(rankings: Rankings, start: Weights) -> tuple[Weights, float, float]:
@@ -242,24 +295,34 @@ def _shares(logits: FloatArray, owner: IntArray, starts: IntArray) -> tuple[Floa
     return most + np.log(sums), odds / sums[owner]
 
 
-def fit_calibration(
-    decisions: Sequence[tuple[FloatArray, FloatArray]], start: Calibration, prior: float
-) -> Calibration:
-    """The probability that the best candidate is right; ``prior`` holds it near the first one."""
-    facts = np.concatenate([told for told, _ in decisions])
-    right = np.concatenate([told for _, told in decisions])
-    first = np.array([start.score, start.lead, start.nil, start.bias])
+def fit_calibration(told: Foretold, start: Calibration) -> Calibration:
+    """The probability of what came true; ``start`` where no other is better by more than chance."""
+    gain = np.zeros(len(told.true))
+    for fold in np.unique(told.folds):
+        inside = told.folds == fold
+        if inside.all():
+            return start
+        fitted = _calibrated(told.part(~inside), start)
+        gain[inside] = told.part(inside).loss(start) - told.part(inside).loss(fitted)
+    if gain.mean() <= 2 * gain.std() / np.sqrt(len(gain)):
+        return start
+    return _calibrated(told, start)
+
+
+def _calibrated(told: Foretold, start: Calibration) -> Calibration:
+    """The best one, where ``start`` foretold some mentions and these ones came besides."""
+    first = np.array(astuple(start))
+    share = _FORETOLD / (_FORETOLD + len(told.true))
+    wanted = (1 - share) * told.true + share / (1 + np.exp(-told.facts @ first))
 
     def cost(values: FloatArray) -> tuple[float, FloatArray]:
-        logits = facts @ values
-        away = values - first
-        loss = np.sum(np.logaddexp(0, logits) - right * logits)
-        slope = facts.T @ (1 / (1 + np.exp(-logits)) - right)
-        return float(loss + prior * away @ away), slope + 2 * prior * away
+        logits = told.facts @ values
+        loss = np.sum(np.logaddexp(0, logits) - wanted * logits)
+        return float(loss), told.facts.T @ (1 / (1 + np.exp(-logits)) - wanted)
 
     bounds = [(0.0, None), (0.0, None), (0.0, None), (None, None)]
     best = minimize(cost, first, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return Calibration(*(round(float(value), 4) for value in best))
+    return Calibration(*best.round(4).tolist())
 
 
 def judged_rankings(

@@ -26,16 +26,16 @@ _MOST = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A logistic model: the probability that the best candidate of a KB is right.
+    """A logistic model of a KB's best candidate: how likely it is right, by default.
 
     The default was fitted on train mentions of NCBI Disease and BC5CDR, those that mean nothing in
     the KB included (`benchmarks/evidence.py` measures it on dev).
     """
 
-    score: float = 3.7
-    lead: float = 2.26
-    nil: float = 3.27
-    bias: float = -2.78
+    score: float = 4.8
+    lead: float = 2.7
+    nil: float = 7.0
+    bias: float = -3.4
 
     def probability(self, score: float, lead: float, nil: float) -> float:
         """From a candidate's score, its lead over the next, and what memory says of NIL."""
@@ -49,9 +49,13 @@ class Scoring:
 
     weights: Weights
     calibration: Calibration = Calibration()
+    """How likely the best candidate of a KB is right."""
     weights_by_kb: Mapping[str, Weights] = field(default_factory=dict)
     """Of KBs for which other weights than the common ones were better."""
     calibration_by_kb: Mapping[str, Calibration] = field(default_factory=dict)
+    presence: Calibration | None = None
+    """How likely a KB has what is meant, the best candidate or not; None: as `calibration`."""
+    presence_by_kb: Mapping[str, Calibration] = field(default_factory=dict)
     mentions: int = 0
     """How many mentions it was fitted on."""
     recall: tuple[float, float] = (0.0, 0.0)
@@ -90,6 +94,10 @@ class Scoring:
                 **self.calibration_by_kb,
                 **dict.fromkeys(weights, NAME_SCORING.calibration),
             },
+            presence_by_kb={
+                **self.presence_by_kb,
+                **dict.fromkeys(weights, NAME_SCORING.presence_in("")),
+            },
         )
 
     @staticmethod
@@ -103,11 +111,24 @@ class Scoring:
         calibration = self.calibration_by_kb.get(best.id.kb, self.calibration)
         return calibration.probability(best.score, lead, best.evidence.get("nil", 0.0))
 
+    def probability_of_presence(self, best: Candidate, lead: float) -> float:
+        """How likely a KB with this best candidate has what is meant, as this one or another."""
+        nil = best.evidence.get("nil", 0.0)
+        return self.presence_in(best.id.kb).probability(best.score, lead, nil)
+
+    def presence_in(self, kb: str) -> Calibration:
+        """How likely a KB has what is meant."""
+        common = self.presence or self.calibration_by_kb.get(kb, self.calibration)
+        return self.presence_by_kb.get(kb, common)
+
 
 #: What a trained model's score, and one of a single kind of evidence, is taken for.
 _OF_SIMILARITY = Calibration(score=6.4, lead=4.23, bias=-5.85)
 #: What a space has before it is fitted: of a plain encoder, and of a trained one.
-PLAIN_SCORING = Scoring(Weights.default(RETRIEVED, trained=False))
+PLAIN_SCORING = Scoring(
+    Weights.default(RETRIEVED, trained=False),
+    presence=Calibration(score=5.6, lead=0, nil=5.37, bias=-2.03),
+)
 TRAINED_SCORING = Scoring(Weights.default(RETRIEVED, trained=True), _OF_SIMILARITY)
 #: For names alone, for vectors alone: those of names, or those of mentions in their texts.
 NAME_SCORING = Scoring(
