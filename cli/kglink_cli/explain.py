@@ -97,7 +97,11 @@ def _verdict(one: Explanation) -> list[str]:
         return ["answer   NIL: no entity is like that"]
     first = link.candidates[0]
     sure = f"{one.probability:.2f} probable, threshold {one.threshold:.2f}"
-    answer = str(link.chosen.id) if link.chosen else f"NIL: {first.id} is not likely enough"
+    answer = (
+        str(link.chosen.id)
+        if link.chosen
+        else f"NIL, {link.confidence:.2f} sure: {first.id} is not likely enough"
+    )
     lines = [f"answer   {answer} ({sure})"]
     if told := one.decided():
         second = link.candidates[1]

@@ -184,9 +184,7 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
             fitted = own[kb] = _in_measure_of(weights, fitted, part.with_answers())
         facts, first_is_right = part.decisions(fitted)
         right[kb] = Foretold(facts, first_is_right, part.folds)
-        # How far the best is before the next says which it is, not whether it is there.
-        alone = facts * np.array([1.0, 0.0, 1.0, 1.0])
-        present[kb] = Foretold(alone, part.has_answer().astype(np.float64), part.folds)
+        present[kb] = Foretold(facts, part.has_answer().astype(np.float64), part.folds)
     common, by_kb = _fit_calibrations(right, start.calibration)
     presence = start.presence
     presence_by_kb: dict[str, Calibration] = {}

@@ -123,7 +123,7 @@ class Scoring:
 
 
 #: What a trained model's score, and one of a single kind of evidence, is taken for.
-_OF_SIMILARITY = Calibration(score=6.4, lead=4.23, bias=-5.85)
+_OF_SIMILARITY = Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.85)
 #: What a space has before it is fitted: of a plain encoder, and of a trained one.
 PLAIN_SCORING = Scoring(
     Weights.default(RETRIEVED, trained=False),
@@ -132,7 +132,8 @@ PLAIN_SCORING = Scoring(
 TRAINED_SCORING = Scoring(Weights.default(RETRIEVED, trained=True), _OF_SIMILARITY)
 #: For names alone, for vectors alone: those of names, or those of mentions in their texts.
 NAME_SCORING = Scoring(
-    Weights.of(similar=0.7, title=0.12, case=0.18), Calibration(score=6.4, lead=4.23, bias=-5.0)
+    Weights.of(similar=0.7, title=0.12, case=0.18),
+    Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.0),
 )
 #: What counts beside names and vectors.
 _BESIDE_VECTORS = ("expanded", "common", "memory", "counterpart")

@@ -21,7 +21,7 @@ from kglink.linking.scoring import (
     Scoring,
 )
 from kglink.plugins import DefaultWeights
-from kglink.records import Candidate, EntityId, MentionInText, Ranking
+from kglink.records import Candidate, EntityId, Link, MentionInText, Ranking
 
 WEIGHTS = Weights.of(similar=0.2, title=0.1, case=0.1, alias=0.4, context=0.15, named_context=0.05)
 
@@ -91,6 +91,38 @@ def test_a_kb_may_have_weights_and_a_calibration_of_its_own() -> None:
     assert scoring.probability(scored("a", "1", 0.0), 1.0) == 0.5
     assert scoring.probability(scored("a", "1", 1.0), 0.0) == pytest.approx(1 / (1 + np.exp(-1)))
     assert scoring.probability(scored("b", "1", 1.0), 0.0) == 0.5
+
+
+def test_nil_is_what_the_surest_kb_leaves() -> None:
+    """Whether a KB has what is meant, and whether its best candidate is that, are two questions."""
+    scoring = Scoring(
+        Weights.of(alias=1.0),
+        Calibration(score=1, lead=0, nil=0, bias=-2),
+        presence=Calibration(score=1, lead=0, nil=0, bias=0),
+        presence_by_kb={"b": Calibration(score=0, lead=0, nil=0, bias=-3)},
+    )
+
+    def nil(*candidates: Candidate, scoring: Scoring = scoring) -> Link:
+        decision = Decision(scoring, lambda left, right: 1.0, 0.9, 5, ("a", "b"), per_kb=True)
+        return decision.link(Ranking(MentionInText("x", 0, 1), candidates))
+
+    def leaves(logit: float) -> float:
+        return 1 - 1 / (1 + float(np.exp(-logit)))
+
+    one = nil(scored("a", "1", 1.0))
+    assert one.chosen is None
+    assert one.confidence == pytest.approx(leaves(1))
+    assert one.probability == pytest.approx(1 - leaves(-1))
+    # A second KB that hardly has it takes nothing from NIL; each KB answers by its own.
+    both = nil(scored("a", "1", 1.0), scored("b", "1", 0.5))
+    assert both.confidence == pytest.approx(leaves(1))
+    assert [told.confidence for told in both.per_kb] == pytest.approx([leaves(1), leaves(-1.5)])
+    # That the best is right says that it is there: `b` has 0.18 by this, 0.05 by its own.
+    assert nil(scored("b", "1", 0.5)).confidence == pytest.approx(leaves(-1.5))
+    assert nil().confidence == 1
+    # Without a presence of its own, NIL is what the best candidate leaves.
+    plain = nil(scored("a", "1", 1.0), scoring=replace(scoring, presence=None))
+    assert plain.confidence == pytest.approx(1 - plain.probability)
 
 
 # -------------------------------------------------------------------------------- several KBs

@@ -264,7 +264,7 @@ def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folde
         assert scoring.mentions == len(judged(documents))
         before, after = scoring.recall
         assert 0 < before <= after <= 1
-        assert scoring.calibration != unfitted().calibration
+        assert scoring.weights != unfitted().weights
         assert workspace.linker().scoring == scoring
     with opened(fitted_folder) as workspace:
         assert workspace.linker().scoring == scoring
