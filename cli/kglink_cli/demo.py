@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.records import TextInput
-from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
@@ -94,6 +93,8 @@ def demo(
 
 def _finetune(workspace: Workspace) -> None:
     """Teach the model what the two KBs call things, and measure on documents it has not seen."""
+    from kglink.training.job import FinetuneJob
+
     pools, before = _recalls_at_1(workspace)
     source, target = KBS
     kbs = f"--source-kb {source} --target-kb {target}"

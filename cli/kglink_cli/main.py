@@ -140,11 +140,10 @@ def _keep_output() -> None:
     if ours is None or errors is None or ours is not sys.stdout or ours.isatty():
         return
     ours.flush()
-    kept = io.BufferedWriter(io.FileIO(os.dup(ours.fileno()), "w"))
+    kept = open(os.dup(ours.fileno()), "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115, PTH123 - open to the end
+    kept.reconfigure(write_through=ours.write_through)
     os.dup2(errors.fileno(), ours.fileno())
-    sys.stdout = io.TextIOWrapper(
-        kept, "utf-8", "backslashreplace", write_through=ours.write_through
-    )
+    sys.stdout = kept
 
 
 def _finish_output() -> None:

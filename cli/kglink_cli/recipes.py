@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from kglink.errors import UsageError
-from kglink.training.recipe import list_recipes, load_recipe
 from kglink_cli.console import print_json, print_table, say
 
 COLUMNS = ("paper", "name", "summary", "follows")
@@ -24,6 +23,8 @@ def recipes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the recipes for `kglink finetune`, or show one whole."""
+    from kglink.training.recipe import list_recipes, load_recipe
+
     if name and (paper or table):
         raise UsageError(
             "one recipe, and a paper or table to list", hint="Leave out the name, or the others."
