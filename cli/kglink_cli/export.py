@@ -45,7 +45,11 @@ def export(
     """
     if output_format not in FORMATS:
         there_is = ", ".join(FORMATS)
-        raise UsageError(f"unknown format {output_format!r}", hint=f"There is: {there_is}.")
+        raise UsageError(
+            f"unknown format {output_format!r}",
+            hint=f"There is: {there_is}. Overlaps between KBs are written as SSSOM by "
+            "`kglink overlap --export pairs.sssom.tsv`.",
+        )
     with session_of(context).open() as workspace:
         info = workspace.kb(kb)
         if info.updating:

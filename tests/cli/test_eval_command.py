@@ -79,7 +79,7 @@ def test_a_table_and_json_say_the_same(kglink: Kglink, demo: Path) -> None:
     assert rows[0] == ["pool", "mentions", *names]
     assert [row[0] for row in rows[1:]] == [*KBS, "[mean of KBs]", "[joint]", "[judged joint]"]
     joint = result["metrics"]["joint"]
-    assert rows[4] == ["[joint]", "71", *(f"{joint[name]:.3f}" for name in names)]
+    assert rows[4] == ["[joint]", "164", *(f"{joint[name]:.3f}" for name in names)]
     seen_rows = [line.split("\t") for line in seen.splitlines()]
     assert {row[0] for row in seen_rows[1:]} == {"seen", "unseen"}
 
@@ -165,7 +165,7 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
             assert test["significant"] == (test["p"] < 0.05 / 10)
     ran = kglink(*EVAL, *options)
     assert f"Against {kept}, paired randomization test at .05 / 10" in ran.out
-    assert "[joint]\tR@1\t71\t" in ran.out
+    assert "[joint]\tR@1\t164\t" in ran.out
 
 
 def test_tables_for_programs_and_for_papers(kglink: Kglink, demo: Path) -> None:
@@ -182,10 +182,10 @@ def test_tables_for_programs_and_for_papers(kglink: Kglink, demo: Path) -> None:
     shown = f"{right:.3f} [{low:.3f}, {high:.3f}]"
     markdown = kglink(*asked, "--format", "md").out.splitlines()
     assert markdown[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    assert any(line.startswith(f"| [joint] | 71 | {shown} |") for line in markdown)
+    assert any(line.startswith(f"| [joint] | 164 | {shown} |") for line in markdown)
     latex = kglink(*asked, "--format", "latex").out
     assert latex.startswith("\\begin{tabular}{lrrrrrr}\n\\toprule\npool & mentions & R@1")
-    assert f"{{[}}joint] & 71 & {shown.replace('[', '{[}')} &" in latex
+    assert f"{{[}}joint] & 164 & {shown.replace('[', '{[}')} &" in latex
     assert "There is: table, tsv, csv, md, latex, json" in kglink(*EVAL, "-f", "pdf", code=2).err
 
 

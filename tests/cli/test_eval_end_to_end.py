@@ -97,7 +97,7 @@ def test_a_file_of_links_has_the_same_figures(
     # A file has confidences of six digits.
     ece = [one["metrics"]["joint"]["calibration"]["ece"] for one in (ours, theirs)]
     assert ece[0] == pytest.approx(ece[1], abs=1e-5)
-    assert ours["annotation"]["texts"] == 30
+    assert ours["annotation"]["texts"] == 126
     assert ours["complete"] is True
 
 
@@ -117,7 +117,7 @@ def test_records_of_one_mention_are_judged_as_one_text(demo_copy: Path, tmp_path
         whole = workspace.evaluate_end_to_end("docs", split="test", per_kb=False)
         single = workspace.evaluate_end_to_end("single", split="test", per_kb=False)
     assert single.annotation.records == single.annotation.mentions == 74
-    assert single.annotation.texts == 30
+    assert single.annotation.texts == 126
     assert single.as_json()["metrics"] == whole.as_json()["metrics"]
 
 
@@ -134,13 +134,13 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
     tests = result["against"]["tests"]
     assert set(tests) == {"detection", "links"}
     for name in tests:
-        assert tests[name]["items"] == 30
+        assert tests[name]["items"] == 126
         here = result["metrics"]["joint"][name]["strict"]["macro"]["f1"]
         there = json.loads(first)["metrics"]["joint"][name]["strict"]["macro"]["f1"]
         assert (tests[name]["left"], tests[name]["right"]) == pytest.approx((here, there))
     ran = kglink(*EVAL, *options)
     assert f"Against {kept}, paired randomization test at .05\n" in ran.out
-    assert "links\tmacro F1\t30\t" in ran.out
+    assert "links\tmacro F1\t126\t" in ran.out
 
 
 def test_the_tables(kglink: Kglink, demo: Path) -> None:
@@ -164,7 +164,7 @@ def test_the_tables(kglink: Kglink, demo: Path) -> None:
         *figures,
     ]  # fmt: skip
     assert out.startswith(
-        "Raw text in: 30 texts, 74 mentions: 71 with an entity of these KBs, 3 with none (NIL)\n"
+        "Raw text in: 126 texts, 170 mentions: 164 with an entity of these KBs, 6 with none (NIL)\n"
     )
     ece = result["metrics"]["joint"]["calibration"]["ece"]
     assert f"confidence     {ece:.3f} from the share of right answers (ECE, " in out
@@ -217,7 +217,7 @@ def test_what_cannot_be_judged_leaves_no_file(
     answers.write_text("\n".join(f'{line[:-1]}, "entities": []}}' for line in lines[1:]), "utf-8")
     kept = tmp_path / "kept.jsonl"
     ran = kglink(*EVAL, "--predictions", answers, "--keep", kept, code=2)
-    assert "1 of 30 texts have no line: 'doc-071'" in ran.err
+    assert "1 of 126 texts have no line: 'doc-071'" in ran.err
     assert not kept.exists()
     answers.write_text("\n".join(f'{line[:-1]}, "entities": []}}' for line in lines), "utf-8")
     found = json.loads(kglink(*EVAL, "--predictions", answers, "--kb", KBS[0], "--json").out)

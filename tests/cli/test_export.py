@@ -374,6 +374,7 @@ def test_parts_can_be_left_out(kglink: Kglink, tmp_path: Path) -> None:
     [
         (("docz",), "unknown KB 'docz'"),
         (("docs", "--format", "csv"), "unknown format 'csv'"),
+        (("docs", "--format", "sssom"), "kglink overlap --export pairs.sssom.tsv"),
         (("docs", "--split", "val"), "unknown split 'val'"),
         (("docs", "--only", "golds"), "unknown part 'golds'"),
         (("docs", "-o", "no/such/folder/x.jsonl"), "cannot write no/such/folder/x.jsonl"),

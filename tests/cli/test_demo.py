@@ -1,0 +1,79 @@
+"""`kglink demo`: each step makes its figures better, and its texts are what they are said to be."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Kglink
+
+DATA = ROOT / "cli" / "kglink_cli" / "demo_data"
+KBS = ("encyclopedia", "lanternfall")
+JOINT = ("[joint]", "[judged joint]")
+
+
+def records(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+def steps(printed: str) -> Mapping[str, Mapping[str, float]]:
+    """By step and pool R@1, as the table at the demo's end has it."""
+    header, *rest = re.findall(r"^pool\tmentions\tbuild\t.*(?:\n.+\t.+)+", printed, re.MULTILINE)[
+        -1
+    ].splitlines()
+    names = header.split("\t")[2:]
+    rows = [line.split("\t") for line in rest]
+    assert {row[0] for row in rows} == {*KBS, *JOINT}
+    return {name: {row[0]: float(row[at]) for row in rows} for at, name in enumerate(names, 2)}
+
+
+def test_overlaps_and_memory_make_the_demo_better(kglink: Kglink, tmp_path: Path) -> None:
+    told = steps(kglink("demo", "--quick", "--dir", tmp_path).out)
+    assert list(told) == ["build", "overlap", "learn"]
+    for pool in (*KBS, *JOINT):
+        assert told["build"][pool] <= told["overlap"][pool] < told["learn"][pool]
+    # Counterparts say what a thing is called elsewhere: they help a KB that is asked alone.
+    assert all(told["build"][kb] < told["overlap"][kb] for kb in KBS)
+
+
+@pytest.mark.slow
+def test_fine_tuning_makes_the_demo_better(kglink: Kglink, tmp_path: Path) -> None:
+    told = steps(kglink("demo", "--dir", tmp_path).out)
+    assert list(told) == ["build", "overlap", "learn", "finetune"]
+    for pool in (*KBS, *JOINT):
+        assert told["learn"][pool] <= told["finetune"][pool]
+    assert all(told["learn"][pool] < told["finetune"][pool] for pool in JOINT)
+
+
+def test_spans_and_golds_of_the_texts_are_exact() -> None:
+    known = {f"{kb}:{one['id']}" for kb in KBS for one in records(kb)}
+    for document in records("documents"):
+        assert document["entities"]
+        for one in document["entities"]:
+            assert document["text"][one["start"] : one["end"]] == one["text"]
+            assert known.issuperset(one["gold"])
+
+
+def test_every_name_in_the_texts_is_annotated() -> None:
+    names = {
+        name.casefold()
+        for kb in KBS
+        for one in records(kb)
+        for name in (one["title"], *one["aliases"])
+    }
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)")
+    for document in records("documents"):
+        spans = [range(one["start"], one["end"]) for one in document["entities"]]
+        for found in pattern.finditer(document["text"].casefold()):
+            assert any(found.start() < one.stop and one.start < found.end() for one in spans), found
+
+
+def test_no_sentence_is_in_two_splits() -> None:
+    split_of: dict[str, str] = {}
+    for document in records("documents"):
+        for sentence in re.split(r"(?<=[.!?])\s+", document["text"]):
+            assert split_of.setdefault(sentence, document["split"]) == document["split"]
