@@ -22,6 +22,8 @@ IntArray = npt.NDArray[np.int64]
 _LENGTHS = 3
 #: So many characters a token around a mention are tokenised.
 _REACH = 8
+#: Where a text is cut, its windows have a multiple of so many tokens: many of one length are fast.
+_EQUAL = 16
 _WORD_CHARS = 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -122,6 +124,9 @@ class DocumentInputs:
         count = max(1, -(-(tokens - self._shared) // (self._room - self._shared)))
         length = -(-(tokens + (count - 1) * self._shared) // count)
         step = length - self._shared
+        if count > 1:
+            framed = length + len(self._frame)
+            length = min(length - framed % -_EQUAL, self._room, tokens)
         inside: dict[int, list[_Place]] = {}
         for one in places:
             centre = (one.first + one.stop - length) / 2

@@ -66,6 +66,7 @@ def test_no_mention_is_lost_at_a_seam(pieces: PieceTokenizer, words: tokenizers.
     windows, _ = DocumentInputs(pieces, 64, 512).windows(mentions)
     inner = [span for one in windows[1:-1] for span in ((s, len(one.ids)) for s in one.spans)]
     assert min(min(start, length - stop) for (start, stop), length in inner) >= 16
+    assert {len(one.ids) % 16 for one in windows} == {0}
     # All of it is read once, and a third at most twice.
     assert sum(len(one.ids) for one in windows) < 1.35 * len(words.encode(text).ids)
 
@@ -74,7 +75,7 @@ def test_of_a_long_text_only_the_parts_with_mentions_are_read(pieces: PieceToken
     text = f"Heron {SENTENCE.replace('Heron', 'Boat') * 2000} Heron"
     windows, numbers = DocumentInputs(pieces, 64, 512).windows(found_in(text, "Heron"))
     assert numbers.tolist() == [0, 1]
-    assert sum(len(one.ids) for one in windows) < 2 * 3 * 64
+    assert sum(len(one.ids) for one in windows) <= 2 * 3 * 64
 
 
 @pytest.mark.parametrize(
