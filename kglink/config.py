@@ -181,6 +181,13 @@ class LinkSection(Section):
     )
     nested: bool = Field(False, description="Whether mentions may lie in other mentions.")
 
+    rerank: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="First candidates of each KB that the space's trained reranker reads together "
+        "with the mention (`kglink finetune --what reranker`); 0: it is not asked.",
+    )
     reranker: str = Field("", description="Reranker (`kglink plugins`); empty: none.")
     reranker_settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Settings of the reranker."

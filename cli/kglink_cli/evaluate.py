@@ -32,7 +32,7 @@ from kglink_cli.evaluation_tables import (
     recall_table,
     seen_table,
 )
-from kglink_cli.limits import NotUnder, Types, Under, limit_flags
+from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.session import session_of, split_names
 from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
@@ -91,6 +91,7 @@ def evaluate(
             help="Also MRR and ACS of accepted overlaps: how near counterparts are in the space.",
         ),
     ] = False,
+    rerank: Rerank = None,
     end_to_end: Annotated[
         bool,
         typer.Option(
@@ -176,6 +177,7 @@ def evaluate(
     flags = {
         "space.name": space,
         "link.evidence": by,
+        "link.rerank": rerank,
         **limit_flags(types, under, not_under),
     }
     with session_of(context).open(flags) as workspace:

@@ -11,6 +11,7 @@ import typer
 from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, print_table, say
+from kglink_cli.limits import Rerank
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def explain(
     top_k: Annotated[
         int | None, typer.Option("--top-k", "-k", help="Candidates for each mention.")
     ] = None,
+    rerank: Rerank = None,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -46,7 +48,7 @@ def explain(
     if span and not place:
         raise UsageError(f"--span {span!r} is no place", hint="Write START:END, such as 3:9.")
     words = sys.stdin.read() if text == "-" else text
-    flags = {"link.top_k": top_k, "space.name": space}
+    flags = {"link.top_k": top_k, "link.rerank": rerank, "space.name": space}
     with session_of(context).open(flags) as workspace:
         ensure_space(workspace)
         found = workspace.explain(

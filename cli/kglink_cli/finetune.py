@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from kglink.workspace import Workspace
     from kglink.workspace.finetune import Finetuned
 
-What = Literal["all", "linker", "detector"]
+What = Literal["all", "linker", "detector", "reranker"]
+#: Stages that make no space.
+_ALONE = ("D", "R")
 #: Which of several processes this is, as torchrun and `accelerate launch` say it.
 _RANK = "RANK"
 
@@ -33,7 +35,8 @@ def finetune(
         typer.Option(
             "--what",
             help="linker: the model that reads mentions and entities; detector: what finds "
-            "mentions in texts; all: both, a detector where documents are annotated whole.",
+            "mentions in texts; all: both, a detector where documents are annotated whole; "
+            "reranker: what reads mention and candidate together (`kglink link --rerank`).",
         ),
     ] = "all",
     sources: Annotated[
@@ -141,7 +144,7 @@ def finetune_with_progress(workspace: Workspace, job: FinetuneJob) -> Finetuned:
 
 def print_finetuned(done: Finetuned) -> None:
     """Recall on the mentions held back, of the model before and after, on standard output."""
-    if done.report.sources == "D":
+    if done.report.sources in _ALONE:
         return
     if done.after is None or done.before is None:
         say("no documents were held back: `kglink eval` measures on others")
@@ -239,13 +242,15 @@ def _tell(done: Finetuned) -> None:
         if worse := done.detector.manifest.worse_elsewhere:
             note("", f"the dictionary is better on documents that it has not learnt from: {worse}")
             note("", "for texts like these: kglink link --detector dictionary, or learn from them")
-    if report.sources == "D":
-        return
     if done.replacement is not None:
         _tell_replacement(done.replacement)
     if done.refused:
         note("unpublished", "the space stays as it was: it would answer worse than before")
         note("next", f"publish it anyway: kglink finetune --resume --run {name} --publish")
+        return
+    if report.sources in _ALONE:
+        if done.reranker is not None and done.replacement is not None:
+            note("next", "kglink link TEXT --rerank 8, kglink eval --docs DOCS --rerank 8")
         return
     if done.build is None:
         note("next", f"no space has this model yet: kglink finetune --resume --run {name}")

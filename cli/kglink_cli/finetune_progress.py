@@ -14,6 +14,7 @@ from kglink.training.job import (
     News,
     Note,
     Planned,
+    RerankerNews,
     StepNews,
 )
 from kglink_cli.console import Reached, Show, counted, note, reached
@@ -39,6 +40,7 @@ class FinetuneNews:
             StepNews: self._step,
             EpochNews: self._epoch,
             DetectorNews: self._detector,
+            RerankerNews: self._reranker,
         }
 
     def take(self, news: News) -> None:
@@ -84,6 +86,15 @@ class FinetuneNews:
             _time(news.seconds),
         ]
         note("stage D", "   ".join([*parts, "best so far"] if news.is_best else parts))
+
+    def _reranker(self, news: RerankerNews) -> None:
+        parts = [
+            f"{news.epoch}/{news.epochs}",
+            f"loss {news.loss:.3f}",
+            f"right at first {news.right:.3f}",
+            _time(news.seconds),
+        ]
+        note("stage R", "   ".join([*parts, "best so far"] if news.is_best else parts))
 
 
 def recalls_text(recalls: Recalls) -> str:

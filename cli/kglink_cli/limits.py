@@ -1,4 +1,4 @@
-"""Options that limit which entities are found, the same for every command that has them."""
+"""Options of how entities are found, the same for every command that has them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ Under = Annotated[
 NotUnder = Annotated[
     list[str] | None,
     typer.Option("--not-under", help="Nothing of this entity's branch; may be repeated."),
+]
+Rerank = Annotated[
+    int | None,
+    typer.Option(
+        "--rerank",
+        min=0,
+        max=64,
+        help="The trained reranker reads so many first candidates of each KB with the mention.",
+    ),
 ]
 
 

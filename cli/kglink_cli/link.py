@@ -20,7 +20,7 @@ from kglink.workspace.shapes import found_shape
 from kglink.workspace.texts import TextReader
 from kglink_cli.build import build_with_progress, ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress
-from kglink_cli.limits import NotUnder, Types, Under, limit_flags
+from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.outputs import Written, after, format_of, reserved, write_to
 from kglink_cli.session import parse_options, session_of, split_names
 
@@ -65,6 +65,7 @@ def link(
     per_kb: Annotated[
         bool, typer.Option("--per-kb", help="Also what each KB answers for itself.")
     ] = False,
+    rerank: Rerank = None,
     nested: Annotated[
         bool | None, typer.Option("--nested", help="Mentions may lie in other mentions.")
     ] = None,
@@ -144,6 +145,7 @@ def link(
         "link.prefer": split_names(prefer) or None,
         "link.per_kb": per_kb or None,
         "link.top_k": top_k,
+        "link.rerank": rerank,
         "link.threshold": threshold,
         "link.nested": nested,
         "link.detector": split_names(detector) or None,

@@ -8,6 +8,7 @@ import typer
 
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, progress, say_cells
+from kglink_cli.limits import Rerank
 from kglink_cli.session import session_of
 
 Docs = Annotated[str, typer.Argument(help="A KB of annotated documents (`kglink kbs`).")]
@@ -57,16 +58,17 @@ def fit(
         str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
     ],
     split: Split = "",
+    rerank: Rerank = None,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit how the space weighs evidence, and how sure it is, to annotated documents.
 
     Nothing is trained. New weights are kept only where they put more right answers first in
-    documents that they were not fitted to.
+    documents that they were not fitted to. Links with --rerank have weights of their own.
     """
     names = [name for name in docs.split(",") if name]
-    with session_of(context).open({"space.name": space}) as workspace:
+    with session_of(context).open({"space.name": space, "link.rerank": rerank}) as workspace:
         ensure_space(workspace)
         with progress() as tell:
             scoring = workspace.fit(names, split=split, progress=tell)

@@ -56,8 +56,6 @@ _BROUGHT_BY_COUNTERPARTS = 5
 MEAN_CONTEXT = 0.43
 #: So often must memory have seen a name, for each further thing that bears it, to be half believed.
 _DOUBT = 20
-#: Plugins are asked for evidence of so many of the best candidates of each KB.
-_ASKED = 8
 
 
 class _Use(NamedTuple):
@@ -115,6 +113,7 @@ class CandidateSearch:
         self._reader = reader
         self._candidates = candidates
         self._asked = tuple(asked) if by == "all" and facts is not None else ()
+        self._asked_depth = max((one.depth for one in self._asked), default=0)
         self._facts = facts
         self.scoring = self._chosen_scoring(scoring, by)
         self._use = self._chosen_use(by)
@@ -344,7 +343,11 @@ class CandidateSearch:
                 first[place] = self._first({kb: found[place] for kb, found in tables.items()})
                 named[place] = Ranking(mention, tuple(one for one, _, _ in first[place]))
         known = dict(
-            zip(named, described(facts, list(named.values()), _ASKED * len(tables)), strict=True)
+            zip(
+                named,
+                described(facts, list(named.values()), self._asked_depth * len(tables)),
+                strict=True,
+            )
         )
         columns = ask(
             self._asked,
@@ -377,7 +380,7 @@ class CandidateSearch:
         for kb, own in found.items():
             segment = self._space.segments[kb]
             scores = self.scoring.weights_in(kb).score(own.evidence)
-            places = self._order(segment, own, scores)[:_ASKED]
+            places = self._order(segment, own, scores)[: self._asked_depth]
             best = self._made(segment, own, scores, places)
             told += [(one, kb, int(place)) for one, place in zip(best, places, strict=True)]
         return sorted(told, key=lambda one: (-one[0].score, -one[0].popularity))

@@ -35,6 +35,8 @@ class SpaceFolder:
         self.versions = self.path / "versions"
         self.detector = self.path / "detector"
         """Where the space's trained detector lies, if it has one."""
+        self.reranker = self.path / "reranker"
+        """Where its trained reranker lies, if it has one."""
 
     @property
     def current(self) -> Path | None:

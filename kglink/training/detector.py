@@ -24,7 +24,6 @@ from torch import Tensor
 
 from kglink.errors import TrainingError, UsageError
 from kglink.files.digest import digest_of
-from kglink.models.hardware import choose_hardware, usable_cores
 from kglink.models.model_folder import BaseInfo
 from kglink.models.runtime import TokenEncoder
 from kglink.models.tag_inputs import Window, WordPieces
@@ -40,17 +39,24 @@ from kglink.models.tagger_folder import (
 from kglink.models.tower import pack
 from kglink.store import Store
 from kglink.training.checkpoint import saying_what_is_kept
-from kglink.training.head import HeadJob, HeadTraining, Judged, Network, source_of
+from kglink.training.head import (
+    HeadJob,
+    HeadTraining,
+    Judged,
+    Network,
+    Stage,
+    finished,
+    new_settings,
+    source_of,
+)
 from kglink.training.job import DetectorNews, FinetuneJob, Note, Tell
-from kglink.training.recipe import DEFAULT_RECIPE, DetectorSection, Recipe
+from kglink.training.recipe import DetectorSection
 from kglink.training.run import (
-    SETTINGS,
     RunSettings,
     TrainingReport,
     alone,
     read_report,
     read_settings,
-    write_report,
     write_settings,
 )
 from kglink.training.tagged_texts import (
@@ -142,48 +148,21 @@ def detector_run(
             raise TrainingError(f"{folder}: the documents that the run began with are gone")
         if report := read_report(folder):
             return report, detector
-        section, best = told.recipe.detector, detector.held_out
-        report = TrainingReport(
-            folder=folder,
-            model=detector.folder,
-            sources=SOURCES_OF_DETECTOR,
-            steps=detector.steps,
-            seconds=round(time.monotonic() - began, 3),
-            stages=(
-                {
-                    "name": SOURCES_OF_DETECTOR,
-                    "epochs": section.epochs,
-                    "kept": detector.manifest.epoch,
-                    "figure": best.f1,
-                },
-            ),
-            recalls=None,
-            notes=(),
+        report = finished(
+            folder,
+            detector.folder,
+            Stage(SOURCES_OF_DETECTOR, told.recipe.detector.epochs, detector.manifest.epoch),
+            detector.held_out.f1,
+            detector.steps,
+            began,
         )
-        write_report(report)
         return report, detector
 
 
 def _new_settings(store: Store, job: FinetuneJob, folder: Path) -> RunSettings:
-    if (folder / SETTINGS).exists():
-        raise UsageError(
-            f"{folder}: there is a run already",
-            hint="Go on with it (--resume), give another name, or delete the folder.",
-        )
-    for name in job.docs:
-        store.kb(name)
-    recipe = job.chosen_recipe()
-    if too_few := tagged_texts(store, job.docs, recipe.selection, recipe.seed).too_few():
+    told = new_settings(store, job, folder, SOURCES_OF_DETECTOR)
+    if too_few := tagged_texts(store, told.docs, told.recipe.selection, told.seed).too_few():
         raise _no_detector(too_few)
-    told = RunSettings(
-        recipe=recipe,
-        recipe_name="" if isinstance(job.recipe, Recipe) else str(job.recipe or DEFAULT_RECIPE),
-        sources=SOURCES_OF_DETECTOR,
-        source_kbs=(),
-        target_kbs=(),
-        docs=tuple(job.docs),
-        hardware=choose_hardware(job.device, job.precision, job.threads or usable_cores()),
-    )
     write_settings(folder, told)
     return told
 

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kglink.errors import TrainingError
+from kglink.errors import TrainingError, UsageError
 from kglink.files.atomic import atomic_path
-from kglink.models.hardware import Hardware
+from kglink.models.hardware import Hardware, choose_hardware, usable_cores
 from kglink.models.inputs import tokenizer_files
 from kglink.models.model_folder import (
     TowerFiles,
@@ -31,6 +31,7 @@ from kglink.models.model_folder import (
 from kglink.models.opening import resolve_model
 from kglink.models.source import ModelSource
 from kglink.models.towers import load_tower
+from kglink.store import Store
 from kglink.training.checkpoint import (
     Checkpoints,
     Position,
@@ -38,8 +39,9 @@ from kglink.training.checkpoint import (
     saying_what_is_kept,
     write_tensors,
 )
-from kglink.training.job import News, Note, StepNews, Tell
-from kglink.training.recipe import HeadSection
+from kglink.training.job import FinetuneJob, News, Note, StepNews, Tell
+from kglink.training.recipe import DEFAULT_RECIPE, HeadSection, Recipe
+from kglink.training.run import SETTINGS, RunSettings, TrainingReport, write_report
 from kglink.training.step import rate_at
 
 _BEST = "best.safetensors"
@@ -244,6 +246,59 @@ class HeadTraining(ABC, Generic[Section, Example]):
         path.parent.mkdir(parents=True, exist_ok=True)
         with saying_what_is_kept(path), atomic_path(path) as draft:
             write_tensors(draft, dict(self.network.named_parameters()))
+
+
+class Stage(NamedTuple):
+    """A stage that was trained by itself."""
+
+    letter: str
+    epochs: int
+    kept: int
+
+
+def new_settings(store: Store, job: FinetuneJob, folder: Path, letter: str) -> RunSettings:
+    """What a run of one such stage alone is told; nothing is written yet."""
+    if (folder / SETTINGS).exists():
+        raise UsageError(
+            f"{folder}: there is a run already",
+            hint="Go on with it (--resume), give another name, or delete the folder.",
+        )
+    for name in job.docs:
+        store.kb(name)
+    return RunSettings(
+        recipe=job.chosen_recipe(),
+        recipe_name="" if isinstance(job.recipe, Recipe) else str(job.recipe or DEFAULT_RECIPE),
+        sources=letter,
+        source_kbs=(),
+        target_kbs=(),
+        docs=tuple(job.docs),
+        hardware=choose_hardware(job.device, job.precision, job.threads or usable_cores()),
+    )
+
+
+def finished(
+    folder: Path, model: Path, stage: Stage, figure: float, steps: int, began: float
+) -> TrainingReport:
+    """Write the report of a run of one such stage."""
+    report = TrainingReport(
+        folder=folder,
+        model=model,
+        sources=stage.letter,
+        steps=steps,
+        seconds=round(time.monotonic() - began, 3),
+        stages=(
+            {
+                "name": stage.letter,
+                "epochs": stage.epochs,
+                "kept": stage.kept,
+                "figure": figure,
+            },
+        ),
+        recalls=None,
+        notes=(),
+    )
+    write_report(report)
+    return report
 
 
 def source_of(base: str) -> ModelSource:

@@ -15,7 +15,7 @@ from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
 if TYPE_CHECKING:
     from kglink.training.validation import Recalls
 
-What = Literal["all", "linker", "detector"]
+What = Literal["all", "linker", "detector", "reranker"]
 #: What ``sources`` may be.
 SOURCES = ("S", "T", "O", "TS", "TO", "SO", "TOS")
 
@@ -51,7 +51,7 @@ class FinetuneJob:
     curve_steps: int = 10
     """A line of the curve, and news of the loss, after so many steps."""
     what: What = "all"
-    """What is trained: the linker's model, the detector, or both in one run."""
+    """What is trained: the linker's model, the detector, or both in one run; or the reranker."""
 
     def chosen_recipe(self) -> Recipe:
         """The recipe, with the changes applied."""
@@ -136,6 +136,18 @@ class DetectorNews(NamedTuple):
     is_best: bool
 
 
+class RerankerNews(NamedTuple):
+    """An epoch of the reranker was done."""
+
+    epoch: int
+    epochs: int
+    loss: float
+    seconds: float
+    right: float
+    """The share of held-out mentions whose likeliest candidate is right."""
+    is_best: bool
+
+
 class EpochNews(NamedTuple):
     """An epoch was done; ``seconds`` includes ``mining`` and ``validation``."""
 
@@ -150,5 +162,5 @@ class EpochNews(NamedTuple):
     is_best: bool
 
 
-News = Note | Progress | Planned | BeforeNews | StepNews | EpochNews | DetectorNews
+News = Note | Progress | Planned | BeforeNews | StepNews | EpochNews | DetectorNews | RerankerNews
 Tell = Callable[[News], None]

@@ -209,6 +209,36 @@ class DetectorSection(HeadSection):
     learning_rate: float = Field(3e-4, gt=0, description="Learning rate after the warm-up.")
 
 
+class RerankerSection(HeadSection):
+    """Stage R: a reranker that reads a mention and a candidate together."""
+
+    inputs: InputSettings = Field(
+        InputSettings(mention_tokens=48, entity_tokens=48),
+        description="How mention and candidate are written, one behind the other.",
+    )
+    segments: bool = Field(
+        True,
+        description="Tell the tokens of the candidate from those of the mention by their kind.",
+    )
+    candidates: int = Field(
+        6, ge=2, description="Candidates of a mention to learn from: the best of all KBs."
+    )
+    gold: Literal["drop", "last", "add"] = Field(
+        "last",
+        description="Where no candidate is right: leave the mention out (`drop`, BLINK), put a "
+        "right one in the place of the last (`last`, ArboEL), or behind it (`add`).",
+    )
+    nothing: bool = Field(
+        True, description="Learn as well that none may be right: of mentions that mean nothing."
+    )
+    most_mentions: int = Field(
+        6000, ge=1, description="Mentions of one epoch; of more each epoch samples others."
+    )
+    epochs: int = Field(2, ge=1, description="Passes over all mentions; the best one is kept.")
+    batch: int = Field(8, ge=1, description="Mentions, with all their candidates, in one step.")
+    learning_rate: float = Field(1e-4, gt=0, description="Learning rate after the warm-up.")
+
+
 class SelectionSection(_Section):
     """How the best epoch is chosen."""
 
@@ -259,6 +289,9 @@ class Recipe(_Section):
     overlap: OverlapSection = Field(OverlapSection(), description="Stage O.")
     detector: DetectorSection = Field(
         DetectorSection(), description="Stage D: the detector of mentions."
+    )
+    reranker: RerankerSection = Field(
+        RerankerSection(), description="Stage R: the reranker of candidates."
     )
     selection: SelectionSection = Field(
         SelectionSection(), description="How the best epoch is chosen."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
@@ -23,6 +23,7 @@ from kglink.training.detector import (
 from kglink.training.documents import sources_of_documents
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.processes import Team, leave
+from kglink.training.reranker import SOURCES_OF_RERANKER, RerankerReport
 from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
 from kglink.training.tagged_texts import LEAST_HELD_OUT, TaggedText, TaggedTexts, whole_texts
 from kglink.training.train import train
@@ -32,6 +33,7 @@ from kglink.workspace.joint_space import AUTO
 from kglink.workspace.links import linker_of, search_of
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import new_space
+from kglink.workspace.reranking import publish_reranker, train_for
 from kglink.workspace.runs import Destination, Runs, stem_of
 
 if TYPE_CHECKING:
@@ -60,11 +62,10 @@ class Finetuned:
     """The detector that was trained; None where the documents did not allow it."""
     replacement: Replacement | None = None
     """What the space answers, beside the one before; None where there was nothing to compare."""
-
-    @property
-    def refused(self) -> bool:
-        """Whether the space was not published because it answers worse than the one before."""
-        return self.build is None and self.replacement is not None
+    reranker: RerankerReport | None = None
+    """The reranker that was trained, where it was asked for."""
+    refused: bool = False
+    """Whether what was trained was not published because the space answers worse with it."""
 
     @property
     def before(self) -> Mapping[str, Any] | None:
@@ -102,8 +103,9 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
             _begin(workspace, runs, job, progress)
         team.wait()
         folder = runs.path(job.run)
-        if _is_of_detector(job, folder):
-            return _detector_alone(workspace, runs, job, folder, team, progress)
+        alone_in_run = _STAGES_ALONE.get(_letter(job, folder))
+        if alone_in_run is not None:
+            return _one_stage(alone_in_run, workspace, runs, job, folder, team, progress)
         with _nothing_left_of_a_refusal(folder) if team.is_first else nullcontext():
             report = train(workspace.store, workspace.registry, job, folder, progress=progress)
         if not team.is_first:
@@ -123,44 +125,82 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
         return _published(workspace, runs, report, detector, job, progress)
 
 
-def _is_of_detector(job: FinetuneJob, folder: Path) -> bool:
-    """Whether a run trains a detector alone; a resumed one does what it began with."""
+def _letter(job: FinetuneJob, folder: Path) -> str:
+    """The one stage of a run that trains but a detector or a reranker; a resumed one keeps it."""
     if not job.resume:
-        return job.what == "detector"
-    return read_settings(folder).sources == SOURCES_OF_DETECTOR
+        return _LETTERS.get(job.what, "")
+    return read_settings(folder).sources
 
 
-def _detector_alone(
-    workspace: Opened, runs: Runs, job: FinetuneJob, folder: Path, team: Team, progress: Tell
+def _one_stage(
+    stage: _StageAlone,
+    workspace: Opened,
+    runs: Runs,
+    job: FinetuneJob,
+    folder: Path,
+    team: Team,
+    progress: Tell,
 ) -> Finetuned:
-    """Train a detector in a run of its own, by one process, and give it to the space."""
+    """Train a detector or a reranker in a run of its own, by one process, for a space."""
     if team.count > 1:
         raise UsageError(
-            f"a detector is trained by one process, and here are {team.count}",
-            hint="Run `kglink finetune --what detector` without torchrun.",
+            f"a {job.what} is trained by one process, and here are {team.count}",
+            hint=f"Run `kglink finetune --what {job.what}` without torchrun.",
         )
-    with _nothing_left_of_a_refusal(folder):
-        report, detector = detector_run(workspace.store, job, folder, progress=progress)
-    if job.publish is False:
-        return Finetuned(report, detector=detector)
-    with alone(folder):
-        name = folder.name
-        space = job.space or runs.destination(name).space or workspace.settings.space.name
-        target = workspace.with_settings({"space.name": space})
-        try:
+    name = folder.name
+    space = job.space or runs.destination(name).space or workspace.settings.space.name
+    target = workspace.with_settings({"space.name": space})
+    try:
+        with _nothing_left_of_a_refusal(folder):
+            done = stage(target, job, folder, progress)
+        if done.refused:
+            runs.set_destination(name, Destination(space, refused=True))
+        elif job.publish is not False:
+            runs.set_destination(name, Destination(space, published=True))
+        return done
+    finally:
+        if target is not workspace:
+            target.close()
+
+
+def _detector_alone(target: Opened, job: FinetuneJob, folder: Path, progress: Tell) -> Finetuned:
+    report, detector = detector_run(target.store, job, folder, progress=progress)
+    if job.publish is not False:
+        with alone(folder):
             build_if_stale(target, progress=progress)
             detector = _publish_detector(target, detector)
-            runs.set_destination(name, Destination(space, published=True))
-        finally:
-            if target is not workspace:
-                target.close()
     return Finetuned(report, detector=detector)
+
+
+def _reranker_alone(target: Opened, job: FinetuneJob, folder: Path, progress: Tell) -> Finetuned:
+    build_if_stale(target, progress=progress)
+    report, reranker = train_for(target, job, folder, progress)
+    if job.publish is False:
+        return Finetuned(report, reranker=reranker)
+    with alone(folder):
+        told = read_settings(folder)
+        done = publish_reranker(target, told, reranker, progress, anyway=bool(job.publish))
+    return Finetuned(
+        report,
+        replacement=done.replacement,
+        reranker=done.report,
+        refused=not done.published,
+    )
+
+
+_StageAlone = Callable[["Opened", FinetuneJob, Path, Tell], Finetuned]
+#: What is trained in a run of its own, by the letter of its stage.
+_STAGES_ALONE: Mapping[str, _StageAlone] = {
+    SOURCES_OF_DETECTOR: _detector_alone,
+    SOURCES_OF_RERANKER: _reranker_alone,
+}
+_LETTERS = {"detector": SOURCES_OF_DETECTOR, "reranker": SOURCES_OF_RERANKER}
 
 
 def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
     """Refuse what could not be published, before hours of training."""
     model = workspace.settings.encoder.model
-    if job.what == "detector":
+    if job.what in _LETTERS:
         model = AUTO  # the space keeps the model that it has
     if model != AUTO and not job.resume:
         origin = workspace.resolved.origins.get("encoder.model", "settings")
@@ -186,7 +226,7 @@ def _name(runs: Runs, job: FinetuneJob, team: Team) -> str:
             "there is no run to go on with",
             hint="`kglink runs` lists all of them; without --resume a new one begins.",
         )
-    stem = "detector" if job.what == "detector" else stem_of(job.recipe)
+    stem = job.what if job.what in _LETTERS else stem_of(job.recipe)
     number = team.agree([runs.free_number(stem)] if team.is_first else None, 1)
     return f"{stem}-{number[0]:.0f}"
 
@@ -195,7 +235,7 @@ def _begin(workspace: Opened, runs: Runs, job: FinetuneJob, progress: Tell) -> N
     """Find the overlaps that are to be learnt from, and note where the model will go."""
     if (runs.path(job.run) / SETTINGS).is_file():
         return  # `train` says that there is a run already
-    if job.what != "detector" and "O" in job.stages():
+    if job.what not in _LETTERS and "O" in job.stages():
         _find_missing_overlaps(workspace, job, progress)
     space = job.space or workspace.settings.space.name
     runs.set_destination(job.run, Destination("" if job.publish is False else space))
@@ -241,7 +281,13 @@ def _published(
         worse = new.replacement is not None and bool(new.replacement.worse)
         if worse and not job.publish:
             runs.set_destination(name, Destination(space, refused=True))
-            return Finetuned(report, None, new.scoring, detector, new.replacement)
+            return Finetuned(
+                report,
+                scoring=new.scoring,
+                detector=detector,
+                replacement=new.replacement,
+                refused=True,
+            )
         built = new.publish(target, progress)
         if detector is not None:
             detector = _publish_detector(target, detector)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.config import LinkSection
@@ -50,19 +51,25 @@ def fit_space(
     progress: OnProgress,
     *,
     remembered: bool = False,
+    reranker: Path | None = None,
 ) -> Fitted:
-    """Fit the scoring of a space, and keep it; ``remembered``: memory was learnt from these too."""
+    """Fit the scoring of a space, and keep it; ``remembered``: memory was learnt from these too.
+
+    Where a reranker is asked, the space's or the one of a folder, it is kept beside that.
+    """
     unfitted = settings.model_copy(update={"evidence": "all"})
-    search = search_of(space, encoder, unfitted, store, registry, scoring="default")
+    parts = (space, encoder, unfitted, store, registry)
+    place = (reranker or space.folder.reranker) if settings.rerank else space.folder.path
+    search = search_of(*parts, scoring="default", reranker=reranker)
     memory_without = memory_of(store, remembered=remembered)
     known = list(documents)
     rankings = judged_rankings(search, known, space.kbs(), memory_without, progress)
     scoring = fit_rankings(rankings, search.scoring)
-    write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
+    write_scoring(place, space.manifest.model.fingerprint, scoring)
     if not annotation_of(merged_texts("", known)).partial:
-        judging = search_of(space, encoder, unfitted, store, registry)
+        judging = search_of(*parts, reranker=reranker)
         linker = linker_of(judging, space, space.kbs(), without_auto(unfitted), store, registry)
         spans = fit_judge(linker, known, memory_without=memory_without, progress=progress)
         scoring = replace(scoring, spans=spans)
-        write_scoring(space.folder.path, space.manifest.model.fingerprint, scoring)
+        write_scoring(place, space.manifest.model.fingerprint, scoring)
     return Fitted(scoring, rankings, search.scoring)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kglink.config import LinkSection
@@ -17,6 +18,7 @@ from kglink.linking.evidence import Counterparts
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind
 from kglink.linking.pipeline import Linker
+from kglink.linking.read_together import read_together
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring
 from kglink.linking.stages import Stage
@@ -57,13 +59,20 @@ def search_of(
     *,
     candidates: int = 0,
     scoring: Scoring | Literal["kept", "default"] = "kept",
+    reranker: Path | None = None,
 ) -> CandidateSearch:
     """A search as the settings want it; ``candidates`` per KB at least are found.
 
     ``scoring``: this one, what is kept of the space, or what a space has before it is fitted.
+    ``reranker``: the folder of one that is not the space's.
     """
+    asked = asked_kinds(settings, registry)
+    place = space.folder.path
+    if settings.rerank and settings.evidence == "all":
+        place = reranker or space.folder.reranker
+        asked.append(read_together(place, encoder.hardware, settings.rerank))
     if scoring == "kept":
-        kept = read_scoring(space.folder.path, space.manifest.model.fingerprint)
+        kept = read_scoring(place, space.manifest.model.fingerprint)
     else:
         kept = None if scoring == "default" else scoring
     reader = reader_of(encoder, settings.window_chars)
@@ -76,7 +85,7 @@ def search_of(
         token_search=None if settings.evidence == "names" else token_search_of(encoder, registry),
         memory=store,
         counterparts=None if settings.evidence != "all" else counterparts_of(store, space),
-        asked=asked_kinds(settings, registry),
+        asked=asked,
         facts=store,
     )
 

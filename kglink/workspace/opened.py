@@ -250,7 +250,8 @@ class Opened:
             space = space or self.space()
             detector, names = self.detector(space), self.linked_kbs(space, kbs)
             link = detector.link
-            scoring = stamp_of(space.folder.path / SCORING_FILE)
+            place = space.folder.reranker if link.rerank else space.folder.path
+            scoring = stamp_of(place), stamp_of(place / SCORING_FILE)
             states = self.store.overlap_state(), self.store.memory_state()
             limits = limits or self.limits()
             key = (id(space), names, limits, candidates, scoring, detector.identity, states)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kglink.records import Candidate, Entity, EntityId
     from kglink.space.index import IndexChange
     from kglink.training.detector import DetectorReport
+    from kglink.training.reranker import RerankerReport
     from kglink.workspace.evaluation import EndToEnd
     from kglink.workspace.finetune import Finetuned
     from kglink.workspace.runs import WorkspaceRun
@@ -173,6 +174,18 @@ def finetuned_shape(done: Finetuned) -> Shape:
         "scoring": asdict(done.scoring) if done.scoring else None,
         "answers": done.replacement.as_json() if done.replacement else None,
         "detector": _detector_shape(done.detector) if done.detector else None,
+        "reranker": _reranker_shape(done.reranker) if done.reranker else None,
+    }
+
+
+def _reranker_shape(reranker: RerankerReport) -> Shape:
+    """A trained reranker; the figures are those of held-out mentions."""
+    compared = reranker.manifest.compared
+    return {
+        "folder": str(reranker.folder),
+        "documents": list(reranker.manifest.documents),
+        "right": reranker.right,
+        "compared": compared.model_dump() if compared else None,
     }
 
 

@@ -16,6 +16,7 @@ from kglink.errors import ConfigError, ModelError
 from kglink.models import choose_hardware, resolve_model
 from kglink.models.inputs import IdArray
 from kglink.models.packed import PackedTower
+from kglink.models.padded import load_padded_tower
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import ModelSource
 from kglink.models.tower import TokenBatch, Tower, encoded, pack, pool
@@ -84,6 +85,27 @@ def test_states_are_those_of_transformers_for_minilm(minilm: Tower) -> None:
     expected = states_of(reference(resolve_model().path), texts)
     for one, other in zip(ours, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+
+def test_two_texts_read_together_are_told_apart_as_transformers_does(minilm: Tower) -> None:
+    """All three ways: the trained tower, what it is searched with, and the padded one."""
+    lengths, seconds = [64, 7, 63, 30], [20, 3, 63, 1]
+    texts = texts_of(lengths, 30000)
+    model = reference(resolve_model().path)
+    expected = []
+    for text, second in zip(texts, seconds, strict=True):
+        row = torch.from_numpy(text.astype(np.int64)).unsqueeze(0)
+        kinds = (torch.arange(len(text)) >= second).long().unsqueeze(0)
+        expected.append(model(input_ids=row, token_type_ids=kinds).last_hidden_state[0])
+    batch = pack(texts, seconds=seconds)
+    padded = load_padded_tower(resolve_model(), 0, torch.float32).eval()
+    for tower in (minilm, padded):
+        for one, other in zip(by_text(tower(batch), batch), expected, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+        encoder = TokenEncoder("two", tower.snapshot(FP32), FP32, "cls")
+        firsts = encoder.firsts(texts, lambda states: states, seconds)
+        wanted = torch.stack([states[0] for states in expected]).detach().numpy()
+        np.testing.assert_allclose(firsts, wanted, atol=1e-5)
 
 
 def test_gradients_are_those_of_transformers(tower: Tower, source: ModelSource) -> None:

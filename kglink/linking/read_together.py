@@ -1,0 +1,65 @@
+"""What a trained reranker says: it reads a mention in its text together with each candidate."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kglink.errors import UsageError
+from kglink.linking.asked import AskedKind
+from kglink.linking.kinds import EvidenceKind
+from kglink.models.hardware import Hardware
+from kglink.models.reranker_folder import RERANKER
+from kglink.plugins import DefaultWeights
+from kglink.records import Ranking
+
+if TYPE_CHECKING:
+    from kglink.models.cross_encoder import CrossEncoder
+
+READ = EvidenceKind(
+    "read",
+    "how well the candidate fits where a trained reranker reads it together with the mention "
+    "(`link.rerank`)",
+    DefaultWeights(untrained=0.5, trained=0.5),
+)
+#: The logit that counts as sure.
+_SURE = 10.0
+
+
+class ReadTogether:
+    """1 for a candidate that is surely meant, 0 for one that surely is not or was not read."""
+
+    weights = READ.weights
+
+    def __init__(self, folder: Path, hardware: Hardware) -> None:
+        self._folder = folder
+        self._hardware = hardware
+        self._opening = threading.Lock()
+
+    def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
+        """Each mention by itself."""
+        with self._opening:
+            encoder = self._encoder
+        logits = encoder.logits(mentions)
+        return [np.clip((own / _SURE + 1) / 2, 0, 1).tolist() for own in logits]
+
+    @cached_property
+    def _encoder(self) -> CrossEncoder:
+        from kglink.models.cross_encoder import open_cross_encoder  # which loads torch
+
+        return open_cross_encoder(self._folder, self._hardware)
+
+
+def read_together(folder: Path, hardware: Hardware, depth: int) -> AskedKind:
+    """What the reranker of a folder says of the first candidates of each KB."""
+    if not RERANKER.is_there(folder):
+        raise UsageError(
+            f"{folder}: there is no trained reranker",
+            hint="Train one with `kglink finetune --what reranker`, or link without --rerank.",
+        )
+    return AskedKind(READ, ReadTogether(folder, hardware), depth)

@@ -1,0 +1,115 @@
+"""A cross-encoder: it reads a mention in its text and a candidate together, and says if they fit.
+
+The input is BLINK's: the window of the mention, then the entity without its [CLS]. The answer is a
+logit beside that of "nothing here", which is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.torch import load_file
+from torch import Tensor
+
+from kglink.errors import ModelError
+from kglink.models.hardware import Hardware
+from kglink.models.head_folder import ENCODER, HEAD
+from kglink.models.inputs import IdArray, Inputs
+from kglink.models.reranker_folder import RERANKER
+from kglink.models.runtime import TokenEncoder
+from kglink.models.source import describe_folder
+from kglink.models.towers import load_states
+from kglink.records import Alias, Candidate, Entity, EntityId, Ranking
+
+FloatArray = npt.NDArray[np.float32]
+
+#: Entities whose token ids are kept; then they are written anew.
+_KEPT_ENTITIES = 100_000
+
+
+class PairInputs:
+    """Writes mentions with each of their candidates."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._entities: dict[EntityId, IdArray] = {}
+
+    def pairs(self, rankings: Sequence[Ranking]) -> tuple[list[IdArray], list[int]]:
+        """The token ids of all pairs, mention by mention, and where each candidate begins."""
+        windows = self._inputs.mentions([one.mention for one in rankings])
+        self._write(candidate for one in rankings for candidate in one.candidates)
+        ids: list[IdArray] = []
+        seconds: list[int] = []
+        for window, ranking in zip(windows, rankings, strict=True):
+            for candidate in ranking.candidates:
+                ids.append(np.concatenate([window, self._entities[candidate.id][1:]]))
+                seconds.append(len(window))
+        return ids, seconds
+
+    def _write(self, candidates: Iterable[Candidate]) -> None:
+        wanted = {one.id: one for one in candidates}
+        if len(self._entities) + len(wanted) > _KEPT_ENTITIES:
+            self._entities.clear()
+        new = [one for one in wanted.values() if one.id not in self._entities]
+        self._entities.update(
+            zip((one.id for one in new), self._inputs.entities(map(_entity, new)), strict=True)
+        )
+
+
+class CrossEncoder:
+    """Says of each candidate how well it fits its mention."""
+
+    def __init__(
+        self,
+        inputs: PairInputs,
+        encoder: TokenEncoder,
+        head: Callable[[Tensor], Tensor],
+        *,
+        segments: bool,
+    ) -> None:
+        self._inputs = inputs
+        self._encoder = encoder
+        self._head = head
+        self._segments = segments
+
+    def logits(self, rankings: Sequence[Ranking]) -> list[FloatArray]:
+        """For each mention the logits of its candidates."""
+        ids, seconds = self._inputs.pairs(rankings)
+        told = self._encoder.firsts(ids, self._head, seconds if self._segments else None)
+        stops = np.cumsum([len(one.candidates) for one in rankings])
+        return np.split(told.reshape(len(ids)), stops[:-1]) if rankings else []
+
+
+def open_cross_encoder(folder: Path, hardware: Hardware) -> CrossEncoder:
+    """The cross-encoder of a folder, its files checked."""
+    manifest = RERANKER.read(folder)
+    source = describe_folder(str(folder), folder / ENCODER)
+    head = load_file(folder / HEAD, device=hardware.device)
+    weight, bias = head["weight"], head["bias"]
+    if weight.shape != (1, source.dim) or bias.shape != (1,):
+        raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=RERANKER.damaged)
+    states = load_states(source, hardware)
+    inputs = Inputs(source, manifest.inputs, rows=states.rows, tag_ids=manifest.tag_ids)
+    encoder = TokenEncoder(source.name, states, hardware, "cls")
+    return CrossEncoder(
+        PairInputs(inputs), encoder, head_of(weight, bias), segments=manifest.segments
+    )
+
+
+def head_of(weight: Tensor, bias: Tensor) -> Callable[[Tensor], Tensor]:
+    """Turns the states of first tokens into logits."""
+    weight, bias = weight.detach().float(), bias.detach().float()
+    return lambda states: states @ weight.T + bias
+
+
+def _entity(candidate: Candidate) -> Entity:
+    return Entity(
+        key=candidate.id.key,
+        title=candidate.title,
+        description=candidate.description,
+        type=candidate.type,
+        aliases=tuple(Alias(surface) for surface in candidate.aliases),
+    )

@@ -1,0 +1,188 @@
+"""Training a reranker on the candidates of a space, and giving it to the space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kglink.config import LinkSection
+from kglink.evaluation.rankings import JUDGED_JOINT
+from kglink.evaluation.replacement import Replacement, compare_spaces
+from kglink.linking.candidates import joint_ranking
+from kglink.linking.fit import FOLDS, fold_of
+from kglink.linking.pipeline import BATCH_MENTIONS, Linker
+from kglink.linking.scoring import Scoring, write_scoring
+from kglink.models.reranker_folder import RERANKER, AnswersCompared
+from kglink.records import Document, EntityId, MentionInText, OnProgress, Progress, Ranking
+from kglink.training.documents import held_back_documents, sources_of_documents, splits_of
+from kglink.training.job import FinetuneJob, Tell
+from kglink.training.recipe import SelectionSection
+from kglink.training.reranker import JudgedRanking, RerankerReport, ToRead, reranker_run
+from kglink.training.run import RunSettings, TrainingReport
+from kglink.workspace.detectors import without_auto
+from kglink.workspace.fitting import fit_space, memory_of
+from kglink.workspace.links import linker_of, search_of
+
+if TYPE_CHECKING:
+    from kglink.workspace.opened import Opened
+
+#: So many first candidates of each KB are read where the settings say nothing.
+RERANKED = 8
+#: A reranker learns from, and is asked, no more of a mention's candidates than these.
+DEPTH = 64
+#: More mentions than these judge no better.
+MOST_HELD_OUT = 1000
+
+
+class Reranked(NamedTuple):
+    """A trained reranker, and what the space answers without it and with it."""
+
+    report: RerankerReport
+    replacement: Replacement | None
+    """None where the reranker was not compared."""
+    published: bool = False
+
+
+def train_for(
+    target: Opened, job: FinetuneJob, folder: Path, progress: Tell
+) -> tuple[TrainingReport, RerankerReport]:
+    """Train a reranker on the candidates that a space has for annotated mentions."""
+    return reranker_run(
+        target.store,
+        lambda told: mentions_to_read(
+            *(target, told.docs, told.recipe.selection, told.seed),
+            most=told.recipe.reranker.most_mentions * told.recipe.reranker.epochs,
+            progress=progress,
+        ),
+        job,
+        folder,
+        tell=progress,
+    )
+
+
+def publish_reranker(
+    target: Opened, told: RunSettings, trained: RerankerReport, progress: Tell, *, anyway: bool
+) -> Reranked:
+    """Give a reranker to the space, with the weight of what it says, unless answers get worse.
+
+    Both are found on the documents that were held back, the weight by cross-fitting.
+    """
+    space, store = target.space(), target.store
+    documents = [*held_back_documents(store, told.docs, told.recipe.selection, told.seed)]
+    learnt = store.memory_sources().keys()
+    remembered = not learnt.isdisjoint(sources_of_documents(store, told.docs))
+    plain = without_auto(target.settings.link).model_copy(update={"evidence": "all", "rerank": 0})
+    reading = plain.model_copy(update={"rerank": target.settings.link.rerank or RERANKED})
+    parts = (store, target.registry)
+    fitted = fit_space(
+        *(space, target.encoder, reading, *parts, documents, progress),
+        remembered=remembered,
+        reranker=trained.folder,
+    )
+
+    def linker(link: LinkSection, part: Sequence[Document], scoring: Scoring | None) -> Linker:
+        search = search_of(
+            *(space, target.encoder, link, *parts),
+            scoring=scoring or "kept",
+            reranker=trained.folder,
+        )
+        memory = memory_of(store, remembered=remembered)(part)
+        return linker_of(search.with_memory(memory), space, space.kbs(), link, *parts)
+
+    replacement = compare_spaces(
+        documents,
+        space.kbs(),
+        lambda fold, part: linker(plain, part, None),
+        lambda fold, part: linker(reading, part, fitted.without(fold)),
+        progress=progress,
+    )
+    joint = replacement.tests[JUDGED_JOINT]
+    if (replacement.worse or joint.difference < 0) and not anyway:
+        return Reranked(trained, replacement)
+    compared = AnswersCompared(
+        without=round(joint.right, 4), with_it=round(joint.left, 4), mentions=joint.items
+    )
+    manifest = trained.manifest.model_copy(update={"compared": compared})
+    RERANKER.publish(trained.folder, space.folder.reranker, manifest)
+    write_scoring(space.folder.reranker, space.manifest.model.fingerprint, fitted.scoring)
+    return Reranked(trained._replace(manifest=manifest), replacement, published=True)
+
+
+def mentions_to_read(
+    opened: Opened,
+    docs: Sequence[str],
+    selection: SelectionSection,
+    seed: int,
+    *,
+    most: int,
+    progress: OnProgress = lambda _: None,
+) -> ToRead:
+    """The mentions of annotated documents, divided as for all stages, ``most`` to learn from."""
+    store = opened.store
+    train: list[Document] = []
+    held_out: list[Document] = []
+    used: list[str] = []
+    for name in sources_of_documents(store, docs):
+        splits = splits_of(store, name, selection, seed)
+        for document in store.documents(name, splits.train):
+            (held_out if splits.is_held_out(document) else train).append(document)
+        held_out += store.documents(name, "dev") if splits.dev else ()
+        used.append(name)
+    return ToRead(
+        _judged(opened, train, most, progress),
+        _judged(opened, held_out, MOST_HELD_OUT, progress),
+        tuple(used),
+    )
+
+
+def _judged(
+    opened: Opened, documents: Sequence[Document], most: int, progress: OnProgress
+) -> list[JudgedRanking]:
+    """Mentions with their candidates, from all documents alike.
+
+    Memory is asked without what the documents of the same part say themselves.
+    """
+    space = opened.space()
+    kbs = space.kbs()
+    link = opened.settings.link.model_copy(update={"evidence": "all", "rerank": 0})
+    parts = (link, opened.store, opened.registry)
+    search = search_of(space, opened.encoder, *parts)
+    places = [(fold_of(document), *one) for document in documents for one in _places(document, kbs)]
+    count = min(len(places), most)
+    chosen = [places[at * len(places) // count] for at in range(count)]
+    found: list[JudgedRanking] = []
+    for fold in range(FOLDS):
+        part = [one for one in documents if fold_of(one) == fold]
+        memory = opened.store.memory_without(part)
+        linker = linker_of(search.with_memory(memory), space, kbs, *parts)
+        own = iter([(mention, gold) for place, mention, gold in chosen if place == fold])
+        while batch := list(islice(own, BATCH_MENTIONS)):
+            found += _with_candidates(linker, batch, kbs)
+            progress(Progress("candidates of mentions", len(found), count))
+    return found
+
+
+def _places(
+    document: Document, kbs: Sequence[str]
+) -> Iterator[tuple[MentionInText, frozenset[EntityId]]]:
+    """The mentions that mean something in these KBs, or nothing at all."""
+    for one in document.mentions:
+        gold = frozenset(entity for entity in one.gold or () if entity.kb in kbs)
+        if gold or one.gold == ():
+            yield MentionInText(document.text, one.start, one.end, document.whole), gold
+
+
+def _with_candidates(
+    linker: Linker, batch: Sequence[tuple[MentionInText, frozenset[EntityId]]], kbs: Sequence[str]
+) -> Iterator[JudgedRanking]:
+    """Of what is right in some KBs the candidates there: nobody has judged those of the others."""
+    answers = linker.candidates([mention for mention, _ in batch], limit=DEPTH)
+    rankings = []
+    for (mention, gold), by_kb in zip(batch, answers, strict=True):
+        judged = [kb for kb in kbs if not gold or any(one.kb == kb for one in gold)]
+        rankings.append(Ranking(mention, tuple(joint_ranking(by_kb, judged)[:DEPTH])))
+    for ranking, (_, gold) in zip(linker.described(rankings), batch, strict=True):
+        if ranking.candidates:
+            yield JudgedRanking(ranking, gold)

@@ -1,0 +1,153 @@
+"""Stage R: what is learnt of a mention's candidates, and that it is learnt."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kglink.errors import ModelError
+from kglink.models.cross_encoder import PairInputs, open_cross_encoder
+from kglink.models.inputs import Inputs
+from kglink.models.opening import resolve_model
+from kglink.models.reranker_folder import RERANKER
+from kglink.models.settings import InputSettings
+from kglink.records import Candidate, EntityId, MentionInText, Ranking
+from kglink.training.recipe import RerankerSection
+from kglink.training.reranker import (
+    JudgedRanking,
+    RerankerJob,
+    ToRead,
+    candidate_loss,
+    learnable,
+    train_reranker,
+)
+from tiny_detectors import HARDWARE, job_of
+
+INPUTS = InputSettings(mention_tokens=12, entity_tokens=8)
+
+
+def candidate(key: str, title: str = "", kb: str = "birds", score: float = 0.0) -> Candidate:
+    return Candidate(EntityId(kb, key), title or key, score, aliases=(title or key,))
+
+
+def judged(*keys: str, right: str = "") -> JudgedRanking:
+    mention = MentionInText("a heron", 2, 7)
+    gold = frozenset([EntityId("birds", right)] if right else ())
+    return JudgedRanking(Ranking(mention, tuple(map(candidate, keys))), gold)
+
+
+def test_the_loss_by_hand() -> None:
+    logits = torch.tensor([1.0, 0.0, -1.0])
+    right = torch.tensor([True, False, False])
+    # 1 against 0 and -1; with nothing, which is 0, against two of 0 and one of -1.
+    without = -math.log(math.e / (math.e + 1 + math.exp(-1)))
+    with_it = -math.log(math.e / (math.e + 2 + math.exp(-1)))
+    assert candidate_loss(logits, right, nothing=False).item() == pytest.approx(without)
+    assert candidate_loss(logits, right, nothing=True).item() == pytest.approx(with_it)
+
+
+def test_the_same_thing_in_two_kbs_is_no_rival_of_itself() -> None:
+    both = torch.tensor([True, True, False])
+    logits = torch.tensor([1.0, 2.0, 0.0])
+    by_hand = (math.log(1 + math.exp(-1)) + math.log(1 + math.exp(-2))) / 2
+    assert candidate_loss(logits, both, nothing=False).item() == pytest.approx(by_hand)
+
+
+def test_a_mention_of_nothing_teaches_that_nothing_is_right() -> None:
+    none = torch.tensor([False, False])
+    found = candidate_loss(torch.tensor([1.0, -1.0]), none, nothing=True)
+    assert found.item() == pytest.approx(math.log(math.e + math.exp(-1) + 1))
+
+
+def keys(one: JudgedRanking) -> list[str]:
+    return [candidate.id.key for candidate in one.ranking.candidates]
+
+
+@pytest.mark.parametrize(
+    ("gold", "wanted"), [("drop", []), ("last", [["a", "c"]]), ("add", [["a", "b", "c"]])]
+)
+def test_where_no_candidate_is_right(gold: str, wanted: list[list[str]]) -> None:
+    section = RerankerSection.model_validate({"candidates": 2, "gold": gold})
+    assert [keys(one) for one in learnable(judged("a", "b", "c", right="c"), section)] == wanted
+    # What retrieval did not find at all cannot be put anywhere; what it found first stays.
+    assert learnable(judged("a", "b", right="z"), section) == []
+    assert [keys(one) for one in learnable(judged("a", "b", "c", right="b"), section)] == [
+        ["a", "b"]
+    ]
+
+
+def test_mentions_of_nothing_are_learnt_only_where_nothing_is_an_answer() -> None:
+    taught = RerankerSection(candidates=2)
+    assert [keys(one) for one in learnable(judged("a", "b", "c"), taught)] == [["a", "b"]]
+    assert learnable(judged("a"), taught.model_copy(update={"nothing": False})) == []
+
+
+def test_a_pair_is_the_window_and_the_entity_without_its_first_token(tmp_path: Path) -> None:
+    source = resolve_model(job_of(tmp_path).base)
+    inputs = Inputs(source, INPUTS, rows=64)
+    ranking = Ranking(
+        MentionInText("the mercury of the bird", 4, 11),
+        (candidate("m", "mercury"), candidate("r", "river")),
+    )
+    ids, seconds = PairInputs(inputs).pairs([ranking])
+    window = inputs.mentions([ranking.mention])[0]
+    assert seconds == [len(window)] * 2
+    for pair, title in zip(ids, ("mercury", "river"), strict=True):
+        own = PairInputs(inputs)
+        alone = Ranking(ranking.mention, (candidate("x", title),))
+        assert np.array_equal(pair, own.pairs([alone])[0][0])
+        assert np.array_equal(pair[: len(window)], window)
+
+
+def data_of(count: int, seed: int) -> list[JudgedRanking]:
+    """After "river" the mercury is the bird, else the metal."""
+    chance = random.Random(seed)
+    made = []
+    for _ in range(count):
+        by_river = chance.random() < 0.5
+        text = f"the {'river' if by_river else 'planet'} of a mercury"
+        both = [candidate("metal", "metal"), candidate("bird", "bird")]
+        mention = MentionInText(text, len(text) - 7, len(text))
+        gold = EntityId("birds", "bird" if by_river else "metal")
+        made.append(JudgedRanking(Ranking(mention, tuple(both)), frozenset([gold])))
+    return made
+
+
+def reranker_job(folder: Path, **changes: object) -> RerankerJob:
+    told = {"epochs": 8, "batch": 8, "learning_rate": 5e-3, "inputs": INPUTS, **changes}
+    section = RerankerSection.model_validate(told)
+    return RerankerJob(section, job_of(folder).base, 0, HARDWARE, checkpoint_steps=5)
+
+
+def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Path) -> None:
+    data = ToRead(data_of(160, 0), data_of(40, 1), ("docs",))
+    told: list[object] = []
+    done = train_reranker(data, reranker_job(tmp_path), tmp_path / "run", tell=told.append)
+    assert done.right > 0.9
+    assert not (tmp_path / "run" / "reranker.work").exists()
+    reader = open_cross_encoder(done.folder, HARDWARE)
+    logits = reader.logits([one.ranking for one in data.held_out])
+    right = [
+        one.ranking.candidates[int(np.argmax(own))].id in one.right
+        for one, own in zip(data.held_out, logits, strict=True)
+    ]
+    assert np.mean(right) == pytest.approx(done.right)
+    # One by one as all together: a pair's score does not depend on what else is read.
+    alone = [reader.logits([one.ranking])[0] for one in data.held_out[:5]]
+    np.testing.assert_allclose(np.concatenate(alone), np.concatenate(logits[:5]), atol=1e-5)
+    assert reader.logits([]) == []
+
+
+def test_a_damaged_folder_is_named(tmp_path: Path) -> None:
+    data = ToRead(data_of(8, 0), data_of(4, 1), ("docs",))
+    done = train_reranker(data, reranker_job(tmp_path, epochs=1), tmp_path / "run")
+    head = done.folder / "head.safetensors"
+    head.write_bytes(head.read_bytes()[:-1] + b"?")
+    with pytest.raises(ModelError) as told:
+        RERANKER.read(done.folder)
+    assert "finetune --what reranker" in told.value.hint
