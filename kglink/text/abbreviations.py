@@ -27,15 +27,27 @@ def long_forms(text: str) -> dict[str, str]:
             -1
         ].rstrip()
         inside = match[1].strip()
-        short = re.split(r"[;,]", inside)[0].strip()
-        if is_short_form(short):
-            pair = short, _long_form(short, _last_words(before, short))
+        parts = [part.strip() for part in re.split(r"[;,]", inside)]
+        if is_short_form(parts[0]):
+            pair = _defined(parts[0], before)
         else:
             short = before.rpartition(" ")[2]
             pair = short, _long_form(short, inside) if is_short_form(short) else ""
+            # What stands between may be a synonym: "GLD" in "(Krabbe disease; GLD)".
+            if not pair[1] and (short := next(filter(is_short_form, parts[1:]), "")):
+                pair = _defined(short, before)
         if pair[1]:
             found.setdefault(*pair)
     return found
+
+
+def _defined(short: str, before: str) -> tuple[str, str]:
+    """A short form and its long form in the words before it; of "(EDDs)" the singular too."""
+    words = _last_words(before, short)
+    if found := _long_form(short, words):
+        return short, found
+    singular = short[:-1] if re.fullmatch(r".*[A-Z]s", short) else ""
+    return singular, _long_form(singular, words) if len(singular) > 1 else ""
 
 
 def long_form_of(surface: str, text: str) -> str:

@@ -19,6 +19,13 @@ from kglink.text.abbreviations import long_form_of, long_forms
         ("glucose-6-phosphate dehydrogenase (G6PD)", {"G6PD": "glucose-6-phosphate dehydrogenase"}),
         ("a gene of myotonic dystrophy (DM)", {"DM": "myotonic dystrophy"}),
         ("acute hepatitis (AH; n = 7)", {"AH": "acute hepatitis"}),
+        (
+            "adult onset globoid cell leukodystrophy (Krabbe disease; AO-GLD)",
+            {"AO-GLD": "adult onset globoid cell leukodystrophy"},
+        ),
+        ("deaths from excited delirium (EDDs)", {"EDD": "excited delirium"}),
+        ("CEPH (Centre dEtude Polymorphisme Humain, Paris)",
+         {"CEPH": "Centre dEtude Polymorphisme Humain, Paris"}),
         ("two groups (see Table 2) of rats (n = 12)", {}),
         ("It rained. Then (CF) came cystic fibrosis.", {}),
         ("(CF)", {}),
