@@ -42,7 +42,7 @@ that neither KB has (NIL) only some are: answers at the others count against det
 #: How the table of steps is read.
 STEPS = """
 Each step is measured on the same mentions, of texts that nothing was learnt or chosen from. A KB's
-row asks that KB alone. [joint] asks both in one list, [judged joint] those that hold an answer.
+row ranks its entities alone, [joint] those of both KBs, [judged joint] those of KBs with an answer.
 """
 
 

@@ -36,7 +36,7 @@ def test_overlaps_and_memory_make_the_demo_better(kglink: Kglink, tmp_path: Path
     assert list(told) == ["build", "overlap", "learn"]
     for pool in (*KBS, *JOINT):
         assert told["build"][pool] <= told["overlap"][pool] < told["learn"][pool]
-    # Counterparts say what a thing is called elsewhere: they help a KB that is asked alone.
+    # Counterparts say what a thing is called elsewhere: they help the answers of one KB.
     assert all(told["build"][kb] < told["overlap"][kb] for kb in KBS)
 
 

@@ -116,7 +116,7 @@ def test_records_of_one_mention_are_judged_as_one_text(demo_copy: Path, tmp_path
         workspace.add_kb("single", path, links_to=KBS)
         whole = workspace.evaluate_end_to_end("docs", split="test", per_kb=False)
         single = workspace.evaluate_end_to_end("single", split="test", per_kb=False)
-    assert single.annotation.records == single.annotation.mentions == 74
+    assert single.annotation.records == single.annotation.mentions == 170
     assert single.annotation.texts == 126
     assert single.as_json()["metrics"] == whole.as_json()["metrics"]
 
@@ -126,7 +126,7 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
     first = kglink(*EVAL, "--joint-only", "--keep", kept, "--json").out
     records = [json.loads(line) for line in kept.read_text("utf-8").splitlines()]
     assert (records[0]["protocol"], records[0]["space"]) == ("end to end", "default")
-    assert len(records) == 31
+    assert len(records) == 127
     predicted = records[1]["predicted"][0]
     assert records[1]["text"][predicted["start"] : predicted["end"]] == predicted["text"]
     options = ("--joint-only", "--by", "names", "--against", kept)
