@@ -39,15 +39,16 @@ def measure(workspace: Workspace, docs: str, most: int) -> None:
         if len(golds) >= most:
             break
     list(workspace.link(texts[:1]))  # loads the model
-    began = time.process_time()
+    clock, began = time.perf_counter(), time.process_time()
     links = [link for document in workspace.link(texts) for link in document.links]
-    seconds = time.process_time() - began
+    seconds, clock = time.process_time() - began, time.perf_counter() - clock
     told = [
         (certainty(link), bool(link.candidates) and link.candidates[0].id in gold)
         for link, gold in zip(links, golds, strict=True)
     ]
     print(
         f"{docs}: {len(links)} mentions, {len(links) / seconds:.0f} for a second of one core, "
+        f"{len(links) / clock:.0f} a second, "
         f"R@1 {sum(right for _, right in told) / len(told):.4f}, "
         f"calibration error {calibration_error(told):.3f}"
     )
