@@ -384,10 +384,11 @@ def test_deeply_nested_settings_end_in_a_sentence(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
 @pytest.mark.parametrize("words", [["kbs"], ["export", "docs"], ["search", "heron", "--json"]])
 def test_a_disk_that_is_full_at_the_last_flush_is_a_sentence(demo: Path, words: list[str]) -> None:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "kglink_cli", *words],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=buffered,
         )  # fmt: skip
     assert done.returncode == 1
     assert "No space left on device" in done.stderr
