@@ -11,7 +11,7 @@ import argparse
 import time
 from collections import defaultdict
 
-from kglink.records import Link, Span, TextInput
+from kglink.records import Span, TextInput
 from kglink.workspace import Workspace
 
 
@@ -43,7 +43,7 @@ def measure(workspace: Workspace, docs: str, most: int) -> None:
     links = [link for document in workspace.link(texts) for link in document.links]
     seconds, clock = time.process_time() - began, time.perf_counter() - clock
     told = [
-        (certainty(link), bool(link.candidates) and link.candidates[0].id in gold)
+        (link.probability, bool(link.candidates) and link.candidates[0].id in gold)
         for link, gold in zip(links, golds, strict=True)
     ]
     print(
@@ -52,11 +52,6 @@ def measure(workspace: Workspace, docs: str, most: int) -> None:
         f"R@1 {sum(right for _, right in told) / len(told):.4f}, "
         f"calibration error {calibration_error(told):.3f}"
     )
-
-
-def certainty(link: Link) -> float:
-    """How probable it is that the best candidate is right."""
-    return link.confidence if link.chosen else 1 - link.confidence
 
 
 def calibration_error(told: list[tuple[float, bool]]) -> float:
