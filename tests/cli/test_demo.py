@@ -32,7 +32,15 @@ def steps(printed: str) -> Mapping[str, Mapping[str, float]]:
 
 
 def test_overlaps_and_memory_make_the_demo_better(kglink: Kglink, tmp_path: Path) -> None:
-    told = steps(kglink("demo", "--quick", "--dir", tmp_path).out)
+    ran = kglink("demo", "--quick", "--dir", tmp_path)
+    assert "also lanternfall:" in ran.out or "also encyclopedia:" in ran.out
+    whole = ran.out.partition("--end-to-end")[2].partition("$ kglink eval")[0]
+    assert "detection\t[joint]\tstrict\t170\t" in whole
+    assert "Every name of the two KBs is annotated" in whole
+    assert (tmp_path / "demo.html").exists()
+    assert ran.out.count("\n  kglink ") == 3
+    assert not (tmp_path / "runs").exists()
+    told = steps(ran.out)
     assert list(told) == ["build", "overlap", "learn"]
     for pool in (*KBS, *JOINT):
         assert told["build"][pool] <= told["overlap"][pool] < told["learn"][pool]
@@ -41,6 +49,7 @@ def test_overlaps_and_memory_make_the_demo_better(kglink: Kglink, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_fine_tuning_makes_the_demo_better(kglink: Kglink, tmp_path: Path) -> None:
     told = steps(kglink("demo", "--dir", tmp_path).out)
     assert list(told) == ["build", "overlap", "learn", "finetune"]
