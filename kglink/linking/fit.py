@@ -341,7 +341,12 @@ def judged_rankings(
     a right candidate. Of each KB at most ``depth`` candidates are asked for. ``each`` is told of
     every ranking: of what mention it is, what is right, and in which KB.
     """
-    judged = _spread([(fold, *one) for fold, one in _judged(documents, kbs)], most)
+    judged = judged_mentions(documents, kbs, most)
+    if not any(one.gold for one in judged):
+        raise UsageError(
+            "no mention of these documents has its answer in the space",
+            hint="Give annotated documents that link to its KBs.",
+        )
     parts = [[one for one in documents if fold_of(one) == fold] for fold in range(FOLDS)]
     found: list[tuple[int, int, bool, _Ranking]] = []
     kinds: tuple[str, ...] = ()
@@ -380,31 +385,32 @@ def fold_of(document: Document) -> int:
     return text_hash(document.title or document.text) % FOLDS
 
 
-def _judged(
-    documents: Iterable[Document], kbs: Sequence[str]
-) -> list[tuple[int, tuple[MentionInText, frozenset[EntityId]]]]:
-    """The mentions with an answer in one of the KBs, or that mean nothing; each with its part."""
-    return [
-        (
+class JudgedMention(NamedTuple):
+    """A mention, what is right for it (nothing: no entity is), and the part of its document."""
+
+    fold: int
+    mention: MentionInText
+    gold: frozenset[EntityId]
+
+
+def judged_mentions(
+    documents: Iterable[Document], kbs: Sequence[str], most: int
+) -> list[JudgedMention]:
+    """The mentions with an answer in one of the KBs, or that mean nothing.
+
+    All of them, or so many from all places alike.
+    """
+    judged = [
+        JudgedMention(
             fold_of(document),
-            (MentionInText(document.text, mention.start, mention.end, document.whole), gold),
+            MentionInText(document.text, mention.start, mention.end, document.whole),
+            gold,
         )
         for document in documents
         for mention in document.mentions
         if mention.gold is not None
         and ((gold := frozenset(one for one in mention.gold if one.kb in kbs)) or not mention.gold)
     ]
-
-
-def _spread(
-    judged: list[tuple[int, MentionInText, frozenset[EntityId]]], most: int
-) -> list[tuple[int, MentionInText, frozenset[EntityId]]]:
-    """All of them, or so many from all places alike."""
-    if not any(gold for *_, gold in judged):
-        raise UsageError(
-            "no mention of these documents has its answer in the space",
-            hint="Give annotated documents that link to its KBs.",
-        )
     count = min(len(judged), most)
     return [judged[at * len(judged) // count] for at in range(count)]
 

@@ -11,11 +11,11 @@ from kglink.config import LinkSection
 from kglink.evaluation.rankings import JUDGED_JOINT
 from kglink.evaluation.replacement import Replacement, compare_spaces
 from kglink.linking.candidates import joint_ranking
-from kglink.linking.fit import FOLDS, fold_of
+from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
 from kglink.linking.scoring import Scoring, write_scoring
 from kglink.models.reranker_folder import RERANKER, AnswersCompared
-from kglink.records import Document, EntityId, MentionInText, OnProgress, Progress, Ranking
+from kglink.records import Document, OnProgress, Progress, Ranking
 from kglink.training.documents import held_back_documents, sources_of_documents, splits_of
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.recipe import SelectionSection
@@ -26,6 +26,7 @@ from kglink.workspace.fitting import fit_space, memory_of
 from kglink.workspace.links import linker_of, search_of
 
 if TYPE_CHECKING:
+    from kglink.store import Store
     from kglink.workspace.opened import Opened
 
 #: So many first candidates of each KB are read where the settings say nothing.
@@ -71,8 +72,7 @@ def publish_reranker(
     """
     space, store = target.space(), target.store
     documents = [*held_back_documents(store, told.docs, told.recipe.selection, told.seed)]
-    learnt = store.memory_sources().keys()
-    remembered = not learnt.isdisjoint(sources_of_documents(store, told.docs))
+    remembered = _is_remembered(store, sources_of_documents(store, told.docs))
     plain = without_auto(target.settings.link).model_copy(update={"evidence": "all", "rerank": 0})
     reading = plain.model_copy(update={"rerank": target.settings.link.rerank or RERANKED})
     parts = (store, target.registry)
@@ -130,59 +130,54 @@ def mentions_to_read(
             (held_out if splits.is_held_out(document) else train).append(document)
         held_out += store.documents(name, "dev") if splits.dev else ()
         used.append(name)
+    remembered = _is_remembered(store, used)
     return ToRead(
-        _judged(opened, train, most, progress),
-        _judged(opened, held_out, MOST_HELD_OUT, progress),
+        _judged(opened, train, most, remembered, progress),
+        _judged(opened, held_out, MOST_HELD_OUT, remembered, progress),
         tuple(used),
     )
 
 
 def _judged(
-    opened: Opened, documents: Sequence[Document], most: int, progress: OnProgress
+    opened: Opened, documents: Sequence[Document], most: int, remembered: bool, progress: OnProgress
 ) -> list[JudgedRanking]:
     """Mentions with their candidates, from all documents alike.
 
-    Memory is asked without what the documents of the same part say themselves.
+    ``remembered``: memory was learnt from them, and is asked without what the documents of the
+    same part say themselves.
     """
-    space = opened.space()
+    space, store = opened.space(), opened.store
     kbs = space.kbs()
     link = opened.settings.link.model_copy(update={"evidence": "all", "rerank": 0})
-    parts = (link, opened.store, opened.registry)
+    parts = (link, store, opened.registry)
     search = search_of(space, opened.encoder, *parts)
-    places = [(fold_of(document), *one) for document in documents for one in _places(document, kbs)]
-    count = min(len(places), most)
-    chosen = [places[at * len(places) // count] for at in range(count)]
+    chosen = judged_mentions(documents, kbs, most)
     found: list[JudgedRanking] = []
     for fold in range(FOLDS):
         part = [one for one in documents if fold_of(one) == fold]
-        memory = opened.store.memory_without(part)
+        memory = memory_of(store, remembered=remembered)(part)
         linker = linker_of(search.with_memory(memory), space, kbs, *parts)
-        own = iter([(mention, gold) for place, mention, gold in chosen if place == fold])
+        own = iter([one for one in chosen if one.fold == fold])
         while batch := list(islice(own, BATCH_MENTIONS)):
             found += _with_candidates(linker, batch, kbs)
-            progress(Progress("candidates of mentions", len(found), count))
+            progress(Progress("candidates of mentions", len(found), len(chosen)))
     return found
 
 
-def _places(
-    document: Document, kbs: Sequence[str]
-) -> Iterator[tuple[MentionInText, frozenset[EntityId]]]:
-    """The mentions that mean something in these KBs, or nothing at all."""
-    for one in document.mentions:
-        gold = frozenset(entity for entity in one.gold or () if entity.kb in kbs)
-        if gold or one.gold == ():
-            yield MentionInText(document.text, one.start, one.end, document.whole), gold
-
-
 def _with_candidates(
-    linker: Linker, batch: Sequence[tuple[MentionInText, frozenset[EntityId]]], kbs: Sequence[str]
+    linker: Linker, batch: Sequence[JudgedMention], kbs: Sequence[str]
 ) -> Iterator[JudgedRanking]:
     """Of what is right in some KBs the candidates there: nobody has judged those of the others."""
-    answers = linker.candidates([mention for mention, _ in batch], limit=DEPTH)
+    answers = linker.candidates([one.mention for one in batch], limit=DEPTH)
     rankings = []
-    for (mention, gold), by_kb in zip(batch, answers, strict=True):
+    for (_, mention, gold), by_kb in zip(batch, answers, strict=True):
         judged = [kb for kb in kbs if not gold or any(one.kb == kb for one in gold)]
         rankings.append(Ranking(mention, tuple(joint_ranking(by_kb, judged)[:DEPTH])))
-    for ranking, (_, gold) in zip(linker.described(rankings), batch, strict=True):
+    for ranking, one in zip(linker.described(rankings), batch, strict=True):
         if ranking.candidates:
-            yield JudgedRanking(ranking, gold)
+            yield JudgedRanking(ranking, one.gold)
+
+
+def _is_remembered(store: Store, docs: Sequence[str]) -> bool:
+    """Whether memory was learnt from some of these documents."""
+    return not store.memory_sources().keys().isdisjoint(docs)
