@@ -69,6 +69,16 @@ def test_a_part_of_one_entitys_names_stands_for_it() -> None:
     assert taken_for("the Rainer, 20 m", "Rainer hose 20 m", "Rainer reel") == {}
 
 
+def test_a_part_with_another_number_behind_it_is_no_part() -> None:
+    name = "Heron Kettle 2"
+    assert taken_for("my Heron Kettle", name)["Heron Kettle"] == name
+    assert "Heron Kettle 2" in taken_for("my Heron Kettle 2", name)
+    assert taken_for("my Heron Kettle 3", name) == {}
+    assert taken_for("my Heron 5000", name) == {}
+    # With a number of its own it is the thing, whatever is counted behind it.
+    assert "LawnMaster B46" in taken_for("the LawnMaster B46 2024", "LawnMaster B46")
+
+
 def test_sentences_and_brackets_are_no_part_of_a_name() -> None:
     assert "stone. Bridge" not in taken_for("It was stone. Bridge players know.", "stone bridge")
     assert taken_for("cable (lock)", "cable lock").keys().isdisjoint({"cable (lock)"})

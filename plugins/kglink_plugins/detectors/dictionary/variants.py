@@ -176,6 +176,9 @@ class VariantFinder:
             if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
             and not (_is_word_of_name(hit) and misspelt[hit.first])
         ]
+        others = [(hit.first, hit.stop) for hit in hits if _has_another_number(hit, words)]
+        other = _longest(others, len(words.forms))
+        hits = [hit for hit in hits if hit.kind & PART != hit.kind or other[hit.first] < hit.stop]
         hits = _with_short_forms(hits, words, hashes)
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE]
         longest = _longest(wholes, len(words.forms))
@@ -331,7 +334,7 @@ class VariantFinder:
             capitals=float(surface.isupper() and 1 < len(surface) <= _SHORT),
             other_case=float(whole and not case & cases),
             lowered=float(whole and not capital and cases != 0 and not lower_names),
-            number=float(any(map(str.isdigit, surface))),
+            number=float(_has_digit(surface)),
             inside=float(inside),
             before=float(
                 hit.first > 0
@@ -381,6 +384,22 @@ def _with_short_forms(hits: Sequence[Hit], words: TextWords, hashes: Hashes) -> 
             short[at] = Hit(at, at + 1, full.bag, SHORT)
     kept = [hit for hit in hits if not (hit.first in short and hit.kind & PART == hit.kind)]
     return [*kept, *short.values()]
+
+
+def _has_another_number(hit: Hit, words: TextWords) -> bool:
+    """Whether a number stands right behind a part of a name that has none itself.
+
+    "AquaJet" in "AquaJet 5000" is not short for "AquaJet 3000"; with its own number it is whole.
+    """
+    behind = hit.stop
+    if hit.kind & PART != hit.kind or behind >= len(words.forms) or not words.joined[behind - 1]:
+        return False
+    own = (words.forms[at].word for at in range(hit.first, behind))
+    return _has_digit(words.forms[behind].word) and not any(map(_has_digit, own))
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
 
 
 def _is_word_of_name(hit: Hit) -> bool:
