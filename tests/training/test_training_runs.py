@@ -160,8 +160,8 @@ def test_what_is_kept_of_a_run(whole: TrainingReport) -> None:
 def test_the_rate_climbs_and_falls_in_each_stage(whole: TrainingReport) -> None:
     rates = [line["rate"] for line in curve(whole.folder) if "loss" in line]
     # A tenth of 26 steps is 3 (2.6): 1/3, 2/3, 3/3 of the rate, then down to 1/23.
-    assert rates[:4] == pytest.approx([5e-5 / 3, 1e-4 / 3, 5e-5, 5e-5])
-    assert rates[25] == pytest.approx(5e-5 / 23)
+    assert rates[:4] == pytest.approx([1e-5, 2e-5, 3e-5, 3e-5])
+    assert rates[25] == pytest.approx(3e-5 / 23)
     assert rates[26] == pytest.approx(1e-5)
     assert rates[29] == pytest.approx(1e-5 / 4)
 
