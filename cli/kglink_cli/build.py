@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.workspace.build import answers
-from kglink_cli.console import note, print_json, progress
+from kglink_cli.console import counted, note, print_json, progress
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
@@ -85,5 +85,5 @@ def _tell_built(workspace: Workspace, made: BuildReport, seconds: float) -> None
         f"{seconds:.1f} s",
     )
     if made.truncated_texts:
-        note("cut", f"{made.truncated_texts:,} texts were longer than the model reads")
+        note("cut", f"{counted(made.truncated_texts, 'text')} longer than the model reads")
     sys.stderr.flush()
