@@ -35,7 +35,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "overlap train": ("kglink overlap train", "kglink overlap train --json"),
     "finetune": (
         "kglink finetune --sources TOS --source-kb wiki --target-kb products",
-        "kglink finetune --recipe small --docs notes --set train.epochs=2",
+        "kglink finetune --recipe small --target-kb products --set train.epochs=2",
     ),
     "recipes": ("kglink recipes --paper amh --table 2", "kglink recipes amh/som-amh"),
     "runs": ("kglink runs", "kglink runs default-1 --json"),
