@@ -36,6 +36,11 @@ class Fitted(NamedTuple):
         return fit_rankings(self.rankings.without(fold), self.start)
 
 
+def is_remembered(store: Store, docs: Iterable[str]) -> bool:
+    """Whether memory was learnt from some of these documents."""
+    return not store.memory_sources().keys().isdisjoint(docs)
+
+
 def memory_of(store: Store, *, remembered: bool) -> Callable[[Sequence[Document]], Memory]:
     """The memory that some documents are judged by: what they say themselves is left out."""
     return store.memory_without if remembered else lambda part: store

@@ -17,7 +17,7 @@ from kglink.training.job import Note, Tell
 from kglink.training.run import TrainingReport, read_settings
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.detectors import without_auto
-from kglink.workspace.fitting import Fitted, fit_space, memory_of
+from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.links import linker_of, search_of
 
@@ -64,8 +64,7 @@ def new_space(target: Opened, report: TrainingReport, progress: Tell) -> NewSpac
     documents = [
         *held_back_documents(target.store, told.docs, told.recipe.selection, told.recipe.seed)
     ]
-    learnt = target.store.memory_sources().keys()
-    remembered = not learnt.isdisjoint(sources_of_documents(target.store, told.docs))
+    remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
     judging = _Judging(target, documents, remembered, progress)
     space = joint.open()
     fitted = judging.fit(space, joint.encoder)

@@ -22,11 +22,10 @@ from kglink.training.recipe import SelectionSection
 from kglink.training.reranker import JudgedRanking, RerankerReport, ToRead, reranker_run
 from kglink.training.run import RunSettings, TrainingReport
 from kglink.workspace.detectors import without_auto
-from kglink.workspace.fitting import fit_space, memory_of
+from kglink.workspace.fitting import fit_space, is_remembered, memory_of
 from kglink.workspace.links import linker_of, search_of
 
 if TYPE_CHECKING:
-    from kglink.store import Store
     from kglink.workspace.opened import Opened
 
 #: So many first candidates of each KB are read where the settings say nothing.
@@ -41,8 +40,7 @@ class Reranked(NamedTuple):
     """A trained reranker, and what the space answers without it and with it."""
 
     report: RerankerReport
-    replacement: Replacement | None
-    """None where the reranker was not compared."""
+    replacement: Replacement
     published: bool = False
 
 
@@ -72,7 +70,7 @@ def publish_reranker(
     """
     space, store = target.space(), target.store
     documents = [*held_back_documents(store, told.docs, told.recipe.selection, told.seed)]
-    remembered = _is_remembered(store, sources_of_documents(store, told.docs))
+    remembered = is_remembered(store, sources_of_documents(store, told.docs))
     plain = without_auto(target.settings.link).model_copy(update={"evidence": "all", "rerank": 0})
     reading = plain.model_copy(update={"rerank": target.settings.link.rerank or RERANKED})
     parts = (store, target.registry)
@@ -130,7 +128,7 @@ def mentions_to_read(
             (held_out if splits.is_held_out(document) else train).append(document)
         held_out += store.documents(name, "dev") if splits.dev else ()
         used.append(name)
-    remembered = _is_remembered(store, used)
+    remembered = is_remembered(store, used)
     return ToRead(
         _judged(opened, train, most, remembered, progress),
         _judged(opened, held_out, MOST_HELD_OUT, remembered, progress),
@@ -176,8 +174,3 @@ def _with_candidates(
     for ranking, one in zip(linker.described(rankings), batch, strict=True):
         if ranking.candidates:
             yield JudgedRanking(ranking, one.gold)
-
-
-def _is_remembered(store: Store, docs: Sequence[str]) -> bool:
-    """Whether memory was learnt from some of these documents."""
-    return not store.memory_sources().keys().isdisjoint(docs)
