@@ -5,9 +5,10 @@ Run: python benchmarks/chaos.py [--seconds 3600] [--seed N] [--entities 400] [--
 A workspace of two KBs is filled, linked and exported undisturbed, and what it answers is kept.
 Then, in a copy of it, commands run for the given time, one to three at once: add-kb with the newer
 and with the older source, build, build --fresh, index, overlap, link, export, doctor. Each is
-disturbed in a way that is drawn: killed (-9) after a random time, with a limit on the size of files
-(as a disk that is full), with a limit on memory, with the workspace mounted read-only, or not at
-all. After each round the workspace must open; nothing may end by a signal of its own, in a
+disturbed in a way that is drawn: killed (-9) when it has used a random share of the processor time
+that it needs undisturbed, which is measured first; with a limit on the size of files (as on a disk
+that is full) or on memory; with the workspace mounted read-only; or not at all. Linux only.
+After each round the workspace must open; nothing may end by a signal of its own, in a
 traceback or in an "unexpected error"; `link` must answer what it answers in one of the states that
 the KBs can be in. In the end all sources are added undisturbed, and links, export and a check by
 `doctor` must be equal to those of the undisturbed workspace.
@@ -34,27 +35,32 @@ from typing import NamedTuple
 
 KGLINK = Path(sys.executable).with_name("kglink")
 KBS = ("sky", "sea")
+PRESETS = ("flat", "sq8", "hnsw-fast")
 TEXT = "Name 3 met Name 17 near Alias 21, and Newcomer 5 saw Name 40."
 #: Bytes that a file may have on the "full disk", and memory that a process may have.
 DISK = (1_000, 20_000, 200_000, 2_000_000)
 MEMORY_MIB = (240, 300, 600, 850, 1200, 1700)
-LONGEST = 60.0
+LONGEST = 120.0
 MOST_AT_ONCE = 3
+#: Kills come at up to this share of a command's time: some commands end before theirs.
+LATEST_KILL = 1.1
+#: How often the processor time of running commands is read, in seconds.
+EVERY = 0.01
 
 
 class Way(NamedTuple):
     """A way of disturbing a command, and how it is set up in the child."""
 
     name: str
-    limit: int = 0
+    limit: float = 0
 
     def prepare(self) -> None:
         """Run in the child before the command."""
         if self.name == "disk":
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, self.limit))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (int(self.limit), int(self.limit)))
         if self.name == "memory":
-            size = self.limit << 20
+            size = int(self.limit) << 20
             resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
@@ -64,6 +70,7 @@ class Tally:
 
     runs: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
+    kills: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
     def tell(self, what: str) -> None:
@@ -139,7 +146,7 @@ def jobs(house: House, rng: random.Random, out: Path) -> list[str]:
         ("build",),
         ("build",),
         ("build", "--fresh"),
-        ("index", "--preset", rng.choice(["flat", "sq8", "hnsw-fast"])),
+        ("index", "--preset", rng.choice(PRESETS)),
         ("overlap", *KBS),
         ("link", out / "text.txt", "-f", "jsonl", "-o", out / f"links{rng.randrange(2)}.jsonl"),
         ("export", kb, "-o", out / f"{kb}.jsonl"),
@@ -148,11 +155,47 @@ def jobs(house: House, rng: random.Random, out: Path) -> list[str]:
     return house.command(*rng.choice(drawn))
 
 
-def way(rng: random.Random) -> Way:
-    """A disturbance that is drawn."""
+def shape(command: Sequence[str]) -> str:
+    """What kind of command it is, for its time."""
+    return "build --fresh" if "--fresh" in command else command[3]
+
+
+def undisturbed(house: House, out: Path) -> dict[str, float]:
+    """Seconds of processor time that each kind of command needs with all its work to do."""
+    longest: dict[str, float] = {}
+    for args in (
+        *(("add-kb", kb, house.source(kb, newer=newer)) for newer in (False, True) for kb in KBS),
+        ("build",),
+        ("build", "--fresh"),
+        *(("index", "--preset", preset) for preset in PRESETS),
+        ("overlap", *KBS),
+        ("link", out / "text.txt", "-f", "jsonl", "-o", out / "links.jsonl"),
+        ("export", KBS[0], "-o", out / "export.jsonl"),
+        ("doctor",),
+    ):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        house.run(*args)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        kind = shape(house.command(*args))
+        longest[kind] = max(took, longest.get(kind, 0.0))
+    return longest
+
+
+def way(rng: random.Random, needs: float) -> Way:
+    """A disturbance that is drawn, for a command that needs so much processor time."""
     name = rng.choice(["kill", "kill", "kill", "disk", "memory", "read-only", "none"])
+    if name == "kill":
+        return Way(name, rng.uniform(0, LATEST_KILL) * needs)
     limits = {"disk": DISK, "memory": MEMORY_MIB}
     return Way(name, rng.choice(limits[name]) if name in limits else 0)
+
+
+def used(child: subprocess.Popen[str]) -> float:
+    """Seconds of processor time that a running process has used."""
+    after_name = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    user, system = after_name.split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def mounted_read_only(folder: Path, command: Sequence[str]) -> list[str]:
@@ -164,7 +207,7 @@ def mounted_read_only(folder: Path, command: Sequence[str]) -> list[str]:
 
 def judged(tally: Tally, how: Way, command: Sequence[str], code: int, told: str) -> None:
     """Count how a command ended."""
-    shown = f"{' '.join(command[3:])} [{how.name} {how.limit or ''}]"
+    shown = f"{' '.join(command[3:])} [{how.name} {how.limit:.4g}]"
     verb = command[3]
     tally.runs[f"{verb} / {how.name}"] += 1
     tally.ends["killed" if code == -signal.SIGKILL else f"exit {code}"] += 1
@@ -174,27 +217,37 @@ def judged(tally: Tally, how: Way, command: Sequence[str], code: int, told: str)
         tally.tell(f"{shown}: {told[-600:]}")
 
 
-def round_of(house: House, rng: random.Random, out: Path, tally: Tally) -> None:
+def round_of(
+    house: House, rng: random.Random, out: Path, tally: Tally, needs: dict[str, float]
+) -> None:
     """Some commands at once, each disturbed in its way."""
-    ways = [way(rng) for _ in range(rng.randint(1, MOST_AT_ONCE))]
-    began = time.monotonic()
-    running: list[tuple[Way, list[str], subprocess.Popen[str], float]] = []
-    for how in ways:
+    running: list[tuple[Way, list[str], subprocess.Popen[str]]] = []
+    for _ in range(rng.randint(1, MOST_AT_ONCE)):
         command = jobs(house, rng, out)
+        how = way(rng, needs[shape(command)])
         shown = mounted_read_only(house.folder, command) if how.name == "read-only" else command
         child = subprocess.Popen(
             shown, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, preexec_fn=how.prepare,  # noqa: PLW1509 - this program has no threads
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
-        until = rng.uniform(0.1, 6.0) if how.name == "kill" else LONGEST
-        running.append((how, command, child, began + until))
-    for how, command, child, until in sorted(running, key=lambda one: one[3]):
-        try:
-            told, _ = child.communicate(timeout=max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            child.kill()
-            told, _ = child.communicate()
+        running.append((how, command, child))
+    until = time.monotonic() + LONGEST
+    waiting = list(running)
+    while waiting:
+        time.sleep(EVERY)
+        late = time.monotonic() > until
+        for one in list(waiting):
+            how, command, child = one
+            if child.poll() is not None:
+                waiting.remove(one)
+            elif late or (how.name == "kill" and used(child) >= how.limit):
+                child.kill()
+                waiting.remove(one)
+                share = how.limit / needs[shape(command)]
+                tally.kills["too long" if late else f"{min(9, int(10 * share)) / 10:.1f}"] += 1
+    for how, command, child in running:
+        told, _ = child.communicate()
         judged(tally, how, command, child.returncode, told)
 
 
@@ -238,10 +291,13 @@ def main() -> int:
     house = House(root / "chaos", root)
     shutil.copytree(calm.folder, house.folder)
 
+    needs = undisturbed(house, root / "out")
+    print("seconds undisturbed:", {kind: round(took, 2) for kind, took in needs.items()})
+
     tally, rounds = Tally(), 0
     stop = time.monotonic() + options.seconds
     while time.monotonic() < stop:
-        round_of(house, rng, root / "out", tally)
+        round_of(house, rng, root / "out", tally, needs)
         checked(house, tally, answers)
         rounds += 1
     house.add_all(newer=True)
@@ -252,6 +308,7 @@ def main() -> int:
     left = [str(path) for path in house.folder.rglob(".*.kglink-*")]
     print(f"{rounds} rounds, {sum(tally.runs.values())} commands, {len(tally.wrong)} wrong")
     print("ends:", dict(tally.ends))
+    print("kills at each tenth of a command's time:", dict(sorted(tally.kills.items())))
     for what, count in sorted(tally.runs.items()):
         print(f"  {what}: {count}")
     print(f"drafts left: {len(left)}")
