@@ -23,7 +23,7 @@ from python_names import python_page
 
 from kglink import plugins
 from kglink.config import NOT_SETTINGS, LinkSection, Settings, all_settings, env_name
-from kglink.linking.kinds import RETRIEVED
+from kglink.linking.kinds import OF_WORDS, RETRIEVED
 from kglink.linking.read_together import READ
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
 from kglink.training.recipe import Recipe, list_recipes, section_of
@@ -253,6 +253,7 @@ def evidence_page() -> Iterator[str]:
             ]
             for one in [
                 *RETRIEVED,
+                *OF_WORDS,
                 *(asked.kind for asked in asked_kinds(LinkSection(), load_registry())),
                 READ,
             ]

@@ -122,6 +122,11 @@ class SpaceSection(Section):
         default_factory=dict,
         description="Settings of the index back end; none: with `auto`, those that the space has.",
     )
+    words: Literal["auto", "yes", "no"] = Field(
+        "auto",
+        description="Whether a build indexes the words of all names and texts, for `link.evidence` "
+        "= `bm25` and `tfidf`; `auto`: where the space has such an index.",
+    )
     description_chars: int = Field(
         1000, ge=0, description="How much of a description goes into an entity's text."
     )
@@ -227,10 +232,10 @@ class LinkSection(Section):
         description="Characters of a mention and its context that an untrained encoder reads; a "
         "trained one reads the window that it was trained with.",
     )
-    evidence: Literal["all", "vectors", "names"] = Field(
+    evidence: Literal["all", "vectors", "names", "bm25", "tfidf"] = Field(
         "all",
-        description="What finds and orders candidates: names and vectors, vectors alone, or names "
-        "alone.",
+        description="What finds and orders candidates: names and vectors, vectors alone, names "
+        "alone, or the words of names and texts alone, by BM25 or TF-IDF (`space.words`).",
     )
     more_evidence: tuple[str, ...] = Field(
         (),

@@ -27,13 +27,26 @@ def build(
         str,
         typer.Option("--model", help="A folder, or a name: in the place of the space's own model."),
     ] = "",
+    words: Annotated[
+        bool | None,
+        typer.Option(
+            "--words/--no-words",
+            help="Index the words of names and texts as well, for --by bm25 and tfidf; without it: "
+            "where the space has such an index.",
+            show_default=False,
+        ),
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Reuse nothing: encode everything again.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
     """Build the joint space of all KBs; only what changed since the last build is encoded."""
-    flags = {"space.name": space, "space.index": index}
+    flags = {
+        "space.name": space,
+        "space.index": index,
+        "space.words": None if words is None else ("yes" if words else "no"),
+    }
     with session_of(context).open(flags) as workspace:
         report = build_with_progress(workspace, model=model, fresh=fresh)
     if as_json:

@@ -63,7 +63,7 @@ def evaluate(
     ] = RANKS,
     by: Annotated[
         str | None,
-        typer.Option("--by", help="What finds and orders candidates: all, vectors or names."),
+        typer.Option("--by", help="What finds candidates: all, vectors, names, bm25 or tfidf."),
     ] = None,
     counterparts: Annotated[
         bool,

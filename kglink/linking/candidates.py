@@ -24,19 +24,21 @@ from kglink.linking.contexts import (
 from kglink.linking.decide import LEAST_NEARNESS
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.evidence import Counterparts, Meaning, Memory, remembered
-from kglink.linking.names import Found, NameSearch, Surface, found_at
+from kglink.linking.names import Found, NameSearch, Surface
 from kglink.linking.reading import Reader, ReadMentions
 from kglink.linking.scoring import (
     ALIAS_SCORING,
+    ALONE,
     MENTION_SCORING,
-    NAME_SCORING,
     PLAIN_SCORING,
     TRAINED_SCORING,
     Scoring,
 )
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
+from kglink.space.names import places_in
 from kglink.space.segment import Segment
 from kglink.space.space import Space
+from kglink.space.words import MEASURES, WordMeasure
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
@@ -44,7 +46,7 @@ from kglink.text.name_words import name_key
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 #: What finds and orders candidates.
-FoundBy = Literal["all", "vectors", "names"]
+FoundBy = Literal["all", "vectors", "names", "bm25", "tfidf"]
 #: For each KB the candidates of a mention, best first.
 ByKB = Mapping[str, Sequence[Candidate]]
 #: The best candidates of a mention, each with its KB and its place there.
@@ -67,6 +69,8 @@ class _Use(NamedTuple):
     """Whether mentions in their texts are compared with the texts of entities."""
     texts_bring: bool
     """Whether texts bring candidates, or are compared for those that names brought."""
+    words: WordMeasure | None = None
+    """How the words of mentions and entities are compared; None: they are not."""
 
 
 class _Batch(NamedTuple):
@@ -121,9 +125,16 @@ class CandidateSearch:
         compares_tokens = trained is not None and trained.compares_tokens
         self._token_search = token_search if compares_tokens else None
         cosine = trained is None or trained.searches_by_cosine
-        self._measure = Measure() if by == "names" else measure_of(space, cosine=cosine)
+        by_vectors = by in ("all", "vectors")
+        self._measure = measure_of(space, cosine=cosine) if by_vectors else Measure()
         self._name_search = NameSearch(
-            space, self._measure, candidates, self._use.names, self._use.name_vectors
+            space,
+            self._measure,
+            candidates,
+            self._use.names,
+            self._use.name_vectors,
+            self._use.words,
+            words_bring=by in MEASURES,
         )
 
     def find(
@@ -315,12 +326,12 @@ class CandidateSearch:
         """The candidates with what counterparts say of some rows, those that were not there too."""
         best = np.argsort(-values)[:_BROUGHT_BY_COUNTERPARTS]
         new = rows[best]
-        new = new[~found_at(found.entities, new)[1]]
+        new = new[~places_in(found.entities, new)[1]]
         if len(new):
             found = self._name_search.with_more(found, new, batch.own[at], segment)
             if self.scoring.counts("context"):
                 found = self._with_context(found, at, batch, segment)
-        places, here = found_at(found.entities, rows)
+        places, here = places_in(found.entities, rows)
         shared = found.evidence["counterpart"].copy()
         np.maximum.at(shared, places[here], values[here])
         return Found(found.entities, {**found.evidence, "counterpart": shared})
@@ -426,8 +437,8 @@ class CandidateSearch:
 
     def _chosen_scoring(self, scoring: Scoring | None, by: FoundBy) -> Scoring:
         trained = self._reader.trained is not None
-        if by == "names":
-            return NAME_SCORING
+        if by in ALONE:
+            return ALONE[by]
         if by == "vectors":
             return MENTION_SCORING if trained and self._space.has_rows("text") else ALIAS_SCORING
         chosen = scoring or (TRAINED_SCORING if trained else PLAIN_SCORING)
@@ -437,8 +448,17 @@ class CandidateSearch:
     def _chosen_use(self, by: FoundBy) -> _Use:
         has_texts, has_names = self._space.has_rows("text"), self._space.has_rows("alias")
         scoring, alone = self.scoring, by == "vectors"
+        words = next((one for one in MEASURES if one == by), None)
+        if words:
+            return _Use(False, False, False, False, words)
+        # A fit found that words count, or not; where nothing was fitted they are there to be seen.
+        told = scoring.counts("bm25") or "bm25" not in scoring.weights.by_kind
+        has_words = by == "all" and all(one.words for one in self._space.segments.values())
+        words = "bm25" if has_words and told else None
         if by == "names" or not (has_texts or has_names):
-            return _Use(names=True, name_vectors=False, contexts=False, texts_bring=False)
+            return _Use(
+                names=True, name_vectors=False, contexts=False, texts_bring=False, words=words
+            )
         if self.scoring is MENTION_SCORING:
             return _Use(names=False, name_vectors=False, contexts=True, texts_bring=True)
         return _Use(
@@ -447,6 +467,7 @@ class CandidateSearch:
             contexts=not alone and has_texts,
             # Where the context counts for every candidate, it must be able to bring candidates.
             texts_bring=has_texts and (not has_names or scoring.counts("context")),
+            words=words,
         )
 
     def _read(self, texts: Sequence[str], mentions: Sequence[MentionInText]) -> ReadMentions:
@@ -613,7 +634,7 @@ def _long_forms(mentions: Sequence[MentionInText]) -> list[str]:
 
 def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:
     """The scores of some entities; 0 of those that are no candidates."""
-    places, here = found_at(found.entities, rows)
+    places, here = places_in(found.entities, rows)
     told = np.zeros(len(rows), dtype=np.float32)
     told[here] = scores[places[here]]
     return told

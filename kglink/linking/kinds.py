@@ -89,6 +89,20 @@ RETRIEVED = (
     ),
 )
 
+#: What the word index of a space gives, where it has one (`space.words`).
+OF_WORDS = (
+    EvidenceKind(
+        "bm25",
+        "BM25 of the mention's words in the candidate's names and text, as a share of what these "
+        "words can reach (spaces with an index of words)",
+    ),
+    EvidenceKind(
+        "tfidf",
+        "TF-IDF, a cosine, of the mention's words and of the candidate's names and text "
+        "(`link.evidence` = `tfidf` alone)",
+    ),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:

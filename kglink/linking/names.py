@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from kglink.errors import SpaceError
 from kglink.linking.contexts import Measure
 from kglink.records import Candidate
+from kglink.space.names import places_in
 from kglink.space.segment import Segment
 from kglink.space.space import Space
+from kglink.space.words import WordIndex, WordMeasure
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 #: Several rows belong to one entity: ask for more rows than entities are wanted.
 _ROWS_PER_ENTITY = 2
@@ -65,19 +67,27 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class NameSearch:
-    """Finds candidates by names, by the vectors of names, or by both."""
+    """Finds candidates by names, by the vectors of names, by words, or by several of them."""
 
     space: Space
     measure: Measure
     candidates: int
     uses_names: bool
     uses_vectors: bool
+    words: WordMeasure | None = None
+    """How words are compared; None: they are not."""
+    words_bring: bool = False
+    """Whether words bring candidates, or are compared for those that are there."""
 
     def find(self, surfaces: Sequence[Surface], kb: str) -> list[Found]:
         """For each surface the candidates in one KB."""
         segment = self.space.segments[kb]
         similar = self._similar(surfaces, segment)
         near = self._near(surfaces, kb, segment)
+        if self.words and self.words_bring:
+            folded = [surface.folded for surface in surfaces]
+            hits = index_of_words(segment).search(folded, self.candidates, self.words)
+            near = [np.union1d(one, rows) for one, (rows, _) in zip(near, hits, strict=True)]
         return [
             self._found(surface, *hits, entities, segment)
             for surface, hits, entities in zip(surfaces, similar, near, strict=True)
@@ -101,13 +111,14 @@ class NameSearch:
     def with_more(self, found: Found, more: IntArray, surface: Surface, segment: Segment) -> Found:
         """The same, with candidates that no name brought."""
         more = np.unique(more)
-        new = more[~found_at(found.entities, more)[1]]
+        new = more[~places_in(found.entities, more)[1]]
         if not len(new):
             return found
         entities = np.concatenate([found.entities, new])
         order = np.argsort(entities)
         nothing = np.zeros(len(new), dtype=np.float32)
         added = {"alias": self._alias(surface.vector, new, segment)}
+        added |= self._by_words(surface, new, segment)
         evidence = {
             kind: np.concatenate([values, added.get(kind, nothing)])[order]
             for kind, values in found.evidence.items()
@@ -161,8 +172,18 @@ class NameSearch:
             "alias": self._alias(surface.vector, entities, segment),
             "expanded": np.zeros(len(entities), dtype=np.float32),
             "common": _best_of(entities, owners, common),
+            **self._by_words(surface, entities, segment),
         }
         return Found(entities, evidence)
+
+    def _by_words(
+        self, surface: Surface, entities: IntArray, segment: Segment
+    ) -> dict[str, FloatArray]:
+        """The words of a surface compared with those of some entities, where that is wanted."""
+        if not self.words:
+            return {}
+        index = index_of_words(segment)
+        return {self.words: index.scores(surface.folded, entities, self.words)}
 
     def _alias(self, vector: FloatArray | None, entities: IntArray, segment: Segment) -> FloatArray:
         """The nearest name of each entity; its text where the KB has no vectors of names."""
@@ -178,13 +199,14 @@ class NameSearch:
         return best
 
 
-def found_at(entities: IntArray, wanted: IntArray) -> tuple[IntArray, BoolArray]:
-    """Where some entities stand among others, which are in order, and which of them are there."""
-    places = np.searchsorted(entities, wanted)
-    if not len(entities):
-        return places, np.zeros(len(wanted), dtype=np.bool_)
-    places = np.minimum(places, len(entities) - 1)
-    return places, entities[places] == wanted
+def index_of_words(segment: Segment) -> WordIndex:
+    """The word index of a KB; an error where it has none."""
+    if segment.words is None:
+        raise SpaceError(
+            f"the space has no index of the words of {segment.kb!r}",
+            hint="`kglink build --words` makes one; later builds keep it.",
+        )
+    return segment.words
 
 
 def _best_of(found: IntArray, owners: IntArray, values: FloatArray) -> FloatArray:

@@ -137,6 +137,12 @@ NAME_SCORING = Scoring(
 )
 #: What counts beside names and vectors.
 _BESIDE_VECTORS = ("expanded", "common", "memory", "counterpart")
+#: For names alone, and for words alone by each way of comparing them.
+ALONE = {
+    "names": NAME_SCORING,
+    "bm25": Scoring(Weights.of(bm25=1.0), _OF_SIMILARITY),
+    "tfidf": Scoring(Weights.of(tfidf=1.0), _OF_SIMILARITY),
+}
 ALIAS_SCORING = Scoring(Weights.of(alias=1.0), _OF_SIMILARITY)
 MENTION_SCORING = Scoring(Weights.of(context=1.0), _OF_SIMILARITY)
 #: For a search the words are a name or a description, so the text counts as much as the names.

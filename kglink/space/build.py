@@ -183,6 +183,7 @@ class _Publisher:
                 index=self.index.name,
                 index_settings=dict(self.index.settings),
                 index_file=file_info(version / INDEX_FILE) if spans else None,
+                words=all(segment.words is not None for segment in segments.values()),
                 settings=dict(self.recorded_settings),
                 libraries=library_versions(),
             )
@@ -221,6 +222,7 @@ def plan_of(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> Se
         rows=row_kinds(settings),
         model=model,
         description_chars=settings.description_chars,
+        words=settings.words == "yes",
     )
 
 

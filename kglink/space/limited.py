@@ -7,6 +7,7 @@ answers as if it held no other entities. Numbers of rows stay what they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from kglink.plugins import RowRange
 from kglink.space.manifest import RowKind
 from kglink.space.segment import FloatArray, IntArray, Segment
 from kglink.space.space import Space
+from kglink.space.words import WordIndex
 
 #: So many rows are compared one by one, whatever the index; of more the index is asked.
 MOST_COMPARED = 1 << 18
@@ -64,6 +66,13 @@ class LimitedSegment(Segment):
         self.alias_rows, _ = whole.aliases_of(rows)
         self.fingerprint = digest_of([whole.fingerprint, rows.tobytes().hex()])
         self.names = whole.names.limited(self.alias_rows)
+        self._whole = whole
+        self.__dict__.pop("words", None)
+
+    @cached_property
+    def words(self) -> WordIndex | None:
+        """The index of the words of these entities."""
+        return self._whole.words.limited(self.rows) if self._whole.words else None
 
     def row(self, key: str) -> int:
         """The number of an entity, -1 for one that is not there or not to be found."""

@@ -60,6 +60,8 @@ class SpaceManifest(ManifestPart):
     index_settings: dict[str, str | int | float | bool]
     index_file: FileInfo | None
     """None: no KB has vectors yet, all are found by their names alone."""
+    words: bool = False
+    """Whether the words of names and texts are indexed."""
     settings: dict[str, Any]
     libraries: dict[str, str]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ _SHIFT = np.uint64(64 - 18)
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.uint64)
 
 
 def build_name_index(folder: Path) -> None:
@@ -105,7 +106,7 @@ class NameIndex:
             for at, parts in enumerate(found):
                 own = slice(hits.indptr[at], hits.indptr[at + 1])
                 parts.append((rows(hits.indices[own]), hits.data[own]))
-        return [_best(parts, k) for parts in found]
+        return [best_rows(parts, k) for parts in found]
 
     def limited(self, rows: IntArray) -> NameIndex:
         """The same, of which no other alias rows than these are found."""
@@ -128,13 +129,25 @@ class NameIndex:
         return _Part(shard[:, own - first], lambda columns: own[columns])
 
 
-def _best(parts: list[tuple[IntArray, FloatArray]], k: int) -> tuple[IntArray, FloatArray]:
+def best_rows(parts: list[tuple[IntArray, FloatArray]], k: int) -> tuple[IntArray, FloatArray]:
+    """The ``k`` best of the rows that several parts gave; of equal ones the first."""
     rows = np.concatenate([rows for rows, _ in parts]) if parts else np.empty(0, dtype=np.int64)
     scores = (
         np.concatenate([scores for _, scores in parts]) if parts else np.empty(0, dtype=np.float32)
     )
     order = np.lexsort((rows, -scores))[:k]
     return rows[order], scores[order]
+
+
+def places_in(
+    known: npt.NDArray[Number], wanted: npt.NDArray[Number]
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """Where some numbers stand among others, which are in order, and which of them are there."""
+    places = np.searchsorted(known, wanted)
+    if not len(known):
+        return places, np.zeros(len(wanted), dtype=np.bool_)
+    places = np.minimum(places, len(known) - 1)
+    return places, known[places] == wanted
 
 
 def _shards(names: StringTable) -> Iterator[list[str]]:

@@ -21,6 +21,7 @@ from kglink.files.manifest import check_files
 from kglink.files.tables import StringTable, map_column, map_offsets
 from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
 from kglink.space.names import NameIndex
+from kglink.space.words import HASHES_FILE, WordIndex
 
 if TYPE_CHECKING:
     from kglink.space.token_rows import TokenRows
@@ -77,6 +78,14 @@ class Segment:
         from kglink.space.token_rows import TokenRows
 
         return TokenRows(self.folder, self.info.model.dim)
+
+    @cached_property
+    def words(self) -> WordIndex | None:
+        """The index of the words of names and texts; None where the space has none."""
+        if HASHES_FILE not in self.info.files:
+            return None
+        with space_errors():
+            return WordIndex(self.folder, self.info.entities)
 
     def row(self, key: str) -> int:
         """The number of an entity, -1 for one that is not there; keys are in order."""

@@ -32,6 +32,7 @@ from kglink.records import Alias, Entity, OnProgress, Progress
 from kglink.space.manifest import RowKind, SegmentInfo
 from kglink.space.names import build_name_index
 from kglink.space.segment import INFO_FILE, Segment
+from kglink.space.words import build_word_index
 from kglink.text.entity_text import entity_text
 from kglink.text.fold import fold
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 #: What of a draft is names.
 _NAME_FILES = (
     "keys.*", "titles.*", "surfaces.*", "folded.*", "popularity.npy",
-    "alias_counts.npy", "alias_starts.npy", "name_*.npy", "idf.npy", "grams*.npy",
+    "alias_counts.npy", "alias_starts.npy", "name_*.npy", "idf.npy", "grams*.npy", "word*.npy",
 )  # fmt: skip
 #: What tells that the names of a draft are whole, and how many rows they need.
 _NAMES_DONE = "names.done"
@@ -110,12 +111,16 @@ class SegmentPlan:
     rows: tuple[RowKind, ...]
     model: ModelInfo
     description_chars: int
+    words: bool = False
+    """Whether the words of names and texts are indexed as well."""
 
     @property
     def folder_name(self) -> str:
         """The KB's name and a hash of the plan."""
         parts = [self.kb, self.content, list(self.rows), self.model.fingerprint]
         parts.append(str(self.description_chars))
+        if self.words:
+            parts.append("words")
         return f"{self.kb}-{digest_of(parts, size=6)}"
 
     @property
@@ -167,10 +172,10 @@ def build_names(
     """Write the names of a segment into its draft; returns how many rows are to be encoded."""
     draft = root / plan.draft_name
     try:
-        counts = _names(draft, entities, plan.kb, progress)
+        counts = _names(draft, entities, plan, progress)
     except DamagedFileError:  # of an earlier run
         shutil.rmtree(draft)
-        counts = _names(draft, entities, plan.kb, progress)
+        counts = _names(draft, entities, plan, progress)
     return sum(counts[kind] for kind in plan.rows)
 
 
@@ -209,7 +214,7 @@ def _fill(
     """Write all files of a segment that are not there yet, its manifest last."""
     if (draft / INFO_FILE).is_file():
         return
-    counts = _names(draft, entities, plan.kb, progress)
+    counts = _names(draft, entities, plan, progress)
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
     reused = truncated = before = 0
@@ -262,14 +267,17 @@ def _write_info(
 def _names(
     draft: Path,
     entities: Callable[[], Iterable[FoldedEntity]],
-    kb: str,
+    plan: SegmentPlan,
     progress: OnProgress,
 ) -> Counts:
     """Write the names of a draft where they are missing; how many rows of each kind they need."""
     if not (draft / _NAMES_DONE).is_file():
         (draft / _READ).mkdir(parents=True, exist_ok=True)
-        counted = _write_names(draft, _counted(entities(), kb, progress))
+        counted = _write_names(draft, _counted(entities(), plan.kb, progress))
         build_name_index(draft)
+        if plan.words:
+            texts = (_all_words(one, plan.description_chars) for one in _Entities(draft))
+            build_word_index(draft, texts, draft / _READ)
         sync_tree(draft)
         write_atomically(draft / _NAMES_DONE, json.dumps(counted))
     counts: Counts = read_json(draft / _NAMES_DONE)
@@ -324,6 +332,12 @@ def _alias_rows(entity: Entity, folded_names: Sequence[str]) -> dict[str, tuple[
         surface, count = rows.get(folded, (alias.surface, 0))
         rows[folded] = (surface, count + alias.count)
     return rows
+
+
+def _all_words(entity: Entity, description_chars: int) -> str:
+    """All names of an entity and its description, folded."""
+    names = dict.fromkeys((entity.title, *(alias.surface for alias in entity.aliases)))
+    return fold(" ".join((*names, entity.description[:description_chars])))
 
 
 def _parts(entity: Entity) -> list[Any]:

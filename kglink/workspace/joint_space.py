@@ -194,10 +194,17 @@ class WorkspaceSpace:
 
     @property
     def _section(self) -> SpaceSection:
-        """The settings; where they name no rows a trained model has those of texts."""
-        if self._settings.rows or not self.encoder.trained:
-            return self._settings
-        return self._settings.model_copy(update={"rows": ("text",)})
+        """The settings; where they name no rows a trained model has those of texts.
+
+        Words are indexed where they are already, if the settings say nothing.
+        """
+        chosen: dict[str, object] = {}
+        if self.encoder.trained and not self._settings.rows:
+            chosen["rows"] = ("text",)
+        if self._settings.words == AUTO or self.own_name:
+            manifest = self.folder.usable_manifest()
+            chosen["words"] = "yes" if manifest is not None and manifest.words else "no"
+        return self._settings.model_copy(update=chosen)
 
     def _index_backend(
         self, name: str, settings: Mapping[str, str | int | float | bool]

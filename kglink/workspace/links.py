@@ -82,7 +82,9 @@ def search_of(
         candidates=max(settings.candidates, settings.top_k, candidates),
         scoring=kept,
         by=settings.evidence,
-        token_search=None if settings.evidence == "names" else token_search_of(encoder, registry),
+        token_search=token_search_of(encoder, registry)
+        if settings.evidence in ("all", "vectors")
+        else None,
         memory=store,
         counterparts=None if settings.evidence != "all" else counterparts_of(store, space),
         asked=asked,

@@ -273,7 +273,7 @@ class Opened:
     def names_alone(self, space: Space, kbs: Sequence[str]) -> NamesAlone | None:
         """Which of some KBs are found by names alone until their vectors are made; None: none."""
         waiting = [kb for kb in kbs if kb in space.manifest.names_alone]
-        if not waiting or self.settings.link.evidence == "names":
+        if not waiting or self.settings.link.evidence not in ("all", "vectors"):
             return None
         return NamesAlone(waiting, *self.joint_space.vectors_done())
 
