@@ -86,6 +86,36 @@ def test_the_mode_of_an_output_is_kept_and_a_link_is_written_through(
     assert [path.name for path in real.iterdir()] == [name]
 
 
+@pytest.mark.parametrize("name", ["out.html", "out.jsonl", "out.jsonl.gz", "export.jsonl"])
+def test_an_output_is_on_the_disk_before_it_takes_its_name(
+    kglink: Kglink, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """After a power cut there is the old output or the new one, and never an empty one."""
+    steps: list[tuple[str, int]] = []
+    fsync, rename = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        steps.append(("sync", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def renamed(self: Path, target: Path) -> Path:
+        steps.append(("rename", self.stat().st_ino))
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    output = tmp_path / name
+    exported = ["export", "encyclopedia"]
+    what = exported if name.startswith("export") else ["link", "-", "-f", name.split(".")[1]]
+    kglink(*what, "-o", output, stdin="Heron")
+    file, folder = output.stat().st_ino, tmp_path.stat().st_ino
+    assert [step for step in steps if step[1] in {file, folder}] == [
+        ("sync", file),
+        ("rename", file),
+        ("sync", folder),
+    ]
+
+
 @pytest.mark.parametrize(("owner", "call"), [(os, "fsync"), (Path, "replace")])
 def test_a_disk_that_is_full_at_the_last_moment_is_told_in_words(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, call: str
