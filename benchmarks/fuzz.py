@@ -328,8 +328,10 @@ def _fuzz_all(chosen: list[Reader], folders: list[str], given: argparse.Namespac
             print(f"  python {sys.argv[0]} {reader.name} --input {finding}", flush=True)
         found += len(report.findings)
     for name in folders:
-        tried, kept = fuzz_folder(name, given.folder.resolve() / name, given.seconds, mutated_json)
-        print(f"{name:16}{tried:12,}{given.seconds:9,.0f}{'':15}{len(kept):10}", flush=True)
+        ends, kept = fuzz_folder(name, given.folder.resolve() / name, given.seconds, mutated_json)
+        counts = f"{ends.total():12,}{given.seconds:9,.0f}{'':15}{len(kept):10}"
+        codes = ", ".join(f"{count} exit {code}" for code, count in sorted(ends.items()))
+        print(f"{name:16}{counts}  {codes}", flush=True)
         for finding in kept:
             print(f"  {finding}.txt", flush=True)
         found += len(kept)

