@@ -143,7 +143,11 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
         parts.append(counted(summary.mapping_tally.seen, "mapping"))
     say("   ".join([*parts, f"{seconds:.1f} s"]))
     if summary.gold_unresolved:
-        note("gold", f"{summary.gold_unresolved:,} gold entities are in none of the linked KBs")
+        note(
+            "gold",
+            f"{summary.gold_unresolved:,} not found in the linked KBs; --links-to says in which "
+            "KBs entities are looked for, --resolve by what: key, xref or title",
+        )
     if summary.mappings_unresolved:
         note("mappings", f"{summary.mappings_unresolved:,} join no entities of two linked KBs")
     _print_problems(added.problems)

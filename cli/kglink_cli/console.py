@@ -237,7 +237,7 @@ class _Pace:
 
     def take(self, reached: Reached) -> None:
         now = self._now
-        if now is not None and (reached.label != now.label or reached.done < now.done):
+        if now is None or reached.label != now.label or reached.done < now.done:
             self._first, self._began = reached, time.monotonic()
         self._now = reached
 

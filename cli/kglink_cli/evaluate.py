@@ -32,7 +32,7 @@ from kglink_cli.evaluation_tables import (
     recall_table,
     seen_table,
 )
-from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
+from kglink_cli.limits import JudgedSplit, NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.session import session_of, split_names
 from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
@@ -53,7 +53,7 @@ def evaluate(
     docs: Annotated[
         str | None, typer.Option("--docs", help="The KBs that hold the documents: a,b")
     ] = None,
-    split: Annotated[str, typer.Option("--split", help="train, dev, test; empty: all.")] = "dev",
+    split: JudgedSplit = None,
     kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
     types: Types = None,
     under: Under = None,
@@ -171,9 +171,7 @@ def evaluate(
         of_answers=(predictions, complete, None if per_kb else False),
         of_ranks=(overlaps, domains, k != RANKS, seen_in != "auto"),
     )
-    wanted = Question(
-        names, split, split_names(kb), _ranks(k), counterparts, domains=domains, seen_in=seen_in
-    )
+    kbs, ranks = split_names(kb), _ranks(k)
     flags = {
         "space.name": space,
         "link.evidence": by,
@@ -181,12 +179,12 @@ def evaluate(
         **limit_flags(types, under, not_under),
     }
     with session_of(context).open(flags) as workspace:
-        for name in names:
-            workspace.store.kb(name)
+        split = _judged_split(workspace, names, split, quiet=predictions is not None)
         if end_to_end:
-            raw = EndToEnd(names, split, wanted.kbs, counterparts, complete, per_kb, predictions)
+            raw = EndToEnd(names, split, kbs, counterparts, complete, per_kb, predictions)
             _end_to_end(workspace, raw, keep, against, shown, as_json=as_json)
             return
+        wanted = Question(names, split, kbs, ranks, counterparts, domains=domains, seen_in=seen_in)
         ensure_space(workspace)
         record: dict[str, object] = {
             "space": workspace.settings.space.name,
@@ -235,6 +233,26 @@ def _refuse_mixture(
             "--overlaps, --domains, --k and --seen-in are of rankings, not of whole answers",
             hint="Ask for them in a call without --end-to-end.",
         )
+
+
+def _judged_split(
+    workspace: Workspace, docs: Sequence[str], split: str | None, *, quiet: bool
+) -> str:
+    """The split that is judged; says where memory has learnt from the very texts, unless quiet."""
+    from kglink.evaluation.retrieval import judged_split
+
+    for name in docs:
+        workspace.store.kb(name)
+    split = judged_split(workspace.store, docs, split)
+    learnt = workspace.store.memory_sources()
+    known = [name for name in docs if name in learnt and split in ("", "train")]
+    if known and not quiet:
+        note(
+            "memory",
+            f"learnt from these texts of {', '.join(known)} (`kglink learn`), so the figures are "
+            "too good: judge texts that it has not learnt from",
+        )
+    return split
 
 
 def _end_to_end(

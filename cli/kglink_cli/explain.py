@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -47,6 +48,8 @@ def explain(
     place = _SPAN.fullmatch(span)
     if span and not place:
         raise UsageError(f"--span {span!r} is no place", hint="Write START:END, such as 3:9.")
+    if os.path.isfile(text):  # noqa: PTH113 - of a text that is no path it says no
+        raise UsageError(f"{text!r} is a file, not a text", hint=f"kglink explain - < {text}")
     words = sys.stdin.read() if text == "-" else text
     flags = {"link.top_k": top_k, "link.rerank": rerank, "space.name": space}
     with session_of(context).open(flags) as workspace:

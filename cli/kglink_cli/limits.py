@@ -1,4 +1,4 @@
-"""Options of how entities are found, the same for every command that has them."""
+"""Options of several commands: how entities are found, and which texts are judged."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ Rerank = Annotated[
         min=0,
         max=64,
         help="The trained reranker reads so many first candidates of each KB with the mention.",
+    ),
+]
+JudgedSplit = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        help="train, dev, test; empty: all. Else dev, or all where no document says its split.",
+        show_default=False,
     ),
 ]
 

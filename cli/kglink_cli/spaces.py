@@ -10,6 +10,7 @@ from rich.filesize import decimal
 
 from kglink.errors import UsageError
 from kglink_cli.console import note, print_json, print_table, progress, say
+from kglink_cli.limits import JudgedSplit
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def spaces(
         str | None,
         typer.Option("--docs", help="With --compare: evaluate both on these documents: a,b"),
     ] = None,
-    split: Annotated[str, typer.Option("--split", help="train, dev, test; empty: all.")] = "dev",
+    split: JudgedSplit = None,
     delete: Annotated[
         str, typer.Option("--delete", help="Remove this space.", metavar="NAME")
     ] = "",
@@ -116,7 +117,7 @@ def _compare(
     workspace: Workspace,
     pair: tuple[str, str],
     docs: tuple[str, ...],
-    split: str,
+    split: str | None,
     *,
     as_json: bool,
 ) -> None:

@@ -29,6 +29,25 @@ _LONGEST_TITLE = 120
 #: Cells of a description have so many letters on average, more than those of any other column.
 _SHORTEST_TEXT = 30
 _NO_KEY = re.compile(r"\d*[.,]\d+|[\d.,]+ ?[%€$£]|[€$£] ?[\d.,]+|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
+#: What a column of numbers is called that may be unique and names nothing.
+_AMOUNTS = (
+    *("price", "preis", "prix", "precio", "prezzo", "preço", "prijs", "pris", "cena", "hinta"),
+    *(
+        "цена",
+        "价格",
+        "価格",
+        "가격",
+        "cost",
+        "amount",
+        "quantity",
+        "qty",
+        "stock",
+        "weight",
+        "year",
+    ),
+    *("date", "menge", "bestand", "gewicht", "jahr", "datum", "kosten", "stück", "quantité"),
+    *("poids", "année", "coût", "cantidad", "peso", "año", "anno", "количество", "数量"),
+)
 #: How many columns are named where a table has more.
 _MOST_NAMED = 20
 
@@ -107,7 +126,8 @@ def _guessed(
     # Of a table that says nothing of itself the first line may be no header at all.
     if named or guessed:
         if "key" in wanted and "key" not in guessed:
-            take("key", next((name for name, cells in free.items() if _are_keys(cells)), None))
+            keys = (name for name, cells in free.items() if _are_keys(cells))
+            take("key", next((name for name in keys if not _ends(name, _AMOUNTS)), None))
         if "title" in wanted and "title" not in guessed:
             take("title", next((name for name, cells in free.items() if _are_titles(cells)), None))
         if "description" in wanted and "description" not in guessed:

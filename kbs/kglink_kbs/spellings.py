@@ -49,6 +49,8 @@ ENTITY: Spellings = {
         *("nome", "denominazione", "denominação", "naam", "benaming", "namn", "navn", "nimi"),
         *("nazwa", "tytuł", "název", "название", "наименование", "имя", "名称", "名稱", "名前"),
         *("标题", "標題", "タイトル", "이름", "제목", "商品名", "品名", "产品名称", "제품명"),
+        *("product", "item", "article", "produkt", "artikel", "produit", "producto", "prodotto"),
+        *("produto", "продукт", "товар", "产品", "商品"),
     ),
     "description": (
         *("description", "definition", "text", "abstract", "summary", "desc", "def", "gloss"),

@@ -42,17 +42,31 @@ class Question:
         return max(RERANKED, *self.ks)
 
 
+def judged_split(store: Store, docs: Sequence[str], split: str | None) -> str:
+    """The split that is judged; None: dev, or all where no document says of which split it is."""
+    if split is not None:
+        return split
+    named = any(_splits(store, name) for name in docs)
+    return "dev" if named else ""
+
+
 def check_documents(store: Store, docs: Sequence[str], split: str) -> None:
     """Refuse documents that are not there."""
     if split not in get_args(Split):
         raise UsageError(f"unknown split {split!r}", hint="There is: train, dev, test.")
     for name in docs:
         check_annotated(store, name)
-        if next(store.documents(name, split or None), None) is None:
+        if not store.count_documents(name, split or None):
+            there = ", ".join(_splits(store, name)) or "none"
             raise UsageError(
                 f"{name!r} has no documents in the split {split!r}",
-                hint='--split names another one; --split "" takes all documents.',
+                hint=f'Splits that it has: {there}. --split "" takes all documents.',
             )
+
+
+def _splits(store: Store, name: str) -> list[str]:
+    """The splits that documents of a KB are of."""
+    return [one for one in get_args(Split) if one and store.count_documents(name, one)]
 
 
 def evaluate_retrieval(
@@ -83,8 +97,8 @@ def evaluate_retrieval(
     if not report.mentions:
         raise UsageError(
             f"no mention of {', '.join(question.docs)} has its gold in {' or '.join(question.kbs)}",
-            hint="Golds are found when documents are added: add the KBs first, and name them with "
-            "--links-to.",
+            hint="Golds are found when documents are added: add the KBs first, name them with "
+            "--links-to, and say with --resolve how entities are named: key, xref or title.",
         )
     return report
 

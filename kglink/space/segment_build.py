@@ -14,7 +14,6 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
@@ -217,26 +216,28 @@ def _fill(
     counts = _names(draft, entities, plan, progress)
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
-    reused = truncated = before = 0
-    for kind in plan.rows:
+    # What an earlier build left is counted before the first row is encoded, for it took no time.
+    fillers = {
+        kind: _Filler(draft, kind, counts[kind], plan.model.dim, encoder) for kind in plan.rows
+    }
+    tokens = 0
+
+    def tell() -> None:
+        done = tokens + sum(filler.done for filler in fillers.values())
+        progress(Progress(f"encoding {plan.kb}", done, total))
+
+    for kind, filler in fillers.items():
         known = KnownVectors(previous, kind, plan.model) if previous else None
-        rows = _rows(kind, draft, encoder, plan.description_chars)
-        filler = _Filler(draft, kind, counts[kind], plan.model.dim, encoder, known)
-        filler.fill(rows, partial(_tell, progress, plan.kb, before, total))
-        before += counts[kind]
-        reused += filler.reused
-        truncated += filler.truncated
+        filler.fill(_rows(kind, draft, encoder, plan.description_chars), known, tell)
         if kind == "text" and by_tokens and _reads_entities(encoder):
             from kglink.space.token_rows import write_tokens
 
             for done in write_tokens(draft, _Entities(draft), encoder, plan.model.dim, known):
-                _tell(progress, plan.kb, before, total, done)
-            before += counts[kind]
+                tokens = done
+                tell()
+    reused = sum(filler.reused for filler in fillers.values())
+    truncated = sum(filler.truncated for filler in fillers.values())
     _write_info(draft, plan, counts, truncated, reused)
-
-
-def _tell(progress: OnProgress, kb: str, before: int, total: int, done: int) -> None:
-    progress(Progress(f"encoding {kb}", before + done, total))
 
 
 def _write_info(
@@ -398,39 +399,38 @@ class _Filler:
         total: int,
         dim: int,
         encoder: TextEncoder,
-        known: KnownVectors | None,
     ) -> None:
+        self._encoder = encoder
         self._state_file = draft / f"{kind}.state"
-        self._encoder, self._known = encoder, known
-        self._done = self.reused = self.truncated = 0
+        self.done = self.reused = self.truncated = 0
         mode: Literal["r+", "w+"] = "w+"
         if self._state_file.is_file():
             mode = "r+"
-            self._done, self.reused, self.truncated = read_json(self._state_file)
-        self._state = [self._done, self.reused, self.truncated]
+            self.done, self.reused, self.truncated = read_json(self._state_file)
+        self._state = [self.done, self.reused, self.truncated]
         self._vectors = _reserved(draft / f"{kind}.npy", mode, np.float16, (total, dim))
         self._hashes = _reserved(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
 
-    def fill(self, rows: _Rows, tell: Callable[[int], None]) -> None:
-        """Encode or copy every row that is not there yet; ``tell`` is told how many are.
+    def fill(self, rows: _Rows, known: KnownVectors | None, tell: Callable[[], None]) -> None:
+        """Encode or copy every row that is not there yet, and ``tell`` of each step.
 
         Whatever ends it, kill -9 and a lost disk alone lose rows: those of the last seconds.
         """
-        tell(self._done)
+        tell()
         committed = time.monotonic()
         try:
-            while self._done < len(rows.items):
-                stop = min(self._done + CHUNK_ROWS, len(rows.items))
-                chunk = [rows.items[at] for at in range(self._done, stop)]
+            while self.done < len(rows.items):
+                stop = min(self.done + CHUNK_ROWS, len(rows.items))
+                chunk = [rows.items[at] for at in range(self.done, stop)]
                 hashes = np.fromiter((text_hash(rows.read(item)) for item in chunk), np.uint64)
-                self._vectors[self._done : stop] = self._block(rows, chunk, hashes)
-                self._hashes[self._done : stop] = hashes
-                self._done = stop
+                self._vectors[self.done : stop] = self._block(rows, chunk, hashes, known)
+                self._hashes[self.done : stop] = hashes
+                self.done = stop
                 self._state = [stop, self.reused, self.truncated]
                 if time.monotonic() - committed >= COMMIT_EVERY:
                     self._commit()
                     committed = time.monotonic()
-                tell(self._done)
+                tell()
         finally:
             self._commit()
 
@@ -440,16 +440,18 @@ class _Filler:
         self._hashes.flush()
         write_atomically(self._state_file, json.dumps(self._state))
 
-    def _block(self, rows: _Rows, chunk: list[Any], hashes: HashArray) -> FloatArray:
-        found = self._known.find(hashes) if self._known else np.full(len(chunk), -1)
+    def _block(
+        self, rows: _Rows, chunk: list[Any], hashes: HashArray, known: KnownVectors | None
+    ) -> FloatArray:
+        found = known.find(hashes) if known else np.full(len(chunk), -1)
         fresh = np.flatnonzero(found < 0)
         block = np.empty((len(chunk), self._vectors.shape[1]), dtype=np.float32)
         if len(fresh):
             before = self._encoder.truncated
             block[fresh] = rows.encode([chunk[at] for at in fresh])
             self.truncated += self._encoder.truncated - before
-        if self._known and len(fresh) < len(chunk):
-            block[found >= 0] = self._known.vectors(found[found >= 0])
+        if known and len(fresh) < len(chunk):
+            block[found >= 0] = known.vectors(found[found >= 0])
         self.reused += len(chunk) - len(fresh)
         return block
 

@@ -73,10 +73,11 @@ class Space:
         for kb in wanted:
             if kb not in self.segments:
                 raise UnknownNameError(
-                    f"KB in space {self.folder.name!r}",
+                    "KB",
                     kb,
                     self.segments,
-                    hint=f"`{build_command(self.folder.name)}` puts every KB of the store into it.",
+                    hint=f"`{build_command(self.folder.name)}` puts every KB of the store into "
+                    f"space {self.folder.name!r}.",
                 )
         return tuple(kb for kb in self.segments if not wanted or kb in wanted)
 

@@ -159,7 +159,7 @@ def _overlaps(data: TrainingData) -> Group:
     if len(data.pairs) < 2:
         names = f"{' or '.join(data.kbs.sources)} and {' or '.join(data.kbs.targets)}"
         raise UsageError(
-            f"stage O: there are {len(data.pairs)} accepted overlaps of {names}, and O needs two",
+            f"stage O needs two accepted overlaps of {names}, and has {len(data.pairs)}",
             hint="Find them with `kglink overlap`, or leave O out of --sources.",
         )
     return Group("O", data.rows(data.kbs.all), np.arange(len(data.pairs)))

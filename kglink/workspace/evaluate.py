@@ -21,7 +21,7 @@ def evaluate(
     opened: Opened,
     docs: str | Sequence[str],
     *,
-    split: str = "dev",
+    split: str | None = None,
     kbs: Sequence[str] = (),
     ks: Sequence[int] = (1, 5),
     counterparts: bool = False,
@@ -32,19 +32,21 @@ def evaluate(
 ) -> RetrievalReport:
     """Retrieval on the annotated documents of one or more KBs, their mentions' places given.
 
-    With ``counterparts`` a gold's counterpart in another KB is right in joint rankings;
-    ``domains`` adds figures by type of entity. ``seen_in`` names documents that were learnt
-    from, as ``kglink eval --seen-in`` does. ``each`` is told of every mention. A space that is
-    missing or older than the store is built first.
+    Of no split: those of the split dev, or all where no document says of which split it is. With
+    ``counterparts`` a gold's counterpart in another KB is right in joint rankings; ``domains``
+    adds figures by type of entity. ``seen_in`` names documents that were learnt from, as
+    ``kglink eval --seen-in`` does. ``each`` is told of every mention. A space that is missing or
+    older than the store is built first.
 
     >>> report = workspace.evaluate("notes", kbs=["birds"])
     >>> report.recall("birds")
     {'R@1': 1.0, 'R@5': 1.0}
     """
-    from kglink.evaluation.retrieval import Question
+    from kglink.evaluation.retrieval import Question, judged_split
     from kglink.workspace.evaluation import evaluate
 
     names = (docs,) if isinstance(docs, str) else tuple(docs)
+    split = judged_split(opened.store, names, split)
     question = Question(
         names, split, tuple(kbs), tuple(ks), counterparts, domains=domains, seen_in=seen_in
     )
@@ -56,7 +58,7 @@ def evaluate_end_to_end(
     opened: Opened,
     docs: str | Sequence[str],
     *,
-    split: str = "dev",
+    split: str | None = None,
     kbs: Sequence[str] = (),
     counterparts: bool = False,
     complete: bool | None = None,
@@ -76,11 +78,13 @@ def evaluate_end_to_end(
     >>> report.joint.links["strict"].micro.recall
     1.0
     """
+    from kglink.evaluation.retrieval import judged_split
     from kglink.workspace.evaluation import EndToEnd, evaluate_end_to_end
 
+    names = (docs,) if isinstance(docs, str) else tuple(docs)
     question = EndToEnd(
-        docs=(docs,) if isinstance(docs, str) else tuple(docs),
-        split=split,
+        docs=names,
+        split=judged_split(opened.store, names, split),
         kbs=tuple(kbs),
         counterparts=counterparts,
         complete=complete,

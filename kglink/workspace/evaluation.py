@@ -77,7 +77,7 @@ class EndToEnd:
     """What is evaluated from raw text to links, and how."""
 
     docs: tuple[str, ...]
-    split: str = "dev"
+    split: str
     kbs: tuple[str, ...] = ()
     counterparts: bool = False
     complete: bool | None = None

@@ -36,8 +36,8 @@ def learn(opened: Opened, docs: str, *, split: str = "") -> int:
     if not found:
         raise UsageError(
             f"{docs!r} says of no mention what it means",
-            hint="Golds are found when documents are added: add the KBs first, and name them with "
-            "--links-to.",
+            hint="Golds are found when documents are added: add the KBs first, name them with "
+            "--links-to, and say with --resolve how entities are named: key, xref or title.",
         )
     return found
 

@@ -232,13 +232,13 @@ def compare_recalls(
     right: str,
     docs: str | Sequence[str],
     *,
-    split: str = "dev",
+    split: str | None = None,
     ks: Sequence[int] = (1, 10, 64),
     progress: OnProgress = lambda _: None,
 ) -> RecallComparison:
     """Evaluate both spaces on the same documents and KBs, and test the differences."""
     from kglink.evaluation.kept import Comparison, KeptWriter
-    from kglink.evaluation.retrieval import Question
+    from kglink.evaluation.retrieval import Question, judged_split
     from kglink.workspace.evaluation import evaluate, evaluated
 
     theirs = {share.kb for share in space_summary(opened, right).kbs}
@@ -247,6 +247,7 @@ def compare_recalls(
     if not kbs:
         raise UsageError(f"spaces {left!r} and {right!r} have no KB in common to evaluate")
     names = (docs,) if isinstance(docs, str) else tuple(docs)
+    split = judged_split(opened.store, names, split)
     asked = Question(names, split, kbs, tuple(ks))
     one, other = (opened.with_settings({"space.name": name}) for name in (left, right))
     with tempfile.TemporaryDirectory(prefix="kglink-compare-") as scratch:

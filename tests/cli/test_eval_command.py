@@ -18,6 +18,7 @@ from kglink.workspace import Workspace
 
 EVAL = ("eval", "--docs", "docs", "--split", "test")
 KBS = ("encyclopedia", "lanternfall")
+HERON = "encyclopedia:heron"
 
 
 @pytest.fixture(scope="module")
@@ -246,3 +247,23 @@ def test_a_file_that_does_not_fit_is_refused_and_nothing_is_kept(
 def test_bad_calls_are_told(kglink: Kglink, demo: Path, options: list[str], told: str) -> None:
     code = 1 if "gone.json" in options else 2
     assert told in kglink("eval", *options, code=code).err
+
+
+def test_documents_without_splits_are_all_judged(kglink: Kglink, demo_copy: Path) -> None:
+    """As the README has it: notes of one's own say nothing of splits."""
+    notes = demo_copy / "notes.jsonl"
+    texts = [{"text": "A heron at dusk.", "entities": [{"start": 2, "end": 7, "gold": HERON}]}]
+    notes.write_text("".join(json.dumps(one) + "\n" for one in texts), "utf-8")
+    kglink("add-kb", "notes", notes, "--links-to", "encyclopedia")
+    for options in ((), ("--end-to-end", "--joint-only")):
+        ran = kglink("eval", "--docs", "notes", *options, "--json")
+        assert json.loads(ran.out)["split"] == ""
+        assert "memory" not in ran.err
+    kglink("learn", "notes")
+    ran = kglink("eval", "--docs", "notes")
+    assert "learnt from these texts of notes (`kglink learn`), so the figures are too" in ran.err
+    kglink("add-kb", "notes", notes, "--links-to", "encyclopedia", "--split", "test")
+    ran = kglink("eval", "--docs", "notes", code=2)
+    assert "'notes' has no documents in the split 'dev'" in ran.err
+    assert 'Splits that it has: test. --split "" takes all documents.' in ran.err
+    assert "memory" not in kglink("eval", "--docs", "notes", "--split", "test").err

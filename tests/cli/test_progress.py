@@ -49,6 +49,7 @@ def lines_of(
 
 def test_bytes_make_the_share_the_rate_and_the_time_left(clock: Callable[[float], None]) -> None:
     told = [
+        (0.0, Reached("1/3 pages", 0, 50_000_000, 0, "bytes")),
         (10.0, Reached("1/3 pages", 5_000_000, 50_000_000, 0, "bytes")),
         (5.0, Reached("1/3 pages", 9_000_000, 50_000_000, 0, "bytes")),  # too soon for a line
         (15.0, Reached("1/3 pages", 30_000_000, 50_000_000, 0, "bytes")),
@@ -61,6 +62,7 @@ def test_bytes_make_the_share_the_rate_and_the_time_left(clock: Callable[[float]
 
 def test_a_new_step_has_a_pace_of_its_own(clock: Callable[[float], None]) -> None:
     told = [
+        (0.0, Reached("1/3 pages", 0, 50_000_000, 0, "bytes")),
         (100.0, Reached("1/3 pages", 50_000_000, 50_000_000, 0, "bytes")),
         (10.0, Reached("2/3 names", 0, 8, 0, "parts")),
         (10.0, Reached("2/3 names", 2, 8, 0, "parts")),
@@ -87,16 +89,33 @@ def test_a_step_that_is_done_again_has_a_new_pace(clock: Callable[[float], None]
 
 
 def test_records_count_where_there_are_some(clock: Callable[[float], None]) -> None:
-    told = [(10.0, Reached("reading", 4e6, 16e6, 12_000, "bytes"))]
+    told = [
+        (0.0, Reached("reading", 0, 16e6, 0, "bytes")),
+        (10.0, Reached("reading", 4e6, 16e6, 12_000, "bytes")),
+    ]
     (line,) = lines_of(clock, io.StringIO(), told)
     assert line == "  reading 12,000 (25%), 1,200/s, 0:00:30 left"
 
 
 def test_items_are_counted_with_and_without_an_end(clock: Callable[[float], None]) -> None:
-    told = [(10.0, Reached("encoding", 500, 2000, 500)), (10.0, Reached("mentions", 20, None, 20))]
+    told = [
+        (0.0, Reached("encoding", 0, 2000, 0)),
+        (10.0, Reached("encoding", 500, 2000, 500)),
+        (10.0, Reached("mentions", 20, None, 20)),
+    ]
     assert lines_of(clock, io.StringIO(), told) == [
         "  encoding 500 of 2,000 (25%), 50/s, 0:00:30 left",
         "  mentions 20, 0/s",
+    ]
+
+
+def test_what_was_there_before_took_no_time(clock: Callable[[float], None]) -> None:
+    told = [
+        (0.0, Reached("encoding", 1000, 2000, 1000)),
+        (10.0, Reached("encoding", 1500, 2000, 1500)),
+    ]
+    assert lines_of(clock, io.StringIO(), told) == [
+        "  encoding 1,500 of 2,000 (75%), 50/s, 0:00:10 left"
     ]
 
 

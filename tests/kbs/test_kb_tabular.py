@@ -163,6 +163,11 @@ def test_the_separator_of_lists() -> None:
             {"columns": "identifiant is key; Désignation is title"},
         ),
         (
+            "Produkt;Artikelnr\nBrühe;1\nSäge;2\n",
+            Entity("1", "Brühe"),
+            {"columns": "Produkt is title; Artikelnr is key"},
+        ),
+        (
             "编号,名称\n7,轮\n",
             Entity("7", "轮"),
             {"columns": "编号 is key; 名称 is title"},
@@ -227,6 +232,9 @@ def test_all_that_is_missing_is_told_at_once() -> None:
     with pytest.raises(SourceError, match="has no column for the key") as caught:
         read("colour,name\nred,Saw\nred,Axe\n")
     assert "or --set key='name' if no title comes twice" in caught.value.hint
+    for amounts in ("Preis", "Unit price", "Jahr"):  # unique, and yet no keys
+        with pytest.raises(SourceError, match="has no column for the key"):
+            read(f"Produkt,{amounts}\nBrühe,3\nSäge,4\n")
     with pytest.raises(UnknownNameError, match="'a'") as unknown:
         read("id,name\n1,T\n", key="a", title="b")
     assert "Unknown as well: 'b'" in unknown.value.hint

@@ -92,6 +92,14 @@ def test_where_there_is_no_mention(demo: Path, kglink: Kglink) -> None:
     assert "no mention was found" in kglink("explain", "xyzzy qwx").err
 
 
+def test_a_file_is_not_taken_for_a_text(demo: Path, kglink: Kglink, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("Heron counts the lamps.")
+    ran = kglink("explain", text, code=2)
+    assert f"'{text}' is a file, not a text" in ran.err
+    assert f"kglink explain - < {text}" in ran.err
+
+
 def test_the_page_shows_what_each_kind_adds(demo: Path, kglink: Kglink) -> None:
     page = kglink("link", "-", "-f", "html", "--explain", stdin="Mercury").out
     assert re.search(r'"parts":\s*\{"name"', page)

@@ -211,20 +211,22 @@ def test_what_is_encoded_is_safe_after_some_seconds(
     assert safe_rows(3600.0) == [0] * 8
 
 
+@pytest.mark.parametrize(("texts", "there"), [(16, 16), (44, 46)])
 def test_progress_counts_the_rows_of_an_interrupted_build(
-    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
+    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch, texts: int, there: int
 ) -> None:
+    """All of them at once, before the first new one: they must not count as quick work."""
     monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
     entities = [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
     with pytest.raises(KeyboardInterrupt):
-        build(folder, source("kb", *entities), encoder=HashEncoder(fail_after=16))
+        build(folder, source("kb", *entities), encoder=HashEncoder(fail_after=texts))
     told: list[tuple[int, int]] = []
     build_space(
         folder, [source("kb", *entities)], MODEL, HashEncoder(), backend_of, SpaceSection(),
         recorded_settings={},
         progress=lambda one: told.append((one.done, one.total)) if one.total else None,
     )  # fmt: skip
-    assert told[0] == (16, 60)
+    assert told[0] == (there, 60)
     assert told[-1] == (60, 60)
     assert told == sorted(told)
 
