@@ -78,7 +78,7 @@ def evaluate(
             "--seen-in",
             help="Documents that were learnt from, NAME or NAME:SPLIT, to tell surfaces that were "
             "seen there from others. auto: those of the run that made the space's model, else the "
-            "split train of --docs; empty: none.",
+            "split train of --docs, and those of `kglink learn`; empty: none.",
         ),
     ] = "auto",
     domains: Annotated[

@@ -12,7 +12,8 @@ from kglink.records import Document, Mention, Split
 from kglink.store import Store
 from kglink.text.fold import fold
 
-#: ``--seen-in auto``: what the space's model was trained on, or the split train of the documents.
+#: ``--seen-in auto``: what the space's model was trained on, or the split train of the documents;
+#: and what memory has learnt from.
 AUTO = "auto"
 #: Reads mentions, a page of documents at a time.
 Mentions = Callable[[], Iterator[Mention]]
@@ -56,7 +57,8 @@ def find_learnt(
     ``runs`` are what each run behind the space's model learnt from; None: the model has no run.
     """
     if seen_in == AUTO:
-        return _of_train(store, docs, split) if runs is None else _of_runs(runs)
+        learnt = _of_train(store, docs, split) if runs is None else _of_runs(runs)
+        return _united(learnt, _of_memory(store))
     named = [_read_name(store, text.strip()) for text in seen_in.split(",") if text.strip()]
     return _of_splits(store, named) if named else None
 
@@ -82,6 +84,26 @@ def _of_train(store: Store, docs: Sequence[str], split: str) -> Learnt | None:
     if split in ("", "train"):
         return None
     return _of_splits(store, [(name, "train") for name in docs if _has(store, name, "train")])
+
+
+def _of_memory(store: Store) -> Learnt | None:
+    """What `kglink learn` reads of the sources that memory has learnt from."""
+    annotated = {info.name for info in store.kbs() if info.mentions}
+    return _of_splits(
+        store,
+        [
+            (name, "train" if _has(store, name, "train") else None)
+            for name in store.memory_sources()
+            if name in annotated
+        ],
+    )
+
+
+def _united(one: Learnt | None, other: Learnt | None) -> Learnt | None:
+    if one is None or other is None or set(other.words) <= set(one.words):
+        return one or other
+    words = dict.fromkeys((*one.words, *other.words))
+    return Learnt(tuple(words), lambda: chain(one.mentions(), other.mentions()))
 
 
 def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt | None:

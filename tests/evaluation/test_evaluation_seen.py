@@ -75,6 +75,14 @@ def test_the_split_train_of_the_same_documents(store: Store) -> None:
     assert find_learnt(store, "", ["both"], "dev", None) is None
 
 
+def test_what_memory_has_learnt_from(store: Store) -> None:
+    store.learn("more", store.documents("more"), lambda document: (), kbs=KBS)
+    assert seen(store, "auto") == (("both:train", "more"), {"heron", "amber", "kelp"})
+    store.learn("both", store.documents("both", "train"), lambda document: (), kbs=KBS)
+    store.forget("more")
+    assert seen(store, "auto") == (("both:train",), {"heron", "amber"})
+
+
 def test_documents_by_name(store: Store) -> None:
     assert seen(store, "both:train, more") == (("both:train", "more"), {"heron", "amber", "kelp"})
     # A name alone is its split train where it has one.
