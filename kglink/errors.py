@@ -62,7 +62,8 @@ class UnknownNameError(UsageError):
     ) -> None:
         names = sorted(known or ())
         near = difflib.get_close_matches(name, names, n=1)
-        shown = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+        shown = ", ".join(names[:MOST_NAMES]) + more
         exist = f"There is: {shown}." if names else f"There is no {what} yet."
         if known is None:
             exist = ""

@@ -31,6 +31,7 @@ MINILM_FILES = {
 _COMMIT = re.compile("[0-9a-f]{40}")
 #: Configuration, tokenizer and safetensors; never pickled weights, and no other format.
 _WANTED = ("*.json", "*.txt", "*.model", "model*.safetensors")
+_HUB_SECONDS = 10
 
 
 def resolve_model(name: str = DEFAULT_MODEL, *, fetch: bool = True) -> ModelSource:
@@ -93,7 +94,7 @@ def _looks_like_a_path(name: str) -> bool:
 def _hub_folder(repository: str, revision: str, *, fetch: bool) -> Path:
     """The folder of a hub model: from the local cache, else from the network."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import model_info, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     wanted: dict[str, Any] = {"allow_patterns": list(_WANTED), "revision": revision or None}
@@ -112,6 +113,8 @@ def _hub_folder(repository: str, revision: str, *, fetch: bool) -> Path:
                 hint="Name the model yourself to fetch it, with encoder.model or --model.",
             ) from error
     try:
+        # Asked once: the download would try for half a minute where there is no network.
+        model_info(repository, revision=revision or None, timeout=_HUB_SECONDS)
         return Path(snapshot_download(repository, **wanted))
     except transport_errors as error:
         raise _unknown(
@@ -122,5 +125,6 @@ def _hub_folder(repository: str, revision: str, *, fetch: bool) -> Path:
 def _unknown(name: str, why: str) -> ModelError:
     return ModelError(
         f"no model {name!r}: it is not 'minilm', not a folder, and {why}",
-        hint="Use 'minilm', which needs no network, or the path of a model folder.",
+        hint="Use 'minilm', which needs no network, or the path of a model folder; of a recipe: "
+        "--set model.base=minilm.",
     )

@@ -357,6 +357,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     hub = Hub(write_model(tmp_path / COMMIT))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", hub)
+    monkeypatch.setattr(huggingface_hub, "model_info", lambda *_, **__: None)
     return hub
 
 
