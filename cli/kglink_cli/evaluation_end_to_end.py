@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -79,12 +80,12 @@ def end_to_end_table(report: EndToEndReport, *, intervals: bool = False) -> Tabl
     below: list[str] = []
     if not complete:
         why = f" ({annotation.partial})" if annotation.partial else ""
-        below += [
-            "",
-            f"The texts are taken for annotated in part{why}: what is found beside the",
-            "annotations may be right, so there is no precision and no F1. --complete gives them",
-            "where all mentions are annotated.",
-        ]
+        told = (
+            f"The texts are taken for annotated in part{why}: what is found beside the "
+            "annotations may be right, so there is no precision and no F1. --complete gives them "
+            "where all mentions are annotated."
+        )
+        below += ["", *textwrap.wrap(told, 100)]
     below += _confidence(report)
     below += _most("missed most", report.missed())
     if complete:

@@ -264,9 +264,11 @@ class Registry:
         )
         if not ranked:
             check_text(head.name, head.head)
+            kind = "folder" if head.path and head.path.is_dir() else "format"
+            other = "Name a file in it, or the" if kind == "folder" else "Name the"
             raise SourceError(
-                f"{head.name}: no KB adapter knows this format",
-                hint=f"Name the adapter with --adapter. There is: {', '.join(self.names('kb'))}.",
+                f"{head.name}: no KB adapter knows this {kind}",
+                hint=f"{other} adapter with --adapter. There is: {', '.join(self.names('kb'))}.",
             )
         best, *others = ranked
         if others and others[0][:2] == best[:2]:

@@ -153,6 +153,9 @@ def test_a_format_that_nobody_knows_is_told(
         load_registry(only="builtin").guess_kb(head(b"?"))
     assert "sample: no KB adapter knows this format" in str(caught.value)
     assert "There is: kglink/x." in str(caught.value)
+    with pytest.raises(SourceError, match="dumps: no KB adapter knows this folder") as caught:
+        load_registry(only="builtin").guess_kb(SourceHead("dumps", b"", tmp_path))
+    assert "Name a file in it" in caught.value.hint
 
 
 @pytest.mark.parametrize("sure", ["2.0", "-1", "float('nan')", "1 / 0", "None"])
