@@ -69,6 +69,21 @@ def test_a_catalogue_is_read_without_a_word_about_its_columns(kglink: Kglink, he
     assert "--set key=COLUMN --set title=COLUMN" in refused
 
 
+def test_a_merge_leaves_what_the_source_does_not_hold(kglink: Kglink, here: Path) -> None:
+    (here / "all.csv").write_text("id,title\n1,Saw\n2,Axe\n")
+    (here / "more.csv").write_text("id,title\n2,Hatchet\n3,Rasp\n")
+    kglink("add-kb", "tools", "all.csv")
+    assert "tools +1 ~1 -0 =0" in kglink("add-kb", "tools", "more.csv", "--merge").out
+    entities = map(json.loads, kglink("export", "tools").out.splitlines())
+    assert {one["id"]: one["title"] for one in entities} == {
+        "1": "Saw",
+        "2": "Hatchet",
+        "3": "Rasp",
+    }
+    kglink("link", "-", stdin="A rasp.")
+    assert "tools +0 ~0 -1 =2" in kglink("add-kb", "tools", "more.csv").out
+
+
 def test_hints_do_not_run_into_each_other(kglink: Kglink, here: Path) -> None:
     (here / "latin.csv").write_bytes("id,title\n1,T\n2,caf\xe9\n".encode("latin-1"))
     refused = kglink("add-kb", "cafes", "latin.csv", code=1).err

@@ -39,7 +39,8 @@ def test_a_whole_review_in_a_terminal(folder: Path, reviewed: Store) -> None:
         shown = terminal.expect("[q]uit")
         assert "1/6  doid-ncit" in shown
         for part in ("other name", "What D is, as it was.", "What N is", "in: Disease",
-                     "type: disease", "probability", "description .50", "name 1.00"):  # fmt: skip
+                     "type: disease", "probability", "description .50", "name 1.00",
+                     "shared name: other name"):  # fmt: skip
             assert part in unstyled(shown)
         assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", shown)  # no colour
         terminal.press("c")
