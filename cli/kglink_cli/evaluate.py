@@ -26,6 +26,7 @@ from kglink_cli.evaluation_end_to_end import (
     judge_end_to_end,
 )
 from kglink_cli.evaluation_tables import (
+    accuracy_table,
     comparison_table,
     domains_table,
     overlaps_table,
@@ -92,6 +93,14 @@ def evaluate(
         ),
     ] = False,
     rerank: Rerank = None,
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            "--candidates",
+            help="Judge the candidates of this file, as kglink candidates writes it, or of one of "
+            "ZESHEL's tfidf_candidates; --rerank reads them anew.",
+        ),
+    ] = None,
     end_to_end: Annotated[
         bool,
         typer.Option(
@@ -169,7 +178,7 @@ def evaluate(
     _refuse_mixture(
         end_to_end=end_to_end,
         of_answers=(predictions, complete, None if per_kb else False),
-        of_ranks=(overlaps, domains, k != RANKS, seen_in != "auto"),
+        of_ranks=(overlaps, domains, k != RANKS, seen_in != "auto", candidates is not None),
     )
     kbs, ranks = split_names(kb), _ranks(k)
     flags = {
@@ -184,12 +193,13 @@ def evaluate(
             raw = EndToEnd(names, split, kbs, counterparts, complete, per_kb, predictions)
             _end_to_end(workspace, raw, keep, against, shown, as_json=as_json)
             return
-        wanted = Question(names, split, kbs, ranks, counterparts, domains=domains, seen_in=seen_in)
-        ensure_space(workspace)
-        record: dict[str, object] = {
-            "space": workspace.settings.space.name,
-            "kbs": list(workspace.linked_kbs(workspace.space(), wanted.kbs)),
-        }
+        wanted = Question(
+            *(names, split, kbs, ranks, counterparts),
+            domains=domains,
+            seen_in=seen_in,
+            candidates=candidates,
+        )
+        record = _asked_of(workspace, wanted, overlaps=overlaps)
         sinks = Sinks(keep, against)
         found = _retrieval(workspace, wanted, sinks) if names else None
         nearness = _overlaps(workspace, wanted.kbs) if overlaps else []
@@ -202,12 +212,25 @@ def evaluate(
             record["against"] = comparison_shape(sinks.comparison, comparisons, seed)
         print_json(record)
         return
-    tables = list(_retrieval_tables(found, shown)) if found is not None else []
+    tables = list(_retrieval_tables(found, shown, wanted)) if found is not None else []
     if overlaps:
         tables.append(overlaps_table(nearness))
     if sinks.comparison is not None:
         tables.append(comparison_table(sinks.comparison, comparisons, seed))
     write_tables(tables, shown.form)
+
+
+def _asked_of(workspace: Workspace, question: Question, *, overlaps: bool) -> dict[str, object]:
+    """Which space and KBs are evaluated; the space is built where it is asked."""
+    from kglink.workspace.evaluation import kbs_of
+
+    if question.candidates is None or overlaps:
+        ensure_space(workspace)
+    name = workspace.settings.space.name
+    return {
+        "space": name if question.candidates is None else None,
+        "kbs": list(kbs_of(workspace, question)),
+    }
 
 
 class Shown(NamedTuple):
@@ -230,7 +253,8 @@ def _refuse_mixture(
         )
     if end_to_end and any(of_ranks):
         raise UsageError(
-            "--overlaps, --domains, --k and --seen-in are of rankings, not of whole answers",
+            "--overlaps, --domains, --k, --seen-in and --candidates are of rankings, not of whole "
+            "answers",
             hint="Ask for them in a call without --end-to-end.",
         )
 
@@ -334,8 +358,10 @@ def _overlaps(workspace: Workspace, kbs: Sequence[str]) -> list[OverlapFigures]:
         return workspace.evaluate_overlaps(kbs, progress=tell)
 
 
-def _retrieval_tables(found: RetrievalReport, shown: Shown) -> Iterator[Table]:
+def _retrieval_tables(found: RetrievalReport, shown: Shown, question: Question) -> Iterator[Table]:
     yield recall_table(found, intervals=shown.intervals)
+    if question.candidates is not None:
+        yield accuracy_table(found)
     if found.seen_in:
         yield seen_table(found, intervals=shown.intervals)
     if found.domains():

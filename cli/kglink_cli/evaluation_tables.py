@@ -38,6 +38,25 @@ def recall_table(result: Figures, *, intervals: bool = False) -> Table:
     return Table(columns, _rows(result, intervals=intervals), 1, below=below)
 
 
+def accuracy_table(result: Figures) -> Table:
+    """How often the first candidate is right: of all mentions, and of those that it can be."""
+    from kglink.evaluation.report import macro, micro
+
+    each = {kb: result.accuracy(kb) for kb in result.kbs()}
+    rows: list[list[object]] = [
+        [kb, one.mentions, one.with_gold, Figure(one.normalized), Figure(one.unnormalized)]
+        for kb, one in {**each, "[all mentions]": micro(each.values())}.items()
+    ]
+    means = macro(each.values())
+    total = rows[-1][1:3]
+    rows.append([MEAN, *total, Figure(means["normalized"]), Figure(means["unnormalized"])])
+    columns = ("pool", "mentions", "with gold", "normalized", "unnormalized")
+    title = (
+        "Accuracy of the first candidate: of mentions with gold among the candidates, and of all"
+    )
+    return Table(columns, rows, 1, title)
+
+
 def seen_table(report: RetrievalReport, *, intervals: bool = False) -> Table:
     """The same, apart for surfaces that were learnt from and for others."""
     rows = [

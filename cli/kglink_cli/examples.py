@@ -61,6 +61,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink search 'pressure washer'",
         "kglink search AquaJet --kb products -k 3 --json",
     ),
+    "candidates": (
+        "kglink candidates notes -o candidates.jsonl",
+        "kglink candidates notes --split test --k 10 --with-gold -o oracle.jsonl",
+    ),
     "eval": (
         "kglink eval --docs notes --split test",
         "kglink eval --docs notes --end-to-end --intervals --format md",

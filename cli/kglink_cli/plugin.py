@@ -7,6 +7,7 @@ import typer
 from kglink_cli import (
     add_kb,
     build,
+    candidates,
     demo,
     doctor,
     evaluate,
@@ -50,6 +51,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("explain")(explain.explain)
     app.command("export")(export.export)
     app.command("search")(link.search)
+    app.command("candidates")(candidates.candidates)
     app.command("eval")(evaluate.evaluate)
     app.command("settings")(settings.settings)
     app.command("doctor")(doctor.doctor)

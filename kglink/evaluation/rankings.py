@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kglink.evaluation.metrics import Rank
-from kglink.linking.candidates import ByKB, joint_ranking
-from kglink.linking.pipeline import BATCH_MENTIONS, Linker
-from kglink.linking.stages import run_stages
+from kglink.linking.pipeline import BATCH_MENTIONS
+from kglink.linking.stages import Stage, run_stages
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText, Ranking
 
 #: Pools over all KBs; the bracket keeps them apart from a KB of that name.
@@ -70,6 +69,32 @@ class Judging:
     """Where the domains of golds are read; None: they are not wanted."""
 
 
+class Ranker(Protocol):
+    """What ranks the candidates of mentions: a linker, or lists of a file."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """What orders the first candidates anew."""
+        ...
+
+    @property
+    def stage_depth(self) -> int:
+        """How many first candidates the stages order anew; 0 without stages."""
+        ...
+
+    def leaves_out(self, entity: EntityId) -> bool:
+        """Whether an entity cannot be an answer."""
+        ...
+
+    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[list[Candidate]]:
+        """The candidates of each mention, all KBs in one list, ``limit`` of each at most."""
+        ...
+
+    def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        """The rankings with what the store says of their first candidates."""
+        ...
+
+
 class _Place(NamedTuple):
     """A mention that is judged."""
 
@@ -79,8 +104,12 @@ class _Place(NamedTuple):
 
     @property
     def in_text(self) -> MentionInText:
-        text, mention = self.document.text, self.mention
-        return MentionInText(text, mention.start, mention.end, self.document.whole)
+        return in_text(self.document, self.mention)
+
+
+def in_text(document: Document, mention: Mention) -> MentionInText:
+    """A mention of a document as candidates are looked for."""
+    return MentionInText(document.text, mention.start, mention.end, document.whole)
 
 
 class _Pool(NamedTuple):
@@ -106,7 +135,7 @@ class _Judged(NamedTuple):
 
 
 def rank_mentions(
-    linker: Linker,
+    ranker: Ranker,
     documents: Iterable[Document],
     kbs: Sequence[str],
     depth: int,
@@ -120,7 +149,7 @@ def rank_mentions(
         _Place(document, mention, gold)
         for document in documents
         for mention in document.mentions
-        if (gold := frozenset(one for one in mention.gold or () if not linker.leaves_out(one)))
+        if (gold := frozenset(one for one in mention.gold or () if not ranker.leaves_out(one)))
         and any(one.kb in kbs for one in gold)
     )
     waiting: list[list[_Judged]] = []
@@ -128,12 +157,12 @@ def rank_mentions(
     def heads() -> Iterator[list[Ranking]]:
         """What the stages are given: the first candidates of each pool, the same ones once."""
         while batch := list(islice(places, BATCH_MENTIONS)):
-            waiting.append(_judged(linker, batch, kbs, depth, judging))
-            yield linker.described(list(_heads(waiting[-1], linker.stage_depth).values()))
+            waiting.append(_judged(ranker, batch, kbs, depth, judging))
+            yield ranker.described(list(_heads(waiting[-1], ranker.stage_depth).values()))
 
-    for staged in run_stages(linker.stages, heads()):
+    for staged in run_stages(ranker.stages, heads()):
         batch = waiting.pop(0)
-        given = linker.stage_depth
+        given = ranker.stage_depth
         orders = dict(zip(_heads(batch, given), staged, strict=True))
         for judged in batch:
             mention = judged.place.mention
@@ -145,30 +174,28 @@ def rank_mentions(
                 end=mention.end,
                 surface=judged.place.in_text.surface,
                 ranks=ranks,
-                reranked=_after_stages(judged.pools, orders, linker.stage_depth)
-                if orders
-                else ranks,
+                reranked=_after_stages(judged.pools, orders, given) if orders else ranks,
                 with_counterpart=judged.with_counterpart,
                 domains=judged.domains,
             )
 
 
 def _judged(
-    linker: Linker, batch: Sequence[_Place], kbs: Sequence[str], depth: int, judging: Judging
+    ranker: Ranker, batch: Sequence[_Place], kbs: Sequence[str], depth: int, judging: Judging
 ) -> list[_Judged]:
     """The mentions of a batch with their pools, as retrieved."""
     golds = {one for place in batch for one in place.gold}
     same = judging.counterparts(golds) if judging.counterparts else {}
     known = judging.entities(golds) if judging.entities else {}
-    found = linker.candidates([place.in_text for place in batch], limit=depth)
+    found = ranker.joint([place.in_text for place in batch], limit=depth)
     judged = []
-    for place, by_kb in zip(batch, found, strict=True):
+    for place, candidates in zip(batch, found, strict=True):
         others = {other for one in place.gold for other in same.get(one, ())}
         domains = {Domain(one.kb, known[one].type) for one in place.gold if one in known}
         judged.append(
             _Judged(
                 place,
-                _pools(place, by_kb, place.gold | others, kbs, depth),
+                _pools(place, candidates, place.gold | others, kbs, depth),
                 any(other.kb in kbs and other not in place.gold for other in others),
                 tuple(sorted(one for one in domains if one.kb in kbs)),
             )
@@ -177,17 +204,23 @@ def _judged(
 
 
 def _pools(
-    place: _Place, by_kb: ByKB, right: frozenset[EntityId], kbs: Sequence[str], depth: int
+    place: _Place,
+    candidates: Sequence[Candidate],
+    right: frozenset[EntityId],
+    kbs: Sequence[str],
+    depth: int,
 ) -> list[_Pool]:
+    """What a KB has of a joint list is in the KB's own order."""
     with_gold = [kb for kb in kbs if any(one.kb == kb for one in place.gold)]
 
-    def pool(name: str, candidates: Sequence[Candidate], right: frozenset[EntityId]) -> _Pool:
-        return _Pool(name, Ranking(place.in_text, tuple(candidates[:depth])), right)
+    def pool(name: str, of_kbs: Sequence[str], right: frozenset[EntityId]) -> _Pool:
+        own = [one for one in candidates if one.id.kb in of_kbs]
+        return _Pool(name, Ranking(place.in_text, tuple(own[:depth])), right)
 
     return [
-        *(pool(kb, by_kb[kb], place.gold) for kb in with_gold),
-        pool(JOINT, joint_ranking(by_kb, kbs), right),
-        pool(JUDGED_JOINT, joint_ranking(by_kb, with_gold), right),
+        *(pool(kb, [kb], place.gold) for kb in with_gold),
+        pool(JOINT, kbs, right),
+        pool(JUDGED_JOINT, with_gold, right),
     ]
 
 

@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kglink.evaluation.metrics import Rank, figures_of, intervals_of, recall_at
 from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT, RankedMention
+
+
+class Accuracy(NamedTuple):
+    """How often the first candidate is right, after re-ranking."""
+
+    mentions: int
+    with_gold: int
+    """Those with a right entity among their candidates."""
+    right: int
+
+    @property
+    def unnormalized(self) -> float:
+        """The share of all mentions."""
+        return self.right / self.mentions if self.mentions else 0.0
+
+    @property
+    def normalized(self) -> float:
+        """The share of those with a right entity among their candidates."""
+        return self.right / self.with_gold if self.with_gold else 0.0
+
+    def as_json(self) -> dict[str, float]:
+        """The counts and both shares."""
+        shares = {"normalized": self.normalized, "unnormalized": self.unnormalized}
+        return {**self._asdict(), **shares}
+
+
+NO_MENTIONS = Accuracy(0, 0, 0)
 
 
 class PoolRanks:
@@ -70,6 +97,20 @@ class Figures:
         """The 95% intervals of the figures of one pool."""
         ranks = self._pools[pool]
         return intervals_of(ranks.retrieved, ranks.reranked, self.ks)
+
+    def accuracy(self, pool: str) -> Accuracy:
+        """How often the first candidate of a pool is right."""
+        ranks = self._pools[pool]
+        return Accuracy(ranks.mentions, ranks.mentions - ranks.retrieved[None], ranks.reranked[1])
+
+    def accuracies_as_json(self) -> dict[str, object]:
+        """Of each KB, of all their mentions (micro), and the mean of the KBs (macro)."""
+        each = {kb: self.accuracy(kb) for kb in self.kbs()}
+        return {
+            "kb": {kb: one.as_json() for kb, one in each.items()},
+            "micro": micro(each.values()).as_json(),
+            "macro": macro(each.values()),
+        }
 
     def mean_over_kbs(self) -> dict[str, float]:
         """The mean of the KBs' figures, every KB alike."""
@@ -152,6 +193,20 @@ class RetrievalReport(Figures):
         if self._domains:
             found["domains"] = self.domains()
         return found
+
+
+def micro(each: Collection[Accuracy]) -> Accuracy:
+    """Of all mentions alike."""
+    return Accuracy(*(sum(counts) for counts in zip(*each, strict=True))) if each else NO_MENTIONS
+
+
+def macro(each: Collection[Accuracy]) -> dict[str, float]:
+    """The plain means over KBs; one without a right answer counts like any other."""
+    count = max(len(each), 1)
+    return {
+        "normalized": sum(one.normalized for one in each) / count,
+        "unnormalized": sum(one.unnormalized for one in each) / count,
+    }
 
 
 def _whole(figures: Figures) -> dict[str, object]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import get_args
 
 from kglink.errors import UsageError
 from kglink.evaluation.metrics import RERANKED
-from kglink.evaluation.rankings import Judging, RankedMention, rank_mentions
+from kglink.evaluation.rankings import Judging, RankedMention, Ranker, rank_mentions
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.seen import (
     AUTO,
@@ -19,7 +20,6 @@ from kglink.evaluation.seen import (
     folded,
     seen_surfaces,
 )
-from kglink.linking.pipeline import Linker
 from kglink.records import Document, OnProgress, Progress, Split
 from kglink.store import Store
 
@@ -35,6 +35,8 @@ class Question:
     counterparts: bool = False
     domains: bool = False
     seen_in: str = AUTO
+    candidates: Path | None = None
+    """A file whose lists are judged instead of what the workspace's space finds."""
 
     @property
     def depth(self) -> int:
@@ -71,7 +73,7 @@ def _splits(store: Store, name: str) -> list[str]:
 
 def evaluate_retrieval(
     store: Store,
-    linker: Linker,
+    ranker: Ranker,
     question: Question,
     *,
     runs: Sequence[tuple[str, Mentions]] | None = None,
@@ -91,7 +93,7 @@ def evaluate_retrieval(
         counterparts=question.counterparts,
         seen_in=learnt.words if learnt else (),
     )
-    for mention in _ranked(store, linker, question, progress):
+    for mention in _ranked(store, ranker, question, progress):
         report.add_to_slices(mention, is_seen=folded(mention.surface) in seen)
         each(mention)
     if not report.mentions:
@@ -104,7 +106,7 @@ def evaluate_retrieval(
 
 
 def _ranked(
-    store: Store, linker: Linker, question: Question, progress: OnProgress
+    store: Store, ranker: Ranker, question: Question, progress: OnProgress
 ) -> Iterator[RankedMention]:
     judging = Judging(
         counterparts=store.counterparts if question.counterparts else None,
@@ -124,7 +126,7 @@ def _ranked(
     for name in question.docs:
         documents = counted(name)
         yield from rank_mentions(
-            linker, documents, question.kbs, question.depth, judging, docs=name
+            ranker, documents, question.kbs, question.depth, judging, docs=name
         )
 
 

@@ -141,6 +141,11 @@ class Linker:
         """For each mention and each KB the scored candidates, best first, not yet described."""
         return self._search.find(mentions, self._kbs, limit=limit)
 
+    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[list[Candidate]]:
+        """For each mention the scored candidates of all KBs in one list, ``limit`` of each."""
+        found = self.candidates(mentions, limit=limit)
+        return [joint_ranking(by_kb, self._kbs) for by_kb in found]
+
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with what the store says of their first candidates."""
         return described(self._facts, rankings, self._depth)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,8 @@ from kglink.linking.asked import AskedKind
 from kglink.linking.kinds import EvidenceKind
 from kglink.models.hardware import Hardware
 from kglink.models.reranker_folder import RERANKER
-from kglink.plugins import DefaultWeights
-from kglink.records import Ranking
+from kglink.plugins import CandidateEvidence, DefaultWeights
+from kglink.records import Candidate, Ranking
 
 if TYPE_CHECKING:
     from kglink.models.cross_encoder import CrossEncoder
@@ -53,6 +54,28 @@ class ReadTogether:
         from kglink.models.cross_encoder import open_cross_encoder  # which loads torch
 
         return open_cross_encoder(self._folder, self._hardware)
+
+
+class ReadOrder:
+    """Orders candidates by what the trained reranker says alone: a stage for lists of a file."""
+
+    def __init__(self, reader: CandidateEvidence) -> None:
+        self._reader = reader
+
+    def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        """Each mention by itself; equal ones stay in their order."""
+        return [
+            replace(one, candidates=_ordered(one.candidates, values))
+            for one, values in zip(rankings, self._reader.values(rankings), strict=True)
+        ]
+
+
+def _ordered(candidates: Sequence[Candidate], values: Sequence[float]) -> tuple[Candidate, ...]:
+    told = [
+        replace(one, score=value, evidence={**one.evidence, READ.name: value})
+        for one, value in zip(candidates, values, strict=True)
+    ]
+    return tuple(sorted(told, key=lambda one: -one.score))
 
 
 def read_together(folder: Path, hardware: Hardware, depth: int) -> AskedKind:

@@ -27,6 +27,7 @@ def evaluate(
     counterparts: bool = False,
     domains: bool = False,
     seen_in: str = "auto",
+    candidates: str | Path | None = None,
     progress: OnProgress = lambda _: None,
     each: Callable[[RankedMention], None] = lambda mention: None,
 ) -> RetrievalReport:
@@ -35,8 +36,9 @@ def evaluate(
     Of no split: those of the split dev, or all where no document says of which split it is. With
     ``counterparts`` a gold's counterpart in another KB is right in joint rankings; ``domains``
     adds figures by type of entity. ``seen_in`` names documents that were learnt from, as
-    ``kglink eval --seen-in`` does. ``each`` is told of every mention. A space that is missing or
-    older than the store is built first.
+    ``kglink eval --seen-in`` does. ``candidates`` names a file of `write_candidates`, or of
+    ZESHEL's lists, that is judged instead of what the space finds. ``each`` is told of every
+    mention. A space that is missing or older than the store is built first.
 
     >>> report = workspace.evaluate("notes", kbs=["birds"])
     >>> report.recall("birds")
@@ -48,9 +50,13 @@ def evaluate(
     names = (docs,) if isinstance(docs, str) else tuple(docs)
     split = judged_split(opened.store, names, split)
     question = Question(
-        names, split, tuple(kbs), tuple(ks), counterparts, domains=domains, seen_in=seen_in
+        *(names, split, tuple(kbs), tuple(ks), counterparts),
+        domains=domains,
+        seen_in=seen_in,
+        candidates=None if candidates is None else Path(candidates),
     )
-    build_if_stale(opened)
+    if question.candidates is None:
+        build_if_stale(opened)
     return evaluate(opened, question, progress=progress, each=each)
 
 

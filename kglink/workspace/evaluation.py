@@ -16,6 +16,7 @@ from kglink.evaluation.annotated import (
     without_golds,
 )
 from kglink.evaluation.answer_files import read_predictions
+from kglink.evaluation.candidate_files import CandidateFile, ListedRanker, Place
 from kglink.evaluation.end_to_end import (
     Answer,
     EndToEndReport,
@@ -24,12 +25,15 @@ from kglink.evaluation.end_to_end import (
     linked_answers,
 )
 from kglink.evaluation.kept import Evaluated
-from kglink.evaluation.rankings import RankedMention
+from kglink.evaluation.rankings import RankedMention, in_text
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
+from kglink.linking.read_together import ReadOrder, read_together
+from kglink.linking.stages import Stage
 from kglink.records import OnProgress
 from kglink.training.documents import mentions_of_runs
 from kglink.training.run import run_of_model
+from kglink.workspace.links import stages_of
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
@@ -44,6 +48,10 @@ def evaluate(
 ) -> RetrievalReport:
     """Rank the mentions of annotated documents by the search that links texts."""
     check_documents(workspace.store, question.docs, question.split)
+    if question.candidates is not None:
+        listed = replace(question, kbs=kbs_of(workspace, question))
+        ranker = _listed(workspace, listed, question.candidates)
+        return evaluate_retrieval(workspace.store, ranker, listed, progress=progress, each=each)
     space = workspace.space()
     asked = replace(question, kbs=workspace.linked_kbs(space, question.kbs))
     run = run_of_model(workspace.folder, space.manifest.model.path)
@@ -55,8 +63,40 @@ def evaluate(
     )
 
 
+def _listed(workspace: Opened, question: Question, path: Path) -> ListedRanker:
+    """What ranks mentions as a file lists their candidates, and as the settings' stages do anew."""
+    store, link = workspace.store, workspace.settings.link
+    documents = {
+        name: list(store.documents(name, question.split or None)) for name in question.docs
+    }
+    known = [info.name for info in store.kbs() if info.entities]
+    lists = CandidateFile(path, documents, known=known, kbs=question.kbs)
+    places = {
+        in_text(document, one): Place(name, document.id, one.start, one.end)
+        for name, some in documents.items()
+        for document in some
+        for one in document.mentions
+    }
+    stages = stages_of(link, workspace.registry)
+    if link.rerank:
+        joint = workspace.joint_space
+        kind = read_together(joint.folder.reranker, joint.encoder.hardware, link.rerank)
+        stages = [Stage("the trained reranker", ReadOrder(kind.plugin), link.rerank), *stages]
+    return ListedRanker(lists, places, store, tuple(stages))
+
+
 def evaluated(workspace: Opened, question: Question) -> Evaluated:
     """What an evaluation is of, written beside the ranks that are kept of it."""
+    if question.candidates is not None:
+        return Evaluated(
+            docs=question.docs,
+            split=question.split,
+            kbs=kbs_of(workspace, question),
+            counterparts=question.counterparts,
+            model=question.candidates.name,
+            reranker=workspace.settings.link.reranker,
+            depth=question.depth,
+        )
     space, link = workspace.space(), workspace.settings.link
     manifest = space.manifest
     return Evaluated(
@@ -135,9 +175,10 @@ def evaluate_end_to_end(
     )
 
 
-def kbs_of(workspace: Opened, question: EndToEnd) -> tuple[str, ...]:
-    """The KBs that are judged; predictions of another tool need no space."""
-    if question.predictions is None:
+def kbs_of(workspace: Opened, question: EndToEnd | Question) -> tuple[str, ...]:
+    """The KBs that are judged; what a file says needs no space."""
+    file = question.predictions if isinstance(question, EndToEnd) else question.candidates
+    if file is None:
         return workspace.linked_kbs(workspace.space(), question.kbs)
     named = question.kbs or tuple(workspace.settings.link.kbs)
     infos = [workspace.store.kb(name) for name in named] or workspace.store.kbs()

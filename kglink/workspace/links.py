@@ -145,7 +145,7 @@ def linker_of(
             settings.least_mention,
             settings.nested,
         ),
-        stages=_stages(settings, registry),
+        stages=stages_of(settings, registry),
         preferred=preferred_kbs(space, kbs, settings, store),
         unfinished=unfinished,
     )
@@ -193,7 +193,7 @@ def search(
     return joint_ranking(found[0], kbs)[:k]
 
 
-def _stages(settings: LinkSection, registry: Registry) -> list[Stage]:
+def stages_of(settings: LinkSection, registry: Registry) -> list[Stage]:
     """The stages that the settings name: first the reranker, then the clusterer."""
     stages = []
     if settings.reranker:

@@ -74,7 +74,7 @@ def evaluation_shape(question: Question, found: RetrievalReport, link: LinkSecti
     return {
         "docs": ",".join(question.docs),
         "split": question.split,
-        "evidence": link.evidence,
+        "evidence": link.evidence if question.candidates is None else None,
         "reranker": link.reranker,
         "counterparts": question.counterparts,
         "mentions_with_counterparts": found.with_counterparts,
@@ -82,8 +82,16 @@ def evaluation_shape(question: Question, found: RetrievalReport, link: LinkSecti
         "mentions": found.counts_as_json(),
         "metrics": found.as_json(),
         "intervals": found.intervals_as_json(),
+        **_of_file(question, found),
         **found.slices_as_json(),
     }
+
+
+def _of_file(question: Question, found: RetrievalReport) -> Shape:
+    """What is told of candidates in a file."""
+    if question.candidates is None:
+        return {}
+    return {"candidates": str(question.candidates), "accuracy": found.accuracies_as_json()}
 
 
 def comparison_shape(comparison: Comparison, comparisons: int, seed: int) -> Shape:

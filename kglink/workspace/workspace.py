@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kglink.workspace.build import build, build_if_stale
+from kglink.workspace.candidates import write_candidates
 from kglink.workspace.doctor import doctor, licences, plugins
 from kglink.workspace.entities import (
     add_entity,
@@ -103,6 +104,7 @@ class Workspace(Opened):
     forget = forget
     fit = fit
     fit_scoring = fit_scoring
+    write_candidates = write_candidates
     evaluate = evaluate
     evaluate_end_to_end = evaluate_end_to_end
     evaluate_overlaps = evaluate_overlaps

@@ -29,7 +29,7 @@ class HandMade(Linker):
     ) -> None:
         self._rankings = rankings
         self.stages = tuple(stages)
-        self._named = kbs
+        self._kbs = tuple(kbs)
 
     def leaves_out(self, entity: EntityId) -> bool:
         """None."""
@@ -46,7 +46,7 @@ class HandMade(Linker):
         return list(rankings)
 
     def _of_kbs(self, surface: str, limit: int) -> dict[str, list[Candidate]]:
-        by_kb: dict[str, list[Candidate]] = {kb: [] for kb in self._named}
+        by_kb: dict[str, list[Candidate]] = {kb: [] for kb in self._kbs}
         for place, one in enumerate(map(EntityId.parse, self._rankings[surface])):
             by_kb[one.kb].append(Candidate(one, surface, 1 - place / 100))
         return {kb: found[:limit] for kb, found in by_kb.items()}

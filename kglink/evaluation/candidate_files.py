@@ -1,0 +1,318 @@
+"""Candidates of mentions in files: written, read back in their order, united, and judged.
+
+A file is JSON lines, one for each mention: ``docs``, ``document``, ``start`` and ``end`` say which,
+``mention`` is its surface, ``gold`` its answers (null: nobody said), ``candidates`` are the ids of
+entities, best first, and ``scores`` theirs. The lists of ZESHEL (``tfidf_candidates/*.json``) are
+read as well; which mention a line is of stands in the folder ``mentions`` beside theirs.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kglink.errors import UsageError
+from kglink.evaluation.kept import read_lines, unreadable
+from kglink.evaluation.rankings import in_text
+from kglink.linking.describe import EntityFacts, described
+from kglink.linking.pipeline import BATCH_MENTIONS, Linker
+from kglink.linking.stages import Stage
+from kglink.records import Candidate, Document, EntityId, Mention, MentionInText, Ranking
+
+HINT = (
+    "A line for each mention, as `kglink candidates` writes them: "
+    '{"docs", "document", "start", "end", "candidates": ["kb:key"]}; or a file of ZESHEL\'s folder '
+    "tfidf_candidates."
+)
+ZESHEL_LIST = "tfidf_candidates"
+#: So many mentions that have no line are named.
+_NAMED = 3
+
+
+class Place(NamedTuple):
+    """Which mention it is."""
+
+    docs: str
+    document: str
+    start: int
+    end: int
+
+
+class Listed(NamedTuple):
+    """The candidates of a mention, best first; no scores where the file has none."""
+
+    ids: tuple[EntityId, ...]
+    scores: Sequence[float] = ()
+
+    def with_gold(
+        self, gold: Collection[EntityId], kbs: Sequence[str], *, in_place: bool
+    ) -> Listed:
+        """The list with a right entity in each KB that has one (oracle Self of ArboEL).
+
+        Where none was found it takes the place of the KB's last candidate, or is added behind.
+        """
+        ids, scores = list(self.ids), [*self.scores]
+        for kb in kbs:
+            right = sorted(one for one in gold if one.kb == kb)
+            if not right or any(one in ids for one in right):
+                continue
+            places = [at for at, one in enumerate(ids) if one.kb == kb] if in_place else []
+            if places:
+                ids[places[-1]] = right[0]
+            else:
+                ids.append(right[0])
+                if scores:
+                    scores.append(scores[-1])
+        return Listed(tuple(ids), tuple(scores))
+
+
+def united(lists: Sequence[Listed]) -> Listed:
+    """Several lists as one (oracle Union of ArboEL): by the best rank, then in their order."""
+    best: dict[EntityId, int] = {}
+    for one in lists:
+        for rank, entity in enumerate(one.ids):
+            best[entity] = min(rank, best.get(entity, rank))
+    order = list(best)  # those of earlier lists come first where ranks are equal
+    return Listed(tuple(sorted(order, key=best.__getitem__)))
+
+
+# ------------------------------------------------------------------------------------ writing
+class Found(NamedTuple):
+    """A mention of a document, and its candidates."""
+
+    place: Place
+    mention: Mention
+    listed: Listed
+
+
+def judged_mentions(
+    documents: Iterable[Document], kbs: Collection[str]
+) -> Iterator[tuple[Document, Mention]]:
+    """The mentions that an evaluation judges: those with gold in some KBs."""
+    for document in documents:
+        for one in document.mentions:
+            if any(gold.kb in kbs for gold in one.gold or ()):
+                yield document, one
+
+
+def found_by(
+    linker: Linker, docs: str, documents: Iterable[Document], kbs: Collection[str], k: int
+) -> Iterator[Found]:
+    """The ``k`` best candidates of each KB for every judged mention, all KBs in one list."""
+    judged = judged_mentions(documents, kbs)
+    while batch := list(islice(judged, BATCH_MENTIONS)):
+        lists = linker.joint([in_text(document, one) for document, one in batch], limit=k)
+        for (document, one), candidates in zip(batch, lists, strict=True):
+            ids = tuple(candidate.id for candidate in candidates)
+            scores = tuple(round(candidate.score, 5) for candidate in candidates)
+            place = Place(docs, document.id, one.start, one.end)
+            yield Found(place, one, Listed(ids, scores))
+
+
+def line_of(found: Found) -> str:
+    """The line of one mention."""
+    place, mention, listed = found
+    gold = None if mention.gold is None else [str(one) for one in mention.gold]
+    record: dict[str, object] = {
+        **place._asdict(),
+        "mention": mention.surface,
+        "gold": gold,
+        "candidates": [str(one) for one in listed.ids],
+    }
+    if listed.scores:
+        record["scores"] = list(listed.scores)
+    return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+# ------------------------------------------------------------------------------------ reading
+class CandidateFile:
+    """The lists of a file, by mention.
+
+    ``documents`` are those of some ``docs``; lines of other ``docs`` are passed over. Every mention
+    with gold in ``kbs`` has a line; candidates may be of all KBs that are ``known``, and no others.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        documents: Mapping[str, Sequence[Document]],
+        *,
+        known: Collection[str],
+        kbs: Collection[str],
+    ) -> None:
+        self.path = path
+        self._kbs = frozenset(known)
+        self._known: dict[EntityId, EntityId] = {}  # each id once, however often it is listed
+        self._lists: dict[Place, Listed] = {}
+        places = _zeshel_places(path, documents) if _is_zeshel(path) else None
+        wanted = {
+            Place(docs, document.id, one.start, one.end)
+            for docs, some in documents.items()
+            for document in some
+            for one in document.mentions
+        }
+        for number, record in read_lines(path, HINT):
+            place = (
+                self._place(number, record)
+                if places is None
+                else places.get(str(record.get("mention_id")))
+            )
+            if place is None or place.docs not in documents:
+                continue
+            if place not in wanted:
+                raise self._unknown(number, place)
+            if place in self._lists:
+                raise unreadable(path, f"line {number}: the mention stands there twice", HINT)
+            self._lists[place] = self._listed(place, number, record)
+        judged = [
+            Place(docs, document.id, one.start, one.end)
+            for docs, some in documents.items()
+            for document, one in judged_mentions(some, kbs)
+        ]
+        missing = [place for place in judged if place not in self._lists]
+        if missing:
+            raise self._missing(missing, len(judged))
+
+    def __getitem__(self, place: Place) -> Listed:
+        return self._lists[place]
+
+    def _place(self, number: int, record: Mapping[str, Any]) -> Place:
+        kinds = {"docs": str, "document": str, "start": int, "end": int}
+        for name, kind in kinds.items():
+            if not isinstance(record.get(name), kind):
+                raise unreadable(self.path, f"line {number} has no {name}", HINT)
+        return Place(*(record[name] for name in kinds))
+
+    def _listed(self, place: Place, number: int, record: Mapping[str, Any]) -> Listed:
+        given, scores = record.get("candidates"), record.get("scores") or ()
+        if ZESHEL_LIST in record:
+            given = record[ZESHEL_LIST]
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            raise unreadable(self.path, f"line {number} has no list of candidates", HINT)
+        if ZESHEL_LIST in record:  # a world is a KB, and its lists stay in it
+            ids = [EntityId(place.docs, one) for one in given]
+        else:
+            ids = [self._id(number, one) for one in given]
+        if len(set(ids)) < len(ids):
+            raise unreadable(self.path, f"line {number} names a candidate twice", HINT)
+        numbers = isinstance(scores, list | tuple) and all(
+            isinstance(one, int | float) for one in scores
+        )
+        if not numbers or (scores and len(scores) != len(ids)):
+            raise unreadable(self.path, f"line {number} has not a score for each candidate", HINT)
+        known = tuple(self._known.setdefault(one, one) for one in ids)
+        return Listed(known, array("d", scores))
+
+    def _id(self, number: int, text: str) -> EntityId:
+        kb, colon, key = text.partition(":")
+        if not colon or not key:
+            raise unreadable(self.path, f"line {number}: {text!r} is no entity", HINT)
+        if kb not in self._kbs:
+            raise unreadable(
+                self.path,
+                f"line {number}: the candidate {text!r} is of {kb!r}, and there is no such KB",
+                f"There is: {', '.join(sorted(self._kbs))}. If it was removed, write the "
+                "candidates again with `kglink candidates`.",
+            )
+        return EntityId(kb, key)
+
+    def _unknown(self, number: int, place: Place) -> UsageError:
+        where = f"{place.start}-{place.end} of the document {place.document!r}"
+        return unreadable(
+            self.path,
+            f"line {number}: {place.docs!r} has no mention at {where} in this split",
+            'Name the split that the file was written for with --split ("": all), or write it '
+            "again: the documents may have changed.",
+        )
+
+    def _missing(self, missing: Sequence[Place], total: int) -> UsageError:
+        first = sorted(missing)[:_NAMED]
+        named = ", ".join(f"{one.docs} {one.document!r} {one.start}-{one.end}" for one in first)
+        more = ", ..." * (len(missing) > _NAMED)
+        return unreadable(
+            self.path,
+            f"{len(missing):,} of {total:,} mentions have no line: {named}{more}",
+            "A mention without candidates has a line with none. `kglink candidates` writes a line "
+            "for every mention with gold in the KBs.",
+        )
+
+
+def _is_zeshel(path: Path) -> bool:
+    first = next(read_lines(path, HINT), None)
+    return first is not None and ZESHEL_LIST in first[1]
+
+
+def _zeshel_places(path: Path, documents: Mapping[str, Sequence[Document]]) -> dict[str, Place]:
+    """By the ids of ZESHEL the mentions of documents that were read from its release."""
+    mentions = path.parent.parent / "mentions" / path.name
+    if not mentions.is_file():
+        raise unreadable(
+            path,
+            f"{mentions} is not there, which says what mentions its lines are of",
+            "Leave the file in its place in ZESHEL's folder.",
+        )
+    stem = path.name.split(".")[0]
+    words: dict[tuple[object, ...], Place] = {
+        (document.id, *_words(document.text, one)): Place(docs, document.id, one.start, one.end)
+        for docs, some in documents.items()
+        for document in some
+        for one in document.mentions
+    }
+    places: dict[str, Place] = {}
+    for _, record in read_lines(mentions, HINT):
+        document = f"{stem}/{record.get('context_document_id')}"
+        place = words.get((document, *(record.get(one) for one in ("start_index", "end_index"))))
+        if place is not None:
+            places[str(record.get("mention_id"))] = place
+    return places
+
+
+def _words(text: str, mention: Mention) -> tuple[int, int]:
+    """The numbers of the first and the last word of a mention."""
+    first = len(text[: mention.start].split())
+    return first, first + len(text[mention.start : mention.end].split()) - 1
+
+
+# ------------------------------------------------------------------------------------ judging
+@dataclass(frozen=True)
+class ListedRanker:
+    """Ranks mentions as a file lists their candidates, and as stages order these anew."""
+
+    lists: CandidateFile
+    places: Mapping[MentionInText, Place]
+    facts: EntityFacts
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def stage_depth(self) -> int:
+        """How many first candidates the stages order anew; 0 without stages."""
+        return max((stage.depth for stage in self.stages), default=0)
+
+    def leaves_out(self, entity: EntityId) -> bool:
+        """Whether an entity cannot be an answer: a file limits nothing."""
+        return False
+
+    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[list[Candidate]]:
+        """The candidates of each mention in the order of the file, ``limit`` of each KB at most."""
+        return [_first_of_each(self.lists[self.places[one]], limit) for one in mentions]
+
+    def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        """The rankings with what the store says of their first candidates."""
+        return described(self.facts, rankings, self.stage_depth)
+
+
+def _first_of_each(listed: Listed, limit: int) -> list[Candidate]:
+    counts: dict[str, int] = {}
+    chosen = []
+    for at, one in enumerate(listed.ids):
+        counts[one.kb] = counts.get(one.kb, 0) + 1
+        if counts[one.kb] <= limit:
+            # Where no scores are told the place stands for one.
+            score = listed.scores[at] if listed.scores else 1 / (at + 1)
+            chosen.append(Candidate(one, "", score))
+    return chosen

@@ -1,0 +1,108 @@
+"""Writing the candidates of annotated mentions to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from kglink.records import OnProgress, Progress
+from kglink.workspace.build import build_if_stale
+from kglink.workspace.outputs import whole_file
+
+if TYPE_CHECKING:
+    from kglink.evaluation.candidate_files import Found
+    from kglink.workspace.opened import Opened
+
+
+def write_candidates(
+    opened: Opened,
+    docs: str | Sequence[str],
+    output: str | Path | TextIO,
+    *,
+    split: str | None = None,
+    kbs: Sequence[str] = (),
+    k: int = 64,
+    union: Sequence[str | Path] = (),
+    with_gold: bool = False,
+    progress: OnProgress = lambda _: None,
+) -> int:
+    """Write the ``k`` best candidates of each KB for every mention with gold in the KBs.
+
+    Returns how many mentions these are. Of no split: the same documents that ``evaluate`` takes.
+    ``union`` names files of candidates that are put together instead. ``with_gold`` puts a right
+    entity among the candidates where none was found. ``evaluate`` reads the file back.
+    """
+    if isinstance(output, str | Path):
+        with whole_file(opened, Path(output)) as out:
+            return write_candidates(
+                *(opened, docs, out),
+                split=split,
+                kbs=kbs,
+                k=k,
+                union=union,
+                with_gold=with_gold,
+                progress=progress,
+            )
+    from kglink.evaluation.candidate_files import line_of
+    from kglink.evaluation.retrieval import check_documents, judged_split
+
+    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    split = judged_split(opened.store, names, split)
+    check_documents(opened.store, names, split)
+    files = [Path(one) for one in union]
+    if not files:
+        build_if_stale(opened)
+    known = tuple(info.name for info in opened.store.kbs() if info.entities)
+    asked = tuple(kbs) or (known if files else opened.linked_kbs(opened.space()))
+    given = (
+        _united(opened, names, split, asked, known, files)
+        if files
+        else _found(opened, names, split, asked, k)
+    )
+    written = 0
+    for written, found in enumerate(given, 1):
+        listed = found.listed
+        if with_gold:
+            gold = found.mention.gold or ()
+            listed = listed.with_gold(gold, asked, in_place=not files)
+        output.write(line_of(found._replace(listed=listed)))
+        if written % 256 == 0:
+            progress(Progress("mentions", written))
+    return written
+
+
+def _found(
+    opened: Opened, names: Sequence[str], split: str, kbs: Sequence[str], k: int
+) -> Iterator[Found]:
+    """What the published space finds."""
+    from kglink.evaluation.candidate_files import found_by
+
+    linker = opened.linker(kbs, candidates=k)
+    for name in names:
+        yield from found_by(linker, name, opened.store.documents(name, split or None), kbs, k)
+
+
+def _united(
+    opened: Opened,
+    names: Sequence[str],
+    split: str,
+    kbs: Sequence[str],
+    known: Sequence[str],
+    files: Sequence[Path],
+) -> Iterator[Found]:
+    """What several files list, as one list for each mention."""
+    from kglink.evaluation.candidate_files import (
+        CandidateFile,
+        Found,
+        Place,
+        judged_mentions,
+        united,
+    )
+
+    documents = {name: list(opened.store.documents(name, split or None)) for name in names}
+    lists = [CandidateFile(path, documents, known=known, kbs=kbs) for path in files]
+    for name, some in documents.items():
+        for document, one in judged_mentions(some, kbs):
+            place = Place(name, document.id, one.start, one.end)
+            yield Found(place, one, united([own[place] for own in lists]))
