@@ -36,6 +36,7 @@ from kglink.linking.scoring import (
 )
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.space.names import places_in
+from kglink.space.remembered import LikeSurface, RememberedVectors
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import MEASURES, WordMeasure
@@ -58,6 +59,7 @@ _BROUGHT_BY_COUNTERPARTS = 5
 MEAN_CONTEXT = 0.43
 #: So often must memory have seen a name, for each further thing that bears it, to be half believed.
 _DOUBT = 20
+_OF_MEMORY = ("memory", "like_memory")
 
 
 class _Use(NamedTuple):
@@ -84,6 +86,8 @@ class _Batch(NamedTuple):
     """For each mention that of what its text says it is short for."""
     contexts: Contexts
     meanings: Mapping[str, Sequence[Meaning]]
+    like: Mapping[str, Sequence[LikeSurface]]
+    """For each surface those of other words that memory knows and whose vectors are near."""
     unread: frozenset[int] = frozenset()
     """The mentions whose text was not read, because it would decide nothing."""
 
@@ -107,12 +111,14 @@ class CandidateSearch:
         by: FoundBy = "all",
         token_search: TokenSearchOf | None = None,
         memory: Memory | None = None,
+        remembered: RememberedVectors | None = None,
         counterparts: Counterparts | None = None,
         asked: Sequence[AskedKind] = (),
         facts: EntityFacts | None = None,
     ) -> None:
         self._space = space
         self.memory = memory
+        self._remembered_vectors = remembered
         self._counterparts = counterparts
         self._reader = reader
         self._candidates = candidates
@@ -201,9 +207,12 @@ class CandidateSearch:
             text: Surface(text, fold(text) or text, None if read.names is None else read.names[at])
             for at, text in enumerate(texts)
         }
+        like = self._like(surfaces)
         meanings: Mapping[str, Sequence[Meaning]] = {}
         if self.memory is not None and self.scoring.counts("memory"):
-            meanings = self.memory.meanings(name_key(one.folded) for one in surfaces.values())
+            keys = {name_key(one.folded) for one in surfaces.values()}
+            keys.update(one.remembered.key for near in like.values() for one in near)
+            meanings = self.memory.meanings(keys)
         named = [surfaces[text] for text in own]
         return _Batch(
             list(surfaces.values()),
@@ -211,7 +220,20 @@ class CandidateSearch:
             [surfaces[text] if text else None for text in long],
             self._contexts(read, named),
             meanings,
+            like,
         )
+
+    def _like(self, surfaces: Mapping[str, Surface]) -> Mapping[str, Sequence[LikeSurface]]:
+        """For each surface what memory knows in other words."""
+        if self._remembered_vectors is None or not self.scoring.counts("like_memory"):
+            return {}
+        read = [one for one in surfaces.values() if one.vector is not None]
+        if not read:
+            return {}
+        keys = [name_key(one.folded) for one in read]
+        vectors = np.stack([one.vector for one in read if one.vector is not None])
+        found = self._remembered_vectors.like(keys, vectors)
+        return {one.text: near for one, near in zip(read, found, strict=True)}
 
     def _in_kb(self, batch: _Batch, kb: str) -> list[Found]:
         """The candidates of all mentions in one KB, with all evidence but that of other KBs."""
@@ -242,17 +264,16 @@ class CandidateSearch:
         if long is not None:
             found = self._name_search.with_long_form(found, by_surface[long.text], own, segment)
         sure, nil = self._remembered(batch, at, segment)
-        brought = np.array(sorted(sure), dtype=np.int64)
+        like = self._remembered_alike(batch, at, segment)
+        brought = np.array(sorted({*sure, *like}), dtype=np.int64)
         if near is not None:
             brought = np.union1d(brought, near)
         if len(brought):
             found = self._name_search.with_more(found, brought, own, segment)
-        memory = np.zeros(len(found.entities), dtype=np.float32)
-        for row, value in sure.items():
-            memory[np.searchsorted(found.entities, row)] = value
         count = len(found.entities)
         more = {
-            "memory": memory,
+            "memory": _values_of(found.entities, sure),
+            "like_memory": _values_of(found.entities, like),
             "nil": np.full(count, nil, dtype=np.float32),
             "counterpart": np.zeros(count, dtype=np.float32),
         }
@@ -274,6 +295,19 @@ class CandidateSearch:
                     nil = nil if key else max(nil, value)
         return sure, nil
 
+    def _remembered_alike(self, batch: _Batch, at: int, segment: Segment) -> dict[int, float]:
+        """The rows that memory knows for surfaces of other words that are near a mention's."""
+        sure: dict[int, float] = {}
+        for surface in (batch.own[at], batch.long[at]):
+            for one in batch.like.get(surface.text, ()) if surface else ():
+                meanings = batch.meanings.get(one.remembered.key, ())
+                told = remembered(meanings, one.remembered.folded, segment.kb)
+                for key, value in told.items():
+                    row = segment.row(key) if key else -1
+                    if row >= 0:
+                        sure[row] = max(sure.get(row, 0.0), value * one.cosine)
+        return sure
+
     def _doubt_memory(
         self, batch: _Batch, tables: Mapping[str, list[Found]], is_open: Callable[[int], bool]
     ) -> None:
@@ -282,16 +316,17 @@ class CandidateSearch:
         The more of them, the more often memory must have seen the name.
         """
         for at, own in enumerate(batch.own):
-            meanings = batch.meanings.get(name_key(own.folded), ())
-            if not meanings or not is_open(at):
-                continue
             here = {kb: found[at] for kb, found in tables.items()}
+            told = [one.evidence[kind] for one in here.values() for kind in _OF_MEMORY]
+            if not any(values.any() for values in told) or not is_open(at):
+                continue
+            meanings = batch.meanings.get(name_key(own.folded), ())
             uses = sum(one.times for one in meanings)
             bearers = sum(np.count_nonzero(one.evidence["exact"]) for one in here.values())
-            trust = uses / (uses + _DOUBT * (bearers - 1))
+            trust = np.float32(uses / (uses + _DOUBT * (bearers - 1)))
             for kb, one in here.items():
-                memory = one.evidence["memory"] * np.float32(trust)
-                tables[kb][at] = Found(one.entities, {**one.evidence, "memory": memory})
+                doubted = {kind: one.evidence[kind] * trust for kind in _OF_MEMORY}
+                tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})
 
     def _add_counterparts(self, batch: _Batch, tables: dict[str, list[Found]]) -> None:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""
@@ -463,7 +498,10 @@ class CandidateSearch:
             return _Use(names=False, name_vectors=False, contexts=True, texts_bring=True)
         return _Use(
             names=not alone,
-            name_vectors=alone or not has_texts or scoring.counts("alias"),
+            name_vectors=alone
+            or not has_texts
+            or scoring.counts("alias")
+            or (self._remembered_vectors is not None and scoring.counts("like_memory")),
             contexts=not alone and has_texts,
             # Where the context counts for every candidate, it must be able to bring candidates.
             texts_bring=has_texts and (not has_names or scoring.counts("context")),
@@ -522,6 +560,7 @@ class CandidateSearch:
             [batch.long[row] for row in rows],
             PooledContexts(self._space, self._measure, vectors, vectors),
             batch.meanings,
+            batch.like,
             unread=frozenset(range(len(rows))) - read.keys(),
         )
         return expanded, {kb: [one[row] for row in rows] for kb, one in tables.items()}, now
@@ -630,6 +669,14 @@ def _long_forms(mentions: Sequence[MentionInText]) -> list[str]:
         )
         for mention in mentions
     ]
+
+
+def _values_of(entities: IntArray, values: Mapping[int, float]) -> FloatArray:
+    """The values of some entities, which are all there; 0 of the others."""
+    told = np.zeros(len(entities), dtype=np.float32)
+    for row, value in values.items():
+        told[np.searchsorted(entities, row)] = value
+    return told
 
 
 def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:

@@ -78,6 +78,12 @@ RETRIEVED = (
         DefaultWeights(untrained=0.8, trained=1.0),
     ),
     EvidenceKind(
+        "like_memory",
+        "how sure annotated documents are that other words mean the candidate, times the cosine of "
+        "the vectors of these words and of the mention",
+        DefaultWeights(untrained=0.2),
+    ),
+    EvidenceKind(
         "nil",
         "how sure annotated documents are that the surface means nothing in the KB: it lowers the "
         "probability, not the score",

@@ -136,7 +136,7 @@ NAME_SCORING = Scoring(
     Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.0),
 )
 #: What counts beside names and vectors.
-_BESIDE_VECTORS = ("expanded", "common", "memory", "counterpart")
+_BESIDE_VECTORS = ("expanded", "common", "memory", "like_memory", "counterpart")
 #: For names alone, and for words alone by each way of comparing them.
 ALONE = {
     "names": NAME_SCORING,

@@ -124,6 +124,21 @@ class MemoryTable:
         query = select(m.kb, func.sum(m.count)).where(m.kb != "", m.entity != "").group_by(m.kb)
         return {str(name): float(number) for name, number in self._db.rows(query)}
 
+    def surfaces(self, most: int) -> list[tuple[str, str, str]]:
+        """The surfaces that meant an entity, those first that did so most often.
+
+        Of each its key, itself folded, and one of its spellings.
+        """
+        m = memories.c
+        query = (
+            select(m.key, m.folded, func.min(m.surface))
+            .where(m.kb != "", m.entity != "")
+            .group_by(m.key, m.folded)
+            .order_by(func.sum(m.count).desc(), m.key, m.folded)
+            .limit(most)
+        )
+        return [(str(key), str(folded), str(text)) for key, folded, text in self._db.rows(query)]
+
     def state(self) -> str:
         """Another text after every change of the memory."""
         return str(self._db.rows(select(store_state.c.memory))[0][0])

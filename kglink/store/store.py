@@ -351,6 +351,10 @@ class Store:
         """Everything that surfaces meant, in the order of the surfaces."""
         return self._memory.all()
 
+    def remembered_surfaces(self, most: int) -> list[tuple[str, str, str]]:
+        """The surfaces that most often meant an entity: the key, the folded words, a spelling."""
+        return self._memory.surfaces(most)
+
     def forget(self, source: str) -> None:
         """Forget what a source said."""
         if source not in (known := self._memory.sources()):

@@ -25,6 +25,7 @@ from kglink.linking.stages import Stage
 from kglink.plugins import DefaultWeights, NameRow, PluginSettings
 from kglink.plugins.settings import setting_keys
 from kglink.records import Candidate, MentionInText
+from kglink.space.remembered import RememberedSurface, RememberedVectors, remembered_vectors
 from kglink.space.space import Space, SpaceNames
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ def search_of(
     else:
         kept = None if scoring == "default" else scoring
     reader = reader_of(encoder, settings.window_chars)
+    remembered = None
+    if settings.evidence == "all":
+        remembered = remembered_of(space, encoder, store)
     return CandidateSearch(
         space,
         reader,
@@ -86,9 +90,24 @@ def search_of(
         if settings.evidence in ("all", "vectors")
         else None,
         memory=store,
+        remembered=remembered,
         counterparts=None if settings.evidence != "all" else counterparts_of(store, space),
         asked=asked,
         facts=store,
+    )
+
+
+def remembered_of(space: Space, encoder: Encoder, store: Store) -> RememberedVectors | None:
+    """The vectors of what memory knows; None where that is nothing, or the space has none."""
+    if not space.manifest.rows or not store.memory_sources():
+        return None
+    return remembered_vectors(
+        space.folder.path / "memory",
+        store.memory_state(),
+        encoder.info.fingerprint,
+        space.manifest.model.dim,
+        lambda most: [RememberedSurface(*one) for one in store.remembered_surfaces(most)],
+        encoder.encode,
     )
 
 

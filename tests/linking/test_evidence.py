@@ -145,6 +145,35 @@ def test_memory_of_a_kb_holds_under_its_own_name_alone(
     assert answer(kglink)[0] == "isolde_heron"
 
 
+def test_words_that_are_like_remembered_ones_profit_from_them(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    """Nobody annotated "shy wader", but "wader" meant Isolde Heron ten times."""
+    text = "The old [[shy wader]] stood in the pond."
+
+    def told() -> dict[str, float]:
+        ran = kglink("link", "-", "--marked", "--format", "json", "--explain", stdin=text)
+        (link,) = json.loads(ran.out)[0]["entities"]
+        return {one["key"]: one["evidence"]["like_memory"] for one in link["candidates"]}
+
+    assert not any(told().values())
+    kglink("add-kb", "corrected", notes(tmp_path, 10, "isolde_heron"), "--links-to", "lanternfall")
+    kglink("learn", "corrected")
+    found = told()
+    with Workspace.open(demo_copy) as workspace:
+        wader, bird = workspace.encoder.encode(["wader", "shy wader"])
+        # What is judged does not remember itself.
+        (part, *_) = workspace.store.documents("corrected")
+        own = list(workspace.store.documents("corrected"))
+        assert not workspace.store.memory_without(own).meanings(["wader"])["wader"]
+        assert workspace.store.memory_without([part]).meanings(["wader"])["wader"]
+    cosine = float(wader @ bird)
+    assert found.pop("isolde_heron") == pytest.approx(cosine * (10 + 10 / 11) / 11, abs=2e-3)
+    assert not any(found.values())
+    kglink("forget", "corrected")
+    assert not any(told().values())
+
+
 def test_an_abbreviation_is_read_as_what_it_stands_for(demo_copy: Path, kglink: Kglink) -> None:
     text = "The Skerrow Light (SKL) burns. At night the [[SKL]] is seen from afar."
     ran = kglink("link", "-", "--marked", "--format", "json", "--explain", stdin=text)

@@ -125,6 +125,19 @@ def test_memory_and_nil(workspace: Workspace) -> None:
     assert {one["nil"] for one in evidence(workspace, "Heron").values()} == {0}
 
 
+def test_like_memory_is_what_like_words_meant(workspace: Workspace) -> None:
+    # "egret" meant the bird three times of four; nobody annotated these words.
+    found = evidence(workspace, "one of the egrets")
+    known, asked = workspace.encoder.encode(["egret", "one of the egrets"])
+    cosine = float(known @ asked)
+    assert cosine > 0.6
+    assert found["egret"]["like_memory"] == pytest.approx(cosine * (3 + 3 / 5) / 5, abs=1e-3)
+    assert found["egret"]["memory"] == 0
+    # Its own words are memory, and what several things are called is left to the text.
+    assert evidence(workspace, "egrets")["egret"]["like_memory"] == 0
+    assert {one["like_memory"] for one in evidence(workspace, "Heron").values()} == {0}
+
+
 def test_counterpart_is_by_how_much_the_other_scores_higher(workspace: Workspace) -> None:
     found = evidence(workspace, "Heron")
     bird, ardea = found["bird"], found["ardea"]

@@ -1,0 +1,166 @@
+"""The vectors of the surfaces that memory knows, to find what was remembered in like words.
+
+They lie in a folder beside the versions of a space, and are made where they are missing: after
+`learn` the new surfaces alone are encoded. Nothing is lost with the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import DamagedFileError, NewerFileError
+from kglink.files.atomic import atomic_folder
+from kglink.files.manifest import (
+    FileInfo,
+    ManifestPart,
+    check_files,
+    file_info,
+    read_manifest,
+)
+from kglink.files.tables import StringTable, StringWriter, map_column
+
+FloatArray = npt.NDArray[np.float32]
+HalfArray = npt.NDArray[np.float16]
+#: Gives a vector for each text.
+Encode = Callable[[Sequence[str]], FloatArray]
+
+#: So many surfaces have vectors: those that were seen most often.
+MOST_SURFACES = 50_000
+#: Words that are less alike than this say nothing of each other.
+LEAST_ALIKE = 0.6
+#: So many like surfaces are asked what they meant.
+_NEAREST = 8
+_INFO_FILE = "memory.json"
+_VECTORS_FILE = "vectors.npy"
+_FORMAT = 1
+_TOGETHER = 256
+_ROWS_TOGETHER = 4096
+
+
+class RememberedSurface(NamedTuple):
+    """A surface that memory knows."""
+
+    key: str
+    """One for all inflections of the words."""
+    folded: str
+    surface: str
+
+
+class LikeSurface(NamedTuple):
+    """A remembered surface of other words than those that were asked for."""
+
+    remembered: RememberedSurface
+    cosine: float
+
+
+class _Info(ManifestPart):
+    """What the folder holds, and of what it was made."""
+
+    format: int = _FORMAT
+    state: str
+    """Of the memory."""
+    model: str
+    """Its fingerprint."""
+    files: dict[str, FileInfo]
+
+
+class RememberedVectors:
+    """Surfaces that memory knows, with a vector of length one for each."""
+
+    def __init__(self, surfaces: Sequence[RememberedSurface], vectors: HalfArray) -> None:
+        self._surfaces = surfaces
+        self._vectors = vectors
+
+    def like(self, keys: Sequence[str], vectors: FloatArray) -> list[list[LikeSurface]]:
+        """For each surface, by its key and its vector, the nearest ones of other words."""
+        found: list[list[LikeSurface]] = []
+        for first in range(0, len(keys), _TOGETHER):
+            cosines = self._cosines(_of_length_one(vectors[first : first + _TOGETHER]))
+            for key, row in zip(keys[first:], cosines, strict=False):
+                near = np.flatnonzero(row >= LEAST_ALIKE)
+                best = near[np.argsort(-row[near], kind="stable")]
+                others = (at for at in best.tolist() if self._surfaces[at].key != key)
+                found.append(
+                    [
+                        LikeSurface(self._surfaces[at], float(row[at]))
+                        for at in islice(others, _NEAREST)
+                    ]
+                )
+        return found
+
+    def _cosines(self, queries: FloatArray) -> FloatArray:
+        cosines = np.empty((len(queries), len(self._vectors)), np.float32)
+        for first in range(0, len(self._vectors), _ROWS_TOGETHER):
+            rows = slice(first, first + _ROWS_TOGETHER)
+            np.matmul(queries, self._vectors[rows].astype(np.float32).T, out=cosines[:, rows])
+        return cosines
+
+    def with_surfaces(self, wanted: Sequence[RememberedSurface], encode: Encode) -> Self:
+        """The same for other surfaces: those that are new are encoded."""
+        known = {one.surface: at for at, one in enumerate(self._surfaces)}
+        places = np.array([known.get(one.surface, -1) for one in wanted], dtype=np.int64)
+        vectors = np.empty((len(wanted), self._vectors.shape[1]), np.float16)
+        vectors[places >= 0] = self._vectors[places[places >= 0]]
+        new = np.flatnonzero(places < 0)
+        if len(new):
+            vectors[new] = _of_length_one(encode([wanted[at].surface for at in new.tolist()]))
+        return type(self)(wanted, vectors)
+
+
+def remembered_vectors(
+    folder: Path,
+    state: str,
+    model: str,
+    dim: int,
+    surfaces: Callable[[int], Sequence[RememberedSurface]],
+    encode: Encode,
+) -> RememberedVectors:
+    """The vectors of a memory in a state, by a model: as they were kept, or made and kept."""
+    kept = _read(folder, model, dim)
+    if kept is not None and kept[0] == state:
+        return kept[1]
+    before = kept[1] if kept else RememberedVectors([], np.empty((0, dim), np.float16))
+    made = before.with_surfaces(surfaces(MOST_SURFACES), encode)
+    with contextlib.suppress(OSError):  # nothing can be written here: they are made again
+        _write(folder, state, model, made)
+    return made
+
+
+def _read(folder: Path, model: str, dim: int) -> tuple[str, RememberedVectors] | None:
+    """What was kept, and of what state; None where that is damaged, or of another model."""
+    try:
+        info = read_manifest(_Info, folder / _INFO_FILE, newest=_FORMAT)
+        if info.model != model:
+            return None
+        check_files(folder, info.files)
+        columns = [StringTable(folder / name) for name in RememberedSurface._fields]
+        surfaces = [RememberedSurface(*row) for row in zip(*columns, strict=True)]
+        vectors = map_column(folder / _VECTORS_FILE, np.float16, (len(surfaces), dim))
+    except (DamagedFileError, NewerFileError, ValueError):
+        return None
+    return info.state, RememberedVectors(surfaces, vectors)
+
+
+def _write(folder: Path, state: str, model: str, made: RememberedVectors) -> None:
+    with atomic_folder(folder) as draft:
+        for at, name in enumerate(RememberedSurface._fields):
+            with StringWriter(draft / name) as out:
+                for one in made._surfaces:
+                    out.add(one[at])
+        np.save(draft / _VECTORS_FILE, made._vectors)
+        files = {path.name: file_info(path) for path in sorted(draft.iterdir())}
+        info = _Info(state=state, model=model, files=files)
+        (draft / _INFO_FILE).write_text(info.model_dump_json(indent=1), encoding="utf-8")
+
+
+def _of_length_one(vectors: FloatArray) -> FloatArray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    ones: FloatArray = vectors / np.maximum(lengths, 1e-9)
+    return ones

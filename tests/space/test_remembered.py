@@ -1,0 +1,125 @@
+"""The vectors of remembered surfaces: like ones by a brute-force twin, kept, made anew, damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kglink.space.remembered import (
+    LEAST_ALIKE,
+    LikeSurface,
+    RememberedSurface,
+    RememberedVectors,
+    remembered_vectors,
+)
+
+DIM = 8
+FloatArray = npt.NDArray[np.float32]
+
+
+def surface(number: int, spelling: str = "") -> RememberedSurface:
+    return RememberedSurface(f"key {number}", f"words {number}", spelling or f"Words {number}")
+
+
+class Encoder:
+    """A vector for each text, the same for the same text; what was asked for is told."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def __call__(self, texts: Sequence[str]) -> FloatArray:
+        self.read += texts
+        return np.array([self.one(text) for text in texts], dtype=np.float32)
+
+    @staticmethod
+    def one(text: str) -> FloatArray:
+        rng = np.random.default_rng(sum(text.encode()))
+        vector: FloatArray = (rng.random(DIM) * 3).astype(np.float32)
+        return vector
+
+
+def kept(folder: Path, state: str, some: list[RememberedSurface], encode: Encoder) -> object:
+    return remembered_vectors(folder, state, "model", DIM, lambda most: some[:most], encode)
+
+
+def test_like_surfaces_are_those_of_a_twin_that_compares_all() -> None:
+    encode, some = Encoder(), [surface(number) for number in range(300)]
+    found = RememberedVectors([], np.empty((0, DIM), np.float16)).with_surfaces(some, encode)
+    asked = [surface(number) for number in (3, 50, 299)]
+    queries = encode([one.surface for one in asked])
+    for one, query, like in zip(
+        asked, queries, found.like([one.key for one in asked], queries), strict=True
+    ):
+        cosines = {}
+        for other in some:
+            vector = encode.one(other.surface)
+            cosine = float(query @ vector / np.linalg.norm(query) / np.linalg.norm(vector))
+            if other.key != one.key and cosine >= LEAST_ALIKE + 0.001:
+                cosines[other] = cosine
+        best = sorted(cosines, key=lambda other: -cosines[other])[:8]
+        assert like[0].cosine > 0.8
+        assert [round(near.cosine, 2) for near in like] == pytest.approx(
+            [cosines[other] for other in best], abs=0.01
+        )
+        assert {near.remembered for near in like[:4]} <= set(best)
+
+
+def test_own_words_and_unlike_ones_say_nothing() -> None:
+    some = [surface(1), surface(1, "WORDS 1"), surface(2), surface(3)]
+    vectors = np.eye(DIM, dtype=np.float16)[[0, 0, 0, 1]]
+    found = RememberedVectors(some, vectors)
+    query = np.eye(DIM, dtype=np.float32)[:1] * 7  # of any length
+    assert found.like(["key 1"], query) == [[LikeSurface(surface(2), 1.0)]]
+    assert found.like([], np.empty((0, DIM), np.float32)) == []
+    nothing = RememberedVectors([], np.empty((0, DIM), np.float16))
+    assert nothing.like(["key 1"], query) == [[]]
+
+
+def test_only_new_surfaces_are_encoded(tmp_path: Path) -> None:
+    encode = Encoder()
+    first = kept(tmp_path / "memory", "one", [surface(1), surface(2)], encode)
+    assert encode.read == ["Words 1", "Words 2"]
+    kept(tmp_path / "memory", "one", [surface(9)], encode)  # kept of this very state
+    assert encode.read == ["Words 1", "Words 2"]
+    kept(tmp_path / "memory", "two", [surface(3), surface(2)], encode)
+    assert encode.read == ["Words 1", "Words 2", "Words 3"]
+    again = kept(tmp_path / "memory", "two", [], encode)
+    query = encode(["Words 2"])
+    assert isinstance(first, RememberedVectors)
+    assert isinstance(again, RememberedVectors)
+    of_two = [one.remembered for one in again.like(["x"], query)[0]]
+    assert of_two[0] == surface(2)
+    assert surface(1) not in of_two
+
+
+@pytest.mark.parametrize(
+    "name", ["memory.json", "vectors.npy", "key.utf8", "surface.offsets.npy", "folded.utf8"]
+)
+def test_what_is_damaged_is_made_again(tmp_path: Path, name: str) -> None:
+    folder, some = tmp_path / "memory", [surface(1), surface(2)]
+    kept(folder, "one", some, Encoder())
+    (folder / name).write_bytes(b"\x93NUMPY not what was written")
+    encode = Encoder()
+    kept(folder, "one", some, encode)
+    assert encode.read == ["Words 1", "Words 2"]
+    kept(folder, "one", some, encode)
+    assert len(encode.read) == 2
+
+
+def test_another_model_reads_all_surfaces_again(tmp_path: Path) -> None:
+    encode, some = Encoder(), [surface(1)]
+    remembered_vectors(tmp_path / "m", "one", "model", DIM, lambda most: some, encode)
+    remembered_vectors(tmp_path / "m", "one", "other", DIM, lambda most: some, encode)
+    assert encode.read == ["Words 1", "Words 1"]
+
+
+def test_where_nothing_can_be_written_they_are_made_each_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder can be made here")
+    encode = Encoder()
+    for _ in range(2):
+        kept(tmp_path / "file" / "memory", "one", [surface(1)], encode)
+    assert encode.read == ["Words 1", "Words 1"]
