@@ -117,10 +117,12 @@ def _kind(value: object) -> AliasKind:
 def _merged(aliases: Iterable[Alias]) -> tuple[Alias, ...]:
     """Every surface and kind once, counts added up, blank surfaces left out."""
     counts: dict[tuple[str, AliasKind], int] = {}
-    for alias in aliases:
-        if alias.surface:
-            place = (alias.surface, alias.kind)
-            counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
+    named = tuple(alias for alias in aliases if alias.surface)
+    for alias in named:
+        place = (alias.surface, alias.kind)
+        counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
+    if len(counts) == len(named):
+        return named
     return tuple(Alias(surface, kind, count) for (surface, kind), count in counts.items())
 
 

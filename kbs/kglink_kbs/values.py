@@ -75,10 +75,9 @@ def plain_text(value: object, what: str) -> str:
 
 def one_line(value: object, what: str) -> str:
     """`plain_text` with every run of white space made one space."""
-    text = plain_text(value, what)
-    if text.isprintable() and "  " not in text:
-        return text
-    return " ".join(text.split())
+    if isinstance(value, str) and value.isprintable() and "  " not in value:
+        return value.strip()  # as most texts are
+    return " ".join(plain_text(value, what).split())
 
 
 def key_text(value: object, what: str) -> str:
@@ -91,7 +90,7 @@ def key_text(value: object, what: str) -> str:
             )
         value = int(value)
     key = plain_text(value, what)
-    if any(sign in key for sign in "\n\r\t"):
+    if not key.isprintable() and any(sign in key for sign in "\n\r\t"):
         raise BadValue(f"{what} holds a line break or a tab")
     return key
 

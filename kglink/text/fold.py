@@ -93,6 +93,8 @@ def fold(text: str, most: int = MOST_FOLDED) -> str:
     mapped = text.translate(_tables().mapping)
     if not mapped.isascii():
         mapped = _with_few_marks(mapped)
+    if "  " not in mapped:
+        return mapped.strip(" ")
     # Not split(): that would also split at characters which are no separators here.
     return " ".join(filter(None, mapped.split(" ")))
 
