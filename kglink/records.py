@@ -269,6 +269,8 @@ class Ranking:
 
     mention: MentionInText
     candidates: tuple[Candidate, ...]
+    note: str = ""
+    """Why a stage left it as it was, where it could not order it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from kglink_cli.evaluation_tables import (
     seen_table,
 )
 from kglink_cli.limits import JudgedSplit, NotUnder, Rerank, Types, Under, limit_flags
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import session_of, split_names, tell_stages
 from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
 if TYPE_CHECKING:
@@ -192,6 +192,7 @@ def evaluate(
         if end_to_end:
             raw = EndToEnd(names, split, kbs, counterparts, complete, per_kb, predictions)
             _end_to_end(workspace, raw, keep, against, shown, as_json=as_json)
+            tell_stages(workspace)
             return
         wanted = Question(
             *(names, split, kbs, ranks, counterparts),
@@ -203,6 +204,7 @@ def evaluate(
         sinks = Sinks(keep, against)
         found = _retrieval(workspace, wanted, sinks) if names else None
         nearness = _overlaps(workspace, wanted.kbs) if overlaps else []
+        tell_stages(workspace)
     if as_json:
         if found is not None:
             record |= evaluation_shape(wanted, found, workspace.settings.link)

@@ -13,7 +13,7 @@ from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, print_table, say
 from kglink_cli.limits import Rerank
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import session_of, split_names, tell_stages
 
 if TYPE_CHECKING:
     from kglink.linking.explain import Explanation
@@ -60,6 +60,7 @@ def explain(
             span=(int(place[1]), int(place[2])) if place else None,
             kbs=split_names(kb),
         )
+        tell_stages(workspace)
     if as_json:
         print_json([one.as_json() for one in found])
         return

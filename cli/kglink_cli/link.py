@@ -22,7 +22,7 @@ from kglink_cli.build import build_with_progress, ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.outputs import Written, after, format_of, reserved, write_to
-from kglink_cli.session import parse_options, session_of, split_names
+from kglink_cli.session import parse_options, session_of, split_names, tell_stages
 
 if TYPE_CHECKING:
     from kglink.space.space import Space
@@ -210,6 +210,7 @@ def link(
             ]  # fmt: skip
             write_to(workspace, output, exporter, name, made_by, linked)
             sys.stdout.flush()  # who reads the answers needs not wait for what comes now
+        tell_stages(workspace)
         _tell_linked(mentions, time.monotonic() - began, output, reader, problems)
         if names_alone:
             _make_vectors(workspace)

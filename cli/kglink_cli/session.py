@@ -39,6 +39,12 @@ def session_of(context: typer.Context) -> Session:
     return cast("Session", context.obj)
 
 
+def tell_stages(workspace: Workspace) -> None:
+    """Say what rerankers and clusterers have to say of the run that is done."""
+    for name, line in workspace.told_by_stages():
+        note(name.rpartition("/")[2], line)
+
+
 def parse_options(pairs: list[str]) -> dict[str, object]:
     """``["key=value", ...]`` as a dictionary."""
     options: dict[str, object] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -132,8 +133,7 @@ class Linker:
             for source, before in waiting.pop(0):
                 own = list(islice(ordered, len(before)))
                 links = tuple(link for one in own if (link := _told(one, decision)))
-                mentions = [one.mention for one in own]
-                yield LinkedDocument(source.id, source.text, links, self._meta(source, mentions))
+                yield LinkedDocument(source.id, source.text, links, self._meta(source, own))
 
     def candidates(
         self, mentions: Sequence[MentionInText], *, limit: int
@@ -223,15 +223,19 @@ class Linker:
                 return self.judge.chosen(with_scores(rankings, scores))
         return self.judge.keep(rankings, self._search.memory)
 
-    def _meta(self, source: TextInput, mentions: Sequence[MentionInText]) -> dict[str, object]:
-        """What was done, and how many mentions were longer than the encoder reads."""
+    def _meta(self, source: TextInput, rankings: Sequence[Ranking]) -> dict[str, object]:
+        """What was done, and of how many mentions it could not be done wholly."""
         how = "detected" if source.spans is None else "given"
         meta: dict[str, object] = {"kbs": list(self._kbs), "mentions": how, **self._unfinished}
         if language := self._language(source.text):
             meta["language"] = language
         if source.meta:
             meta["source"] = dict(source.meta)
-        if cut := self._search.count_truncated(mentions):
+        if notes := Counter(one.note for one in rankings if one.note):
+            meta["not_reranked"] = [
+                f"{count} of the mentions: {one}" for one, count in notes.items()
+            ]
+        if cut := self._search.count_truncated([one.mention for one in rankings]):
             meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
         return meta
 

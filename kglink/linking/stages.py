@@ -34,7 +34,11 @@ class Stage:
         if len(answers) != len(heads):
             raise self._broken(f"{len(heads)} rankings were given, {len(answers)} came back")
         return [
-            Ranking(asked.mention, self._whole(head, answer, asked.candidates[self.depth :]))
+            Ranking(
+                asked.mention,
+                self._whole(head, answer, asked.candidates[self.depth :]),
+                answer.note,
+            )
             for asked, head, answer in zip(rankings, heads, answers, strict=True)
         ]
 

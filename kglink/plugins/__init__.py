@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         IndexSettings,
         JudgingDetector,
         KBAdapter,
+        KeepsFiles,
         NameRow,
         Names,
         PluginSettings,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         Reranker,
         RowRange,
         Sniff,
+        TellsAfterwards,
         VectorIndex,
     )
     from kglink.plugins.protocols import FloatArray as FloatArray
@@ -85,6 +87,7 @@ __all__ = [
     "IndexSettings",
     "JudgingDetector",
     "KBAdapter",
+    "KeepsFiles",
     "Kind",
     "MixingSampler",
     "NameRow",
@@ -114,6 +117,7 @@ __all__ = [
     "Sniff",
     "SumOfMaxRule",
     "TaughtObjective",
+    "TellsAfterwards",
     "TokenScorer",
     "VectorIndex",
     "find_modules",

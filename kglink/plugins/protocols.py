@@ -235,6 +235,24 @@ class Clusterer(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """A reranker or clusterer that keeps files of its own between runs."""
+
+    def keep_in(self, folder: Path) -> None:
+        """Use this folder, which may not be there yet; called once, before it is asked."""
+        ...
+
+
+@runtime_checkable
+class TellsAfterwards(Protocol):
+    """A reranker or clusterer that has something to say to a person when a run is done."""
+
+    def told(self) -> Sequence[str]:
+        """One line for each thing: what it did since it was asked this last, and what it cost."""
+        ...
+
+
 # ------------------------------------------------------------------------------ writing links
 class Exporter(Protocol):
     """Writes linked documents in one format."""

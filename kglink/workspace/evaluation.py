@@ -77,11 +77,12 @@ def _listed(workspace: Opened, question: Question, path: Path) -> ListedRanker:
         for document in some
         for one in document.mentions
     }
-    stages = stages_of(link, workspace.registry)
+    stages = stages_of(link, workspace.registry, workspace.joint_space.folder.path / "cache")
     if link.rerank:
         joint = workspace.joint_space
         kind = read_together(joint.folder.reranker, joint.encoder.hardware, link.rerank)
         stages = [Stage("the trained reranker", ReadOrder(kind.plugin), link.rerank), *stages]
+    workspace.stages += stages
     return ListedRanker(lists, places, store, tuple(stages))
 
 

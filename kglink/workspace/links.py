@@ -22,7 +22,7 @@ from kglink.linking.read_together import read_together
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring
 from kglink.linking.stages import Stage
-from kglink.plugins import DefaultWeights, NameRow, PluginSettings
+from kglink.plugins import DefaultWeights, KeepsFiles, NameRow, PluginSettings
 from kglink.plugins.settings import setting_keys
 from kglink.records import Candidate, MentionInText
 from kglink.space.remembered import RememberedSurface, RememberedVectors, remembered_vectors
@@ -164,7 +164,7 @@ def linker_of(
             settings.least_mention,
             settings.nested,
         ),
-        stages=stages_of(settings, registry),
+        stages=stages_of(settings, registry, space.folder.path / "cache"),
         preferred=preferred_kbs(space, kbs, settings, store),
         unfinished=unfinished,
     )
@@ -212,15 +212,21 @@ def search(
     return joint_ranking(found[0], kbs)[:k]
 
 
-def stages_of(settings: LinkSection, registry: Registry) -> list[Stage]:
-    """The stages that the settings name: first the reranker, then the clusterer."""
-    stages = []
+def stages_of(settings: LinkSection, registry: Registry, folder: Path) -> list[Stage]:
+    """The stages that the settings name: first the reranker, then the clusterer.
+
+    In the folder they may keep files between runs.
+    """
+    stages: list[Stage] = []
     if settings.reranker:
         plugin = registry.create("reranker", settings.reranker, settings.reranker_settings)
         stages.append(Stage(settings.reranker, plugin, settings.reranked))
     if settings.clusterer:
         plugin = registry.create("clusterer", settings.clusterer, settings.clusterer_settings)
         stages.append(Stage(settings.clusterer, plugin, settings.reranked, sees_all=True))
+    for stage in stages:
+        if isinstance(stage.plugin, KeepsFiles):
+            stage.plugin.keep_in(folder)
     return stages
 
 

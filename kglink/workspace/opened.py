@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
-from kglink.plugins import Registry, load_registry
+from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
 from kglink.workspace.folder import (
     expanded,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from kglink.linking.pipeline import Linker
+    from kglink.linking.stages import Stage
     from kglink.models import Encoder
     from kglink.space.space import Space
     from kglink.store import Store
@@ -67,6 +68,8 @@ class Opened:
         self._space: tuple[Stamp, Space] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
+        #: The stages that were made here.
+        self.stages: list[Stage] = []
 
     @classmethod
     def open(
@@ -265,10 +268,20 @@ class Opened:
                     search, limited, names, link, self.store, self.registry,
                     {"names_alone": told._asdict()} if told else None,
                 )  # fmt: skip
+                self.stages += linker.stages
                 while len(self._linkers) >= MOST_LINKERS:
                     del self._linkers[next(iter(self._linkers))]
                 self._linkers[key] = linker
             return linker
+
+    def told_by_stages(self) -> list[tuple[str, str]]:
+        """What rerankers and clusterers say of the run that is done, each with its name."""
+        return [
+            (stage.name, line)
+            for stage in self.stages
+            if isinstance(stage.plugin, TellsAfterwards)
+            for line in stage.plugin.told()
+        ]
 
     def names_alone(self, space: Space, kbs: Sequence[str]) -> NamesAlone | None:
         """Which of some KBs are found by names alone until their vectors are made; None: none."""

@@ -29,6 +29,7 @@ from kglink_plugins.objectives.settings import (
     ObjectiveSettings,
 )
 from kglink_plugins.overlap_evidence.settings import FuzzySettings, NeighbourSettings
+from kglink_plugins.rerankers.llm.settings import LlmSettings
 from kglink_plugins.samplers.settings import KnnSettings, MixedSettings, MixupSettings
 from kglink_plugins.scorers.settings import DualSettings, ScorerSettings, SumOfMaxSettings
 
@@ -244,6 +245,17 @@ def register_objectives(register: Register) -> None:
         _later("objectives.losses", "Distillation"),
         settings=DistillationSettings,
         summary="the right answer, and what a teacher scored (BLINK)",
+    )
+
+
+@hookimpl
+def register_rerankers(register: Register) -> None:
+    """Register the rerankers."""
+    register(
+        "kglink/llm",
+        _later("rerankers.llm.reranker", "LlmReranker"),
+        settings=LlmSettings,
+        summary="asks a language model which candidate is meant, at any OpenAI-compatible endpoint",
     )
 
 

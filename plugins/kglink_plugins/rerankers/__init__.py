@@ -1,0 +1,1 @@
+"""Rerankers that come with kglink."""

@@ -1,0 +1,1 @@
+"""A reranker that asks a language model behind an OpenAI-compatible endpoint."""

@@ -1,0 +1,212 @@
+"""Questions to an OpenAI-compatible endpoint: bounded in time, in number and in what they tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from ipaddress import ip_address
+from threading import Event, Lock, Timer
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from kglink.errors import UsageError
+from kglink_plugins.rerankers.llm.settings import LlmSettings
+
+#: Seconds before a question is asked again, where the endpoint names none; doubled each time.
+FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 30.0
+#: Answers are short: more than this is none.
+_MOST_BYTES = 1 << 20
+_MOST_SHOWN = 200
+
+
+class Reply(NamedTuple):
+    """What a model said, and what it cost."""
+
+    text: str
+    read: int
+    """Tokens of the question, as the endpoint counts them."""
+    written: int
+
+
+class NoReplyError(Exception):
+    """The endpoint gave no answer; the message holds no key."""
+
+    def __init__(self, message: str, *, again: bool = True, after: float | None = None) -> None:
+        super().__init__(message)
+        self.again = again
+        """Whether it may answer when it is asked once more."""
+        self.after = after
+        """So many seconds later, as it said itself."""
+
+
+class Endpoint:
+    """One model behind one address."""
+
+    def __init__(self, settings: LlmSettings) -> None:
+        self._settings = settings
+        try:
+            url = urlsplit(settings.url)
+            self._host, self._port = url.hostname or "", url.port
+        except ValueError as error:
+            raise _bad_url() from error
+        if url.scheme not in ("http", "https") or not self._host or not settings.model:
+            raise _bad_url()
+        if url.username or url.query or url.fragment:
+            raise UsageError(
+                "the setting `url` of kglink/llm holds more than an address",
+                hint="Put the key into the environment variable that `key_from` names.",
+            )
+        self._secure = url.scheme == "https"
+        self._path = url.path.rstrip("/") + "/chat/completions"
+        self.name = f"{url.scheme}://{url.netloc}"
+        self._key = _key_of(settings.key_from)
+        if self._key and not self._secure and not _is_local(self._host):
+            raise UsageError(
+                f"the key in {settings.key_from} would go to {self.name} unencrypted",
+                hint='Name an address with https, or set key_from = "" to send no key.',
+            )
+        self._turns = Lock()
+        self._next_turn = 0.0
+
+    def ask(self, prompt: str) -> Reply:
+        """The model's answer; NoReplyError where there is none after all attempts."""
+        pause = FIRST_PAUSE
+        for attempt in range(self._settings.retries + 1):
+            self._wait_for_turn()
+            try:
+                return self._asked(prompt)
+            except NoReplyError as error:
+                wait = pause if error.after is None else error.after
+                is_last = attempt == self._settings.retries
+                if is_last or not error.again or wait > self._settings.timeout:
+                    raise
+            time.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        raise AssertionError("the last attempt answers or raises")
+
+    def _wait_for_turn(self) -> None:
+        if not self._settings.per_minute:
+            return
+        with self._turns:
+            turn = max(self._next_turn, time.monotonic())
+            self._next_turn = turn + 60 / self._settings.per_minute
+        time.sleep(max(0.0, turn - time.monotonic()))
+
+    def _asked(self, prompt: str) -> Reply:
+        body = {
+            "model": self._settings.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "temperature": 0,
+            "max_tokens": self._settings.max_tokens,
+        }
+        status, after, data = self._posted(json.dumps(body).encode())
+        if status != HTTPStatus.OK:
+            told = self._clean(data.decode("utf-8", "replace"))[:_MOST_SHOWN]
+            again = status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT)
+            again = again or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            message = f"{self.name} answered {status}" + (f": {told}" if told else "")
+            raise NoReplyError(message, again=again, after=after)
+        try:
+            return _reply(json.loads(data))
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+            raise NoReplyError(
+                f"{self.name} answered something that is no chat completion", again=False
+            ) from error
+
+    def _posted(self, body: bytes) -> tuple[int, float | None, bytes]:
+        """The status, how long to wait and the content of an answer; in time, or an error."""
+        limit = self._settings.timeout
+        kind = HTTPSConnection if self._secure else HTTPConnection
+        connection = kind(self._host, self._port, timeout=limit)
+        late, watch = Event(), None
+        headers = {"Content-Type": "application/json"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        try:
+            connection.connect()
+            # The timeout of a socket holds for each part that comes; this one for all of them.
+            watch = Timer(limit, _cut, [connection.sock, late])
+            watch.daemon = True
+            watch.start()
+            connection.request("POST", self._path, body, headers)
+            response = connection.getresponse()
+            data = response.read(_MOST_BYTES + 1)
+        except (OSError, HTTPException) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                raise self._late() from error
+            raise NoReplyError(f"{self.name}: {self._clean(str(error) or repr(error))}") from error
+        finally:
+            if watch is not None:
+                watch.cancel()
+            connection.close()
+        if late.is_set():
+            raise self._late()
+        if len(data) > _MOST_BYTES:
+            raise NoReplyError(f"{self.name} answered more than a megabyte", again=False)
+        return response.status, _after(response), data
+
+    def _late(self) -> NoReplyError:
+        return NoReplyError(f"{self.name} did not answer in {self._settings.timeout:g} s")
+
+    def _clean(self, text: str) -> str:
+        """One line of a message without the key, whoever put it there."""
+        line = " ".join(text.split())
+        return line.replace(self._key, "***") if self._key else line
+
+
+def _cut(connected: socket.socket, late: Event) -> None:
+    """End whatever waits for a connection."""
+    late.set()
+    with suppress(OSError):  # it may have ended by itself
+        # Not that of an SSL socket, which would pull the session from under its reader.
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+def _reply(record: Any) -> Reply:
+    text = record["choices"][0]["message"]["content"]
+    usage = record.get("usage") or {}
+    if not isinstance(text, str):
+        raise TypeError("no text")
+    return Reply(
+        text, int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+    )
+
+
+def _after(response: HTTPResponse) -> float | None:
+    told = response.headers.get("Retry-After", "")
+    return float(told) if told.isascii() and told.isdigit() and len(told) < 7 else None
+
+
+def _bad_url() -> UsageError:
+    # Not what stands there: it may hold a password.
+    return UsageError(
+        "kglink/llm: the settings `url` and `model` name no address and model",
+        hint='In kglink.toml: [link.reranker_settings] url = "http://localhost:8080/v1" and '
+        'model = "NAME".',
+    )
+
+
+def _key_of(variable: str) -> str:
+    key = os.environ.get(variable, "") if variable else ""
+    if not key.isascii() or any(one.isspace() or not one.isprintable() for one in key):
+        # The library would name the key in its own error.
+        raise UsageError(
+            f"the environment variable {variable} holds no key",
+            hint="A key has no spaces, line breaks or letters beyond ASCII.",
+        )
+    return key
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,97 @@
+"""What a language model is asked, and what its answer means."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from kglink.errors import UsageError
+from kglink.records import Candidate, MentionInText, Ranking
+from kglink.text.words import cuts_word
+
+_FIELDS = {"text", "mention", "candidates"}
+#: So many other names of a candidate are told.
+_MOST_ALIASES = 5
+_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+_LEADING_NUMBER = re.compile(r"\W*(\d+)\b")
+_NONE = re.compile(r"\W*none(?: of (?:these|them))?\W*", re.IGNORECASE)
+
+
+class Prompt:
+    """A template with the text, the mention and its candidates as fields."""
+
+    def __init__(self, path: str, *, context_chars: int, description_chars: int) -> None:
+        self._template = Template(_read(path))
+        self._context_chars = context_chars
+        self._description_chars = description_chars
+        fields = set(self._template.get_identifiers())
+        if not self._template.is_valid() or fields != _FIELDS:
+            raise UsageError(
+                f"{path}: no prompt with the fields $text, $mention and $candidates",
+                hint="Each stands there at least once, and no other; a dollar sign is written $$.",
+            )
+
+    def about(self, ranking: Ranking) -> str:
+        """The question about one mention."""
+        numbered = enumerate(ranking.candidates, 1)
+        return self._template.substitute(
+            text=_marked(ranking.mention, self._context_chars),
+            mention=_line(ranking.mention.surface),
+            candidates="\n".join(f"{number}. {self._told(one)}" for number, one in numbered),
+        )
+
+    def _told(self, candidate: Candidate) -> str:
+        """A candidate in one line: title, type, KB, other names, description."""
+        told = _line(candidate.title) or candidate.id.key
+        kind = f"{_line(candidate.type)}, " if candidate.type else ""
+        told += f" ({kind}{candidate.id.kb})"
+        others = [_line(one) for one in candidate.aliases if one != candidate.title]
+        if others:
+            told += f"; also: {', '.join(others[:_MOST_ALIASES])}"
+        description = _line(candidate.description[: self._description_chars])
+        return f"{told}. {description}" if description else told
+
+
+def chosen_number(answer: str, count: int) -> int | None:
+    """The number that an answer names, from 0 (none) to ``count``; None: it is nonsense."""
+    answer = _THOUGHTS.sub("", answer).strip()
+    if _NONE.fullmatch(answer):
+        return 0
+    leading = _LEADING_NUMBER.match(answer)
+    numbers = {leading[1]} if leading else set(re.findall(r"\d+", answer))
+    if len(numbers) != 1:
+        return None
+    (number,) = numbers
+    # A number of many digits is none of ours, and int() has a limit.
+    return int(number) if len(number) < 6 and int(number) <= count else None
+
+
+def _read(path: str) -> str:
+    if not path:
+        return (files(__package__) / "prompt.txt").read_text(encoding="utf-8")
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(
+            f"cannot read the prompt {path}: {why}", hint="The setting `prompt` names the file."
+        ) from error
+
+
+def _marked(mention: MentionInText, context_chars: int) -> str:
+    """The mention in brackets, with what stands around it, cut between words."""
+    text = mention.text
+    first = max(0, mention.start - context_chars // 2)
+    stop = min(len(text), mention.end + context_chars // 2)
+    while first < mention.start and cuts_word(text, first):
+        first += 1
+    while stop > mention.end and cuts_word(text, stop):
+        stop -= 1
+    before, after = text[first : mention.start], text[mention.end : stop]
+    return f"{before}[[{mention.surface}]]{after}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

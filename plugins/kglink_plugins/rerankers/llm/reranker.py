@@ -1,0 +1,157 @@
+"""Asks a language model which candidate a mention means; without an answer all stays as it was."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+from kglink.records import Candidate, Ranking
+from kglink_plugins.exporters.summary import counted
+from kglink_plugins.rerankers.llm.answers import Answers
+from kglink_plugins.rerankers.llm.endpoint import Endpoint, NoReplyError
+from kglink_plugins.rerankers.llm.prompt import Prompt, chosen_number
+from kglink_plugins.rerankers.llm.settings import LlmSettings
+
+#: After so many failures in a row the endpoint is left alone for so many seconds.
+MOST_FAILURES = 3
+REST = 60.0
+#: The kind of evidence that its choice is told as.
+EVIDENCE = "llm"
+_FILE = "llm-answers.sqlite"
+
+
+class _Answer(NamedTuple):
+    """The number of a candidate, 0 for none; or why there is no answer."""
+
+    number: int = 0
+    problem: str = ""
+
+
+class LlmReranker:
+    """One mention at a time is asked; what was asked before is answered from a file."""
+
+    def __init__(self, settings: LlmSettings) -> None:
+        self._settings = settings
+        self._endpoint = Endpoint(settings)
+        self._prompt = Prompt(
+            settings.prompt,
+            context_chars=settings.context_chars,
+            description_chars=settings.description_chars,
+        )
+        self._answers: Answers | None = None
+        self._lock = Lock()
+        self._failures = 0
+        self._rests_until = 0.0
+        self._counts: Counter[str] = Counter()
+        self._problems: Counter[str] = Counter()
+
+    def keep_in(self, folder: Path) -> None:
+        """Keep answers in a file of this folder."""
+        self._answers = Answers(folder / _FILE)
+
+    def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        """The model's choice first; where it chooses none all scores fall."""
+        prompts = [self._prompt.about(one) if one.candidates else "" for one in rankings]
+        counts = {
+            prompt: len(one.candidates) for prompt, one in zip(prompts, rankings, strict=True)
+        }
+        counts.pop("", None)
+        with ThreadPoolExecutor(self._settings.parallel) as pool:
+            try:
+                answers = dict(zip(counts, pool.map(self._answer, *_columns(counts)), strict=True))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return [
+            self._ranked(one, answers[prompt]) if prompt else one
+            for prompt, one in zip(prompts, rankings, strict=True)
+        ]
+
+    def told(self) -> list[str]:
+        """What was asked, what it cost, and what stayed as it was, since it was told last."""
+        with self._lock:
+            counts, problems = self._counts, self._problems
+            self._counts, self._problems = Counter(), Counter()
+        if not counts and not problems:
+            return []
+        lines = [
+            f"{counted(counts['asked'], 'question')} to {self._settings.model}, "
+            f"{counts['read']:,} tokens read and {counts['written']:,} written; "
+            f"{counted(counts['kept'], 'answer')} kept from before"
+        ]
+        lines += [
+            f"{counted(count, 'question')} without an answer, candidates stay as they were: {why}"
+            for why, count in problems.most_common()
+        ]
+        if self._answers is not None and self._answers.problem:
+            lines.append(f"answers are not kept: {self._answers.problem}")
+        return lines
+
+    def _answer(self, prompt: str, count: int) -> _Answer:
+        answer = self._asked(prompt, count)
+        if answer.problem:
+            with self._lock:
+                self._problems[answer.problem] += 1
+        return answer
+
+    def _asked(self, prompt: str, count: int) -> _Answer:
+        model = self._settings.model
+        kept = self._answers.get(model, prompt) if self._answers else None
+        number = None if kept is None else chosen_number(kept, count)
+        if number is not None:
+            with self._lock:
+                self._counts["kept"] += 1
+            return _Answer(number)
+        if time.monotonic() < self._rests_until:
+            return _Answer(problem=f"{self._endpoint.name} is not asked for a minute: it failed")
+        try:
+            reply = self._endpoint.ask(prompt)
+        except NoReplyError as error:
+            self._note_failure()
+            return _Answer(problem=str(error))
+        with self._lock:
+            self._failures = 0
+            self._counts.update(asked=1, read=reply.read, written=reply.written)
+        number = chosen_number(reply.text, count)
+        if number is None:
+            return _Answer(problem=f"{model} answered nothing that names a candidate")
+        if self._answers:
+            self._answers.put(model, prompt, number)
+        return _Answer(number)
+
+    def _note_failure(self) -> None:
+        with self._lock:
+            self._failures += 1
+            if self._failures >= MOST_FAILURES:
+                self._failures = 0
+                self._rests_until = time.monotonic() + REST
+
+    def _ranked(self, ranking: Ranking, answer: _Answer) -> Ranking:
+        if answer.problem:
+            return replace(ranking, note=answer.problem)
+        weight, candidates = self._settings.weight, ranking.candidates
+        if answer.number == 0:
+            return replace(
+                ranking,
+                candidates=tuple(_told(one, 0.0, one.score - 2 * weight) for one in candidates),
+            )
+        chosen = candidates[answer.number - 1]
+        others = [one for one in candidates if one is not chosen]
+        best = max(one.score for one in candidates)
+        first = _told(chosen, 1.0, best + weight)
+        return replace(ranking, candidates=(first, *(_told(one, 0.0, one.score) for one in others)))
+
+
+def _told(candidate: Candidate, value: float, score: float) -> Candidate:
+    evidence = {**candidate.evidence, EVIDENCE: value}
+    return replace(candidate, score=score, evidence=evidence)
+
+
+def _columns(counts: dict[str, int]) -> tuple[list[str], list[int]]:
+    return list(counts), list(counts.values())
