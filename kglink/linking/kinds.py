@@ -81,7 +81,7 @@ RETRIEVED = (
         "like_memory",
         "how sure annotated documents are that other words mean the candidate, times the cosine of "
         "the vectors of these words and of the mention",
-        DefaultWeights(untrained=0.2),
+        DefaultWeights(untrained=0.2, trained=0.2),
     ),
     EvidenceKind(
         "nil",
