@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kglink.config import SpaceSection
+from kglink.errors import UnknownNameError
 from kglink.workspace.build import answers
 from kglink_cli.console import counted, note, print_json, progress
 from kglink_cli.session import session_of
@@ -56,7 +58,8 @@ def build(
 def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
     """Build the space where it is missing or older than the store, and say so.
 
-    Without ``wait`` the names of KBs that are new in it are enough.
+    Without ``wait`` the names of KBs that are new in it are enough. Where there are spaces, another
+    name is taken for a slip, which would take long to build; `kglink build` makes new ones.
     """
     for kb, revision in workspace.joint_space.unfinished().items():
         used = f"revision {revision} is used" if revision else "nothing of it is used"
@@ -66,6 +69,7 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
             "bad records), or `kglink kbs remove`",
         )
     if not answers(workspace, wait=wait):
+        _refuse_slip(workspace)
         note("space", "some KBs are not in it yet, or changed: building it now")
         began = time.monotonic()
         with progress() as tell:
@@ -74,6 +78,14 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
             _tell_built(workspace, made, time.monotonic() - began)
         elif not answers(workspace, wait=wait):
             note("space", "another process is building it: the version before it is used")
+
+
+def _refuse_slip(workspace: Workspace) -> None:
+    """Refuse a name that no space has, unless it is that of the first or of the default space."""
+    name, known = workspace.settings.space.name, [one.name for one in workspace.spaces()]
+    if known and name not in (*known, SpaceSection().name):
+        hint = f"`kglink build --space {name}` makes it."
+        raise UnknownNameError("space", name, known, hint=hint)
 
 
 def build_with_progress(

@@ -95,6 +95,15 @@ def test_nothing_there(kglink: Kglink, tmp_path: Path) -> None:
     assert "not built yet" in kglink(*where, "index", code=1).err
 
 
+def test_a_slip_in_the_name_of_a_space_builds_none(kglink: Kglink, two: Path) -> None:
+    for words in (("link", "-"), ("eval", "--docs", "docs"), ("explain", "Heron")):
+        ran = kglink(*words, "--space", "twofld", code=2)
+        assert "unknown space 'twofld'" in ran.err
+        assert "Did you mean 'twofold'?" in ran.err
+        assert "`kglink build --space twofld` makes it." in ran.err
+    assert len(read(kglink, "spaces")) == 2
+
+
 def test_two_spaces_beside_each_other(kglink: Kglink, two: Path) -> None:
     same = read(kglink, "spaces", "--compare", "default", "twofold")
     assert (same["left"], same["right"], same["differences"]) == ("default", "twofold", [])
