@@ -5,6 +5,8 @@ PYTHON ?= python3
 DEMO_DIR ?= build/demo
 PYTEST_ARGS ?=
 WORKERS ?= 2
+# A file of `make hashes`: what is installed must have the SHA-256 that it states.
+LOCK ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,6 +58,24 @@ docs: $(INSTALLED) ## write the reference pages anew and build the site into sit
 .PHONY: install
 install: $(INSTALLED) ## make .venv with everything that the other targets need
 
+# pip reports what it would install from its index, with hashes; kglink itself is no archive.
+.PHONY: hashes
+hashes: $(INSTALLED) ## write hashes.txt: the SHA-256 of all packages, for make LOCK=hashes.txt
+	$(PIP) install --quiet --dry-run --ignore-installed --report - --constraint constraints.txt \
+		--no-build-isolation $(TORCH) hatchling editables --editable ".[dev]" > hashes.json
+	$(BIN)/python -c "$$LINES_OF_HASHES" < hashes.json > hashes.txt
+	@rm hashes.json
+	@echo "hashes.txt: $$(wc -l < hashes.txt) packages; make clean, then make LOCK=hashes.txt"
+
+define LINES_OF_HASHES
+import json, sys
+for one in json.load(sys.stdin)["install"]:
+    archive = one["download_info"].get("archive_info")
+    if archive:
+        print("{name}=={version}".format(**one["metadata"]), "--hash=sha256:" + archive["hashes"]["sha256"])
+endef
+export LINES_OF_HASHES
+
 .PHONY: clean
 clean: ## remove everything that make made, .venv included
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -63,17 +83,24 @@ clean: ## remove everything that make made, .venv included
 
 # torch first and alone: nothing that is installed later may choose another build of it.
 # No build isolation: the build back end is then pinned too, and a second run needs no network.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "kglink needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "[1/4] an environment in $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || { \
 		$(PYTHON) -m venv --clear --without-pip $(VENV) && \
 		$(PYTHON) -m pip --quiet --python $(BIN)/python install pip; }
+ifeq ($(LOCK),)
 	@echo "[2/4] $(TORCH), the largest part"
 	@$(PIP) install --quiet $(TORCH)
 	@echo "[3/4] the tools that build kglink"
 	@$(PIP) install --quiet --constraint constraints.txt hatchling editables
 	@echo "[4/4] kglink and what it needs"
 	@$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
+else
+	@echo "[2/3] the packages of $(LOCK), each with its SHA-256"
+	@$(PIP) install --quiet --require-hashes --requirement $(LOCK)
+	@echo "[3/3] kglink"
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+endif
 	@touch $@

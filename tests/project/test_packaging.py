@@ -9,6 +9,8 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,28 @@ def test_every_dependency_has_a_pin_that_it_allows(extra: str) -> None:
         assert requirement.specifier.contains(version), requirement
 
 
+def test_all_that_is_installed_has_its_pin() -> None:
+    """What a dependency needs is pinned too: nothing is chosen on the day of the install."""
+    pinned, wrong = pins(), []
+    waiting, seen = [("kglink", "dev")], set[tuple[str, str]]()
+    while waiting:
+        name, extra = waiting.pop()
+        if (name, extra) in seen or name not in {"kglink", *pinned}:
+            wrong += [] if (name, extra) in seen else [f"{name} has no pin"]
+            continue
+        seen.add((name, extra))
+        with suppress(PackageNotFoundError):  # one for another platform, or an extra of one
+            found = distribution(name)
+            if name != "kglink" and found.version.partition("+")[0] != pinned[name]:
+                wrong.append(f"{name} is {found.version} and not {pinned[name]}")
+            for needed in map(Requirement, found.requires or ()):
+                if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                    names = canonicalize_name(needed.name)
+                    waiting += [(names, more) for more in ("", *needed.extras)]
+    assert len(seen) > 100
+    assert wrong == []
+
+
 # ------------------------------------------------------------------------------------- make
 def planned(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
@@ -97,6 +121,31 @@ def test_make_installs_torch_first_and_the_rest_under_constraints(clone: Path) -
     assert installs[1].endswith(f"install --quiet torch=={pins()['torch']}")
     assert all("--constraint constraints.txt" in line for line in installs[2:])
     assert '--editable ".[dev]"' in installs[-1]
+
+
+def test_make_installs_only_what_has_the_stated_hashes(clone: Path) -> None:
+    (clone / "hashes.txt").touch()
+    plan = planned(clone, "test", "LOCK=hashes.txt").splitlines()
+    first, second = [line for line in plan if "--disable-pip-version-check" in line]
+    assert first.endswith("install --quiet --require-hashes --requirement hashes.txt")
+    assert "--no-deps --no-build-isolation --editable ." in second
+
+
+def test_the_hashes_are_those_that_pip_reports(clone: Path) -> None:
+    archive = {"archive_info": {"hashes": {"sha256": "ab12"}}}
+    report = [
+        {"metadata": {"name": "torch", "version": "2.1+cpu"}, "download_info": archive},
+        {"metadata": {"name": "kglink", "version": "0.1"}, "download_info": {"dir_info": {}}},
+    ]
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    (clone / ".venv" / "bin" / "python").write_text(
+        f'#!/bin/sh\n[ "$1" = -c ] && exec \'{sys.executable}\' "$@"\n'
+        f"echo '{json.dumps({'install': report})}'\n"
+    )
+    (clone / ".venv" / "bin" / "python").chmod(0o755)
+    (clone / ".venv" / ".installed").touch()
+    subprocess.run(["make", "hashes"], cwd=clone, check=True, capture_output=True)
+    assert (clone / "hashes.txt").read_text() == "torch==2.1+cpu --hash=sha256:ab12\n"
 
 
 @pytest.mark.parametrize("target", ["demo", "test", "lint", "docs"])
