@@ -30,6 +30,7 @@ from kglink_plugins.objectives.settings import (
 )
 from kglink_plugins.overlap_evidence.settings import FuzzySettings, NeighbourSettings
 from kglink_plugins.rerankers.llm.settings import LlmSettings
+from kglink_plugins.rerankers.settings import CrossEncoderSettings
 from kglink_plugins.samplers.settings import KnnSettings, MixedSettings, MixupSettings
 from kglink_plugins.scorers.settings import DualSettings, ScorerSettings, SumOfMaxSettings
 
@@ -251,6 +252,12 @@ def register_objectives(register: Register) -> None:
 @hookimpl
 def register_rerankers(register: Register) -> None:
     """Register the rerankers."""
+    register(
+        "kglink/cross_encoder",
+        _later("rerankers.cross_encoder", "CrossEncoderReranker"),
+        settings=CrossEncoderSettings,
+        summary="a ready cross-encoder of Hugging Face, from your folder",
+    )
     register(
         "kglink/llm",
         _later("rerankers.llm.reranker", "LlmReranker"),

@@ -1,0 +1,26 @@
+"""Settings of rerankers that run a model, apart from the code that loads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from kglink.plugins import PluginSettings
+
+
+class CrossEncoderSettings(PluginSettings):
+    """Settings of ``kglink/cross_encoder``."""
+
+    folder: Path = Field(
+        description="Folder of a sequence-classification model with one label (safetensors)."
+    )
+    context_chars: int = Field(
+        256, ge=0, description="Characters of the mention and its context that the model reads."
+    )
+    description_chars: int = Field(
+        500, ge=0, description="Characters of each candidate's description that it reads."
+    )
+    weight: float = Field(
+        1.0, gt=0, le=10, description="What its answer counts: as much as so many exact names."
+    )
