@@ -34,7 +34,7 @@ from kglink_cli.evaluation_tables import (
     seen_table,
 )
 from kglink_cli.limits import JudgedSplit, NotUnder, Rerank, Types, Under, limit_flags
-from kglink_cli.session import session_of, split_names, tell_stages
+from kglink_cli.session import session_of, split_names, tell_reranker, tell_stages
 from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
 if TYPE_CHECKING:
@@ -228,6 +228,7 @@ def _asked_of(workspace: Workspace, question: Question, *, overlaps: bool) -> di
 
     if question.candidates is None or overlaps:
         ensure_space(workspace)
+        tell_reranker(workspace)
     name = workspace.settings.space.name
     return {
         "space": name if question.candidates is None else None,

@@ -13,7 +13,7 @@ from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, print_table, say
 from kglink_cli.limits import Rerank
-from kglink_cli.session import session_of, split_names, tell_stages
+from kglink_cli.session import session_of, split_names, tell_reranker, tell_stages
 
 if TYPE_CHECKING:
     from kglink.linking.explain import Explanation
@@ -54,6 +54,7 @@ def explain(
     flags = {"link.top_k": top_k, "link.rerank": rerank, "space.name": space}
     with session_of(context).open(flags) as workspace:
         ensure_space(workspace)
+        tell_reranker(workspace)
         found = workspace.explain(
             words,
             surface=surface,

@@ -22,7 +22,7 @@ from kglink_cli.build import build_with_progress, ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.outputs import Written, after, format_of, reserved, write_to
-from kglink_cli.session import parse_options, session_of, split_names, tell_stages
+from kglink_cli.session import parse_options, session_of, split_names, tell_reranker, tell_stages
 
 if TYPE_CHECKING:
     from kglink.space.space import Space
@@ -172,6 +172,7 @@ def link(
         names_alone = workspace.names_alone(published, workspace.linked_kbs(published))
         if names_alone:
             _tell_names_alone(names_alone)
+        tell_reranker(workspace)
         found_by = _announced_detector(workspace, published)
         linker = workspace.linker(space=published)
         began = time.monotonic()

@@ -45,6 +45,17 @@ def tell_stages(workspace: Workspace) -> None:
         note(name.rpartition("/")[2], line)
 
 
+def tell_reranker(workspace: Workspace) -> None:
+    """Say where the trained reranker was weighed for another model than the space has now."""
+    if workspace.is_reranker_of_another_model():
+        note(
+            "rerank",
+            "the reranker was trained for another model of the space, and counts as much as by "
+            "default; `kglink fit DOCS --rerank N` weighs it anew, `kglink finetune --what "
+            "reranker` trains it anew",
+        )
+
+
 def parse_options(pairs: list[str]) -> dict[str, object]:
     """``["key=value", ...]`` as a dictionary."""
     options: dict[str, object] = {}

@@ -274,6 +274,14 @@ class Opened:
                 self._linkers[key] = linker
             return linker
 
+    def is_reranker_of_another_model(self) -> bool:
+        """Whether the trained reranker that is asked was weighed for a model before the space's."""
+        from kglink.linking.scoring import SCORING_FILE, read_scoring
+
+        space, place = self.space(), self.space().folder.reranker
+        asked = self.settings.link.rerank and (place / SCORING_FILE).exists()
+        return bool(asked) and read_scoring(place, space.manifest.model.fingerprint) is None
+
     def told_by_stages(self) -> list[tuple[str, str]]:
         """What rerankers and clusterers say of the run that is done, each with its name."""
         return [

@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Kglink
@@ -99,6 +100,55 @@ def test_a_trained_reranker_reads_what_retrieval_cannot_tell(kglink: Kglink, her
         kglink("eval", "--docs", "docs", "--split", "", "--rerank", "2", "--json").out
     )
     assert figures["metrics"]["joint"]["R@1"] > 0.9
+    orders_candidates_of_files(kglink, here)
+    bad_input_stops_no_link(kglink, here)
+
+
+def orders_candidates_of_files(kglink: Kglink, here: Path) -> None:
+    """What a file lists is ordered by what the reranker reads alone."""
+    path = here / "candidates.jsonl"
+    kglink("candidates", "docs", "--split", "", "-o", path)
+    judged = ("eval", "--docs", "docs", "--split", "", "--candidates", path, "--json")
+    before, after = (
+        json.loads(kglink(*judged, *more).out)["accuracy"]["micro"]
+        for more in ((), ("--rerank", "64"))
+    )
+    assert before["with_gold"] == after["with_gold"] == 250
+    assert after["normalized"] == after["unnormalized"] > 0.9 > before["normalized"]
+
+
+def bad_input_stops_no_link(kglink: Kglink, here: Path) -> None:
+    """Nothing to read, a KB that is gone, a reranker that was weighed for another model."""
+
+    def links(text: str) -> tuple[list[dict[str, Any]], str]:
+        ran = kglink("link", "-", "--marked", "--rerank", "2", "--format", "jsonl", stdin=text)
+        return json.loads(ran.out)["entities"], ran.err
+
+    assert len(links("a [[\u2603]]\n")[0]) == 1
+    assert links("no mention here\n")[0] == []
+    with Store.open(f"sqlite:///{here}/kglink.db") as store:
+        store.ingest(job("more", fingerprint="more"), [entity("god", "god", "mercury")])
+    assert {one["kb"] for one in _candidates(links(TEXT)[0])} == {"things", "more"}
+    kglink("kbs", "remove", "more", "--yes")
+    found, told = links(TEXT)
+    assert {one["kb"] for one in _candidates(found)} == {"things"}
+    assert found[0]["key"] == "bird"
+    assert "another model" not in told
+
+    (scoring,) = here.glob("spaces/*/reranker/scoring.json")
+    kept = json.loads(scoring.read_text())
+    scoring.write_text(json.dumps(kept | {"fingerprint": "of another"}))
+    found, told = links(TEXT)
+    assert found[0]["key"] == "bird"
+    assert "trained for another model of the space" in " ".join(told.split())
+    (weights,) = here.glob("spaces/*/reranker/head.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-4])
+    said = kglink("link", "-", "--marked", "--rerank", "2", stdin=TEXT, code=1).err
+    assert "kglink finetune --what reranker" in said
+
+
+def _candidates(entities: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [candidate for one in entities for candidate in one["candidates"]]
 
 
 def test_without_annotated_mentions_it_says_why(kglink: Kglink, here: Path) -> None:
