@@ -7,6 +7,7 @@ The mention window is BLINK's, [CLS] left [Ms] mention [Me] right [SEP], the ent
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ _SLICE = 2048
 _LIKELY_CHARS = 6
 #: A longer text is cut before it is tokenised, so that a 50 MB description costs nothing.
 _MAX_CHARS_PER_TOKEN = 64
+#: A word that hardly any vocabulary has: a sign of the rarest of Chinese names.
+_RARE = "\U0002a6d6"
 
 #: What a tokenizer may consist of; tokenizer.json alone says all, the others are for other tools.
 TOKENIZER_FILES = (
@@ -318,13 +321,28 @@ def _load(source: ModelSource) -> tokenizers.Tokenizer:
             raise ModelError(f"{path}: the tokenizer cannot be read: {error}") from error
     rows = read_config(source.path).get("vocab_size") or 1 << 31
     # What frames a text need not be in the vocabulary.
-    highest = max([*tokenizer.get_vocab().values(), *tokenizer.encode("").ids], default=0)
+    highest = max([*tokenizer.get_vocab().values(), *_probed(tokenizer, path)], default=0)
     if highest >= rows:
         raise ModelError(
             f"{path}: the tokenizer has token {highest}, and the model {rows}",
             hint="Give tokenizer and weights of one and the same model.",
         )
     return tokenizer
+
+
+def _probed(tokenizer: tokenizers.Tokenizer, path: Path) -> list[int]:
+    """The tokens around a text and of a word that is hardly known, if it can read one at all."""
+    try:
+        return list(tokenizer.encode(_RARE).ids)
+    except BaseException as error:
+        # A panic of the Rust library is no Exception, and its class cannot be imported.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(
+            f"{path}: the tokenizer cannot read a text: {error}",
+            hint="It frames texts with tokens that it lacks, or has none for unknown words: take "
+            "the file of the model's publisher.",
+        ) from error
 
 
 def _convert(source: ModelSource) -> tokenizers.Tokenizer:

@@ -153,6 +153,18 @@ def beyond(folder: Path) -> None:
     tokenizer.save(str(path))
 
 
+def edited(edit: Callable[[dict[str, Any]], object]) -> Spoil:
+    """A tokenizer whose file is edited."""
+
+    def spoil(folder: Path) -> None:
+        path = folder / "tokenizer.json"
+        content = json.loads(path.read_text())
+        edit(content)
+        path.write_text(json.dumps(content))
+
+    return spoil
+
+
 def link_to(name: str, target: str) -> Spoil:
     def spoil(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
@@ -212,6 +224,11 @@ def pipe(name: str) -> Spoil:
         (frame(99), "has token 99, and the model 15"),
         (frame((1 << 32) - 1), "has token 4294967295, and the model 15"),
         (beyond, "has token 15, and the model 15"),
+        (edited(lambda t: t["model"]["vocab"].pop("[UNK]")), "cannot read a text: .*UNK"),
+        (
+            edited(lambda t: t["post_processor"]["single"][0]["SpecialToken"].update(id="[C]")),
+            "cannot read a text: no entry",
+        ),
         (link_to("config.json", "/dev/zero"), "is no regular file"),
         (link_to("tokenizer.json", "/dev/zero"), "no tokenizer"),
         (link_to("model.safetensors", "/dev/zero"), "is no regular file"),
