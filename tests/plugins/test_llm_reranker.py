@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import threading
 import time
@@ -259,6 +261,16 @@ def test_it_asks_again_when_it_is_told_to(serve: Serve) -> None:
 def test_a_slow_endpoint_is_left_in_time(serve: Serve, answer: Answer) -> None:
     began = time.monotonic()
     stays(asking(serve(answer).url, timeout=0.2, retries=1), "did not answer in 0.2 s")
+    assert time.monotonic() - began < 2
+
+
+def test_ctrl_c_waits_for_no_answer(serve: Serve) -> None:
+    reranker = asking(serve(sleeps).url, timeout=60)
+    stop = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+    began = time.monotonic()
+    stop.start()
+    with pytest.raises(KeyboardInterrupt):
+        reranker.rank([RANKING])
     assert time.monotonic() - began < 2
 
 

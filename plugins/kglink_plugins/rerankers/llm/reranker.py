@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from kglink.records import Candidate, Ranking
@@ -62,12 +64,7 @@ class LlmReranker:
             prompt: len(one.candidates) for prompt, one in zip(prompts, rankings, strict=True)
         }
         counts.pop("", None)
-        with ThreadPoolExecutor(self._settings.parallel) as pool:
-            try:
-                answers = dict(zip(counts, pool.map(self._answer, *_columns(counts)), strict=True))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        answers = self._all_answers(counts)
         return [
             self._ranked(one, answers[prompt]) if prompt else one
             for prompt, one in zip(prompts, rankings, strict=True)
@@ -92,6 +89,32 @@ class LlmReranker:
         if self._answers is not None and self._answers.problem:
             lines.append(f"answers are not kept: {self._answers.problem}")
         return lines
+
+    def _all_answers(self, counts: Mapping[str, int]) -> dict[str, _Answer]:
+        """The answers to all prompts, some asked at once.
+
+        Whoever stops waiting, by Ctrl-C, need not wait for questions that are open: a pool of
+        `concurrent.futures` would.
+        """
+        waiting: SimpleQueue[tuple[str, int]] = SimpleQueue()
+        done: SimpleQueue[tuple[str, Future[_Answer]]] = SimpleQueue()
+        for one in counts.items():
+            waiting.put(one)
+        stopped = Event()
+
+        def work() -> None:
+            with suppress(Empty):
+                while not stopped.is_set():
+                    prompt, count = waiting.get_nowait()
+                    done.put((prompt, _outcome(self._answer, prompt, count)))
+
+        for _ in range(min(self._settings.parallel, len(counts))):
+            Thread(target=work, daemon=True).start()
+        try:
+            found = dict(done.get() for _ in counts)
+        finally:
+            stopped.set()
+        return {prompt: answer.result() for prompt, answer in found.items()}
 
     def _answer(self, prompt: str, count: int) -> _Answer:
         answer = self._asked(prompt, count)
@@ -153,5 +176,11 @@ def _told(candidate: Candidate, value: float, score: float) -> Candidate:
     return replace(candidate, score=score, evidence=evidence)
 
 
-def _columns(counts: dict[str, int]) -> tuple[list[str], list[int]]:
-    return list(counts), list(counts.values())
+def _outcome(answer: Callable[[str, int], _Answer], prompt: str, count: int) -> Future[_Answer]:
+    """An answer, or the error in its place, for the thread that waits for it."""
+    outcome: Future[_Answer] = Future()
+    try:
+        outcome.set_result(answer(prompt, count))
+    except Exception as error:  # noqa: BLE001 - raised where the answer is wanted
+        outcome.set_exception(error)
+    return outcome
