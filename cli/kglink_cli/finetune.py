@@ -12,6 +12,7 @@ import typer
 from kglink.errors import UsageError
 from kglink.workspace.shapes import finetuned_shape
 from kglink_cli.console import counted, display, note, print_json, print_table, say
+from kglink_cli.interrupts import go_on_by
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def finetune(
         if not _is_first():
             workspace.finetune(job)
             return
+        go_on_by(f"`kglink finetune --resume{f' --run {run}' * bool(run)}` goes on with the run")
         done = finetune_with_progress(workspace, job)
     if as_json:
         print_json(finetuned_shape(done))

@@ -15,7 +15,7 @@ from os import _exit as exit_now
 from types import FrameType
 from typing import Any, NoReturn
 
-MESSAGE = "stopped: what was done stays; run the same command to go on"
+_SAME_COMMAND = "run the same command to go on"
 #: The signals that end a command, and what Python does with each by itself.
 _DEFAULTS: Mapping[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
     signal.SIGINT: signal.default_int_handler,
@@ -27,6 +27,7 @@ _AGAIN_S = 0.05
 
 _told = False
 _number: int = signal.SIGINT
+_go_on = _SAME_COMMAND
 
 
 def heed_interrupts() -> None:
@@ -39,17 +40,28 @@ def heed_interrupts() -> None:
 
 def forget_interrupts() -> None:
     """Leave signals to others again, unless one came."""
-    global _told, _number
-    _told, _number = False, signal.SIGINT
+    global _told, _number, _go_on
+    _told, _number, _go_on = False, signal.SIGINT, _SAME_COMMAND
     for number, default in _DEFAULTS.items():
         if signal.getsignal(number) == _stop:
             signal.signal(number, default)
     sys.unraisablehook = sys.__unraisablehook__
 
 
+def go_on_by(words: str) -> None:
+    """Say what goes on with this command once it is stopped, where it is not the same command."""
+    global _go_on  # noqa: PLW0603 - as above
+    _go_on = words
+
+
 def stopped_code() -> int:
     """The exit code of a command that a signal stopped: 130 of Ctrl-C, 143 of SIGTERM."""
     return 128 + _number
+
+
+def stop_message() -> str:
+    """What is said of a stop."""
+    return f"stopped: what was done stays; {_go_on}"
 
 
 def told_of_stop() -> bool:
@@ -62,7 +74,7 @@ def told_of_stop() -> bool:
 def tell_of_stop() -> None:
     """Print the message, unless it was printed before."""
     if not told_of_stop():
-        os.write(2, f"error  {MESSAGE}\n".encode())
+        os.write(2, f"error  {stop_message()}\n".encode())
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

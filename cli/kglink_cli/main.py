@@ -20,9 +20,9 @@ from kglink_cli.address_space import guard_imports
 from kglink_cli.console import note, print_error, say, tell
 from kglink_cli.examples import epilog
 from kglink_cli.interrupts import (
-    MESSAGE,
     forget_interrupts,
     heed_interrupts,
+    stop_message,
     stopped_code,
     told_of_stop,
 )
@@ -94,7 +94,7 @@ def run() -> None:
 
 def _stopped() -> NoReturn:
     if not told_of_stop():
-        print_error(MESSAGE)
+        print_error(stop_message())
     code = stopped_code()
     with suppress(SystemExit):
         _finish_output()

@@ -68,7 +68,9 @@ def has_open(process: subprocess.Popen[str], name: str) -> bool:
     return name in found
 
 
-def ended(process: subprocess.Popen[str], number: signal.Signals, times: int = 1) -> str:
+def ended(
+    process: subprocess.Popen[str], number: signal.Signals, times: int = 1, told: str = STOPPED
+) -> str:
     """Send a signal; what the command printed before its one last line."""
     for _ in range(times):
         process.send_signal(number)
@@ -76,7 +78,7 @@ def ended(process: subprocess.Popen[str], number: signal.Signals, times: int = 1
     assert process.returncode == 128 + number, err
     assert "Traceback" not in err
     lines = [line for line in err.splitlines() if line]
-    assert lines[-1] == STOPPED
+    assert lines[-1] == told
     assert err.count("stopped") == 1
     return err
 
@@ -133,6 +135,18 @@ def test_while_overlaps_are_looked_for(demo_copy: Path) -> None:
     with Workspace.open(demo_copy) as workspace:
         assert isinstance(workspace.store, Store)
         assert list(workspace.store.overlaps("encyclopedia", "lanternfall"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", [(), ("--run", "mine")])
+def test_while_a_model_learns(demo_copy: Path, named: tuple[str, ...]) -> None:
+    """The same command would begin another run."""
+    kbs = ("--source-kb", "encyclopedia", "--target-kb", "lanternfall")
+    process = start("finetune", "--recipe", "small", "--sources", "T", *kbs, *named)
+    wait_until(lambda: any((demo_copy / "runs").glob("*/data")))
+    goes_on = " ".join(("kglink finetune --resume", *named))
+    told = f"error  stopped: what was done stays; `{goes_on}` goes on with the run"
+    ended(process, signal.SIGINT, told=told)
 
 
 def test_a_signal_that_is_ignored_stays_so(here: Path) -> None:
