@@ -223,6 +223,12 @@ class LinkSection(Section):
         le=1,
         description="A best candidate that is less probable than this makes the mention NIL.",
     )
+    workers: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="Processes that link texts, side by side; each holds an encoder of its own.",
+    )
     candidates: int = Field(
         32, ge=1, le=1000, description="Candidates per KB that each index hands to the scorer."
     )

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kglink.workspace.opened import NamesAlone
 
 STDIN = "-"
+#: Settings that change no answer.
+_NO_MATTER = {"ingest": {"on_error", "batch_size"}, "link": {"workers"}}
 
 
 def link(
@@ -112,6 +114,12 @@ def link(
     on_error: Annotated[
         str | None, typer.Option("--on-error", help="stop or skip at a bad text.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", help="Processes that link texts side by side, for many texts.", min=1
+        ),
+    ] = None,
     wait: Annotated[
         bool,
         typer.Option(
@@ -133,7 +141,14 @@ def link(
     KBs that are new, and long to encode, are answered at once by their names alone; their vectors
     are made after the answers, and Ctrl-C keeps those that are made.
     """
+    from kglink.workspace.workers import answers
+
     streamed = lines and source == STDIN
+    if lines and (workers or 1) > 1:
+        raise UsageError(
+            "--lines answers one text after the other, and --workers links many side by side",
+            hint="Leave one of the two away.",
+        )
     _check(source, kb, output if streamed else None)
     flags: dict[str, object] = {
         "ingest.on_error": on_error,
@@ -150,6 +165,7 @@ def link(
         "link.nested": nested,
         "link.detector": split_names(detector) or None,
         "link.detector_settings": parse_options(options) if options else None,
+        "link.workers": workers,
         "space.name": space,
     }
 
@@ -175,6 +191,7 @@ def link(
         tell_reranker(workspace)
         found_by = _announced_detector(workspace, published)
         linker = workspace.linker(space=published)
+        answer = linker.link if lines else partial(answers, workspace, linker)
         began = time.monotonic()
         mentions = 0
         with ExitStack() as closing:
@@ -195,7 +212,7 @@ def link(
                 visible = output is not None or not sys.stdout.isatty()
                 with progress(visible=visible) as tell:
                     for batch in batches:
-                        for document in linker.link(batch):
+                        for document in answer(batch):
                             mentions += len(document.links)
                             tell(Progress("mentions", mentions))
                             yield document
@@ -207,7 +224,7 @@ def link(
                 published.manifest.segments, str(linker.scoring), found_by.identity,
                 workspace.store.overlap_state(),
                 workspace.store.memory_state(),
-                settings.model_dump(mode="json", exclude={"ingest": {"on_error", "batch_size"}}),
+                settings.model_dump(mode="json", exclude=_NO_MATTER),
             ]  # fmt: skip
             write_to(workspace, output, exporter, name, made_by, linked)
             sys.stdout.flush()  # who reads the answers needs not wait for what comes now

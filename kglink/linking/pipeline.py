@@ -153,7 +153,7 @@ class Linker:
     def _batches(self, texts: Iterable[TextInput]) -> Iterator[list[_Text]]:
         batch: list[_Text] = []
         mentions = 0
-        for group in _groups(texts):
+        for group in text_groups(texts):
             searched = [one.text for one in group if one.spans is None]
             proposed = iter(proposals_of(searched, self.detectors) if searched else ())
             for source in group:
@@ -245,7 +245,7 @@ class Linker:
         return language_of(text) if said == "auto" else said
 
 
-def _groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:
+def text_groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:
     """Texts that detectors read together: about so many characters."""
     group: list[TextInput] = []
     characters = 0
@@ -268,18 +268,24 @@ def _told(ranking: Ranking, decision: Decision) -> Link | None:
 def _parts(texts: Sequence[_Text]) -> Iterator[list[tuple[int, list[MentionInText]]]]:
     """The mentions of some texts, about so many at once as are searched together.
 
-    Mentions that overlap are in one part: which of them stays is judged there.
+    Mentions of a text speak for each other, so where it is divided is a matter of its own alone,
+    and never of the texts beside it. Mentions that overlap are in one part: which of them stays is
+    judged there.
     """
     part: list[tuple[int, list[MentionInText]]] = []
     size = 0
     for at, text in enumerate(texts):
+        if part and size + len(text.mentions) > BATCH_MENTIONS:
+            yield part
+            part, size = [], 0
         run: list[MentionInText] = []
         end = 0
         for mention in text.mentions:
-            if size >= BATCH_MENTIONS and mention.start >= end:
+            if len(run) >= BATCH_MENTIONS and mention.start >= end:
                 yield [*part, (at, run)]
                 part, run, size = [], [], 0
             run.append(mention)
-            end, size = max(end, mention.end), size + 1
+            end = max(end, mention.end)
         part.append((at, run))
+        size += len(run)
     yield part

@@ -82,15 +82,20 @@ class RememberedVectors:
         """For each surface, by its key and its vector, the nearest ones of other words."""
         found: list[list[LikeSurface]] = []
         for first in range(0, len(keys), _TOGETHER):
-            cosines = self._cosines(_of_length_one(vectors[first : first + _TOGETHER]))
-            for key, row in zip(keys[first:], cosines, strict=False):
-                near = np.flatnonzero(row >= LEAST_ALIKE)
-                best = near[np.argsort(-row[near], kind="stable")]
+            queries = _of_length_one(vectors[first : first + _TOGETHER])
+            for key, query, about in zip(
+                keys[first:], queries, self._cosines(queries), strict=False
+            ):
+                near = np.flatnonzero(about >= LEAST_ALIKE)
+                best = near[np.argsort(-about[near], kind="stable")]
                 others = (at for at in best.tolist() if self._surfaces[at].key != key)
+                rows = list(islice(others, _NEAREST))
+                # Once more, alone: the last digits of a product of matrices depend on its shape.
+                cosines = (self._vectors[rows].astype(np.float32) @ query).tolist()
                 found.append(
                     [
-                        LikeSurface(self._surfaces[at], float(row[at]))
-                        for at in islice(others, _NEAREST)
+                        LikeSurface(self._surfaces[row], cosine)
+                        for row, cosine in zip(rows, cosines, strict=True)
                     ]
                 )
         return found

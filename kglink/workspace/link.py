@@ -32,18 +32,25 @@ def link(
     new in it answers at once, by its names alone until `build` has made its vectors: then
     ``meta["names_alone"]`` of each answer names such KBs, and says how many vectors are there.
 
+    With the setting ``link.workers`` several processes link side by side; a script that asks for
+    them keeps what it does under ``if __name__ == "__main__":``, since each of them imports it.
+
     >>> (text,) = workspace.link("The heron and the osprey fish.", ["birds"])
     >>> [(link.surface, str(link.chosen.id)) for link in text.links if link.chosen]
     [('heron', 'birds:h'), ('osprey', 'birds:o')]
     >>> text.as_json()["entities"][0]["key"]
     'h'
     """
+    from kglink.workspace.workers import answers
+
     given = [texts] if isinstance(texts, str | bytes | TextInput) else texts
     # Vectors alone can answer nothing before they are made.
     build_if_stale(opened, wait=wait or opened.settings.link.evidence == "vectors")
-    return opened.linker(kbs, limits=opened.limits(types, under, not_under)).link(
-        _text_input(number, text) for number, text in enumerate(given, 1)
-    )
+    linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
+    inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
+    asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+    flags = {f"link.{name}": tuple(value) for name, value in asked.items() if value}
+    return answers(opened, linker, inputs, flags)
 
 
 def _text_input(number: int, text: object) -> TextInput:

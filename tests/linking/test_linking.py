@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kglink.errors import SpaceError, UnknownNameError, UsageError
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT
-from kglink.records import EntityId, Link, Span, TextInput
+from kglink.linking.pipeline import BATCH_MENTIONS, _parts, _Text
+from kglink.records import EntityId, Link, MentionInText, Span, TextInput
 from kglink.workspace import Workspace
 
 BIRD = "A grey heron stood on one leg in the shallow pond and caught a fish."
@@ -163,3 +164,26 @@ def test_a_mention_longer_than_the_encoder_reads_is_told(workspace: Workspace) -
     assert str(document.meta["truncated"]).startswith("1 of the mentions")
     (short,) = workspace.link([TextInput("t", "lighthouse", (Span(0, 10),))])
     assert "truncated" not in short.meta
+
+
+def test_where_a_text_is_divided_is_a_matter_of_its_own() -> None:
+    """Mentions of a text speak for each other, so its neighbours must not divide it."""
+
+    def text(name: str, count: int) -> _Text:
+        words = "word " * count
+        mentions = [MentionInText(words, 5 * at, 5 * at + 4, name) for at in range(count)]
+        return _Text(TextInput(name, words), mentions)
+
+    def parts(*texts: _Text) -> list[list[tuple[str, int]]]:
+        names = [one.source.id for one in texts]
+        return [[(names[at], len(run)) for at, run in part] for part in _parts(texts)]
+
+    most = BATCH_MENTIONS
+    assert parts(text("a", 200), text("b", 100)) == [[("a", 200)], [("b", 100)]]
+    assert parts(text("a", 100), text("b", 100)) == [[("a", 100), ("b", 100)]]
+    assert parts(text("long", most + 1)) == [[("long", most)], [("long", 1)]]
+    assert parts(text("a", 1), text("long", most + 1), text("b", 2)) == [
+        [("a", 1)], [("long", most)], [("long", 1), ("b", 2)],
+    ]  # fmt: skip
+    assert parts(text("none", 0)) == [[("none", 0)]]
+    assert parts() == [[]]

@@ -1,0 +1,92 @@
+"""`kglink link --workers`: the answers of one process, whoever ends when."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Kglink
+
+TEXT = "Isolde Heron saw a grey heron near the Skerrow Light. The seal came later. "
+
+
+def texts(folder: Path, count: int) -> Path:
+    made = folder / "texts"
+    made.mkdir()
+    for at in range(count):
+        # Of different lengths, so that they are divided unevenly.
+        (made / f"{at:02}.txt").write_text(TEXT * (1 + at * 37 % 90))
+    return made
+
+
+def test_workers_give_the_answers_of_one_process_in_its_order(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    folder = texts(tmp_path, 24)
+    alone = kglink("link", folder, "--format", "jsonl")
+    both = kglink("link", folder, "--format", "jsonl", "--workers", "2")
+    assert len(alone.out.splitlines()) == 24
+    assert [json.loads(line) for line in both.out.splitlines()] == [
+        json.loads(line) for line in alone.out.splitlines()
+    ]
+
+
+def test_what_cannot_be_divided_is_refused(demo_copy: Path, kglink: Kglink) -> None:
+    told = kglink("link", "-", "--lines", "--workers", "2", stdin=TEXT, code=2).err
+    assert "--lines" in told
+    assert "--workers" in told
+    assert "link.workers" in kglink("link", "-", "--workers", "1000", stdin=TEXT, code=2).err
+
+
+def started(folder: Path, output: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """A command that links with two workers, and its workers, all of which are at work."""
+    command = [sys.executable, "-m", "kglink_cli", "link", str(folder), "--workers", "2"]
+    running = subprocess.Popen(
+        [*command, "-o", str(output)], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    for _ in range(600):
+        workers = [
+            int(own)
+            for own in Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+            if "spawn_main" in Path(f"/proc/{own}/cmdline").read_text()
+        ]
+        if len(workers) == 2:
+            return running, workers
+        time.sleep(0.1)
+    raise AssertionError("no workers")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
+def test_a_worker_that_is_killed_ends_the_command_in_a_sentence(
+    demo_copy: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.jsonl"
+    running, workers = started(texts(tmp_path, 24), output)
+    os.kill(workers[0], signal.SIGKILL)
+    _, told = running.communicate(timeout=120)
+    assert running.returncode == 1
+    assert "has ended before its answers were there" in told
+    assert "Traceback" not in told
+    assert not output.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_with_their_command(
+    demo_copy: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    running, workers = started(texts(tmp_path, 24), tmp_path / "out.jsonl")
+    os.kill(running.pid, how)
+    _, told = running.communicate(timeout=120)
+    assert "Traceback" not in told
+    for _ in range(600):
+        if not any(Path(f"/proc/{own}").exists() for own in workers):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"a worker outlives its command: {workers}")
