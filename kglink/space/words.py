@@ -39,7 +39,7 @@ MEASURES: tuple[WordMeasure, ...] = ("bm25", "tfidf")
 #: The file that tells that there is such an index.
 HASHES_FILE = "word_hashes.npy"
 #: So many words of text are in a shard before the next one begins.
-SHARD_WORDS = 1 << 23
+SHARD_WORDS = 1 << 22
 K1, B = 1.2, 0.75
 
 FloatArray = npt.NDArray[np.float32]

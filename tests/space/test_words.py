@@ -69,7 +69,7 @@ TWINS: dict[WordMeasure, Callable[[str, list[str]], list[float]]] = {
 }
 
 
-@pytest.mark.parametrize("shard_words", [20, 1 << 23], ids=["many shards", "one shard"])
+@pytest.mark.parametrize("shard_words", [20, 1 << 22], ids=["many shards", "one shard"])
 @pytest.mark.parametrize("measure", MEASURES)
 def test_scores_and_order_are_those_of_the_formula(
     tmp_path: Path, measure: WordMeasure, shard_words: int, monkeypatch: pytest.MonkeyPatch
@@ -113,7 +113,7 @@ def test_words_that_nobody_has_find_nothing_and_lower_the_score(
     assert 0 < with_more < alone <= 1
 
 
-@pytest.mark.parametrize("shard_words", [10, 1 << 23], ids=["many shards", "one shard"])
+@pytest.mark.parametrize("shard_words", [10, 1 << 22], ids=["many shards", "one shard"])
 def test_a_limited_index_finds_its_own_entities_as_the_whole_one_scores_them(
     tmp_path: Path, shard_words: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
