@@ -1,6 +1,7 @@
 """Fuzzing of the wikitext cleaner, of every KB adapter, and of the files of a workspace.
 
-    python benchmarks/fuzz.py [READER ...] [--seconds 600] [--data ../shared/data] [--folder F]
+    python benchmarks/fuzz.py [READER ...] [--seconds 600] [--seed N] [--data ../shared/data]
+                              [--folder F]
     python benchmarks/fuzz.py READER --input FILE
 
 Each reader runs in a process of its own under atheris, from seeds that its tests and the public
@@ -293,6 +294,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("readers", nargs="*", metavar="READER", help=", ".join(names))
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument(
+        "--seed", type=int, default=1, help="what is drawn for files of a workspace"
+    )
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "kglink-fuzz")
     parser.add_argument("--data", type=Path, default=TESTS.parent.parent / "shared" / "data")
     parser.add_argument("--input", type=Path, help="a saved input to read once more")
@@ -328,7 +332,8 @@ def _fuzz_all(chosen: list[Reader], folders: list[str], given: argparse.Namespac
             print(f"  python {sys.argv[0]} {reader.name} --input {finding}", flush=True)
         found += len(report.findings)
     for name in folders:
-        ends, kept = fuzz_folder(name, given.folder.resolve() / name, given.seconds, mutated_json)
+        folder = given.folder.resolve() / name
+        ends, kept = fuzz_folder(name, folder, given.seconds, given.seed, mutated_json)
         counts = f"{ends.total():12,}{given.seconds:9,.0f}{'':15}{len(kept):10}"
         codes = ", ".join(f"{count} exit {code}" for code, count in sorted(ends.items()))
         print(f"{name:16}{counts}  {codes}", flush=True)

@@ -88,7 +88,7 @@ def warm_up(folder: Path) -> None:
 
 
 def fuzz_folder(
-    name: str, folder: Path, seconds: float, mutated_json: Callable[..., bytes | None]
+    name: str, folder: Path, seconds: float, seed: int, mutated_json: Callable[..., bytes | None]
 ) -> tuple[Counter[int], list[str]]:
     """Change and use files until the time is up; how the commands ended, and what was found."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -97,7 +97,7 @@ def fuzz_folder(
     make_workspace(house)
     shutil.copytree(house, spare)
     warm_up(folder / "warm")
-    chance = random.Random(name)  # noqa: S311 - a drawn order, no secret
+    chance = random.Random(f"{name} {seed}")  # noqa: S311 - a drawn order, no secret
     found: dict[str, str] = {}
     ends: Counter[int] = Counter()
     stop = time.monotonic() + seconds
