@@ -69,7 +69,8 @@ class Explanation:
     def changes(self) -> list[Change]:
         """For each other candidate the evidence of a kind that would make it as good as the first.
 
-        Of the kinds that could, the one that has to grow the least.
+        Of the kinds that could, the one that has to grow the least. One that scores as high, and
+        stands behind because its KB answers later or a reranker said so, lacks no evidence.
         """
         return [
             change
@@ -79,6 +80,8 @@ class Explanation:
 
     def _change(self, first: Candidate, other: Candidate) -> Change | None:
         missing = first.score - other.score
+        if missing <= 0:
+            return None
         wanted = [
             Change(other, kind, value, round(value + missing / weight, 4))
             for kind, weight in self.weights()[other.id.kb].items()

@@ -46,6 +46,12 @@ def test_what_would_have_to_change_by_hand() -> None:
     assert told.changes() == [Change(NEAR, "memory", 0.1, 0.4)]
 
 
+def test_what_scores_as_high_lacks_nothing() -> None:
+    # Another KB answers first, or a reranker said so: no evidence would have to grow.
+    assert explanation(NEAR, FIRST).changes() == []
+    assert explanation(NEAR, NEAR).changes() == []
+
+
 def test_nil_by_hand() -> None:
     # How likely the first candidate is right is not what NIL leaves.
     assert explanation(FIRST, chosen=False, sure=0.3).probability == 0.3
