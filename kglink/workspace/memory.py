@@ -58,9 +58,11 @@ def fit(
 
     What memory has learnt from these documents does not count while they are judged.
     """
+    from kglink.workspace.fitting import is_remembered
+
     names = (docs,) if isinstance(docs, str) else tuple(docs)
     documents = [one for name in names for one in _documents(opened, name, split)]
-    remembered = any(name in opened.store.memory_sources() for name in names)
+    remembered = is_remembered(opened.store, names)
     return fit_scoring(opened, documents, remembered=remembered, progress=progress)
 
 
