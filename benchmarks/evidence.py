@@ -32,9 +32,9 @@ import numpy.typing as npt
 from kglink import Workspace
 from kglink.evaluation.scores import Calibration
 from kglink.linking.candidates import CandidateSearch
-from kglink.linking.evidence import Memory
 from kglink.linking.fit import Rankings, fit_rankings, judged_rankings
 from kglink.linking.kinds import Weights
+from kglink.linking.memory import Memory
 from kglink.linking.scoring import Scoring, write_scoring
 from kglink.records import Document, EntityId, Link, MentionInText, Span, TextInput
 from kglink.text.fold import fold

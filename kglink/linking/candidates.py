@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
@@ -21,9 +21,10 @@ from kglink.linking.contexts import (
     TokenSearchOf,
     measure_of,
 )
+from kglink.linking.counterparts import Counterparts
 from kglink.linking.decide import LEAST_NEARNESS
 from kglink.linking.describe import EntityFacts, described
-from kglink.linking.evidence import Counterparts, Meaning, Memory, remembered
+from kglink.linking.memory import Memory, Recalled
 from kglink.linking.names import Found, NameSearch, Surface
 from kglink.linking.reading import Reader, ReadMentions
 from kglink.linking.scoring import (
@@ -36,13 +37,12 @@ from kglink.linking.scoring import (
 )
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.space.names import places_in
-from kglink.space.remembered import LikeSurface, RememberedVectors
+from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import MEASURES, WordMeasure
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
-from kglink.text.name_words import name_key
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -57,8 +57,7 @@ _First = list[tuple[Candidate, str, int]]
 _BROUGHT_BY_COUNTERPARTS = 5
 #: What the context of an entity that bears the mention's name is where it was not read: the mean.
 MEAN_CONTEXT = 0.43
-#: So often must memory have seen a name, for each further thing that bears it, to be half believed.
-_DOUBT = 20
+#: What memory says of a candidate.
 _OF_MEMORY = ("memory", "like_memory")
 
 
@@ -85,9 +84,8 @@ class _Batch(NamedTuple):
     long: list[Surface | None]
     """For each mention that of what its text says it is short for."""
     contexts: Contexts
-    meanings: Mapping[str, Sequence[Meaning]]
-    like: Mapping[str, Sequence[LikeSurface]]
-    """For each surface those of other words that memory knows and whose vectors are near."""
+    recalled: Recalled
+    """What memory knows of the surfaces."""
     unread: frozenset[int] = frozenset()
     """The mentions whose text was not read, because it would decide nothing."""
 
@@ -118,7 +116,6 @@ class CandidateSearch:
     ) -> None:
         self._space = space
         self.memory = memory
-        self._remembered_vectors = remembered
         self._counterparts = counterparts
         self._reader = reader
         self._candidates = candidates
@@ -126,6 +123,7 @@ class CandidateSearch:
         self._asked_depth = max((one.depth for one in self._asked), default=0)
         self._facts = facts
         self.scoring = self._chosen_scoring(scoring, by)
+        self._remembered = remembered if self.scoring.counts("like_memory") else None
         self._use = self._chosen_use(by)
         trained = reader.trained
         compares_tokens = trained is not None and trained.compares_tokens
@@ -207,33 +205,19 @@ class CandidateSearch:
             text: Surface(text, fold(text) or text, None if read.names is None else read.names[at])
             for at, text in enumerate(texts)
         }
-        like = self._like(surfaces)
-        meanings: Mapping[str, Sequence[Meaning]] = {}
-        if self.memory is not None and self.scoring.counts("memory"):
-            keys = {name_key(one.folded) for one in surfaces.values()}
-            keys.update(one.remembered.key for near in like.values() for one in near)
-            meanings = self.memory.meanings(keys)
         named = [surfaces[text] for text in own]
         return _Batch(
             list(surfaces.values()),
             named,
             [surfaces[text] if text else None for text in long],
             self._contexts(read, named),
-            meanings,
-            like,
+            self._recalled(surfaces.values()),
         )
 
-    def _like(self, surfaces: Mapping[str, Surface]) -> Mapping[str, Sequence[LikeSurface]]:
-        """For each surface what memory knows in other words."""
-        if self._remembered_vectors is None or not self.scoring.counts("like_memory"):
-            return {}
-        read = [one for one in surfaces.values() if one.vector is not None]
-        if not read:
-            return {}
-        keys = [name_key(one.folded) for one in read]
-        vectors = np.stack([one.vector for one in read if one.vector is not None])
-        found = self._remembered_vectors.like(keys, vectors)
-        return {one.text: near for one, near in zip(read, found, strict=True)}
+    def _recalled(self, surfaces: Collection[Surface]) -> Recalled:
+        if self.memory is None or not self.scoring.counts("memory"):
+            return Recalled()
+        return Recalled.of(self.memory, self._remembered, surfaces)
 
     def _in_kb(self, batch: _Batch, kb: str) -> list[Found]:
         """The candidates of all mentions in one KB, with all evidence but that of other KBs."""
@@ -263,67 +247,32 @@ class CandidateSearch:
         found = by_surface[own.text]
         if long is not None:
             found = self._name_search.with_long_form(found, by_surface[long.text], own, segment)
-        sure, nil = self._remembered(batch, at, segment)
-        like = self._remembered_alike(batch, at, segment)
-        brought = np.array(sorted({*sure, *like}), dtype=np.int64)
+        said = batch.recalled.said(filter(None, (own, long)), segment)
+        brought = np.array(sorted({*said.own, *said.like}), dtype=np.int64)
         if near is not None:
             brought = np.union1d(brought, near)
         if len(brought):
             found = self._name_search.with_more(found, brought, own, segment)
         count = len(found.entities)
         more = {
-            "memory": _values_of(found.entities, sure),
-            "like_memory": _values_of(found.entities, like),
-            "nil": np.full(count, nil, dtype=np.float32),
+            "memory": _values_of(found.entities, said.own),
+            "like_memory": _values_of(found.entities, said.like),
+            "nil": np.full(count, said.nil, dtype=np.float32),
             "counterpart": np.zeros(count, dtype=np.float32),
         }
         return Found(found.entities, {**found.evidence, **more})
 
-    def _remembered(
-        self, batch: _Batch, at: int, segment: Segment
-    ) -> tuple[dict[int, float], float]:
-        """The rows that memory knows for a mention, or for what it is short for; and NIL."""
-        sure: dict[int, float] = {}
-        nil = 0.0
-        for surface in (batch.own[at], batch.long[at]):
-            meanings = batch.meanings.get(name_key(surface.folded), ()) if surface else ()
-            if surface and meanings:
-                for key, value in remembered(meanings, surface.folded, segment.kb).items():
-                    row = segment.row(key) if key else -1
-                    if row >= 0:
-                        sure[row] = max(sure.get(row, 0.0), value)
-                    nil = nil if key else max(nil, value)
-        return sure, nil
-
-    def _remembered_alike(self, batch: _Batch, at: int, segment: Segment) -> dict[int, float]:
-        """The rows that memory knows for surfaces of other words that are near a mention's."""
-        sure: dict[int, float] = {}
-        for surface in (batch.own[at], batch.long[at]):
-            for one in batch.like.get(surface.text, ()) if surface else ():
-                meanings = batch.meanings.get(one.remembered.key, ())
-                told = remembered(meanings, one.remembered.folded, segment.kb)
-                for key, value in told.items():
-                    row = segment.row(key) if key else -1
-                    if row >= 0:
-                        sure[row] = max(sure.get(row, 0.0), value * one.cosine)
-        return sure
-
     def _doubt_memory(
         self, batch: _Batch, tables: Mapping[str, list[Found]], is_open: Callable[[int], bool]
     ) -> None:
-        """Trust memory less where several things bear a mention's name: there its text decides.
-
-        The more of them, the more often memory must have seen the name.
-        """
+        """Trust memory less where several things bear a mention's name: there its text decides."""
         for at, own in enumerate(batch.own):
             here = {kb: found[at] for kb, found in tables.items()}
             told = [one.evidence[kind] for one in here.values() for kind in _OF_MEMORY]
             if not any(values.any() for values in told) or not is_open(at):
                 continue
-            meanings = batch.meanings.get(name_key(own.folded), ())
-            uses = sum(one.times for one in meanings)
-            bearers = sum(np.count_nonzero(one.evidence["exact"]) for one in here.values())
-            trust = np.float32(uses / (uses + _DOUBT * (bearers - 1)))
+            bearers = sum(int(np.count_nonzero(one.evidence["exact"])) for one in here.values())
+            trust = np.float32(batch.recalled.trust(own, bearers))
             for kb, one in here.items():
                 doubted = {kind: one.evidence[kind] * trust for kind in _OF_MEMORY}
                 tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})
@@ -501,7 +450,7 @@ class CandidateSearch:
             name_vectors=alone
             or not has_texts
             or scoring.counts("alias")
-            or (self._remembered_vectors is not None and scoring.counts("like_memory")),
+            or self._remembered is not None,
             contexts=not alone and has_texts,
             # Where the context counts for every candidate, it must be able to bring candidates.
             texts_bring=has_texts and (not has_names or scoring.counts("context")),
@@ -559,8 +508,7 @@ class CandidateSearch:
             [batch.own[row] for row in rows],
             [batch.long[row] for row in rows],
             PooledContexts(self._space, self._measure, vectors, vectors),
-            batch.meanings,
-            batch.like,
+            batch.recalled,
             unread=frozenset(range(len(rows))) - read.keys(),
         )
         return expanded, {kb: [one[row] for row in rows] for kb, one in tables.items()}, now

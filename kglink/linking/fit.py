@@ -24,8 +24,8 @@ from scipy.optimize import minimize
 from kglink.errors import UsageError
 from kglink.files.digest import text_hash
 from kglink.linking.candidates import CandidateSearch
-from kglink.linking.evidence import Memory
 from kglink.linking.kinds import Evidence, Weights
+from kglink.linking.memory import Memory
 from kglink.linking.scoring import Calibration, Scoring
 from kglink.records import Candidate, Document, EntityId, MentionInText, OnProgress, Progress
 

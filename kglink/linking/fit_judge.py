@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from kglink.linking.evidence import Memory
 from kglink.linking.fit import FOLDS, fold_of
 from kglink.linking.judge import FACTS, known_before, span_facts
+from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, OnProgress, Progress
 

@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 
 from kglink.linking.detect import log_odds, probability
-from kglink.linking.evidence import Meaning, Memory
+from kglink.linking.memory import Meaning, Memory
 from kglink.linking.scoring import Scoring
 from kglink.records import NO_MENTION, Candidate, Ranking
 from kglink.text.fold import fold

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.config import LinkSection
 from kglink.evaluation.annotated import annotation_of, merged_texts
-from kglink.linking.evidence import Memory
 from kglink.linking.fit import Rankings, fit_rankings, judged_rankings
 from kglink.linking.fit_judge import fit_judge
+from kglink.linking.memory import Memory
 from kglink.linking.scoring import Scoring, write_scoring
 from kglink.records import Document, OnProgress
 from kglink.space.space import Space

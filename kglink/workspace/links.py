@@ -14,7 +14,7 @@ from kglink.files.digest import digest_of
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch, joint_ranking
 from kglink.linking.contexts import TokenSearchOf
-from kglink.linking.evidence import Counterparts
+from kglink.linking.counterparts import Counterparts
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind
 from kglink.linking.pipeline import Linker

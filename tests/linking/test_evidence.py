@@ -10,7 +10,8 @@ import pytest
 from conftest import Kglink
 
 import kglink_cli
-from kglink.linking.evidence import Counterparts, remembered
+from kglink.linking.counterparts import Counterparts
+from kglink.linking.memory import remembered
 from kglink.records import NIL, EntityId, Overlap
 from kglink.store.occurrences import Meaning
 from kglink.workspace import Workspace

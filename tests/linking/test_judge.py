@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kglink.linking.evidence import Meaning as AnyMeaning
 from kglink.linking.judge import FACTS, SpanJudge, default_weights, span_facts
+from kglink.linking.memory import Meaning as AnyMeaning
 from kglink.linking.scoring import NAME_SCORING
 from kglink.records import NO_MENTION, Candidate, EntityId, MentionInText, Ranking
 from kglink.store.occurrences import Meaning

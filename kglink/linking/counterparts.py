@@ -1,69 +1,18 @@
-"""Evidence from the store: what a surface meant before, and what counterparts in other KBs say."""
+"""What the same thing is in other KBs: accepted overlaps, as rows of segments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kglink.records import NIL, EntityId, Overlap
+from kglink.records import Overlap
 from kglink.space.segment import Segment
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-
-
-class Meaning(Protocol):
-    """A surface meant an entity so often."""
-
-    @property
-    def folded(self) -> str:
-        """The surface, folded."""
-        ...
-
-    @property
-    def entity(self) -> EntityId:
-        """What it meant."""
-        ...
-
-    @property
-    def times(self) -> float:
-        """How often."""
-        ...
-
-
-class Memory(Protocol):
-    """What surfaces meant in annotated documents."""
-
-    def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
-        """All meanings of surfaces, by one key for all inflections of a surface."""
-        ...
-
-
-def remembered(meanings: Sequence[Meaning], folded: str, kb: str) -> dict[str, float]:
-    """For each entity of a KB, by its key, how sure memory is that a surface means it, 0 to 1.
-
-    The empty key is NIL.
-
-    The share of its mentions that meant the entity, of those in documents that are annotated with
-    this KB: what meant something in another KB alone speaks against all of this one. One mention
-    more is added that meant what all inflections of the surface meant, and to these one that meant
-    nothing. So a surface that was seen once is half sure, and one that was never seen as it is
-    written learns from its plural.
-    """
-    own = [one for one in meanings if one.entity.kb == kb or one.entity == NIL]
-    same = [one for one in own if one.folded == folded]
-    all_forms = 1 + sum(one.times for one in own)
-    this_form = 1 + sum(one.times for one in same)
-    sure: dict[str, float] = {}
-    for one in own:
-        sure[one.entity.key] = sure.get(one.entity.key, 0) + one.times / all_forms / this_form
-    for one in same:
-        sure[one.entity.key] += one.times / this_form
-    return sure
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,137 @@
+"""What memory says of surfaces: of their own words, and of words like them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from kglink.linking.names import Surface
+from kglink.records import NIL, EntityId
+from kglink.space.remembered import LikeSurface, RememberedVectors
+from kglink.space.segment import Segment
+from kglink.text.name_words import name_key
+
+#: So often must memory have seen a name, for each further thing that bears it, to be half believed.
+_DOUBT = 20
+
+
+class Meaning(Protocol):
+    """A surface meant an entity so often."""
+
+    @property
+    def folded(self) -> str:
+        """The surface, folded."""
+        ...
+
+    @property
+    def entity(self) -> EntityId:
+        """What it meant."""
+        ...
+
+    @property
+    def times(self) -> float:
+        """How often."""
+        ...
+
+
+class Memory(Protocol):
+    """What surfaces meant in annotated documents."""
+
+    def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
+        """All meanings of surfaces, by one key for all inflections of a surface."""
+        ...
+
+
+def remembered(meanings: Sequence[Meaning], folded: str, kb: str) -> dict[str, float]:
+    """For each entity of a KB, by its key, how sure memory is that a surface means it, 0 to 1.
+
+    The empty key is NIL.
+
+    The share of its mentions that meant the entity, of those in documents that are annotated with
+    this KB: what meant something in another KB alone speaks against all of this one. One mention
+    more is added that meant what all inflections of the surface meant, and to these one that meant
+    nothing. So a surface that was seen once is half sure, and one that was never seen as it is
+    written learns from its plural.
+    """
+    own = [one for one in meanings if one.entity.kb == kb or one.entity == NIL]
+    same = [one for one in own if one.folded == folded]
+    all_forms = 1 + sum(one.times for one in own)
+    this_form = 1 + sum(one.times for one in same)
+    sure: dict[str, float] = {}
+    for one in own:
+        sure[one.entity.key] = sure.get(one.entity.key, 0) + one.times / all_forms / this_form
+    for one in same:
+        sure[one.entity.key] += one.times / this_form
+    return sure
+
+
+class Said(NamedTuple):
+    """What memory says of a mention in one KB: by rows of its segment how sure it is."""
+
+    own: dict[int, float]
+    """What the mention's words meant."""
+    like: dict[int, float]
+    """What words like them meant, times how like they are."""
+    nil: float
+    """How sure it is that the words mean nothing in the KB."""
+
+
+class Recalled:
+    """What memory knows of the surfaces of a batch."""
+
+    def __init__(
+        self,
+        meanings: Mapping[str, Sequence[Meaning]] | None = None,
+        like: Mapping[str, Sequence[LikeSurface]] | None = None,
+    ) -> None:
+        self._meanings = meanings or {}
+        self._like = like or {}
+
+    @classmethod
+    def of(
+        cls, memory: Memory, vectors: RememberedVectors | None, surfaces: Collection[Surface]
+    ) -> Recalled:
+        """All that memory knows of some surfaces; without vectors of their own words alone."""
+        like: dict[str, Sequence[LikeSurface]] = {}
+        read = [one for one in surfaces if one.vector is not None]
+        if vectors is not None and read:
+            queries = np.stack([one.vector for one in read if one.vector is not None])
+            found = vectors.like([name_key(one.folded) for one in read], queries)
+            like = {one.text: near for one, near in zip(read, found, strict=True)}
+        keys = {name_key(one.folded) for one in surfaces}
+        keys.update(one.remembered.key for near in like.values() for one in near)
+        return cls(memory.meanings(keys), like)
+
+    def said(self, surfaces: Iterable[Surface], segment: Segment) -> Said:
+        """What it says in a KB of a mention: of its words, and of what they are short for."""
+        said = Said({}, {}, 0.0)
+        for surface in surfaces:
+            own = self._told(name_key(surface.folded), surface.folded, segment.kb)
+            _keep_best(said.own, own, segment, 1.0)
+            said = said._replace(nil=max(said.nil, own.get("", 0.0)))
+            for one in self._like.get(surface.text, ()):
+                told = self._told(one.remembered.key, one.remembered.folded, segment.kb)
+                _keep_best(said.like, told, segment, one.cosine)
+        return said
+
+    def trust(self, surface: Surface, bearers: int) -> float:
+        """How far memory is believed where several things bear a name: there the text decides.
+
+        The more of them, the more often it must have seen the name.
+        """
+        uses = sum(one.times for one in self._meanings.get(name_key(surface.folded), ()))
+        return uses / (uses + _DOUBT * (bearers - 1)) if uses else 0.0
+
+    def _told(self, key: str, folded: str, kb: str) -> dict[str, float]:
+        return remembered(self._meanings.get(key, ()), folded, kb)
+
+
+def _keep_best(
+    best: dict[int, float], told: Mapping[str, float], segment: Segment, share: float
+) -> None:
+    for key, value in told.items():
+        row = segment.row(key) if key else -1
+        if row >= 0:
+            best[row] = max(best.get(row, 0.0), value * share)
