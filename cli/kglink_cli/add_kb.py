@@ -143,10 +143,13 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
         parts.append(counted(summary.mapping_tally.seen, "mapping"))
     say("   ".join([*parts, f"{seconds:.1f} s"]))
     if summary.gold_unresolved:
+        few = summary.unresolved_examples
+        more = ", ..." if len(few) < summary.gold_unresolved else ""
         note(
             "gold",
-            f"{summary.gold_unresolved:,} not found in the linked KBs; --links-to says in which "
-            "KBs entities are looked for, --resolve by what: key, xref or title",
+            f"{summary.gold_unresolved:,} not found in the linked KBs ({', '.join(few)}{more}); "
+            "--links-to says in which KBs entities are looked for, --resolve by what: key, xref "
+            "or title",
         )
     if summary.mappings_unresolved:
         note("mappings", f"{summary.mappings_unresolved:,} join no entities of two linked KBs")

@@ -105,7 +105,7 @@ def _tell_built(workspace: Workspace, made: BuildReport, seconds: float) -> None
     size = f"{made.index_bytes / 2**20:,.0f} MB"
     note(
         "space",
-        f"{manifest.name}: {entities:,} entities of {len(manifest.kbs)} KBs, "
+        f"{manifest.name}: {entities:,} entities of {counted(len(manifest.kbs), 'KB')}, "
         f"{made.encoded_rows:,} vectors encoded, {made.reused_rows:,} kept, index {size}, "
         f"{seconds:.1f} s",
     )

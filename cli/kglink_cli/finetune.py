@@ -259,10 +259,14 @@ def _tell(done: Finetuned) -> None:
         return
     manifest = done.build.manifest
     rows = counted(done.build.encoded_rows, "vector")
-    note("space", f"{manifest.name}: {len(manifest.kbs)} KBs, {rows} encoded with this model")
+    kbs = counted(len(manifest.kbs), "KB")
+    note("space", f"{manifest.name}: {kbs}, {rows} encoded with this model")
+    where = "" if manifest.name == "default" else f" --space {manifest.name}"
     if done.scoring is None:
         note("scoring", "the weights of evidence are the built-in ones: no mentions to learn them")
-    where = "" if manifest.name == "default" else f" --space {manifest.name}"
+        note("unjudged", "no mentions were held back, so it may answer worse than before")
+        note("", 'give some texts "split": "dev" to have it judged before it is published')
+        note("", f"back to the model without training: kglink build --model minilm{where}")
     note("next", f"kglink link TEXT{where}, kglink eval --docs DOCS{where}, kglink runs {name}")
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.filesize import decimal
 
 from kglink.errors import UsageError
-from kglink_cli.console import note, print_json, print_table, progress, say
+from kglink_cli.console import counted, note, print_json, print_table, progress, say
 from kglink_cli.limits import JudgedSplit
 from kglink_cli.session import session_of, split_names
 
@@ -182,7 +182,7 @@ def _beside(recalls: RecallComparison, pool: str, figure: str) -> list[str]:
 
 def _delete(workspace: Workspace, name: str, *, yes: bool, as_json: bool) -> None:
     space = workspace.space_summary(name)
-    held = f"{space.entities:,} entities of {len(space.kbs)} KBs, {decimal(space.bytes)}"
+    held = f"{space.entities:,} entities of {counted(len(space.kbs), 'KB')}, {decimal(space.bytes)}"
     if space.used:
         warning = (
             f"{name} is the space that the settings name: the next command that needs it builds "

@@ -31,6 +31,8 @@ from kglink.text.codes import code_of
 
 PAGE = 1000
 TITLES_PAGE = 250
+#: So many golds that were not found are looked at, to name a few that differ.
+_LOOKED_AT, _SHOWN = 20, 3
 _KINDS = ("title", "redirect")
 
 _delete_open = delete(golds).where(
@@ -139,8 +141,22 @@ def candidates(text: str, known: Collection[str], links_to: Sequence[str]) -> li
 
 def count_unresolved(connection: Connection, kb_id: int) -> int:
     """How many golds of a KB's documents name no entity that exists."""
-    missing = select(func.count()).where(_of_kb(kb_id), ~gold_exists(), ~_is_answered())
-    return connection.scalar(missing) or 0
+    return connection.scalar(select(func.count()).where(*_unresolved(kb_id))) or 0
+
+
+def first_unresolved(connection: Connection, kb_id: int) -> tuple[str, ...]:
+    """A few of them, as their source or `EntityId` writes them, in the order of the documents."""
+    c = golds.c
+    query = select(c.kb, c.key).where(*_unresolved(kb_id))
+    place = (c.document_id, c.mention, c.position)
+    rows = connection.execute(query.order_by(*place).limit(_LOOKED_AT))
+    texts = dict.fromkeys(f"{row.kb}:{row.key}" if row.kb else row.key for row in rows)
+    return tuple(texts)[:_SHOWN]
+
+
+def _unresolved(kb_id: int) -> tuple[ColumnElement[bool], ...]:
+    """The golds of a KB's documents that name no entity that exists."""
+    return _of_kb(kb_id), ~gold_exists(), ~_is_answered()
 
 
 def _is_answered() -> ColumnElement[bool]:

@@ -26,7 +26,7 @@ from kglink.errors import ShrinkError, SourceError, StoreError, UnknownNameError
 from kglink.records import EntityId, OnProgress, Progress, Record
 from kglink.store import entity_reader
 from kglink.store.database import Database, chunks
-from kglink.store.golds import count_unresolved, resolve_golds
+from kglink.store.golds import count_unresolved, first_unresolved, resolve_golds
 from kglink.store.kbs import count, kb_id
 from kglink.store.prepared import Batch, batches
 from kglink.store.schema import STAGED, ingests, kbs, removed_kbs
@@ -184,6 +184,7 @@ class Ingest:
             unmapped = apply_verdicts(db, connection, at.kb_id, job.kb, job.links_to)
             revision, totals = finish(connection, at, job)
             unresolved = count_unresolved(connection, at.kb_id)
+            examples = first_unresolved(connection, at.kb_id) if unresolved else ()
         if any(tally.altered for tally in at.tallies):
             remove_hidden(db, at.kb_id)
             with db.write() as connection:
@@ -205,6 +206,7 @@ class Ingest:
             document_tally=of_documents,
             mapping_tally=of_mappings,
             mappings_unresolved=unmapped,
+            unresolved_examples=examples,
         )
 
     def _show_staged(self, connection: Connection) -> tuple[Tally, ...]:

@@ -97,6 +97,7 @@ class IngestSummary:
 
     ``resumed_from`` is the number of records that an interrupted run had committed before. The
     tallies are those of the whole ingest, the interrupted part included.
+    ``unresolved_examples`` are a few of the golds that were not found.
     """
 
     kb: str
@@ -114,6 +115,7 @@ class IngestSummary:
     document_tally: Tally = Tally()
     mapping_tally: Tally = Tally()
     mappings_unresolved: int = 0
+    unresolved_examples: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [str(self.entity_tally)] if self.entity_tally != Tally() else []

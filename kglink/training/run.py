@@ -199,7 +199,7 @@ def read_run(folder: Path) -> RunInfo:
         done=report is not None,
         busy=is_busy(folder),
         settings=read_settings(folder),
-        steps=max((line["total"] for line in lines), default=0),
+        steps=report.steps if report else max((line["total"] for line in lines), default=0),
         report=report,
         last_loss=losses[-1] if losses else None,
         recalls=report.recalls if report else recalls[-1] if recalls else None,

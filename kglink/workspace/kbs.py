@@ -43,6 +43,7 @@ class AddedKB:
         )  # fmt: skip
         return {
             **{name: getattr(summary, name) for name in fields},
+            "unresolved_examples": list(summary.unresolved_examples),
             "mappings": summary.mapping_tally.seen,
             "adapter": self.adapter,
             "notes": self.problems.notes,

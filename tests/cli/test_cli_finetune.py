@@ -156,6 +156,17 @@ def test_the_table_compares_before_with_after(finetune: Finetune, here: Path) ->
     assert "kglink finetune --resume --run default-1" in ran.err
 
 
+def test_a_short_run_without_mentions_held_back_says_that_nobody_judged_it(
+    finetune: Finetune, kglink: Kglink
+) -> None:
+    nothing = {"selection.documents": "held_out", "selection.held_out": 0, "train.epochs": 1}
+    ran = finetune("--sources", "T", **nothing, **{"train.batch": 64})
+    assert "no mentions were held back, so it may answer worse than before" in ran.err
+    assert "kglink build --model minilm" in ran.err
+    (run,) = json.loads(kglink("runs", "--json").out)
+    assert (run["steps"], run["recalls"]) == (1, None)
+
+
 def test_a_run_that_was_not_published_is_published_later(
     finetune: Finetune, kglink: Kglink, here: Path
 ) -> None:

@@ -131,6 +131,14 @@ def test_a_partly_resolved_gold_keeps_what_was_found(linked: Store) -> None:
     assert resolved(linked, document, links_to=("doid",)) == [(EntityId("hp", "7"),), 2]
 
 
+def test_a_few_golds_that_were_not_found_are_named(linked: Store) -> None:
+    missing = ("none", "none", "hp:none", "A title", "HP:9")
+    documents = [Document(f"{n}", TEXT, (mention(gold),)) for n, gold in enumerate(missing)]
+    summary = linked.ingest(job("docs", links_to=("doid",)), [*documents])
+    assert summary.gold_unresolved == 5
+    assert summary.unresolved_examples == ("none", "hp:none", "A title")
+
+
 def test_documents_may_stand_before_the_entities_they_name(store: Store) -> None:
     summary = store.ingest(
         job(batch_size=1), [Document("d", TEXT, (mention("1"),)), entity("1"), entity("2")]
