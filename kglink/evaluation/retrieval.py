@@ -60,6 +60,8 @@ def check_documents(store: Store, docs: Sequence[str], split: str) -> None:
         check_annotated(store, name)
         if not store.count_documents(name, split or None):
             there = ", ".join(_splits(store, name)) or "none"
+            if others := store.count_documents(name, ""):
+                there += f"; {others:,} of its documents are of none"
             raise UsageError(
                 f"{name!r} has no documents in the split {split!r}",
                 hint=f'Splits that it has: {there}. --split "" takes all documents.',

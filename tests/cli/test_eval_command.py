@@ -267,3 +267,8 @@ def test_documents_without_splits_are_all_judged(kglink: Kglink, demo_copy: Path
     assert "'notes' has no documents in the split 'dev'" in ran.err
     assert 'Splits that it has: test. --split "" takes all documents.' in ran.err
     assert "memory" not in kglink("eval", "--docs", "notes", "--split", "test").err
+    texts.append({"text": "Two herons.", "split": "test", "entities": []})
+    notes.write_text("".join(json.dumps(one) + "\n" for one in texts), "utf-8")
+    kglink("add-kb", "notes", notes, "--links-to", "encyclopedia")
+    ran = kglink("eval", "--docs", "notes", code=2)
+    assert "Splits that it has: test; 1 of its documents are of none." in ran.err
