@@ -144,12 +144,7 @@ def link(
     from kglink.workspace.workers import answers
 
     streamed = lines and source == STDIN
-    if lines and (workers or 1) > 1:
-        raise UsageError(
-            "--lines answers one text after the other, and --workers links many side by side",
-            hint="Leave one of the two away.",
-        )
-    _check(source, kb, output if streamed else None)
+    _check([source, *context.args], kb, output if streamed else None, lines and (workers or 1) > 1)
     flags: dict[str, object] = {
         "ingest.on_error": on_error,
         "link.kbs": split_names(kb) or None,
@@ -260,8 +255,22 @@ def _tell_linked(
     _tell_of_rest(reader, problems)
 
 
-def _check(source: str, kb: str | None, streamed_to: Path | None) -> None:
+def _check(
+    sources: Sequence[str], kb: str | None, streamed_to: Path | None, divided_lines: bool
+) -> None:
     """Refuse what cannot be meant."""
+    source, *more = sources
+    if more:
+        folder = shlex.quote(str(Path(source).parent))
+        raise UsageError(
+            f"link reads one source, and {len(sources)} were named",
+            hint=f"A folder is one source, of all texts in it: kglink link {folder}",
+        )
+    if divided_lines:
+        raise UsageError(
+            "--lines answers one text after the other, and --workers links many side by side",
+            hint="Leave one of the two away.",
+        )
     if source != STDIN and " " in source.strip() and not Path(source).exists():
         raise UsageError(
             f"there is no file {source!r}",

@@ -47,7 +47,8 @@ def add_commands(app: typer.Typer) -> None:
     app.command("build")(build.build)
     app.command("spaces")(spaces.spaces)
     app.command("index")(index.index)
-    app.command("link")(link.link)
+    # More sources than one are told in our words, and what to do.
+    app.command("link", context_settings={"allow_extra_args": True})(link.link)
     app.command("explain")(explain.explain)
     app.command("export")(export.export)
     app.command("search")(link.search)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.errors import UnknownNameError, UsageError
@@ -115,6 +117,12 @@ def _unmarked(opened: Opened, name: str, split: str) -> Unmarked:
 def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:
     """The documents of a split; of none named those to train with, or all."""
     store = opened.store
+    if Path(name).exists() and name not in (info.name for info in store.kbs()):
+        raise UsageError(
+            f"{name!r} is a file, and no name of a KB of annotated documents",
+            hint=f"Add it first: `kglink add-kb NAME {shlex.quote(name)} --links-to KB`; its NAME "
+            "is then what is learnt from.",
+        )
     if not store.kb(name).mentions:
         annotated = [info.name for info in store.kbs() if info.mentions]
         raise UnknownNameError("source of annotated documents", name, annotated)
