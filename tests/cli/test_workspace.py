@@ -43,6 +43,7 @@ METHODS = {
     "link": ("link",),
     "explain": ("explain",),
     "search": ("search",),
+    "candidates": ("write_candidates",),
     "eval": ("evaluate", "evaluate_end_to_end", "evaluate_overlaps"),
     "settings": ("resolved",),
     "doctor": ("doctor", "licences"),
