@@ -34,18 +34,18 @@ class PairInputs:
     """Writes mentions with each of their candidates."""
 
     def __init__(self, inputs: Inputs) -> None:
-        self._inputs = inputs
+        self.inputs = inputs
         self._entities: dict[EntityId, IdArray] = {}
 
     def pairs(self, rankings: Sequence[Ranking]) -> tuple[list[IdArray], list[int]]:
         """The token ids of all pairs, mention by mention, and where each candidate begins."""
-        windows = self._inputs.mentions([one.mention for one in rankings])
+        windows = self.inputs.mentions([one.mention for one in rankings])
         self._write(candidate for one in rankings for candidate in one.candidates)
         ids: list[IdArray] = []
         seconds: list[int] = []
         for window, ranking in zip(windows, rankings, strict=True):
             for candidate in ranking.candidates:
-                ids.append(np.concatenate([window, self._entities[candidate.id][1:]]))
+                ids.append(written_pair(window, self._entities[candidate.id]))
                 seconds.append(len(window))
         return ids, seconds
 
@@ -55,8 +55,13 @@ class PairInputs:
             self._entities.clear()
         new = [one for one in wanted.values() if one.id not in self._entities]
         self._entities.update(
-            zip((one.id for one in new), self._inputs.entities(map(_entity, new)), strict=True)
+            zip((one.id for one in new), self.inputs.entities(map(_entity, new)), strict=True)
         )
+
+
+def written_pair(window: IdArray, entity: IdArray) -> IdArray:
+    """The token ids of a mention in its text, then those of a candidate."""
+    return np.concatenate([window, entity[1:]])
 
 
 class CrossEncoder:
@@ -64,23 +69,32 @@ class CrossEncoder:
 
     def __init__(
         self,
-        inputs: PairInputs,
+        pairs: PairInputs,
         encoder: TokenEncoder,
         head: Callable[[Tensor], Tensor],
         *,
         segments: bool,
     ) -> None:
-        self._inputs = inputs
+        self._pairs = pairs
         self._encoder = encoder
         self._head = head
         self._segments = segments
 
+    @property
+    def inputs(self) -> Inputs:
+        """How it reads mentions and entities."""
+        return self._pairs.inputs
+
     def logits(self, rankings: Sequence[Ranking]) -> list[FloatArray]:
         """For each mention the logits of its candidates."""
-        ids, seconds = self._inputs.pairs(rankings)
-        told = self._encoder.firsts(ids, self._head, seconds if self._segments else None)
+        told = self.logits_of(*self._pairs.pairs(rankings))
         stops = np.cumsum([len(one.candidates) for one in rankings])
-        return np.split(told.reshape(len(ids)), stops[:-1]) if rankings else []
+        return np.split(told, stops[:-1]) if rankings else []
+
+    def logits_of(self, pairs: Sequence[IdArray], seconds: Sequence[int]) -> FloatArray:
+        """The logits of written pairs; ``seconds``: where the candidate begins in each."""
+        told = self._encoder.firsts(pairs, self._head, seconds if self._segments else None)
+        return told.reshape(len(pairs))
 
 
 def open_cross_encoder(folder: Path, hardware: Hardware) -> CrossEncoder:

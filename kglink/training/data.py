@@ -23,6 +23,9 @@ from kglink.training.pool import EntityPool, PooledKB, write_pool
 from kglink.training.recipe import Recipe
 from kglink.training.run import DATA_FACTS
 
+#: The folder of the texts as a teacher reads them.
+TEACHER = "teacher"
+
 
 class KBChoice(NamedTuple):
     """Source and target KBs of a run."""
@@ -69,9 +72,13 @@ def prepare(
     inputs: Inputs,
     *,
     docs: Sequence[str] = (),
+    teacher: Inputs | None = None,
     progress: OnProgress = lambda _: None,
 ) -> TrainingData:
-    """Read entities, mentions and overlaps from the store; replaces what is in the folder."""
+    """Read entities, mentions and overlaps from the store; replaces what is in the folder.
+
+    ``teacher``: entities and mentions are also written as a teacher reads them, in ``teacher/``.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     pooled = write_pool(folder, store, kbs.all, inputs, recipe.domain, progress)
@@ -82,6 +89,15 @@ def prepare(
         with_names=recipe.learns_names,
         progress=progress,
     )
+    if teacher is not None:
+        own = folder / TEACHER
+        own.mkdir()
+        write_pool(own, store, kbs.all, teacher, recipe.domain, progress)
+        write_mentions(
+            *(own, store, pool, teacher, recipe.selection, recipe.seed),
+            docs=docs,
+            progress=progress,
+        )
     overlaps = _write_overlaps(folder, store, pool, kbs, recipe.overlap.min_probability)
     facts = {
         "source_kbs": kbs.sources,

@@ -33,6 +33,7 @@ from kglink.training.encoded_pool import EncodedPool
 from kglink.training.pool import as_ids
 from kglink.training.recipe import StageSection
 from kglink.training.stages import Group
+from kglink.training.teacher import Teacher
 
 #: Mentions and entities of a batch.
 SidePair = tuple[Encoded, Encoded]
@@ -45,9 +46,15 @@ class Negatives:
     """Chooses the negatives of a group's mentions."""
 
     def __init__(
-        self, data: TrainingData, group: Group, section: StageSection, sampler: Sampler
+        self,
+        data: TrainingData,
+        group: Group,
+        section: StageSection,
+        sampler: Sampler,
+        teacher: Teacher | None = None,
     ) -> None:
         self._data = data
+        self._teacher = teacher
         self._k = section.negatives
         self._sampler = sampler
         self._group = group
@@ -58,6 +65,7 @@ class Negatives:
             titles=PickedStrings(data.pool.titles, range(*self._rows)),
         )
         self._mined: IntArray | None = None
+        self._told: FloatArray | None = None
 
     @property
     def are_from_batch(self) -> bool:
@@ -119,7 +127,10 @@ class Negatives:
         rng: np.random.Generator,
         progress: OnProgress = lambda _: None,
     ) -> None:
-        """Search negatives for all mentions, and write them to a file."""
+        """Search negatives for all mentions, and write them to a file.
+
+        A teacher then scores the golds of each mention, and what was found.
+        """
         golds, excluded = choose_golds(self._data, self._group.rows, self._group.items)
         found = np.full((len(golds), self._k), -1, np.int64)
         known = replace(self._pool, vectors=pool.vectors(self._rows))
@@ -130,12 +141,44 @@ class Negatives:
             batch = self._seen(pool, part, self._batch(items, golds[part], excluded[part]))
             found[part] = self._ask(known, batch, rng)
             progress(Progress(step, min(part.stop, len(golds)), len(golds)))
+        if self._teacher is not None:
+            gold_sets = self._data.train.gold_sets(self._group.items.tolist())
+            every = _table([self._inside(own) for own in gold_sets])
+            told = self._teacher.scores(
+                self._group.items, np.concatenate([every, found], axis=1), progress
+            )
+            with atomic_file(_told_file(path)) as out:
+                np.save(out, told)
         with atomic_file(path) as out:
             np.save(out, found)
 
     def open(self, path: Path) -> None:
-        """Use the negatives of a file."""
+        """Use the negatives of a file, and what the teacher says of them."""
         self._mined = map_array(path)
+        if self._teacher is not None:
+            self._told = map_array(_told_file(path))
+
+    def told(self, batch: MentionBatch) -> FloatArray | None:
+        """The teacher's scores of each gold and of its own negatives; None without a teacher."""
+        if self._told is None:
+            return None
+        told = self._told[np.searchsorted(self._group.items, batch.mentions)]
+        golds = told.shape[1] - self._k
+        at = [
+            self._inside(own).index(gold)
+            for own, gold in zip(
+                self._data.train.gold_sets(batch.mentions.tolist()),
+                batch.golds.tolist(),
+                strict=True,
+            )
+        ]
+        of_gold = told[np.arange(len(at)), at]
+        return np.concatenate([of_gold[:, None], told[:, golds:]], axis=1)
+
+    def _inside(self, golds: frozenset[int]) -> list[int]:
+        """The golds among the stage's rows, in their order."""
+        start, stop = self._group.rows
+        return [row for row in sorted(golds) if start <= row < stop]
 
     def _found(self, mined: IntArray, mentions: IntArray) -> IntArray:
         """Mined negatives of some mentions. Names have no mined negatives."""
@@ -171,3 +214,16 @@ class Negatives:
         others = [frozenset(row - start for row in own if start <= row < stop) for own in excluded]
         surfaces = PickedStrings(self._data.train.surfaces, mentions)
         return SamplerBatch(gold, excluded=others, surfaces=surfaces)
+
+
+def _table(rows: Sequence[Sequence[int]]) -> IntArray:
+    """Rows of unequal length, -1 behind the end of each."""
+    table = np.full((len(rows), max(map(len, rows), default=0)), -1, np.int64)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
+    return table
+
+
+def _told_file(negatives: Path) -> Path:
+    """Where the teacher's scores of these negatives lie; written before them."""
+    return negatives.with_suffix(".told.npy")

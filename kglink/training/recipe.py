@@ -27,6 +27,8 @@ from kglink.models.settings import (
 )
 
 DEFAULT_RECIPE = "default"
+#: As a model, or a teacher: the one that the space has.
+SPACE = "space"
 _SUFFIX = ".toml"
 _MOST_PARENTS = 8
 
@@ -45,7 +47,9 @@ class ModelSection(_Section):
     """The two towers."""
 
     base: str = Field(
-        DEFAULT_MODEL, description="Model to start from: `minilm`, a folder or a hub name."
+        DEFAULT_MODEL,
+        description="Model to start from: `minilm`, a folder, a hub name, or the model that the "
+        "`space` has, read as it is read there.",
     )
     shared: bool = Field(True, description="Use one tower for both mentions and entities.")
     pooling: Pooling = Field(
@@ -278,6 +282,11 @@ class Recipe(_Section):
     extends: str = Field("", description="Recipe whose values this one inherits.")
     sources: str = Field("", description="Stages unless the command names some, such as TOS.")
     seed: int = Field(0, ge=0, description="Seed of all random choices.")
+    teacher: str = Field(
+        "",
+        description="Reranker that an objective with a teacher learns from: its folder, or that "
+        "of the `space`.",
+    )
     domain: Literal["kb", "type"] = Field(
         "kb", description="Domain of an entity: its KB, or its type in its KB."
     )
@@ -364,7 +373,7 @@ def load_recipe(
     """A recipe by its name or from a file; ``changes`` are nested as in the file."""
     raw, origin = _whole(str(name), ())
     if changes:
-        raw = _merged(raw, changes)
+        raw = merged(raw, changes)
     return read_recipe(raw, origin)
 
 
@@ -377,8 +386,8 @@ def chosen_recipe(recipe: Recipe | str | Path, changes: Mapping[str, Any] | None
     whole = recipe.model_dump(mode="json")
     if whole["again"] is not None:
         # Written out in full it would keep what changes of `train` are meant for.
-        whole["again"] = _merged(whole["again"], changes.get("train", {}))
-    return read_recipe(_merged(whole, changes))
+        whole["again"] = merged(whole["again"], changes.get("train", {}))
+    return read_recipe(merged(whole, changes))
 
 
 def read_recipe(raw: Mapping[str, Any], origin: str = "recipe") -> Recipe:
@@ -386,7 +395,7 @@ def read_recipe(raw: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     _check_keys(Recipe, raw, origin, "")
     values = dict(raw)
     if isinstance(values.get("again"), Mapping):
-        values["again"] = _merged(values.get("train", {}), values["again"])
+        values["again"] = merged(values.get("train", {}), values["again"])
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
@@ -416,7 +425,7 @@ def _whole(name: str, above: tuple[str, ...]) -> tuple[dict[str, Any], str]:
     inherited, _ = _whole(found, (*above, name))
     for own in ("summary", "source"):
         inherited.pop(own, None)
-    return _merged(inherited, raw), origin
+    return merged(inherited, raw), origin
 
 
 def _text(name: str, above: tuple[str, ...]) -> tuple[str, str]:
@@ -446,13 +455,14 @@ def _names(folder: Traversable, prefix: str) -> Iterator[str]:
             yield prefix + item.name.removesuffix(_SUFFIX)
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values, those of ``above`` before those of ``below``."""
+    whole = dict(below)
     for key, value in above.items():
-        old = merged.get(key)
+        old = whole.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merged(old, value) if both else value  # type: ignore[arg-type]  # just asked
-    return merged
+        whole[key] = merged(old, value) if both else value  # type: ignore[arg-type]  # just asked
+    return whole
 
 
 def _check_keys(section: type[BaseModel], raw: Mapping[str, Any], origin: str, path: str) -> None:

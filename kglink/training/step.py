@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from kglink.errors import ConfigError, TrainingError
 from kglink.files.tables import IntArray
 from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.models.transformation import Ascent
-from kglink.plugins import Encoded, Objective, Registry, Sampler, Scorer
+from kglink.plugins import Encoded, Objective, Registry, Sampler, Scorer, TaughtObjective
 from kglink.records import OnProgress
 from kglink.training.batch import (
     Columns,
@@ -33,6 +33,7 @@ from kglink.training.pool import as_ids
 from kglink.training.processes import Encoding, Team, Texts
 from kglink.training.recipe import DescentSection, LossMode, OverlapSection, StageSection
 from kglink.training.stages import Batch, Stage
+from kglink.training.teacher import Teacher
 
 _VIEWS: Mapping[LossMode, ViewMode] = {
     "both": "both",
@@ -60,6 +61,8 @@ class Tools(NamedTuple):
     registry: Registry
     team: Team
     seed: int
+    teacher: Teacher | None = None
+    """Scores the candidates of objectives that learn from a teacher."""
 
 
 class Trainer:
@@ -70,7 +73,7 @@ class Trainer:
         self._stage = stage
         self._number = number
         section = stage.section
-        self._objective = _objective(tools.registry, section)
+        self._objective = _objective(tools.registry, section, tools.teacher is not None)
         model = tools.model
         entities = isinstance(section, StageSection) and section.freeze_entities
         model.freeze(embeddings=section.freeze_embeddings, entities=entities)
@@ -239,8 +242,9 @@ class Trainer:
         if not isinstance(section, StageSection):
             return {}
         sampler = _sampler(tools.registry, section)
+        teacher = tools.teacher if _needs_teacher(self._objective) else None
         return {
-            group.letter: Negatives(tools.data, group, section, sampler)
+            group.letter: Negatives(tools.data, group, section, sampler, teacher)
             for group in self._stage.groups
         }
 
@@ -270,11 +274,18 @@ class Trainer:
 
 
 def check_sections(
-    sections: Iterable[StageSection | OverlapSection], model: BiEncoder, registry: Registry
+    sections: Iterable[StageSection | OverlapSection],
+    model: BiEncoder,
+    registry: Registry,
+    *,
+    taught: bool = False,
 ) -> None:
-    """Check the plugins and settings of all stages before the first one starts."""
+    """Check the plugins and settings of all stages before the first one starts.
+
+    ``taught``: there is a teacher.
+    """
     for section in sections:
-        _objective(registry, section)
+        _objective(registry, section, taught)
         if isinstance(section, StageSection):
             _sampler(registry, section)
             if section.transformation is not None:
@@ -294,14 +305,32 @@ def _sampler(registry: Registry, section: StageSection) -> Sampler:
     return sampler
 
 
-def _objective(registry: Registry, section: StageSection | OverlapSection) -> Objective:
+def _objective(
+    registry: Registry, section: StageSection | OverlapSection, taught: bool
+) -> Objective:
     objective = registry.create("objective", section.objective, section.objective_settings)
-    if getattr(objective, "needs_teacher", False):
+    if not _needs_teacher(objective):
+        return objective
+    if isinstance(section, OverlapSection) or not taught:
         raise ConfigError(
             f"objective {section.objective} learns from a teacher, and there is none",
-            hint="Take another objective, such as nce.",
+            hint="Stages S and T have one where `teacher` names the folder of a reranker; else "
+            "take another objective, such as nce.",
+        )
+    sampler = _sampler(registry, section)
+    searched = bool(getattr(sampler, "by_score", False)) and not getattr(sampler, "in_batch", False)
+    if section.columns != "own" or not searched:
+        raise ConfigError(
+            f"objective {section.objective} learns what a teacher says of the candidates of each "
+            f"mention, and sampler {section.sampler} with columns = {section.columns!r} has none "
+            "to ask it about",
+            hint="Set columns = 'own', sampler = 'hard_in_domain', and negatives.",
         )
     return objective
+
+
+def _needs_teacher(objective: Objective) -> bool:
+    return bool(getattr(objective, "needs_teacher", False))
 
 
 def rate_at(step: int, steps: int, section: DescentSection) -> float:
@@ -348,7 +377,12 @@ class ScoreRows:
             self._columns = self._chosen(mentions, entities)
         scores = column_scores(self._scorer, mentions, entities, self._columns)
         positive = torch.from_numpy(self._columns.positive).to(scores.device)
-        return self._objective.loss(scores.float(), positive)
+        told = self._negatives.told(self._batch)
+        if told is None:
+            return self._objective.loss(scores.float(), positive)
+        teacher = torch.from_numpy(told).to(scores.device)
+        taught = cast("TaughtObjective", self._objective)
+        return taught.loss(scores.float(), positive, teacher)
 
     def _mixed(self, mentions: Encoded, entities: Encoded) -> Tensor | None:
         """The loss with mixed negatives (AMH)."""

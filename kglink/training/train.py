@@ -17,11 +17,13 @@ import torch
 
 from kglink.errors import TrainingError, UsageError
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
+from kglink.models.cross_encoder import open_cross_encoder
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
+from kglink.models.inputs import Inputs
 from kglink.plugins import Registry
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
-from kglink.training.data import KBChoice, TrainingData, prepare
+from kglink.training.data import TEACHER, KBChoice, TrainingData, prepare
 from kglink.training.job import FinetuneJob, Note, Planned, Tell, read_sources
 from kglink.training.loop import Loop
 from kglink.training.processes import Team, leave
@@ -45,6 +47,7 @@ from kglink.training.run import (
 )
 from kglink.training.stages import Stage, check_kbs, make_plan, warnings_of
 from kglink.training.step import Tools, check_sections
+from kglink.training.teacher import Teacher, teacher_fingerprint
 
 
 def train(
@@ -159,8 +162,11 @@ class _Run:
             fetch=self._is_new,
         )
         scorer = self.registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
-        check_sections(recipe.sections(settings.sources), model, self.registry)
-        data = self._data(settings, model)
+        reader = open_cross_encoder(Path(recipe.teacher), hardware) if recipe.teacher else None
+        check_sections(
+            recipe.sections(settings.sources), model, self.registry, taught=reader is not None
+        )
+        data = self._data(settings, model, reader.inputs if reader else None)
         stages = make_plan(data, recipe, settings.sources)
         checkpoints = Checkpoints(self.folder / CHECKPOINTS, _identity(settings, model, data))
         notes = warnings_of(data)
@@ -174,7 +180,8 @@ class _Run:
             write_settings(self.folder, settings)
         self.team.wait()
         self.tell(_planned(stages, data, settings, hardware))
-        tools = Tools(model, scorer, data, self.registry, self.team, settings.seed)
+        teacher = Teacher(reader, self.folder / DATA / TEACHER) if reader else None
+        tools = Tools(model, scorer, data, self.registry, self.team, settings.seed, teacher)
         loop = Loop(
             tools, stages, recipe.selection, hardware, self.job, self.folder, checkpoints, self.tell
         )
@@ -187,13 +194,16 @@ class _Run:
             raise TrainingError(f"{self.folder / REPORT}: is gone")
         return report
 
-    def _data(self, settings: RunSettings, model: BiEncoder) -> TrainingData:
+    def _data(
+        self, settings: RunSettings, model: BiEncoder, teacher: Inputs | None
+    ) -> TrainingData:
         """The data of the run, as the store was when it began."""
         if self._is_new:
             kbs = KBChoice(settings.source_kbs, settings.target_kbs)
             prepare(
                 *(self.folder / DATA, self.store, settings.recipe, kbs, model.inputs),
                 docs=settings.docs,
+                teacher=teacher,
                 progress=self.tell,
             )
         self.team.wait()
@@ -274,6 +284,7 @@ def _facts(recipe: Recipe) -> dict[str, Any]:
 
 def _identity(settings: RunSettings, model: BiEncoder, data: TrainingData) -> dict[str, str]:
     """What must be equal to resume from a checkpoint."""
+    teacher = teacher_fingerprint(settings.recipe.teacher)
     return {
         "recipe": _digest(_facts(settings.recipe)),
         "base model": model.base.fingerprint,
@@ -281,6 +292,7 @@ def _identity(settings: RunSettings, model: BiEncoder, data: TrainingData) -> di
             [settings.sources, settings.source_kbs, settings.target_kbs]
         ),
         "state of the data": _digest(data.fingerprints),
+        **({"teacher": _digest(teacher)} if teacher else {}),
     }
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.scores import Score
+from kglink.linking.scoring import read_scoring
+from kglink.models.reranker_folder import RERANKER
 from kglink.models.tagger_folder import TAGGER, Comparison
 from kglink.records import Document, TextInput
 from kglink.training.detector import (
@@ -21,8 +23,9 @@ from kglink.training.detector import (
     detector_stage,
 )
 from kglink.training.documents import sources_of_documents
-from kglink.training.job import FinetuneJob, Tell
+from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.processes import Team, leave
+from kglink.training.recipe import SPACE, merged
 from kglink.training.reranker import SOURCES_OF_RERANKER, RerankerReport
 from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
 from kglink.training.tagged_texts import LEAST_HELD_OUT, TaggedText, TaggedTexts, whole_texts
@@ -99,6 +102,7 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
             precision=encoder.precision if job.precision == "auto" else job.precision,
             threads=job.threads or encoder.threads,
         )
+        job = _of_the_space(workspace, job, progress if team.is_first else lambda _: None)
         if team.is_first and not job.resume:
             _begin(workspace, runs, job, progress)
         team.wait()
@@ -123,6 +127,43 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
         if job.publish is False:
             return Finetuned(report, detector=detector)
         return _published(workspace, runs, report, detector, job, progress)
+
+
+def _of_the_space(workspace: Opened, job: FinetuneJob, progress: Tell) -> FinetuneJob:
+    """A recipe that goes on from the space's model, or learns from its reranker, with folders.
+
+    A run that goes on has them in its settings.
+    """
+    if job.what in _LETTERS or (job.resume and job.recipe is None):
+        return job
+    recipe = job.chosen_recipe()
+    read_as: dict[str, Any] = {}
+    folders: dict[str, Any] = {}
+    if recipe.model.base == SPACE:
+        own = workspace.encoder.trained
+        path = workspace.encoder.info.path
+        folder = workspace.folder / path
+        read_as["model"] = own.model_dump(mode="json") if own else {}
+        folders["model"] = {"base": str(folder) if folder.is_dir() else path}
+    if recipe.teacher == SPACE:
+        folders["teacher"] = str(_reranker_of(workspace, progress))
+    return replace(job, changes=merged(merged(read_as, job.changes), folders))
+
+
+def _reranker_of(workspace: Opened, progress: Tell) -> Path:
+    """The folder of the space's reranker; told where it was weighed for another model."""
+    space = workspace.settings.space.name
+    folder = workspace.joint_space.folder
+    if not RERANKER.is_there(folder.reranker):
+        raise UsageError(
+            f"the recipe learns from a reranker, and space {space} has no trained one",
+            hint="Train it first: `kglink finetune --what reranker`; or name the folder of one: "
+            "--set teacher=FOLDER.",
+        )
+    manifest = folder.usable_manifest()
+    if manifest and read_scoring(folder.reranker, manifest.model.fingerprint) is None:
+        progress(Note(f"the reranker of space {space} was trained for another model of the space"))
+    return folder.reranker.resolve()
 
 
 def _letter(job: FinetuneJob, folder: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from conftest import Kglink
 
 from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
+from kglink.training.checkpoint import Checkpoints
+from kglink.training.teacher import Teacher
 from kglink.workspace import init_workspace
 from store_support import entity, job
 from tiny_detectors import job_of
@@ -159,3 +161,63 @@ def test_without_annotated_mentions_it_says_why(kglink: Kglink, here: Path) -> N
     said = kglink(*FINETUNE, "--docs", "bare", code=2).err
     assert "no reranker can be trained: 0 annotated mentions" in said
     assert not list((here / "runs").glob("*"))
+
+
+def _stopping(save: Callable[..., None]) -> Callable[..., None]:
+    """As if Ctrl-C came just after the first checkpoint."""
+
+    def stop(*given: object) -> None:
+        save(*given)
+        raise KeyboardInterrupt
+
+    return stop
+
+
+DISTIL = (
+    *("finetune", "--what", "linker", "--recipe", "distilled", "--target-kb", "things"),
+    *("--set=train.negatives=1", "--set=train.learning_rate=0.003", "--set=train.epochs=3"),
+    "--set=train.refresh_epochs=3",
+    *("--set=model.inputs.mention_tokens=12", "--set=model.inputs.entity_tokens=8"),
+)
+
+
+def test_a_recipe_with_a_teacher_wants_a_trained_reranker(kglink: Kglink, here: Path) -> None:
+    said = kglink(*DISTIL, "--no-publish", code=2).err
+    assert "space default has no trained one" in said
+    assert "kglink finetune --what reranker" in said
+    assert not list((here / "runs").glob("*"))
+    said = kglink(*DISTIL, "--no-publish", f"--set=teacher={here}", code=1).err
+    assert str(here) in said
+    assert not list((here / "runs").glob("*"))
+
+
+@pytest.mark.slow
+def test_the_model_of_the_space_learns_what_its_reranker_knows(
+    kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "kglink.toml").write_text(
+        "[encoder]\nprecision = 'fp32'\nthreads = 1\ndevice = 'cpu'\n"
+    )
+    kglink("build", "--model", here / "tiny")
+    kglink(*FINETUNE, "--set", f"model.base={here / 'tiny'}")
+    # Stopped after its first epoch it goes on without asking the teacher again.
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", _stopping(Checkpoints.save))
+        kglink(*DISTIL, code=130)
+    with monkeypatch.context() as patch:
+        patch.setattr(Teacher, "scores", None)
+        done = json.loads(kglink("finetune", "--resume", "--json").out)
+    assert done["run"] == "distilled-1"
+    told = json.loads((here / "runs" / "distilled-1" / "settings.json").read_text())["recipe"]
+    assert told["model"]["base"] == str(here / "tiny")
+    assert Path(told["teacher"]).samefile(next(here.glob("spaces/*/reranker")))
+    assert done["after"]["mean"]["R@1"] > 0.9 > done["before"]["mean"]["R@1"]
+    out = kglink("link", "-", "--marked", "--format", "jsonl", stdin=TEXT).out
+    assert json.loads(out)["entities"][0]["key"] == "bird"
+
+    # The next student goes on from this one, as it reads; the reranker was weighed for the first.
+    again = kglink(*DISTIL[:7], "--set=train.epochs=1", "--set=train.negatives=1", "--json")
+    assert "was trained for another model of the space" in " ".join(again.err.split())
+    told = json.loads((here / "runs" / "distilled-2" / "settings.json").read_text())["recipe"]
+    assert Path(told["model"]["base"]) == here / "runs" / "distilled-1" / "model"
+    assert told["model"]["inputs"]["mention_tokens"] == 12

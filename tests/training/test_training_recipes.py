@@ -63,7 +63,11 @@ def data(store: Store, base: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return prepare(folder, store, recipe, KBChoice(("atlas",), ("saga",)), model.inputs)
 
 
-@pytest.mark.parametrize("name", NAMES)
+#: Recipes with a teacher are trained in `test_teacher.py`.
+UNTAUGHT = [name for name in NAMES if not load_recipe(name).teacher]
+
+
+@pytest.mark.parametrize("name", UNTAUGHT)
 def test_every_recipe_trains(
     name: str, data: TrainingData, base: Path, registry: Registry, tmp_path: Path
 ) -> None:

@@ -127,7 +127,7 @@ class Distillation:
         settings = settings or DistillationSettings()
         self._alpha = settings.alpha
         self._temperature = settings.temperature
-        self._plain = ObjectiveSettings()
+        self._student = ObjectiveSettings(temperature=settings.student_temperature)
 
     def loss(self, scores: Tensor, positive: Tensor, teacher: Tensor | None = None) -> Tensor:
         """A scalar; rows without a right answer take no part."""
@@ -136,7 +136,7 @@ class Distillation:
                 "distillation needs a teacher's scores of the same candidates",
                 hint="Give them to loss(), or take another objective.",
             )
-        logits = prepared(scores, positive, self._plain)
+        logits = prepared(scores, positive, self._student)
         shares, _ = log_shares(logits / self._temperature, positive)
         if not len(shares):
             return nothing(scores)

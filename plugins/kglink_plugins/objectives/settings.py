@@ -41,6 +41,12 @@ class DistillationSettings(PluginSettings):
     alpha: float = Field(
         0.5, ge=0, le=1, description="Weight of the right answers; the teacher has the rest."
     )
+    student_temperature: float = Field(
+        1.0,
+        gt=0,
+        description="The student's scores are divided by it first; cosines need a small one, such "
+        "as 0.05.",
+    )
     temperature: float = Field(
         2.0, gt=0, description="Both sides' scores are divided by it where they are compared."
     )
