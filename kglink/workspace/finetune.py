@@ -134,9 +134,16 @@ def _of_the_space(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetu
 
     A run that goes on has them in its settings.
     """
-    if job.what in _LETTERS or (job.resume and job.recipe is None):
+    if job.resume and job.recipe is None:
         return job
     recipe = job.chosen_recipe()
+    if job.what in _LETTERS:
+        if recipe.teacher or recipe.model.base == SPACE:
+            raise UsageError(
+                f"the recipe goes on from the space's model, and a {job.what} is wanted",
+                hint="Such a recipe is for the linker: `kglink finetune --what linker`.",
+            )
+        return job
     read_as: dict[str, Any] = {}
     folders: dict[str, Any] = {}
     if recipe.model.base == SPACE:
