@@ -37,6 +37,8 @@ class SpaceFolder:
         """Where the space's trained detector lies, if it has one."""
         self.reranker = self.path / "reranker"
         """Where its trained reranker lies, if it has one."""
+        self.memory = self.path / "memory"
+        """Where the vectors of remembered surfaces lie, if there are any."""
 
     @property
     def current(self) -> Path | None:

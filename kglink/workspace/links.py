@@ -102,7 +102,7 @@ def remembered_of(space: Space, encoder: Encoder, store: Store) -> RememberedVec
     if not space.manifest.rows or not store.memory_sources():
         return None
     return remembered_vectors(
-        space.folder.path / "memory",
+        space.folder.memory,
         store.memory_state(),
         encoder.info.fingerprint,
         space.manifest.model.dim,
