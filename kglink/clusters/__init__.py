@@ -1,0 +1,1 @@
+"""Mentions that mean one thing: trees of training, nearest neighbours, clusters (ArboEL)."""
