@@ -1,0 +1,123 @@
+"""The papers' figures, and that each of their rows has a recipe that names it."""
+
+from __future__ import annotations
+
+import math
+import re
+from fnmatch import fnmatch
+
+import pytest
+
+from kglink.evaluation.reference_figures import ReferenceRow, ReferenceTable, reference_figures
+from kglink.training.recipe import RecipeInfo, list_recipes
+
+#: Rows that no recipe trains yet, and why. A recipe that lands takes its row from here.
+WITHOUT_RECIPE = {
+    "blink/table-[2-46]: *": "the cross-encoder of BLINK",
+    "blink/table-9: *": "the student of that cross-encoder",
+    "arboel/table-[156]: *": "the bi-encoders of ArboEL",
+    "arboel/table-[34]: *": "the cross-encoder of ArboEL",
+}
+
+#: Recipes of the papers' folders that follow no row of a table, and why.
+BESIDE_THE_TABLES = {
+    "amh/dual-amh-complement": "future work",
+    "blink/wikipedia-hard": "the paper has hard negatives on ZESHEL alone",
+    "blink/zeshel-base": "first of two trainings",
+    "blink/zeshel-base-faithful": "the released code",
+    "blink/zeshel-base-hard-frozen": "ELQ's variant",
+    "blink/zeshel-large": "first of two trainings",
+    "joint/base": "what the others extend",
+    "t-biencoder/plain-som-hard-cd": "the table cites it from others",
+    "t-biencoder/plain-som-hard-id": "in the method alone",
+    "t-biencoder/som-random-id-ascents-3": "a variant of ours",
+    "t-biencoder/som-random-id-per-domain": "future work",
+}
+
+TABLES = reference_figures()
+ROWS = [(table, row) for table in TABLES.values() for row in table.rows]
+RECIPES = {info.name: info for info in list_recipes()}
+
+
+def rows_of(recipe: str) -> list[tuple[ReferenceTable, ReferenceRow]]:
+    return [(table, row) for table, row in ROWS if recipe in (row.recipe, row.reranker)]
+
+
+def test_every_row_of_the_papers_has_a_recipe_or_stands_in_the_list() -> None:
+    lacking = {f"{table.name}: {row.name}" for table, row in ROWS if row.lacks_recipe}
+    unexplained = {name for name in lacking if not any(fnmatch(name, at) for at in WITHOUT_RECIPE)}
+    stale = {at for at in WITHOUT_RECIPE if not any(fnmatch(name, at) for name in lacking)}
+    assert not unexplained
+    assert not stale, "these rows have recipes now: take them from the list"
+
+
+def test_every_recipe_of_a_row_exists_and_every_other_one_says_why() -> None:
+    named = {name for _, row in ROWS for name in (row.recipe, row.reranker) if name}
+    assert named <= set(RECIPES)
+    of_papers = {name for name, info in RECIPES.items() if info.paper != "kglink"}
+    assert of_papers - named == set(BESIDE_THE_TABLES)
+
+
+@pytest.mark.parametrize("info", [info for info in RECIPES.values() if rows_of(info.name)], ids=str)
+def test_a_recipe_quotes_its_row(info: RecipeInfo) -> None:
+    head, _, rest = info.source.partition(": ")
+    told = re.fullmatch(r"(.+?)(?:, what retrieves)?(?: \(([\d.]+) on test.*\))?", rest)
+    assert told is not None
+    name, figure = told.groups()
+    own = [
+        (table, row)
+        for table, row in rows_of(info.name)
+        if row.name == name or row.name.startswith(f"{name}, ")
+    ]
+    assert own, f"{info.source} is no row of {info.name}"
+    paper, _, numbers = head.partition(", ")
+    known = {part for table, _ in own for part in table.source.split(", ")[1:]}
+    if info.tables:
+        assert set(info.tables) <= {digit for at in known for digit in re.findall(r"\d+", at)}
+    else:
+        assert numbers in known
+    assert {table.source.split(", ")[0] for table, _ in own} == {paper}
+    cited = {table.figure(row, table.cited) for table, row in own if table.cited}
+    known_figures = {value for value in cited if not math.isnan(value)}
+    assert known_figures == ({float(figure)} if figure else set())
+
+
+def test_figures_fill_their_tables_and_are_what_the_papers_print() -> None:
+    for table, row in ROWS:
+        assert len(row.figures) == len(table.columns), f"{table.name}: {row.name}"
+        assert all(math.isnan(value) or value >= 0 for value in row.figures)
+        assert not (row.reranker and not row.reranked)
+    assert all(table.cited in ("", *table.columns) for table in TABLES.values())
+    blink = TABLES["blink/table-1"]
+    best = blink.row("BERT-base with hard negatives")
+    assert [blink.figure(best, f"{split} R@64") for split in ("train", "val", "test")] == [
+        93.12,
+        91.44,
+        82.06,
+    ]
+    amh = TABLES["amh/table-6"]
+    assert [amh.figure(amh.row(f"K = {k}"), "test R@64") for k in (12, 14)] == [83.83, 83.28]
+
+
+def test_the_means_of_worlds_agree_with_the_totals() -> None:
+    """Micro over mentions: worlds weighted by their mentions give the total of the paper."""
+    mentions = {"forgotten_realms": 1200, "lego": 1199, "star_trek": 4227, "yugioh": 3374}
+    for by_world, total, within in (
+        (("amh/table-3", "DUAL, each world"), ("amh/table-2", "DUAL, Adaptive_mixup_hard"), 0.01),
+        (("amh/table-3", "Mean, each world"), ("amh/table-2", "Mean, Adaptive_mixup_hard"), 0.01),
+        (("amh/table-3", "SOM, each world"), ("amh/table-6", "K = 16"), 0.01),
+        (
+            ("t-biencoder/table-4", "DUAL, transformed, each world"),
+            ("t-biencoder/table-2", "DUAL, Random-ID"),
+            0.25,
+        ),
+        (
+            ("t-biencoder/table-4", "SOM, transformed, each world"),
+            ("t-biencoder/table-2", "SOM, Random-ID"),
+            0.25,
+        ),
+    ):
+        worlds, whole = TABLES[by_world[0]], TABLES[total[0]]
+        row = worlds.row(by_world[1])
+        mean = sum(worlds.figure(row, world) * count for world, count in mentions.items()) / 10_000
+        assert mean == pytest.approx(whole.figure(whole.row(total[1]), "test R@64"), abs=within)
