@@ -57,9 +57,7 @@ class ReferenceTable:
 @cache
 def reference_figures() -> MappingProxyType[str, ReferenceTable]:
     """All tables by name, `blink/table-1` and so on, paper by paper."""
-    text = (
-        resources.files("kglink.evaluation").joinpath("reference_figures.toml").read_text("utf-8")
-    )
+    file = resources.files("kglink.evaluation") / "reference_figures.toml"
     return MappingProxyType(
         {
             name: ReferenceTable(
