@@ -25,6 +25,7 @@ from kglink_cli.evaluation_end_to_end import (
     end_to_end_table,
     judge_end_to_end,
 )
+from kglink_cli.evaluation_errors import WantedErrors
 from kglink_cli.evaluation_tables import (
     accuracy_table,
     comparison_table,
@@ -131,6 +132,18 @@ def evaluate(
             help="With --end-to-end: judge this file, as link --format jsonl writes it, instead.",
         ),
     ] = None,
+    errors: Annotated[
+        bool,
+        typer.Option("--errors", help="Also why mentions are answered wrongly, by group."),
+    ] = False,
+    errors_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--errors-to",
+            help="As --errors, and write every mention with its answer and reason to this file "
+            "(JSON lines).",
+        ),
+    ] = None,
     keep: Annotated[
         Path | None,
         typer.Option(
@@ -173,8 +186,10 @@ def evaluate(
     as_json = as_json or form == "json"
     shown = Shown("table" if as_json else check_format(form), intervals, comparisons, seed)
     names = tuple(dict.fromkeys(split_names(docs)))
-    if not names and (not overlaps or keep or against):
+    reasons = WantedErrors(errors or errors_to is not None, errors_to)
+    if not names and (not overlaps or keep or against or reasons.wanted):
         raise UsageError("there are no documents to evaluate on", hint="Name them with --docs.")
+    reasons.check(predictions)
     _refuse_mixture(
         end_to_end=end_to_end,
         of_answers=(predictions, complete, None if per_kb else False),
@@ -191,7 +206,7 @@ def evaluate(
         split = _judged_split(workspace, names, split, quiet=predictions is not None)
         if end_to_end:
             raw = EndToEnd(names, split, kbs, counterparts, complete, per_kb, predictions)
-            _end_to_end(workspace, raw, keep, against, shown, as_json=as_json)
+            _end_to_end(workspace, raw, keep, against, reasons, shown, as_json=as_json)
             tell_stages(workspace)
             return
         wanted = Question(
@@ -201,13 +216,14 @@ def evaluate(
             candidates=candidates,
         )
         record = _asked_of(workspace, wanted, overlaps=overlaps)
-        sinks = Sinks(keep, against)
+        sinks = Sinks(keep, against, reasons)
         found = _retrieval(workspace, wanted, sinks) if names else None
         nearness = _overlaps(workspace, wanted.kbs) if overlaps else []
         tell_stages(workspace)
     if as_json:
         if found is not None:
             record |= evaluation_shape(wanted, found, workspace.settings.link)
+        reasons.put_into(record)
         if overlaps:
             record["overlaps"] = [one.as_json() for one in nearness]
         if sinks.comparison is not None:
@@ -215,6 +231,7 @@ def evaluate(
         print_json(record)
         return
     tables = list(_retrieval_tables(found, shown, wanted)) if found is not None else []
+    tables += reasons.tables()
     if overlaps:
         tables.append(overlaps_table(nearness))
     if sinks.comparison is not None:
@@ -287,46 +304,53 @@ def _end_to_end(
     question: EndToEnd,
     keep: Path | None,
     against: Path | None,
+    reasons: WantedErrors,
     shown: Shown,
     *,
     as_json: bool,
 ) -> None:
     if question.predictions is None:
         ensure_space(workspace)
-    report, comparison = judge_end_to_end(workspace, question, keep, against)
+    report, comparison = judge_end_to_end(workspace, question, keep, against, reasons)
     if as_json:
         record = end_to_end_shape(question, report, workspace.settings.space.name)
         if comparison is not None:
             told = shown.comparisons, shown.seed
             record["against"] = answer_comparison_shape(comparison, report, *told)
+        reasons.put_into(record)
         print_json(record)
         return
     tables = [end_to_end_table(report, intervals=shown.intervals)]
     if comparison is not None:
         table = answer_comparison_table(comparison, report, shown.comparisons, shown.seed)
         tables.append(table)
+    tables += reasons.tables()
     write_tables(tables, shown.form)
 
 
 @dataclass
 class Sinks:
-    """Where the ranks of every mention go: a file, a comparison with a file, both, or nowhere."""
+    """Where the ranks of every mention go: a file, a comparison with a file, the reasons."""
 
     keep: Path | None
     against: Path | None
+    errors: WantedErrors
     comparison: Comparison | None = None
 
     def open(
         self, workspace: Workspace, question: Question, stack: ExitStack
     ) -> list[Callable[[RankedMention], None]]:
         """What is to be told of every mention; what cannot be compared is refused now."""
+        analysis = self.errors.open(workspace, question, stack, question.seen_in)
+        told: list[Callable[[RankedMention], None]] = []
+        if analysis is not None:
+            told.append(analysis.add_ranked)
         if self.keep is None and self.against is None:
-            return []
+            return told
         from kglink.evaluation.kept import Comparison, KeptWriter
         from kglink.workspace.evaluation import evaluated
 
         facts = evaluated(workspace, question)
-        told: list[Callable[[RankedMention], None]] = []
         if self.against is not None:
             self.comparison = Comparison(self.against, facts, question.ks)
             told.append(self.comparison.add)
@@ -351,6 +375,7 @@ def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> Retrie
         found = evaluate_question(workspace, question, progress=show, each=each)
         if sinks.comparison is not None:
             sinks.comparison.finish()
+        sinks.errors.finish()
     if question.seen_in and not found.seen_in:
         note("seen", "no mentions are known that were learnt from; --seen-in NAME:SPLIT names some")
     return found

@@ -19,18 +19,25 @@ if TYPE_CHECKING:
     from kglink.evaluation.scores import Score
     from kglink.workspace import Workspace
     from kglink.workspace.evaluation import EndToEnd
+    from kglink_cli.evaluation_errors import WantedErrors
 
 
 def judge_end_to_end(
-    workspace: Workspace, question: EndToEnd, keep: Path | None, against: Path | None
+    workspace: Workspace,
+    question: EndToEnd,
+    keep: Path | None,
+    against: Path | None,
+    reasons: WantedErrors,
 ) -> tuple[EndToEndReport, AnswerComparison | None]:
     """The figures, and the comparison with a kept file; what was asked for is kept."""
     from kglink.evaluation.answer_files import AnswerComparison, AnswerWriter
+    from kglink.evaluation.seen import AUTO
     from kglink.workspace.evaluation import evaluate_end_to_end, evaluated_end_to_end
 
     comparison = None
     with ExitStack() as stack:
-        told = []
+        analysis = reasons.open(workspace, question, stack, AUTO)
+        told = [] if analysis is None else [analysis.add_answers]
         if keep is not None or against is not None:
             facts = evaluated_end_to_end(workspace, question)
             if against is not None:
@@ -49,6 +56,7 @@ def judge_end_to_end(
         report = evaluate_end_to_end(workspace, question, progress=show, each=each)
         if comparison is not None:
             comparison.finish()
+        reasons.finish()
     return report, comparison
 
 

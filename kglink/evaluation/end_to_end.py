@@ -293,7 +293,7 @@ def _matched(
 ) -> list[tuple[Gold, Answer]]:
     """Mentions and answers that fit, each once; with ``entity`` the answer has to be right."""
     fitting = []
-    for at, other, shared in _overlapping(golds, found):
+    for at, other, shared in overlapping(golds, found):
         gold, one = golds[at], found[other]
         is_same = (gold.start, gold.end) == (one.start, one.end)
         if (is_same or not strict) and (not entity or one.entity in gold.right):
@@ -309,7 +309,7 @@ def _matched(
     return pairs
 
 
-def _overlapping(
+def overlapping(
     left: Sequence[Gold | Answer], right: Sequence[Gold | Answer]
 ) -> Iterator[tuple[int, int, int]]:
     """The places of overlapping members of both, and how many characters they share."""
@@ -328,7 +328,7 @@ def _alone(
     places: Sequence[Gold | Answer], others: Sequence[Gold | Answer]
 ) -> Iterator[Gold | Answer]:
     """The places that overlap none of the others."""
-    met = {at for at, _, _ in _overlapping(places, others)}
+    met = {at for at, _, _ in overlapping(places, others)}
     return (one for at, one in enumerate(places) if at not in met)
 
 

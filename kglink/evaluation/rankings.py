@@ -57,6 +57,11 @@ class RankedMention:
     """Whether a gold has a counterpart that counts in the joint pools."""
     domains: tuple[Domain, ...] = ()
     """Those of its golds, where they were asked for."""
+    text: str = ""
+    """Of its document."""
+    gold: tuple[EntityId, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    """Those of all KBs in one list, after re-ranking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +182,9 @@ def rank_mentions(
                 reranked=_after_stages(judged.pools, orders, given) if orders else ranks,
                 with_counterpart=judged.with_counterpart,
                 domains=judged.domains,
+                text=judged.place.document.text,
+                gold=tuple(one for one in mention.gold or () if one in judged.place.gold),
+                candidates=_ordered_anew(judged.pools, orders, given),
             )
 
 
@@ -238,6 +246,16 @@ def _heads(batch: Sequence[_Judged], depth: int) -> dict[_Head, Ranking]:
 
 def _head(pool: _Pool, depth: int) -> _Head:
     return pool.ranking.mention, tuple(one.id for one in pool.ranking.candidates[:depth])
+
+
+def _ordered_anew(
+    pools: Sequence[_Pool], orders: Mapping[_Head, Ranking], depth: int
+) -> tuple[Candidate, ...]:
+    """The candidates of all KBs in the new order."""
+    pool = next(one for one in pools if one.name == JOINT)
+    if not orders:
+        return pool.ranking.candidates
+    return (*orders[_head(pool, depth)].candidates, *pool.ranking.candidates[depth:])
 
 
 def _after_stages(

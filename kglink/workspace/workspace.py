@@ -13,6 +13,7 @@ from kglink.workspace.entities import (
     vector,
     vectors,
 )
+from kglink.workspace.errors import evaluate_errors
 from kglink.workspace.evaluate import evaluate, evaluate_end_to_end, evaluate_overlaps
 from kglink.workspace.explain import explain
 from kglink.workspace.export import export
@@ -107,6 +108,7 @@ class Workspace(Opened):
     write_candidates = write_candidates
     evaluate = evaluate
     evaluate_end_to_end = evaluate_end_to_end
+    evaluate_errors = evaluate_errors
     evaluate_overlaps = evaluate_overlaps
     # the machine, and what is installed
     doctor = doctor

@@ -44,7 +44,7 @@ METHODS = {
     "explain": ("explain",),
     "search": ("search",),
     "candidates": ("write_candidates",),
-    "eval": ("evaluate", "evaluate_end_to_end", "evaluate_overlaps"),
+    "eval": ("evaluate", "evaluate_end_to_end", "evaluate_errors", "evaluate_overlaps"),
     "settings": ("resolved",),
     "doctor": ("doctor", "licences"),
     "plugins": ("plugins",),

@@ -1,0 +1,295 @@
+"""Why mentions are answered wrongly: each mention with what was answered and what was right.
+
+An answer is the first candidate of all KBs, the mention's place given, or what linking the raw text
+gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kglink.evaluation.end_to_end import Answer, Gold, JudgedText, overlapping
+from kglink.evaluation.error_groups import ErrorSummary, Facts
+from kglink.evaluation.metrics import RERANKED, Rank
+from kglink.evaluation.rankings import JSON_KEYS, RankedMention, Ranker, rank_mentions
+from kglink.evaluation.seen import Learnt, folded
+from kglink.records import Candidate, Document, Entity, EntityId, MentionInText
+from kglink.store import Store
+from kglink.text.fold import fold
+
+#: So many characters are told on each side of a mention.
+_CONTEXT = 160
+#: Mentions whose facts are read from the store together.
+_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One mention, what was answered, and why that is wrong."""
+
+    docs: str
+    mention: MentionInText
+    document: str
+    gold: tuple[EntityId, ...]
+    """What is right; nothing: no entity is (NIL)."""
+    answer: EntityId | None
+    """None: no entity (NIL), or no answer at all."""
+    found: tuple[int, int] | None
+    """The place of the answer; None: there is no answer."""
+    reason: str | None = None
+    """One of `REASONS`; None: the answer is right."""
+    confidence: float | None = None
+    ranks: Mapping[str, Rank] = field(default_factory=dict)
+    """Of the first right entity in each pool, after re-ranking, the mention's place given."""
+    candidates: tuple[Candidate, ...] = ()
+    bearers: int = 0
+    """How many entities of the KBs bear the surface."""
+    seen: bool | None = None
+    """Whether the surface was learnt from; None: nobody knows."""
+    times_learnt: int | None = None
+    """How many mentions that were learnt from mean one of the golds."""
+    entities: Mapping[EntityId, Entity] = field(default_factory=dict)
+    """What the store says of the golds and the first candidates."""
+
+    def as_json(self) -> dict[str, Any]:
+        """A line of ``kglink eval --errors-to``."""
+        one = self.mention
+        places = {candidate.id: at for at, candidate in enumerate(self.candidates, 1)}
+        scores = {candidate.id: candidate.score for candidate in self.candidates}
+        return {
+            "docs": self.docs,
+            "document": self.document,
+            "start": one.start,
+            "end": one.end,
+            "mention": one.surface,
+            "context_left": one.text[max(0, one.start - _CONTEXT) : one.start],
+            "context_right": one.text[one.end : one.end + _CONTEXT],
+            "reason": self.reason,
+            "gold": [
+                {**self._named(gold), "rank": places.get(gold), "score": scores.get(gold)}
+                for gold in self.gold
+            ],
+            "answer": None if self.answer is None else self._named(self.answer),
+            "found": None if self.found is None else list(self.found),
+            "confidence": self.confidence,
+            "ranks": {JSON_KEYS.get(pool, pool): rank for pool, rank in self.ranks.items()},
+            "candidates": [
+                {**self._named(candidate.id), "score": candidate.score}
+                for candidate in self.candidates[:RERANKED]
+            ],
+            "bearers": self.bearers,
+            "seen": self.seen,
+            "times_learnt": self.times_learnt,
+        }
+
+    def _named(self, entity: EntityId) -> dict[str, str]:
+        known = self.entities.get(entity)
+        return {
+            "id": str(entity),
+            "title": known.title if known else "",
+            "type": known.type if known else "",
+        }
+
+
+class LearntFrom:
+    """What of the evaluated mentions was learnt from: their surfaces, and their golds how often."""
+
+    def __init__(self, learnt: Learnt, evaluated: Iterable[Document]) -> None:
+        self.words = learnt.words
+        wanted: set[str] = set()
+        self._times: dict[EntityId, int] = {}
+        for document in evaluated:
+            for mention in document.mentions:
+                wanted.add(folded(mention.surface))
+                self._times.update(dict.fromkeys(mention.gold or (), 0))
+        self._surfaces: set[str] = set()
+        for mention in learnt.mentions():
+            for gold in self._times.keys() & (mention.gold or ()):
+                self._times[gold] += 1
+            if (surface := folded(mention.surface)) in wanted:
+                self._surfaces.add(surface)
+
+    def has_seen(self, surface: str) -> bool:
+        """Whether a surface was learnt from."""
+        return folded(surface) in self._surfaces
+
+    def times(self, golds: Iterable[EntityId]) -> int:
+        """How many mentions that were learnt from mean one of these entities."""
+        return max((self._times.get(gold, 0) for gold in golds), default=0)
+
+
+def reason_of(case: Case, counterparts: Collection[EntityId], *, right: bool) -> str | None:
+    """Why an answer is wrong: the first of `REASONS` that holds; None where it is right.
+
+    ``counterparts`` are those of the golds in other KBs, which are ``right`` or not.
+    """
+    golds = {*case.gold, *(counterparts if right else ())}
+    place = case.mention.start, case.mention.end
+    tests = {
+        "not detected": case.found is None,
+        "other ends": case.found != place,
+        None: case.answer in golds or (not golds and case.answer is None),
+        "NIL mistaken": not golds or (case.answer is None and _is_candidate(golds, case)),
+        "counterpart": case.answer in counterparts,
+        "not retrieved": not _is_candidate(golds, case),
+        "outranked": True,
+    }
+    return next(reason for reason, holds in tests.items() if holds)
+
+
+def _is_candidate(golds: Collection[EntityId], case: Case) -> bool:
+    return any(one.id in golds for one in case.candidates)
+
+
+class ErrorAnalysis:
+    """Finds the reasons of an evaluation's mentions while it runs; `finish` is called at its end.
+
+    ``counterparts``: the same thing in another KB is right. ``ranker`` ranks ``depth`` candidates
+    of the mentions of raw texts. ``each`` is told of every mention in its order.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        kbs: Sequence[str],
+        *,
+        counterparts: bool = False,
+        learnt: LearntFrom | None = None,
+        ranker: Ranker | None = None,
+        depth: int = RERANKED,
+        each: Callable[[Case], None] = lambda case: None,
+    ) -> None:
+        self._summary = ErrorSummary(kbs, learnt.words if learnt else ())
+        self._store = store
+        self._kbs = tuple(kbs)
+        self._counterparts = counterparts
+        self._learnt = learnt
+        self._ranker = ranker
+        self._depth = depth
+        self._each = each
+        self._waiting: list[Case] = []
+        self._texts: list[tuple[JudgedText, Sequence[Answer]]] = []
+
+    def add_ranked(self, mention: RankedMention) -> None:
+        """Judge a mention whose place is given by its first candidate."""
+        place = mention.start, mention.end
+        answer = mention.candidates[0].id if mention.candidates else None
+        self._add(
+            Case(
+                mention.docs,
+                MentionInText(mention.text, *place, mention.document),
+                mention.document,
+                mention.gold,
+                answer,
+                place,
+                ranks=mention.reranked,
+                candidates=mention.candidates,
+            )
+        )
+
+    def add_answers(self, text: JudgedText, answers: Sequence[Answer]) -> None:
+        """Judge the mentions of a raw text by what it was linked to."""
+        self._texts.append((text, answers))
+        if sum(len(one.source.mentions) for one, _ in self._texts) >= _BATCH:
+            self._judge_texts()
+
+    def finish(self) -> ErrorSummary:
+        """What was found, once all mentions are told."""
+        self._judge_texts()
+        self._tell()
+        return self._summary
+
+    def _judge_texts(self) -> None:
+        """Rank the mentions of the waiting texts, and judge their answers."""
+        texts, self._texts = self._texts, []
+        documents = [
+            Document(str(at), text.source.text, text.source.mentions)
+            for at, (text, _) in enumerate(texts)
+        ]
+        ranked = (
+            {
+                (one.document, one.start, one.end): one
+                for one in rank_mentions(self._ranker, documents, self._kbs, self._depth)
+            }
+            if self._ranker
+            else {}
+        )
+        for at, (text, answers) in enumerate(texts):
+            for case in _cases(text, answers):
+                one = ranked.get((str(at), case.mention.start, case.mention.end))
+                own = (one.reranked, one.candidates) if one else ({}, ())
+                self._add(replace(case, ranks=own[0], candidates=own[1]))
+
+    def _add(self, case: Case) -> None:
+        self._waiting.append(case)
+        if len(self._waiting) >= _BATCH:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Read what the store knows of the waiting mentions, and tell of them."""
+        cases, self._waiting = self._waiting, []
+        wanted = {
+            entity: None
+            for case in cases
+            for entity in (*case.gold, *(one.id for one in case.candidates[:RERANKED]), case.answer)
+            if entity is not None
+        }
+        known = self._store.get_entities(wanted)
+        same = self._store.counterparts({gold for case in cases for gold in case.gold})
+        bearers = self._bearers({fold(case.mention.surface) for case in cases})
+        for case in cases:
+            others = {other for gold in case.gold for other in same.get(gold, ())}
+            surface = case.mention.surface
+            told = replace(
+                case,
+                reason=reason_of(case, others, right=self._counterparts),
+                bearers=len(bearers.get(fold(surface), ())),
+                seen=self._learnt.has_seen(surface) if self._learnt else None,
+                times_learnt=self._learnt.times(case.gold) if self._learnt else None,
+                entities=known,
+            )
+            self._summary.add(_facts(told))
+            self._each(told)
+
+    def _bearers(self, surfaces: set[str]) -> dict[str, set[EntityId]]:
+        """The entities that bear each folded surface."""
+        found: dict[str, set[EntityId]] = {}
+        for kb in self._kbs:
+            for one in self._store.bearers_of(kb, surfaces - {""}):
+                found.setdefault(one.folded, set()).add(EntityId(kb, one.key))
+        return found
+
+
+def _facts(case: Case) -> Facts:
+    types = {gold: case.entities[gold].type if gold in case.entities else "" for gold in case.gold}
+    return Facts(
+        reason=case.reason,
+        golds=tuple(types.items()),
+        answer=case.answer.kb if case.answer else None,
+        is_found=case.found is not None,
+        bearers=case.bearers,
+        seen=case.seen,
+        times_learnt=case.times_learnt,
+    )
+
+
+def _cases(text: JudgedText, answers: Sequence[Answer]) -> Iterator[Case]:
+    """The mentions of a raw text whose meaning is known, each with its answer."""
+    source = text.source
+    known = [one for one in source.mentions if (one.start, one.end) in text.right_at]
+    at_place = {(one.start, one.end): one for one in answers}
+    nearest: dict[int, tuple[int, Answer]] = {}
+    for at, other, shared in overlapping([Gold(one.start, one.end) for one in known], answers):
+        if at not in nearest or shared > nearest[at][0]:
+            nearest[at] = shared, answers[other]
+    for at, one in enumerate(known):
+        place = one.start, one.end
+        answer = at_place.get(place) or (nearest[at][1] if at in nearest else None)
+        mention = MentionInText(source.text, *place, source.id)
+        case = Case(source.docs, mention, source.id, one.gold or (), None, None)
+        if answer is not None:
+            found = answer.start, answer.end
+            case = replace(case, answer=answer.entity, found=found, confidence=answer.confidence)
+        yield case
