@@ -112,7 +112,7 @@ def _finetune(workspace: Workspace) -> bool:
     done = finetune_with_progress(workspace, job)
     print_finetuned(done)
     if done.refused:
-        say("", "The space stays as it was: this model answers fewer mentions right.")
+        say("", f"The space stays as it was: {done.refused}.")
     return not done.refused
 
 

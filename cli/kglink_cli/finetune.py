@@ -83,8 +83,8 @@ def finetune(
         bool | None,
         typer.Option(
             "--publish/--no-publish",
-            help="Publish the space even where it answers worse than the one before; or only "
-            "train. By default it is published where it is not worse.",
+            help="Publish the space even where it answers no better than the one before; or only "
+            "train. By default it is published where it answers better.",
         ),
     ] = None,
     checkpoint_steps: Annotated[
@@ -99,8 +99,8 @@ def finetune(
 ) -> None:
     """Fine-tune a model on several KBs, and publish their joint space with it and a detector.
 
-    Where held-out mentions are answered worse than before, by more than chance, nothing is
-    published: the command says so, and ends with exit code 1.
+    Where no more of the mentions held back are answered right than before, nothing is published:
+    the command says so, and ends with exit code 1.
 
     Under torchrun: `torchrun --nproc-per-node 2 -m kglink_cli finetune ...`.
     """
@@ -247,8 +247,13 @@ def _tell(done: Finetuned) -> None:
     if done.replacement is not None:
         _tell_replacement(done.replacement)
     if done.refused:
-        note("unpublished", "the space stays as it was: it would answer worse than before")
-        note("next", f"publish it anyway: kglink finetune --resume --run {name} --publish")
+        note("unpublished", f"the space stays as it was: {done.refused}")
+        again = f"kglink finetune --resume --run {name}"
+        note(
+            "next", "annotate more texts and train again: the more are held back, the more is seen"
+        )
+        note("", f"or try it beside the space: {again} --space trial")
+        note("", f"or publish it anyway: {again} --publish")
         return
     if report.sources in _ALONE:
         if done.reranker is not None and done.replacement is not None:
@@ -264,9 +269,7 @@ def _tell(done: Finetuned) -> None:
     where = "" if manifest.name == "default" else f" --space {manifest.name}"
     if done.scoring is None:
         note("scoring", "the weights of evidence are the built-in ones: no mentions to learn them")
-        note("unjudged", "no mentions were held back, so it may answer worse than before")
-        note("", 'give some texts "split": "dev" to have it judged before it is published')
-        note("", f"back to the model without training: kglink build --model minilm{where}")
+        note("unjudged", "no mentions were held back, so nobody knows how well it answers")
     note("next", f"kglink link TEXT{where}, kglink eval --docs DOCS{where}, kglink runs {name}")
 
 

@@ -1,4 +1,4 @@
-"""Whether one space answers worse than another: both are asked the same mentions."""
+"""Whether one space answers better than another: both are asked the same mentions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kglink.evaluation.metrics import RERANKED, hit
-from kglink.evaluation.rankings import JOINT, rank_mentions
+from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
 from kglink.evaluation.significance import RandomizationTest, randomization_test
 from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of
 from kglink.linking.pipeline import Linker
@@ -37,6 +37,21 @@ class Replacement:
             for pool, test in self.tests.items()
             if test.difference < 0 and test.is_significant()
         )
+
+    @property
+    def objection(self) -> str:
+        """Why the new space may not take the old one's place; empty where it may.
+
+        It must answer more mentions right. Few mentions show a loss only by chance, so as many
+        as before are no proof that nothing is lost.
+        """
+        if JUDGED_JOINT not in self.tests:
+            return "no mentions were held back to judge it by"
+        if self.worse or self.tests[JUDGED_JOINT].difference < 0:
+            return "it would answer worse than before"
+        if self.tests[JUDGED_JOINT].difference == 0:
+            return "it would answer no more right than before"
+        return ""
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -21,20 +21,30 @@ _MOST_RUNS = 16
 class Splits(NamedTuple):
     """Which documents of a source are for training and which for choosing the best epoch."""
 
+    source: str
     train: str
     dev: bool
-    held_out: float
+    limit: int
+    """Training documents whose hash is below it are held out."""
     seed: int
 
-    def is_held_out(self, document: Document) -> bool:
-        """Whether a training document is held out: chosen by a hash, so always the same ones.
+    def divided(self, store: Store) -> Iterator[tuple[Document, bool]]:
+        """Each document of the source, and whether it is held back from learning."""
+        for document in store.documents(self.source, self.train):
+            yield document, _hash(document, self.seed) < self.limit
+        if self.dev:
+            for document in store.documents(self.source, "dev"):
+                yield document, True
 
-        Documents of one title are parts of one text, such as its mentions each in its context;
-        a part that is learnt from would tell what the others mean, so they stay together.
-        """
-        text = document.title or document.id
-        digest = hashlib.sha256(f"{self.seed}\0{text}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") < self.held_out * 2**64
+
+def _hash(document: Document, seed: int) -> int:
+    """A number that is always the same for a text.
+
+    Documents of one title are parts of one text, such as its mentions each in its context;
+    a part that is learnt from would tell what the others mean, so they stay together.
+    """
+    text = document.title or document.id
+    return int.from_bytes(hashlib.sha256(f"{seed}\0{text}".encode()).digest()[:8], "big")
 
 
 def sources_of_documents(store: Store, docs: Sequence[str]) -> list[str]:
@@ -43,15 +53,33 @@ def sources_of_documents(store: Store, docs: Sequence[str]) -> list[str]:
 
 
 def splits_of(store: Store, name: str, selection: SelectionSection, seed: int) -> Splits:
-    """Divide the documents of a source."""
+    """Divide the documents of a source.
+
+    A share of the training documents is held out where there are none to choose by: of two
+    annotated texts one at least, and never all.
+    """
 
     def has(split: str) -> bool:
         return next(store.documents(name, split), None) is not None
 
     train = "train" if has("train") or not has("") else ""
     dev = selection.documents != "held_out" and has("dev")
-    held_out = 0.0 if dev or selection.documents == "dev" else selection.held_out
-    return Splits(train, dev, held_out, seed)
+    limit = 0
+    if not dev and selection.documents != "dev" and selection.held_out:
+        limit = _limit(store.documents(name, train), seed, int(selection.held_out * 2**64))
+    return Splits(name, train, dev, limit, seed)
+
+
+def _limit(documents: Iterable[Document], seed: int, limit: int) -> int:
+    """The limit, moved as far as it must be to leave annotated texts on both sides of it."""
+    lowest, highest = 2**64, -1
+    for document in documents:
+        if any(mention.gold for mention in document.mentions):
+            value = _hash(document, seed)
+            lowest, highest = min(lowest, value), max(highest, value)
+            if lowest < limit <= highest:
+                break
+    return min(max(limit, lowest + 1), highest) if highest >= 0 else limit
 
 
 def held_back_documents(
@@ -59,12 +87,9 @@ def held_back_documents(
 ) -> Iterator[Document]:
     """The documents by which a run with these settings chooses its best epoch."""
     for name in sources_of_documents(store, docs):
-        splits = splits_of(store, name, selection, seed)
-        for document in store.documents(name, splits.train):
-            if splits.is_held_out(document):
+        for document, held_back in splits_of(store, name, selection, seed).divided(store):
+            if held_back:
                 yield document
-        if splits.dev:
-            yield from store.documents(name, "dev")
 
 
 def mentions_of_runs(store: Store, run: Path) -> list[tuple[str, Callable[[], Iterator[Mention]]]]:
@@ -93,8 +118,8 @@ def _mentions_of_run(store: Store, run: Path) -> Iterator[Mention]:
         if one["documents"] not in here or not one["train"]:
             continue
         splits = splits_of(store, one["documents"], told.recipe.selection, told.seed)
-        for document in store.documents(one["documents"], splits.train):
-            if not splits.is_held_out(document):
+        for document, held_back in splits.divided(store):
+            if not held_back:
                 for mention in document.mentions:
                     if any(gold.kb in kbs for gold in mention.gold or ()):
                         yield mention

@@ -134,18 +134,11 @@ class _Reader:
     def read(self, name: str, splits: Splits) -> MentionCounts:
         before = {part: len(parts.tokens) for part, parts in self._writers.items()}
         outside = 0
-        for chunk in chunks(self._store.documents(name, splits.train), _DOCUMENTS):
-            kept_back = [splits.is_held_out(document) for document in chunk]
+        for chunk in chunks(splits.divided(self._store), _DOCUMENTS):
             for part, wanted in ((TRAIN, False), (VALID, True)):
-                documents = [
-                    one for one, back in zip(chunk, kept_back, strict=True) if back is wanted
-                ]
+                documents = [one for one, held_back in chunk if held_back is wanted]
                 outside += self._keep(part, documents)
             self._tell(len(chunk))
-        if splits.dev:
-            for chunk in chunks(self._store.documents(name, "dev"), _DOCUMENTS):
-                self._keep(VALID, chunk)
-                self._tell(len(chunk))
         added = {part: len(parts.tokens) - before[part] for part, parts in self._writers.items()}
         return MentionCounts(name, splits.train, added[TRAIN], added[VALID], outside)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 from kglink.evaluation.annotated import AnnotatedText, annotation_of, linked_types, merged_texts
 from kglink.records import Document
@@ -82,10 +82,9 @@ def tagged_texts(
             types |= wanted
             held: list[Document] = []
             learnt: list[Document] = []
-            for document in store.documents(name, splits.train):
-                (held if splits.is_held_out(document) else learnt).append(document)
-            dev = store.documents(name, "dev") if splits.dev else ()
-            for part, documents in zip(parts, (learnt, chain(held, dev)), strict=True):
+            for document, held_back in splits.divided(store):
+                (held if held_back else learnt).append(document)
+            for part, documents in zip(parts, (learnt, held), strict=True):
                 whole = merged_texts(name, documents)
                 part += [_tagged(text, wanted) for text in whole]
                 kbs |= _kbs(whole)

@@ -67,8 +67,8 @@ class Finetuned:
     """What the space answers, beside the one before; None where there was nothing to compare."""
     reranker: RerankerReport | None = None
     """The reranker that was trained, where it was asked for."""
-    refused: bool = False
-    """Whether what was trained was not published because the space answers worse with it."""
+    refused: str = ""
+    """Why what was trained was not published; empty where nothing was against it."""
 
     @property
     def before(self) -> Mapping[str, Any] | None:
@@ -84,8 +84,8 @@ class Finetuned:
 def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
     """Train in ``runs/RUN``, and publish a space with the model that came of it.
 
-    A space that answers worse than the published one, by more than chance, is not published
-    unless the job says so. Where the job names no space it is the one that the run was begun for,
+    A space that does not answer better than the published one is not published unless the job
+    says so. Where the job names no space it is the one that the run was begun for,
     else the workspace's. Under torchrun every process calls this; the first one alone searches,
     writes and publishes.
     """
@@ -232,7 +232,7 @@ def _reranker_alone(target: Opened, job: FinetuneJob, folder: Path, progress: Te
         report,
         replacement=done.replacement,
         reranker=done.report,
-        refused=not done.published,
+        refused="" if done.published else done.replacement.objection,
     )
 
 
@@ -326,15 +326,15 @@ def _published(
     target = workspace.with_settings({"space.name": space})
     try:
         new = new_space(target, report, progress)
-        worse = new.replacement is not None and bool(new.replacement.worse)
-        if worse and not job.publish:
+        objection = new.replacement.objection if new.replacement else ""
+        if objection and not job.publish:
             runs.set_destination(name, Destination(space, refused=True))
             return Finetuned(
                 report,
                 scoring=new.scoring,
                 detector=detector,
                 replacement=new.replacement,
-                refused=True,
+                refused=objection,
             )
         built = new.publish(target, progress)
         if detector is not None:

@@ -40,7 +40,7 @@ class NewSpace:
     scoring: Scoring | None
     """None where no mentions were held back to fit it."""
     replacement: Replacement | None
-    """How it answers beside the published space; None where there is none, or nothing to ask."""
+    """How it answers beside the published space; None where there is none."""
 
     def publish(self, target: Opened, progress: Tell) -> BuildReport:
         """Put it in the place of the published space; what was encoded is kept."""
@@ -58,24 +58,26 @@ def new_space(target: Opened, report: TrainingReport, progress: Tell) -> NewSpac
     model = str(report.model)
     joint = replace(target.joint_space.with_model(model), root=report.folder)
     built = joint.build(progress=progress)
+    before = _published_before(target, built.manifest.model.fingerprint, progress)
     if report.recalls is None:  # no mentions were held back
-        return NewSpace(joint, model, built, None, None)
+        return NewSpace(joint, model, built, None, Replacement({}) if before else None)
     told = read_settings(report.folder)
-    documents = [
-        *held_back_documents(target.store, told.docs, told.recipe.selection, told.recipe.seed)
-    ]
+    documents = [*held_back_documents(target.store, told.docs, told.recipe.selection, told.seed)]
     remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
     judging = _Judging(target, documents, remembered, progress)
     space = joint.open()
     fitted = judging.fit(space, joint.encoder)
-    before = _published_before(target, progress)
     replacement = judging.compare(before, space, joint.encoder, fitted) if before else None
     return NewSpace(joint, model, built, fitted.scoring, replacement)
 
 
-def _published_before(target: Opened, progress: Tell) -> Space | None:
-    """The space as it would answer now; None where nobody has built it, or it cannot be read."""
-    if target.joint_space.folder.usable_manifest() is None:
+def _published_before(target: Opened, fingerprint: str, progress: Tell) -> Space | None:
+    """The space as it would answer now.
+
+    None where nobody has built it, it has the model already, or it cannot be read.
+    """
+    manifest = target.joint_space.folder.usable_manifest()
+    if manifest is None or manifest.model.fingerprint == fingerprint:
         return None
     try:
         build_if_stale(target, progress=progress)

@@ -96,9 +96,9 @@ def publish_reranker(
         lambda fold, part: linker(reading, part, fitted.without(fold)),
         progress=progress,
     )
-    joint = replacement.tests[JUDGED_JOINT]
-    if (replacement.worse or joint.difference < 0) and not anyway:
+    if replacement.objection and not anyway:
         return Reranked(trained, replacement)
+    joint = replacement.tests[JUDGED_JOINT]
     compared = AnswersCompared(
         without=round(joint.right, 4), with_it=round(joint.left, 4), mentions=joint.items
     )
@@ -123,10 +123,8 @@ def mentions_to_read(
     held_out: list[Document] = []
     used: list[str] = []
     for name in sources_of_documents(store, docs):
-        splits = splits_of(store, name, selection, seed)
-        for document in store.documents(name, splits.train):
-            (held_out if splits.is_held_out(document) else train).append(document)
-        held_out += store.documents(name, "dev") if splits.dev else ()
+        for document, held_back in splits_of(store, name, selection, seed).divided(store):
+            (held_out if held_back else train).append(document)
         used.append(name)
     remembered = is_remembered(store, used)
     return ToRead(

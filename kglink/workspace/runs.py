@@ -29,7 +29,7 @@ class Destination:
     space: str = ""
     published: bool = False
     refused: bool = False
-    """Whether the space that it has answers worse with the model than without."""
+    """Whether the space answers no better with the model than without, or nobody can tell."""
 
     @property
     def is_ahead(self) -> bool:
@@ -55,7 +55,7 @@ class WorkspaceRun:
     def state(self) -> State:
         """``running`` now, ``stopped`` before its end, ``trained`` but not published yet, done.
 
-        ``unpublished``: done, and its space was not published because it answers worse.
+        ``unpublished``: done, and its space was not published because it answers no better.
         """
         if self.info.busy:
             return "running"

@@ -156,15 +156,23 @@ def test_the_table_compares_before_with_after(finetune: Finetune, here: Path) ->
     assert "kglink finetune --resume --run default-1" in ran.err
 
 
-def test_a_short_run_without_mentions_held_back_says_that_nobody_judged_it(
+def test_a_run_that_nobody_judged_takes_no_space_s_place(
     finetune: Finetune, kglink: Kglink
 ) -> None:
     nothing = {"selection.documents": "held_out", "selection.held_out": 0, "train.epochs": 1}
-    ran = finetune("--sources", "T", **nothing, **{"train.batch": 64})
-    assert "no mentions were held back, so it may answer worse than before" in ran.err
-    assert "kglink build --model minilm" in ran.err
-    (run,) = json.loads(kglink("runs", "--json").out)
-    assert (run["steps"], run["recalls"]) == (1, None)
+    short: dict[str, object] = {**nothing, "train.batch": 64}
+    ran = finetune("--sources", "T", **short)
+    assert "no mentions were held back, so nobody knows how well it answers" in ran.err
+    ran = finetune("--sources", "T", "--seed", "1", **short, code=1)
+    assert "stays as it was: no mentions were held back to judge it by" in ran.err
+    assert "kglink finetune --resume --run default-2 --space trial" in ran.err
+    first, second = json.loads(kglink("runs", "--json").out)
+    assert (first["steps"], first["recalls"]) == (1, None)
+    assert (first["state"], second["state"]) == ("done", "unpublished")
+    assert (first["spaces"], second["spaces"]) == (["default"], [])
+    kglink("finetune", "--resume", "--run", "default-2", "--space", "trial")
+    # Once more, as after a kill: the space has the model already.
+    kglink("finetune", "--resume", "--run", "default-2", "--space", "trial")
 
 
 def test_a_run_that_was_not_published_is_published_later(

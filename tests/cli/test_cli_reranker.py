@@ -218,7 +218,7 @@ def test_the_model_of_the_space_learns_what_its_reranker_knows(
     assert json.loads(out)["entities"][0]["key"] == "bird"
 
     # The next student goes on from this one, as it reads; the reranker was weighed for the first.
-    again = kglink(*DISTIL[:7], "--set=train.epochs=1", "--set=train.negatives=1", "--json")
+    again = kglink(*DISTIL[:7], "--set=train.epochs=1", "--set=train.negatives=1", "--publish")
     assert "was trained for another model of the space" in " ".join(again.err.split())
     told = json.loads((here / "runs" / "distilled-2" / "settings.json").read_text())["recipe"]
     assert Path(told["model"]["base"]) == here / "runs" / "distilled-1" / "model"

@@ -1,4 +1,4 @@
-"""A space is published where what it answers is no worse than before; else the run is kept."""
+"""A space is published where what it answers is better than before; else the run is kept."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
+from kglink.evaluation.rankings import JUDGED_JOINT
 from kglink.evaluation.replacement import Replacement
 from kglink.evaluation.significance import randomization_test
 from kglink.workspace import Workspace, init_workspace
@@ -131,12 +132,15 @@ def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
     assert linked(kglink) != before
 
 
-def test_a_training_that_does_no_harm_is_published_with_what_was_fitted(
+def test_a_training_that_helps_is_published_with_what_was_fitted(
     here: Path, kglink: Kglink
 ) -> None:
+    kglink(*finetune(RUINOUS), "--run", "ruined", "--publish")
     told = json.loads(kglink(*finetune(), "--json").out)
     assert (told["space"], told["answers"]["worse"]) == ("default", [])
-    assert told["answers"]["R@1"]["known"]["mentions"] == 20
+    known = told["answers"]["R@1"]["known"]
+    assert known["mentions"] == 20
+    assert known["after"] > known["before"]
     assert _manifest(here)["model"]["path"] == "runs/default-1/model"
     assert state_of(here, "default-1") == "done"
     with Workspace.open(here) as workspace:
@@ -147,6 +151,32 @@ def test_a_training_that_does_no_harm_is_published_with_what_was_fitted(
         kglink("finetune", "--resume", "--run", "default-1", "--space", "beside", "--json").out
     )
     assert (told["space"], told["answers"]) == ("beside", None)
+
+
+def test_a_handful_of_notes_does_not_replace_a_space_that_answers_them(
+    here: Path, kglink: Kglink
+) -> None:
+    before, manifest = linked(kglink), _manifest(here)
+    texts = [MORE[sense].format(name) for name in NAMES[:3] for sense in MORE]
+    spans = [(text.index(name), name) for text in texts for name in NAMES if name in text]
+    lines = [
+        {"text": text, "entities": [{"start": at, "end": at + len(name), "gold": f"known:{gold}"}]}
+        for text, (at, name), gold in zip(
+            texts, spans, (f"{name}_{sense}" for name in NAMES[:3] for sense in MORE), strict=True
+        )
+    ]
+    (here / "few.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    kglink("add-kb", "few", here / "few.jsonl", "--links-to", "known")
+    ran = kglink(*finetune(), "--docs", "few", code=1)
+    assert "judged by 1 mention held back" in ran.err
+    assert "the space stays as it was: it would answer no more right than before" in ran.err
+    assert (_manifest(here), linked(kglink)) == (manifest, before)
+    # Where there is one text, nothing can be held back.
+    (here / "one.jsonl").write_text(json.dumps(lines[0]), encoding="utf-8")
+    kglink("add-kb", "one", here / "one.jsonl", "--links-to", "known")
+    ran = kglink(*finetune(), "--docs", "one", code=1)
+    assert "the space stays as it was: no mentions were held back to judge it by" in ran.err
+    assert (_manifest(here), linked(kglink)) == (manifest, before)
 
 
 def _manifest(folder: Path) -> dict[str, dict[str, str]]:
@@ -165,6 +195,17 @@ def test_worse_is_what_chance_does_not_explain() -> None:
         "the same": randomization_test(six, six),
     }
     assert Replacement(tests).worse == ("too many",)
+    joint = {name: Replacement({JUDGED_JOINT: test}).objection for name, test in tests.items()}
+    assert joint == {
+        "by chance": "it would answer worse than before",
+        "too many": "it would answer worse than before",
+        "better": "",
+        "the same": "it would answer no more right than before",
+    }
+    one_kb = {"a": tests["too many"], JUDGED_JOINT: tests["better"]}
+    assert Replacement(one_kb).objection == "it would answer worse than before"
+    assert not Replacement({**one_kb, "a": tests["by chance"]}).objection
+    assert Replacement({}).objection == "no mentions were held back to judge it by"
     told = Replacement({"a": tests["too many"]}).as_json()
     figures = {"mentions": 20, "before": 1.0, "after": 0.7, "p": tests["too many"].p}
     assert told == {"R@1": {"a": figures}, "worse": ["a"]}

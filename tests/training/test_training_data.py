@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ from kglink.records import Document, EntityId, Mention, Overlap
 from kglink.store import Store
 from kglink.training import Recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
-from kglink.training.documents import Splits
+from kglink.training.documents import splits_of
 from kglink.training.job import read_sources
 from kglink.training.recipe import SelectionSection, StageSection
 from kglink.training.stages import Stage, batches_of, make_plan
@@ -228,17 +229,61 @@ def test_which_documents_the_best_epoch_is_chosen_by(
         assert counts(store, recipe, model, tmp_path / "e", documents="dev") == (200, 0)
 
 
-def test_parts_of_one_text_are_held_out_together() -> None:
-    splits = Splits("train", dev=False, held_out=0.3, seed=0)
-    texts = [
-        [Document(f"{text}-{part}", "a name", title=f"text {text}") for part in range(3)]
-        for text in range(50)
-    ]
-    sides = [{splits.is_held_out(part) for part in parts} for parts in texts]
-    assert all(len(side) == 1 for side in sides)
-    assert 5 <= sum(side == {True} for side in sides) <= 25
-    untitled = {splits.is_held_out(Document(str(number), "a name")) for number in range(50)}
-    assert untitled == {True, False}
+def test_parts_of_one_text_are_held_out_together(tmp_path: Path) -> None:
+    texts = [(f"text {number}", part) for number in range(50) for part in range(3)]
+    sides: dict[str, set[bool]] = {}
+    for document, held_back in divided(tmp_path, texts, 0.3):
+        sides.setdefault(document.title, set()).add(held_back)
+    assert all(len(side) == 1 for side in sides.values())
+    # The share, to the text: those whose hash is in the first three tenths.
+    assert {text for text, side in sides.items() if True in side} == {
+        text for text, _ in texts if hash_of(text) < 0.3 * 2**64
+    }
+
+
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.9, 0.999])
+def test_of_two_annotated_texts_one_is_held_back_and_one_is_learnt_from(
+    tmp_path: Path, share: float
+) -> None:
+    for count in range(1, 6):
+        texts = [(f"text {number}", part) for number in range(count) for part in range(2)]
+        found = divided(tmp_path / str(count), texts, share)
+        held = {document.title for document, held_back in found if held_back}
+        in_order = sorted({text for text, _ in texts}, key=hash_of)
+        within = sum(hash_of(text) < share * 2**64 for text in in_order)
+        # A single text is learnt from.
+        assert held == set(in_order[: min(max(within, 1), count - 1)])
+    assert not any(back for _, back in divided(tmp_path / "none", texts, 0.0))
+
+
+def test_texts_in_which_nothing_is_annotated_are_not_enough_to_judge_by(tmp_path: Path) -> None:
+    (tmp_path / "few").mkdir()
+    with Store.open(f"sqlite:///{tmp_path}/few/kglink.db") as store:
+        store.ingest(job("left", fingerprint="left"), [entity("1")])
+        gold = (Mention(2, 6, "name", (EntityId("left", "1"),)),)
+        texts = [Document(f"d{n}", "a name of it", gold if n < 2 else ()) for n in range(40)]
+        store.ingest(job("docs", fingerprint="docs", links_to=("left",)), texts)
+        found = list(splits_of(store, "docs", SelectionSection(held_out=0.01), 0).divided(store))
+    assert sorted(back for document, back in found if document.mentions) == [False, True]
+
+
+def hash_of(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"0\0{text}".encode()).digest()[:8], "big")
+
+
+def divided(
+    folder: Path, texts: list[tuple[str, int]], share: float
+) -> list[tuple[Document, bool]]:
+    """Texts in parts, each with a mention, as a run with the seed 0 divides them."""
+    folder.mkdir(exist_ok=True)
+    with Store.open(f"sqlite:///{folder}/kglink.db") as store:
+        store.ingest(job("left", fingerprint="left"), [entity("1")])
+        gold = (Mention(2, 6, "name", (EntityId("left", "1"),)),)
+        documents = [
+            Document(f"{text}-{part}", "a name of it", gold, title=text) for text, part in texts
+        ]
+        store.ingest(job("docs", fingerprint="docs", links_to=("left",)), documents)
+        return list(splits_of(store, "docs", SelectionSection(held_out=share), 0).divided(store))
 
 
 def test_which_overlaps_count() -> None:
