@@ -51,10 +51,8 @@ class PoolingScorer(Scorer, Protocol):
 
 
 class SumOfMaxRule(NamedTuple):
-    """Which tokens a sum of maxima compares, and how."""
+    """How a sum of maxima compares tokens."""
 
-    masked: bool = True
-    """False: an entity's padding, of zeros, takes part in the maximum."""
     cosine: bool = False
     """Tokens are brought to length one first."""
 

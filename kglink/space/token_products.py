@@ -82,7 +82,6 @@ class TokenProducts:
         self._queries, self._tokens, self._rule = queries, tokens, rule
         self._workers = workers
         self._count = len(queries.offsets) - 1
-        self._longest = int(tokens.lengths().max(initial=0))
         rounded = bool(BF16_FLAGS & cpu_flags())
         self._dtype = torch.bfloat16 if rounded else torch.float32
         states = as_bf16(queries.bits).float()
@@ -102,7 +101,7 @@ class TokenProducts:
     def exact(self, mention: int, rows: IntArray) -> FloatArray:
         """The scores of one mention, summed up in double precision."""
         one = texts_between(self._queries, mention, mention + 1)
-        return exact_scores(one, self._tokens, rows, self._rule, self._longest)
+        return exact_scores(one, self._tokens, rows, self._rule)
 
     def _error_bounds(self, norms: FloatArray, *, rounded: bool) -> tuple[float, FloatArray]:
         """How far off scores may be: a part of the sum of all maxima, and so much for a mention."""
@@ -142,18 +141,13 @@ class TokenProducts:
         for tile in self._tiles:
             products = (entities @ tile.columns).view(len(rows), length, -1)
             best = _maxima(products).float()
-            if not self._rule.masked and length < self._longest:
-                best = best.clamp_(min=0)
             yield tile, best
 
 
 def exact_scores(
-    mention: TokenMatrices, tokens: TokenRows, rows: IntArray, rule: SumOfMaxRule, longest: int
+    mention: TokenMatrices, tokens: TokenRows, rows: IntArray, rule: SumOfMaxRule
 ) -> FloatArray:
-    """The scores of one mention with entities that have tokens, summed up in double precision.
-
-    ``longest`` is the length that entities are padded to, which counts where nothing is masked.
-    """
+    """The scores of one mention with entities that have tokens, summed up in double precision."""
     states = _doubled(mention, rule)
     lengths = tokens.starts[rows + 1] - tokens.starts[rows]
     stops = np.cumsum(lengths)
@@ -165,9 +159,6 @@ def exact_scores(
         entities = tokens.take(rows[first:stop])
         products = (states @ _doubled(entities, rule).T).numpy()
         best = np.maximum.reduceat(products, entities.offsets[:-1], axis=1)
-        if not rule.masked:
-            padded = lengths[first:stop] < longest
-            best[:, padded] = np.maximum(best[:, padded], 0)
         scores[first:stop] = best.sum(axis=0)
         first = stop
     return scores

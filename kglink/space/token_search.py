@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -72,14 +71,9 @@ class ExactTokenSearch:
         """The exact scores of one of the queries with some entities."""
         one = texts_between(queries, query, query + 1)
         if self._rule is not None:
-            longest = 0 if self._rule.masked else self._longest
-            return exact_scores(one, self._tokens, rows, self._rule, longest)
+            return exact_scores(one, self._tokens, rows, self._rule)
         blocks = scored_blocks(self._scorer, one, self._tokens, rows)
         return np.concatenate([np.empty(0, np.float32), *(part[0] for _, _, part in blocks)])
-
-    @cached_property
-    def _longest(self) -> int:
-        return int(self._tokens.lengths().max(initial=0))
 
 
 def nearest_by_tokens(
@@ -93,9 +87,8 @@ def nearest_by_tokens(
     """The ``k`` entities nearest to each mention: scores and rows, best first.
 
     -inf and -1 where fewer exist; equal scores: the smaller row first. A scorer that is a
-    `TokenScorer` is not asked, but computed by its rule; the padding of a rule that is not masked
-    is that of the longest entity of all. Another is asked about all pairs, which is slower. An
-    entity without tokens is never found.
+    `TokenScorer` is not asked, but computed by its rule. Another is asked about all pairs, which is
+    slower. An entity without tokens is never found.
     """
     found = _Nearest(len(queries.offsets) - 1, max(0, k))
     if not found.k:

@@ -51,19 +51,26 @@ class EncodedPool:
             for tower in (towers[0], towers[-1])
         )
 
-    def encode(self, texts: RowTable, progress: OnProgress = lambda _: None) -> None:
-        """Encode all entities of the pool."""
+    def encode(
+        self,
+        texts: RowTable,
+        progress: OnProgress = lambda _: None,
+        rows: Sequence[int] | None = None,
+    ) -> None:
+        """Encode the entities of the pool, all or those of some rows, which are numbered anew."""
+        rows = range(len(texts)) if rows is None else rows
         if self._by_tokens:
-            found = (self._entity.matrices(ids) for ids in _chunks(texts, progress))
+            found = (self._entity.matrices(ids) for ids in _chunks(texts, rows, progress))
             self._tokens = self._written(found)
             return
         path = self._folder / "vectors.f32"
+        path.parent.mkdir(parents=True, exist_ok=True)
         # Written, not mapped: on a full disk a write to mapped memory would kill the process.
         path.unlink(missing_ok=True)
         with path.open("wb") as out:
-            for ids in _chunks(texts, progress):
+            for ids in _chunks(texts, rows, progress):
                 out.write(self._entity.vectors(ids).data)
-        shape = (len(texts), self._entity.dim)
+        shape = (len(rows), self._entity.dim)
         self._vectors = np.memmap(path, np.float32, "r", shape=shape).view(np.ndarray)
 
     def vectors(self, rows: RowRange) -> FloatArray | None:
@@ -128,9 +135,9 @@ class EncodedPool:
         return TokenRows(folder, self._entity.dim)
 
 
-def _chunks(texts: RowTable, progress: OnProgress) -> Iterator[list[IdArray]]:
+def _chunks(texts: RowTable, rows: Sequence[int], progress: OnProgress) -> Iterator[list[IdArray]]:
     """Texts in chunks; a chunk is encoded by the time the next one is requested."""
-    for first in range(0, len(texts), _CHUNK):
-        progress(Progress("encoding the pool", first, len(texts)))
-        yield as_ids(texts.take(range(first, min(first + _CHUNK, len(texts)))))
-    progress(Progress("encoding the pool", len(texts), len(texts)))
+    for first in range(0, len(rows), _CHUNK):
+        progress(Progress("encoding the pool", first, len(rows)))
+        yield as_ids(texts.take(rows[first : first + _CHUNK]))
+    progress(Progress("encoding the pool", len(rows), len(rows)))

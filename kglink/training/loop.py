@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -27,12 +28,12 @@ from kglink.training.recipe import OverlapSection, SelectionSection, StageSectio
 from kglink.training.run import Curve
 from kglink.training.stages import Batch, Stage, batches_of
 from kglink.training.step import Done, Tools, Trainer
-from kglink.training.validation import Recalls, validate
+from kglink.training.validation import Recalls, judged_mentions, searched_rows, validate
 
 _BEST = "best.safetensors"
 
 
-@dataclass(slots=True)
+@dataclass
 class Loop:
     """Runs the stages of a run, one after the other, and keeps what they come to."""
 
@@ -58,6 +59,11 @@ class Loop:
             self._stage(self.stages[self.position.stage], resume=resume)
             resume = False
         return self.position.results
+
+    @cached_property
+    def _judged(self) -> int:
+        """How many mentions epochs are compared by."""
+        return len(judged_mentions(self.tools.data, self.selection))
 
     @property
     def _is_first(self) -> bool:
@@ -87,7 +93,7 @@ class Loop:
         """Whether the best epoch is kept; stage O keeps the last unless told otherwise."""
         section = stage.section
         wanted = isinstance(section, StageSection) or section.keep == "best"
-        return wanted and len(self.tools.data.valid) > 0
+        return wanted and self._judged > 0
 
     def _epoch(self, stage: Stage, trainer: Trainer) -> None:
         began = time.monotonic()
@@ -100,8 +106,8 @@ class Loop:
 
     def _judge_before(self, stage: Stage) -> float:
         """Validate the model before training; returns the seconds."""
-        began, data = time.monotonic(), self.tools.data
-        if self.position.total or not self._is_first or not len(data.valid):
+        began = time.monotonic()
+        if self.position.total or not self._is_first or not self._judged:
             return 0.0
         recalls = self._validate()
         seconds = time.monotonic() - began
@@ -188,7 +194,7 @@ class Loop:
 
     def _figure(self) -> tuple[float | None, Recalls | None]:
         """The recall that epochs are compared by, computed by the first process and told to all."""
-        if not len(self.tools.data.valid):
+        if not self._judged:
             return None, None
         values = recalls = None
         if self._is_first:
@@ -198,7 +204,18 @@ class Loop:
 
     def _validate(self) -> Recalls:
         with advising(advice_for_searches("judging the model")):
-            return validate(self.tools.data, self._pool(), self.selection, self.tell)
+            pool = self._sampled() if self.selection.most_entities else self._pool()
+            return validate(self.tools.data, pool, self.selection, self.tell)
+
+    def _sampled(self) -> EncodedPool:
+        """The entities that validation searches, encoded with the current model."""
+        data = self.tools.data
+        rows = searched_rows(data, self.selection)
+        pool = EncodedPool(
+            self.tools.model, self.tools.scorer, self.hardware, self.folder / "data" / "searched"
+        )
+        pool.encode(data.pool.tokens, self.tell, rows.tolist())
+        return pool
 
     def _pool(self) -> EncodedPool:
         """The pool, encoded with the current model; validation and mining share it."""

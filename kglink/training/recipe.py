@@ -249,11 +249,16 @@ class SelectionSection(_Section):
     metric: str = Field(
         "R@64", pattern=r"^R@[1-9][0-9]{0,3}$", description="Recall that compares epochs."
     )
-    pool: Literal["kb", "judged_joint", "joint"] = Field(
+    pool: Literal["kb", "own_kb", "judged_joint", "joint"] = Field(
         "kb",
-        description="Where mentions are searched: each KB alone, then the mean (`kb`); all KBs "
-        "that hold a gold (`judged_joint`); or all KBs, where counterparts of the gold are "
-        "wrong (`joint`).",
+        description="Where mentions are searched: each KB alone, then the mean over KBs (`kb`), or "
+        "over mentions (`own_kb`, the papers' micro); all KBs that hold a gold "
+        "(`judged_joint`); or all KBs, where counterparts of the gold are wrong (`joint`).",
+    )
+    kbs: Literal["all", "target"] = Field(
+        "all",
+        description="Mentions to compare epochs by: of all KBs, or of the target KBs alone, as of "
+        "ZESHEL's validation worlds.",
     )
     patience: int = Field(
         0, ge=0, description="Stop after this many epochs without a better one; 0: never."
@@ -267,6 +272,13 @@ class SelectionSection(_Section):
         0.1, ge=0, lt=1, description="Share of the training documents to hold out."
     )
     most_mentions: int = Field(5000, ge=1, description="Most mentions to compare epochs by.")
+    most_entities: int = Field(
+        0,
+        ge=0,
+        description="Search among all golds of these mentions and so many other entities, always "
+        "the same; 0: among all, which are then encoded after every epoch. Figures of a "
+        "sample are higher, and compare epochs of one run alone.",
+    )
 
     @property
     def k(self) -> int:

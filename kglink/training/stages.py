@@ -86,7 +86,7 @@ def check_kbs(
         if (letter in sources or "O" in sources) and not given:
             raise UsageError(
                 f"sources {sources} need a {option} KB",
-                hint=f"Name one or more with --{option}-kb.",
+                hint=f"Name one or more with --{option}-kb, or learn from others: --sources.",
             )
 
 

@@ -48,6 +48,7 @@ from kglink.training.run import (
 from kglink.training.stages import Stage, check_kbs, make_plan, warnings_of
 from kglink.training.step import Tools, check_sections
 from kglink.training.teacher import Teacher, teacher_fingerprint
+from kglink.training.validation import judged_mentions
 
 
 def train(
@@ -269,7 +270,7 @@ def _planned(
         base=settings.recipe.model.base,
         stages=tuple((stage.name, stage.steps) for stage in plan),
         groups=tuple(groups.items()),
-        valid=len(data.valid),
+        valid=len(judged_mentions(data, settings.recipe.selection)),
         device=hardware.device,
         precision=hardware.precision,
         threads=hardware.threads,

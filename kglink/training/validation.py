@@ -2,7 +2,7 @@
 
 The pools are those of `kglink.evaluation.rankings`: a KB's recall counts the mentions with gold in
 it and searches it alone; judged joint searches all KBs that hold a gold of the mention; joint
-searches all KBs.
+searches all KBs. Where a sample of the entities is searched, all golds are in it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,16 @@ class Recalls(Figures):
         each = [self.recall(kb) for kb in self.kbs()]
         return {metric: sum(one[metric] for one in each) / len(each) for metric in each[0]}
 
+    def micro(self, metric: str) -> float:
+        """The mean over mentions, each searched in the KB of its gold."""
+        counts = self.mentions
+        hits = sum(self.recall(kb)[metric] * counts[kb] for kb in self.kbs())
+        return hits / sum(counts[kb] for kb in self.kbs())
+
     def chosen(self, selection: SelectionSection) -> float:
         """The figure that epochs are compared by."""
+        if selection.pool == "own_kb":
+            return self.micro(selection.metric)
         for pool, key in JSON_KEYS.items():
             if selection.pool == key:
                 return self.recall(pool)[selection.metric]
@@ -48,45 +56,67 @@ class Recalls(Figures):
         return {"mean": self.mean(), **joint, "kb": by_kb, "mentions": self.counts_as_json()}
 
 
+def judged_mentions(data: TrainingData, selection: SelectionSection) -> IntArray:
+    """The mentions held back that epochs are compared by: all, or evenly spaced ones."""
+    wanted = np.arange(len(data.valid))
+    if selection.kbs == "target" and data.kbs.targets:
+        wanted = data.valid.within(data.rows(data.kbs.targets))
+    return wanted[_spread(len(wanted), selection.most_mentions)]
+
+
+def searched_rows(data: TrainingData, selection: SelectionSection) -> IntArray:
+    """The rows of the pool that they are searched among."""
+    count = len(data.pool)
+    if not selection.most_entities:
+        return np.arange(count)
+    golds = data.valid.gold_sets(judged_mentions(data, selection).tolist())
+    known = np.array(sorted(frozenset().union(*golds)), np.int64)
+    return np.union1d(known, _spread(count, selection.most_entities))
+
+
 def validate(
     data: TrainingData,
     pool: EncodedPool,
     selection: SelectionSection,
     progress: OnProgress = lambda _: None,
 ) -> Recalls:
-    """Rank the whole pool for the mentions that are held back."""
-    chosen = _sample(len(data.valid), selection.most_mentions)
+    """Rank the pool's entities, those of `searched_rows`, for the mentions held back."""
+    chosen, searched = judged_mentions(data, selection), searched_rows(data, selection)
     texts = as_ids(data.valid.tokens.take(chosen.tolist()))
     golds = data.valid.gold_sets(chosen.tolist())
+    bounds = np.searchsorted(searched, [(kb.start, kb.stop) for kb in data.pool.kbs]).tolist()
+    kbs = [(kb.name, RowRange(*own)) for kb, own in zip(data.pool.kbs, bounds, strict=True)]
     recalls = Recalls((*KS, selection.k))
-    whole = RowRange(0, len(data.pool))
     progress(Progress("judging by mentions", 0, len(chosen)))
-    for part, scores in pool.scores(texts, whole, recalls.ks[-1]):
+    for part, scores in pool.scores(texts, RowRange(0, len(searched)), recalls.ks[-1]):
         for row, gold in zip(scores, golds[part], strict=True):
-            _add_ranks(recalls, row, sorted(gold), data)
+            _add_ranks(recalls, row, np.searchsorted(searched, sorted(gold)).tolist(), kbs)
         progress(Progress("judging by mentions", part.stop, len(chosen)))
     return recalls
 
 
-def _sample(count: int, most: int) -> IntArray:
-    """All mentions, or ``most`` evenly spaced ones, always the same."""
+def _spread(count: int, most: int) -> IntArray:
+    """All of ``count``, or ``most`` evenly spaced ones, always the same."""
     if count <= most:
         return np.arange(count)
     return np.arange(most) * count // most
 
 
 def _add_ranks(
-    recalls: Recalls, scores: FloatArray, gold: Sequence[int], data: TrainingData
+    recalls: Recalls,
+    scores: FloatArray,
+    gold: Sequence[int],
+    kbs: Sequence[tuple[str, RowRange]],
 ) -> None:
     """Count a mention in all of its pools."""
     golds_of = {
-        kb: inside
-        for kb in data.pool.kbs
-        if (inside := [row for row in gold if kb.start <= row < kb.stop])
+        (name, rows): inside
+        for name, rows in kbs
+        if (inside := [row for row in gold if rows.start <= row < rows.stop])
     }
-    ranks = {kb.name: _rank(scores, inside, [kb.rows]) for kb, inside in golds_of.items()}
-    ranks[JUDGED_JOINT] = _rank(scores, gold, [kb.rows for kb in golds_of])
-    ranks[JOINT] = _rank(scores, gold, [RowRange(0, len(data.pool))])
+    ranks = {name: _rank(scores, inside, [rows]) for (name, rows), inside in golds_of.items()}
+    ranks[JUDGED_JOINT] = _rank(scores, gold, [rows for _, rows in golds_of])
+    ranks[JOINT] = _rank(scores, gold, [RowRange(0, len(scores))])
     for pool, rank in ranks.items():
         recalls.add_rank(pool, rank, rank)
 

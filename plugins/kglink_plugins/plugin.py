@@ -32,7 +32,7 @@ from kglink_plugins.overlap_evidence.settings import FuzzySettings, NeighbourSet
 from kglink_plugins.rerankers.llm.settings import LlmSettings
 from kglink_plugins.rerankers.settings import CrossEncoderSettings
 from kglink_plugins.samplers.settings import KnnSettings, MixedSettings, MixupSettings
-from kglink_plugins.scorers.settings import DualSettings, ScorerSettings, SumOfMaxSettings
+from kglink_plugins.scorers.settings import DualSettings, ScorerSettings
 
 
 @hookimpl
@@ -167,7 +167,7 @@ def register_scorers(register: Register) -> None:
     register(
         "kglink/sum_of_max",
         _later("scorers.sum_of_max", "SumOfMaxScorer"),
-        settings=SumOfMaxSettings,
+        settings=ScorerSettings,
         summary="each token of the mention finds its best token of the entity (SOM)",
     )
 

@@ -31,7 +31,7 @@ from kglink.space.token_rows import (
     texts_between,
 )
 from kglink.space.token_search import ExactTokenSearch, TokenSearch, nearest_by_tokens
-from kglink_plugins.scorers.settings import SumOfMaxSettings
+from kglink_plugins.scorers.settings import ScorerSettings
 from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
 from kglink_plugins.scorers.vectors import MeanScorer
 
@@ -234,14 +234,12 @@ def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return str(request.param)
 
 
-@pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("metric", ["dot", "cosine"])
 @pytest.mark.parametrize("unit", [True, False])
 def test_it_is_the_scorer_asked_about_all_pairs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     processor: str,
-    masked: bool,
     metric: str,
     unit: bool,
 ) -> None:
@@ -254,7 +252,7 @@ def test_it_is_the_scorer_asked_about_all_pairs(
     entities.bits[entities.offsets[40] : entities.offsets[80]] ^= -(2**15)  # some negative scores
     queries = matrices([25, *some_lengths(30, 9, 9)], 9, unit=unit)
     tokens = written(tmp_path, entities)
-    scorer = SumOfMaxScorer(SumOfMaxSettings.model_validate({"masked": masked, "metric": metric}))
+    scorer = SumOfMaxScorer(ScorerSettings.model_validate({"metric": metric}))
     wanted = all_scores(scorer, queries, entities)
     for span in (None, RowRange(30, 90), RowRange(5, 5)):
         scores, rows = nearest_by_tokens(queries, tokens, 10, scorer, rows=span)
@@ -282,9 +280,6 @@ def test_by_hand(tmp_path: Path, processor: str) -> None:
     scores, rows = nearest_by_tokens(query, tokens, 3, SumOfMaxScorer())
     # max(3, -1) + max(2, 8), and -3 - 2
     assert (scores.tolist(), rows.tolist()) == ([[11, -5, -np.inf]], [[1, 0, -1]])
-    faithful = SumOfMaxScorer(SumOfMaxSettings(masked=False))
-    scores, rows = nearest_by_tokens(query, tokens, 2, faithful)
-    assert scores.tolist() == [[11, 0]]  # the shorter one is padded to two tokens with zeros
 
 
 def test_equal_entities_come_in_their_order(tmp_path: Path, processor: str) -> None:
@@ -302,18 +297,16 @@ def test_the_bounds_hold(tmp_path: Path) -> None:
     """What is rounded is never further off than it says; else an entity could be missed."""
     tokens = written(tmp_path, matrices(some_lengths(500, 20, 12), 12, unit=False))
     queries = matrices(some_lengths(20, 20, 13), 13, unit=False)
-    for masked in (True, False):
-        for metric in ("dot", "cosine"):
-            settings = {"masked": masked, "metric": metric}
-            scorer = SumOfMaxScorer(SumOfMaxSettings.model_validate(settings))
-            with ThreadPoolExecutor(1) as one:
-                products = TokenProducts(queries, tokens, scorer.rule, one)
-                (block,) = products.blocks(np.arange(500))
-            exact = np.stack([products.exact(at, np.arange(500)) for at in range(20)])
-            off = np.abs(block.scores - exact)
-            assert (off <= block.errors).all()
-            assert (off > 0.02 * block.errors).any()  # and they are no excuse for anything
-            assert (block.errors < 0.02 * np.abs(exact).max()).all()
+    for metric in ("dot", "cosine"):
+        scorer = SumOfMaxScorer(ScorerSettings.model_validate({"metric": metric}))
+        with ThreadPoolExecutor(1) as one:
+            products = TokenProducts(queries, tokens, scorer.rule, one)
+            (block,) = products.blocks(np.arange(500))
+        exact = np.stack([products.exact(at, np.arange(500)) for at in range(20)])
+        off = np.abs(block.scores - exact)
+        assert (off <= block.errors).all()
+        assert (off > 0.02 * block.errors).any()  # and they are no excuse for anything
+        assert (block.errors < 0.02 * np.abs(exact).max()).all()
 
 
 def test_a_scorer_without_a_rule_is_asked(tmp_path: Path) -> None:
@@ -342,7 +335,7 @@ def test_a_scorer_without_a_rule_is_asked(tmp_path: Path) -> None:
 
 def test_an_entity_without_tokens_is_never_found(tmp_path: Path) -> None:
     tokens = written(tmp_path, matrices([2, 0, 3], 16))
-    for scorer in (SumOfMaxScorer(), SumOfMaxScorer(SumOfMaxSettings(masked=False)), MeanScorer()):
+    for scorer in (SumOfMaxScorer(), MeanScorer()):
         _, rows = nearest_by_tokens(matrices([2], 17), tokens, 3, scorer)
         assert sorted(rows[0].tolist()) == [-1, 0, 2]
 

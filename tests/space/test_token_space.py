@@ -114,9 +114,7 @@ def encoded(matrices: TokenMatrices) -> Encoded:
     return Encoded(states, mask)
 
 
-@pytest.mark.parametrize(
-    "rule", [{"metric": "cosine"}, {"masked": False}, {"metric": "cosine", "masked": False}]
-)
+@pytest.mark.parametrize("rule", [{"metric": "cosine"}])
 def test_candidates_stand_in_the_order_that_the_scorer_gives_them(
     folder: Path, rule: dict[str, Any]
 ) -> None:
@@ -142,10 +140,7 @@ def test_candidates_stand_in_the_order_that_the_scorer_gives_them(
                 own = [keys.index(one.id.key) for one in by_kb[kb]]
                 np.testing.assert_allclose(scores[own], -np.sort(-scores)[:8], rtol=1e-3)
                 another += own != np.argsort(-others, kind="stable")[:8].tolist()
-        # Maxima of many tokens are above 0, so that padding seldom changes an order.
-        assert another or "metric" not in rule, (
-            "the rule orders as the plain one does: the test tests nothing"
-        )
+        assert another, "the rule orders as the plain one does: the test tests nothing"
 
 
 def test_the_context_is_the_mean_of_the_best_products_of_each_token(master: Path) -> None:

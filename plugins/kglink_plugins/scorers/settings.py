@@ -24,13 +24,3 @@ class DualSettings(ScorerSettings):
     pooling: Literal["cls", "mean"] = Field(
         "cls", description="A text is its first state (`cls`) or the `mean` of its tokens."
     )
-
-
-class SumOfMaxSettings(ScorerSettings):
-    """Which tokens are compared."""
-
-    masked: bool = Field(
-        True,
-        description="Leave padding out. `false`: it takes part as it stands, as in hard-nce-el, "
-        "and a score depends on the padding.",
-    )

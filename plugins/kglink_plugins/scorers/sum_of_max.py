@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kglink.plugins import Encoded, SumOfMaxRule
-from kglink_plugins.scorers.settings import SumOfMaxSettings
+from kglink_plugins.scorers.settings import ScorerSettings
 from kglink_plugins.scorers.vectors import full_precision, measured, widened
 
 #: Products of two tokens that are held at once, 256 MiB of them.
@@ -17,15 +17,17 @@ class SumOfMaxScorer:
     """Adds up, over a mention's tokens, the best product with a token of the entity.
 
     ``f(m, e) = sum over i of max over j of m_i . e_j`` (T-Biencoder, section 3.1; AMH, eq. 5).
+    Tokens alone: the code that both papers build on adds up padding as well, which makes a score
+    depend on the batch, or on a fixed length.
     """
 
-    def __init__(self, settings: SumOfMaxSettings | None = None) -> None:
-        self._settings = settings or SumOfMaxSettings()
+    def __init__(self, settings: ScorerSettings | None = None) -> None:
+        self._settings = settings or ScorerSettings()
 
     @property
     def rule(self) -> SumOfMaxRule:
         """What exactly is added up."""
-        return SumOfMaxRule(self._settings.masked, self._settings.metric == "cosine")
+        return SumOfMaxRule(self._settings.metric == "cosine")
 
     def score(self, mentions: Encoded, entities: Encoded) -> Tensor:
         """A (mentions, entities) matrix; larger is closer."""
@@ -42,8 +44,7 @@ class SumOfMaxScorer:
             return torch.cat(parts)
 
     def _tokens(self, batch: Encoded) -> Encoded:
-        mask = batch.mask if self._settings.masked else torch.ones_like(batch.mask)
-        return Encoded(measured(widened(batch.states), self._settings.metric), mask)
+        return Encoded(measured(widened(batch.states), self._settings.metric), batch.mask)
 
 
 def _best_products(states: Tensor, mask: Tensor, entities: Encoded) -> Tensor:
