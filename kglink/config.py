@@ -288,7 +288,9 @@ class OverlapSection(Section):
         "underscores, for case as well, or as kglink folds them (accents, punctuation).",
     )
     name_kinds: tuple[Literal["title", "alias", "synonym", "redirect", "anchor"], ...] = Field(
-        (), description="The names that `names` and `paper` compare; none named: all."
+        (),
+        description="The names that `names` and `paper` compare; none named: all (`names`), or "
+        "titles alone (`paper`).",
     )
     strip_disambiguator: bool = Field(
         True, description="`Clara Oswald (Immortals)` is also called `Clara Oswald`."

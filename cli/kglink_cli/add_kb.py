@@ -14,6 +14,7 @@ from kglink.plugins import Guess
 from kglink.records import Progress
 from kglink.sources import Problems, Source
 from kglink.text.printable import printable_line
+from kglink.workspace.random_split import read_random_split
 from kglink_cli.console import Reached, counted, note, print_json, say, watching
 from kglink_cli.session import parse_options, session_of, split_names
 
@@ -39,6 +40,17 @@ def add_kb(
     split: Annotated[
         str, typer.Option("--split", help="train, dev or test: the split of its documents.")
     ] = "",
+    split_random: Annotated[
+        str,
+        typer.Option(
+            "--split-random",
+            help="Draw so many of its mentions for train, dev and test: 6360,640,1334; other "
+            "mentions are left out.",
+        ),
+    ] = "",
+    split_seed: Annotated[
+        int, typer.Option("--split-seed", help="Seed of --split-random.", min=0)
+    ] = 0,
     resolve: Annotated[
         str,
         typer.Option(
@@ -87,6 +99,7 @@ def add_kb(
             options=parse_options(options or []),
             links_to=split_names(links_to),
             split=split,
+            split_random=read_random_split(split_random, split_seed) if split_random else None,
             resolve=resolve,
             licence=licence,
             merge=merge,

@@ -232,16 +232,20 @@ def _find(
 
 def _tell_how(workspace: Workspace, reports: list[OverlapReport]) -> None:
     """How the pairs were found, and what was left out, on standard error."""
+    from kglink.overlap.paper import differences
+
     settings = workspace.settings.overlap
     searched = [one for one in reports if not one.current]
     ways = {
         "names": "names: entities that share a name",
-        "paper": f"paper: a name in common, cosine of the descriptions {settings.threshold:g}",
+        "paper": f"paper: a title in common, cosine of the descriptions {settings.threshold:g}",
         "full": f"full: all evidence, probability {settings.threshold:g}",
     }
     if searched:
         model = searched[0].model
         note("method", ways[settings.method] + (f", model {model}" if model else ""))
+        for difference in differences(settings) if settings.method == "paper" else ():
+            note("differs", difference)
     for one in searched:
         for text in one.notes:
             note(pair_name(one), text)

@@ -1,8 +1,9 @@
 """Pairs of entities that share a name, found from the smaller KB's side.
 
 The names of the smaller KB are looked up in the larger one's index of folded names, a page at a
-time. Equality under the settings implies equality of the folded forms, so the strict comparison
-is a filter on what the index gives. Only titles without their disambiguator are not in the index:
+time, those with signs in them (AT&T) also as tokenised texts write them (AT & T). Names that are
+equal under the settings have one of these folded forms in common, so the strict comparison is a
+filter on what the index gives. Only titles without their disambiguator are not in the index:
 those of the smaller KB are looked up as well, those of the larger one are scanned for the few
 that the smaller KB has.
 """
@@ -33,7 +34,7 @@ PAGE = 2000
 #: Names that are shown of those that were passed over.
 MOST_EXAMPLES = 3
 
-_TOKENISED = re.compile(r"\s*([()\[\]{},'’])\s*")
+_SIGN = re.compile(r"\s*([^\w\s])\s*")
 _DISAMBIGUATOR = re.compile(r"(.*\S)\s*\([^()]*\)\s*")
 
 Match = Literal["strict", "caseless", "folded"]
@@ -46,13 +47,15 @@ class NameRules:
     match: Match = "strict"
     kinds: tuple[str, ...] = ()
     strip_disambiguator: bool = True
+    strip_both: bool = True
+    """Both titles of a pair may lose their brackets: `River Song (singer)` and `(doctor)`."""
     max_pairs: int = 10_000
 
     def form(self, surface: str) -> str:
         """What two names must have in common to be the same."""
-        if self.match == "folded":
-            return fold(surface)
         plain = paper_name(surface)
+        if self.match == "folded":
+            return fold(plain)
         return plain.casefold() if self.match == "caseless" else plain
 
     def takes(self, kind: str) -> bool:
@@ -103,9 +106,20 @@ class _Form(NamedTuple):
 
 
 def paper_name(surface: str) -> str:
-    """A title as the paper compares it: NFC, spaces for underscores, tokenisation undone."""
+    """A title as the paper compares it: NFC, spaces for underscores, tokenisation undone.
+
+    ZESHEL puts spaces around every sign (``A . J . Green``, ``AT & T``), so none beside one counts.
+    """
     text = unicodedata.normalize("NFC", surface).replace("_", " ")
-    return " ".join(_TOKENISED.sub(r"\1", text).split())
+    return " ".join(_SIGN.sub(r"\1", text).split())
+
+
+def _looked_up(surface: str, folded: str) -> Iterator[str]:
+    """The folded forms of a name: as it is, and with its signs close by and apart."""
+    yield folded
+    # Folding drops most signs; those that it keeps it does not move.
+    if _SIGN.search(folded):
+        yield from {fold(_SIGN.sub(put, surface)) for put in (r"\1", r" \1 ")} - {folded, ""}
 
 
 def without_disambiguator(title: str) -> str:
@@ -169,45 +183,49 @@ class NameJoin:
 
     def _joined(
         self,
-        page: Sequence[tuple[str, list[_Form]]],
+        page: Sequence[tuple[str, dict[_Form, bool]]],
         names: Sequence[str],
         stripped: dict[str, list[tuple[str, str]]],
     ) -> Iterator[NamedPair]:
-        bearers: dict[_Form, list[str]] = defaultdict(list)
+        bearers: dict[_Form, list[tuple[str, bool]]] = defaultdict(list)
         for bearer in self._store.bearers_of(self._large, names):
             if self._rules.takes(bearer.kind):
                 form = self._rules.form(bearer.surface)
-                bearers[_Form(bearer.folded, form)].append(bearer.key)
+                bearers[_Form(bearer.folded, form)].append((bearer.key, False))
         for name in names:
             for key, form in stripped.get(name, ()):
-                bearers[_Form(name, form)].append(key)
+                bearers[_Form(name, form)].append((key, True))
         for mine, forms in page:
             shared: dict[str, set[str]] = defaultdict(set)
-            for name_form in forms:
-                for other in bearers.get(name_form, ()):
-                    shared[other].add(name_form.form)
+            for name_form, shortened in forms.items():
+                for other, also in bearers.get(name_form, ()):
+                    if self._rules.strip_both or not (shortened and also):
+                        shared[other].add(name_form.form)
             for other in sorted(shared):
                 pair = (other, mine) if self._turned else (mine, other)
                 yield NamedPair(*pair, tuple(sorted(shared[other])))
 
-    def _entities(self) -> Iterator[tuple[str, list[_Form]]]:
-        """The entities of the smaller KB with their names."""
+    def _entities(self) -> Iterator[tuple[str, dict[_Form, bool]]]:
+        """The entities of the smaller KB with their names, and which are titles cut short."""
         for key, names in groupby(self._store.aliases_of(self._small), key=lambda row: row.key):
-            forms: dict[_Form, None] = {}
+            forms: dict[_Form, bool] = {}
             for name in names:
                 if name.folded and self._rules.takes(name.kind):
-                    forms[_Form(name.folded, self._rules.form(name.surface))] = None
+                    form = self._rules.form(name.surface)
+                    for folded in _looked_up(name.surface, name.folded):
+                        forms[_Form(folded, form)] = False
                 if name.kind == "title":
-                    forms.update(dict.fromkeys(self._stripped(name.surface)))
-            yield key, list(forms)
+                    for short in self._stripped(name.surface):
+                        forms.setdefault(short, True)
+            yield key, forms
 
     def _stripped(self, title: str) -> Iterator[_Form]:
         if not self._rules.strip_disambiguator or not self._rules.takes("title"):
             return
         short = without_disambiguator(title)
-        folded = fold(short)
-        if folded:
-            yield _Form(folded, self._rules.form(short))
+        if folded := fold(short):
+            for one in _looked_up(short, folded):
+                yield _Form(one, self._rules.form(short))
 
     def _known_names(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """Hashes of the smaller KB's names, sorted, and how many entities bear each."""

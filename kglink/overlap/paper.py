@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 
+from kglink.config import OverlapSection
 from kglink.overlap.names import NamedPair
 from kglink.overlap.weigh import Tally
 from kglink.plugins import PairedKBs
@@ -17,6 +18,8 @@ from kglink.text.entity_text import entity_text
 BATCH_PAIRS = 4096
 #: What a shared name alone is worth: of the pairs of DOID and NCIT that share one, 92% are right.
 NAME_PROBABILITY = 0.9
+#: The least cosine of the paper.
+PAPER_THRESHOLD = 0.5
 
 
 def same_names(kbs: PairedKBs, names: Iterable[NamedPair], tally: Tally) -> Iterator[Overlap]:
@@ -39,6 +42,24 @@ def alike_descriptions(
             if cosine >= threshold:
                 evidence = {kind: round(cosine, 4)}
                 yield _overlap(kbs, pair, probability_of(cosine, threshold), evidence)
+
+
+#: The encoder with which the paper says that 0.5 parts descriptions.
+PAPER_ENCODER = "RoBERTa-large (Sentence-BERT)"
+
+
+def differences(settings: OverlapSection) -> list[str]:
+    """What a search by the paper's method does otherwise than the paper."""
+    found = [f"encoder {settings.model}, and the paper's is {PAPER_ENCODER}: overlap.model"]
+    if settings.threshold != PAPER_THRESHOLD:
+        found.append(f"threshold {settings.threshold:g}, and the paper's is {PAPER_THRESHOLD:g}")
+    if settings.names != "strict":
+        found.append(f"names are equal when {settings.names}, and the paper's strictly")
+    if settings.name_kinds not in ((), ("title",)):
+        found.append(f"names are {', '.join(settings.name_kinds)}, and the paper's are titles")
+    if settings.one_to_one:
+        found.append("one to one, and the paper's many to many")
+    return found
 
 
 def probability_of(cosine: float, threshold: float) -> float:

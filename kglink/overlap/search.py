@@ -92,13 +92,20 @@ class OverlapTools:
         return self.settings.method == "full"
 
     @property
+    def name_kinds(self) -> tuple[str, ...]:
+        """The names that are compared without a model; the paper's method compares titles."""
+        titles = ("title",) if self.settings.method == "paper" else ()
+        return self.settings.name_kinds or titles
+
+    @property
     def rules(self) -> NameRules:
         """How names are compared; `full` folds them and leaves the rest to the evidence."""
         settings = self.settings
         return NameRules(
             match="folded" if self.is_full else settings.names,
-            kinds=() if self.is_full else settings.name_kinds,
+            kinds=() if self.is_full else self.name_kinds,
             strip_disambiguator=settings.strip_disambiguator,
+            strip_both=settings.method != "paper",
             max_pairs=settings.max_name_pairs,
         )
 
@@ -131,7 +138,7 @@ class OverlapTools:
             facts += [list(self.evidence), dict(settings.evidence_settings)]
             facts += [self.model.fingerprint, [self.space.ready(kb) for kb in kbs]]
         else:
-            facts += [settings.names, list(settings.name_kinds)]
+            facts += [settings.names, list(self.name_kinds)]
         return digest_of(facts)
 
 

@@ -15,6 +15,7 @@ from kglink.errors import UsageError
 from kglink.records import CodeMapping, Document, Entity, OnProgress, Record, Split
 from kglink.sources import OnNote, Problems, Source, check_sizes
 from kglink.workspace.folder import SCRATCH_FOLDER
+from kglink.workspace.random_split import SPLITS, RandomSplit
 
 if TYPE_CHECKING:
     from kglink.store import IngestSummary, KBInfo, Resolve
@@ -63,6 +64,7 @@ def add_kb(
     options: Mapping[str, object] | None = None,
     links_to: Sequence[str] = (),
     split: str = "",
+    split_random: RandomSplit | None = None,
     resolve: str = "",
     licence: str = "",
     allow_shrink: bool = False,
@@ -76,6 +78,8 @@ def add_kb(
     `CodeMapping`. With ``merge`` it adds to the KB and changes it, and what it does not hold
     stays. An interrupted run goes on where it stopped, if it reads a file.
 
+    ``split`` is that of all documents that say none; ``split_random`` draws the split of each
+    mention of a file or folder, whatever its documents say.
     ``resolve`` says how golds name entities of the KBs ``links_to``: by ``key``, by ``xref``, as
     codes that are looked up through cross-references, or by ``title``, redirects included; the
     adapter's own way where not told.
@@ -109,6 +113,8 @@ def add_kb(
             hint="add_entity adds one; or give a list.",
         )
     if not isinstance(source, str | Path | Source):
+        if split_random:
+            raise UsageError("records in memory are read once: a random split is of a file")
         if adapter or options:
             raise UsageError("records in memory are read by no adapter: they have no options of it")
         given = job(
@@ -128,7 +134,8 @@ def add_kb(
     values = settings.model_dump(mode="json")
     if not resolve:
         resolve = getattr(reader, "resolve", "key") if links_to else "key"
-    facts = (plugin.name, values, [*links_to], split, resolve, merge)
+    facts = [plugin.name, values, [*links_to], split, resolve, merge]
+    facts += [[*split_random.counts, split_random.seed]] if split_random else []
     read = job(
         adapter=plugin.name,
         source=source.name,
@@ -137,7 +144,13 @@ def add_kb(
         resolve=_resolve(resolve, links_to),
     )
     source.scratch_in = opened.folder / SCRATCH_FOLDER / read.fingerprint
-    records = check_sizes(reader.read(source, problems), source, problems)
+    records: Iterable[Record] = check_sizes(reader.read(source, problems), source, problems)
+    if split_random:
+        drawn = split_random.drawn(reader.read(source, Problems(ingest.on_error)))
+        records = split_random.divided(records, drawn)
+        counts = zip(SPLITS, split_random.counts, strict=True)
+        shown = ", ".join(f"{count:,} {split}" for split, count in counts)
+        on_note("split", f"{shown} mentions, drawn with seed {split_random.seed}")
     summary = opened.store.ingest(read, records, progress=progress)
     source.drop_scratch()
     return AddedKB(summary, plugin.name, problems)

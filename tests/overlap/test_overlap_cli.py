@@ -88,10 +88,15 @@ def test_the_other_methods(kglink: Kglink, demo_copy: Path) -> None:
     assert counts[1] == counts[2]
     assert "names: entities that share a name" in names.err
     paper = kglink("overlap", "--method", "paper", "--threshold", "-1", "--json")
-    assert len(json.loads(paper.out)) == int(counts[1])
+    titles = len(json.loads(paper.out))
+    assert 0 < titles < int(counts[1])
+    fewer = kglink("overlap", "--method", "paper", "--threshold", "0.6")
+    assert "encoder minilm, and the paper's is RoBERTa-large" in fewer.err
+    assert "threshold 0.6, and the paper's is 0.5" in fewer.err
     fewer = kglink("overlap", "--method", "paper", "--threshold", "0.5")
+    assert "threshold" not in fewer.err
     assert "cosine of the descriptions 0.5" in fewer.err
-    assert int(fewer.out.split()[1]) < int(counts[1])
+    assert int(fewer.out.split()[1]) < titles
 
 
 def test_one_to_one(kglink: Kglink, demo_copy: Path) -> None:

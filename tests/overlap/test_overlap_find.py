@@ -15,6 +15,7 @@ from kglink.config import OverlapSection
 from kglink.errors import PluginError, UnknownNameError, UsageError
 from kglink.overlap import scratch
 from kglink.overlap.model import OverlapModel, Weight
+from kglink.overlap.paper import differences
 from kglink.overlap.search import OverlapTools, find_all_overlaps, find_overlaps
 from kglink.overlap.train import train
 from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PairEvidence, PluginSettings
@@ -129,12 +130,34 @@ WORLD = [
 
 
 # ------------------------------------------------------------------------- the paper's method
+ALL_NAMES = ("title", "alias", "synonym", "redirect", "anchor")
+
+
+def test_the_paper_compares_titles(store: Store) -> None:
+    report = find_overlaps(tools(store, method="paper"), "wiki", "world")
+    assert report.candidates == 4
+    assert set(kept(store)) == {("W1", "1"), ("W2", "2")}
+
+
+def test_a_search_says_how_it_differs_from_the_paper() -> None:
+    default = OverlapSection(method="paper")
+    assert differences(default) == [
+        "encoder minilm, and the paper's is RoBERTa-large (Sentence-BERT): overlap.model"
+    ]
+    other = OverlapSection(
+        threshold=0.6, names="folded", name_kinds=("title", "alias"), one_to_one=True
+    )
+    assert [text.split()[0] for text in differences(other)] == [
+        *("encoder", "threshold", "names", "names", "one")
+    ]
+
+
 def test_the_paper_keeps_same_names_with_alike_descriptions(store: Store) -> None:
     """By hand: five pairs share a name; cos 30 and cos 59 are above .5, cos 61 is not.
 
     W4 has no description: the texts of both are compared, which the encoder puts at 90 and 0.
     """
-    report = find_overlaps(tools(store, method="paper"), "wiki", "world")
+    report = find_overlaps(tools(store, method="paper", name_kinds=ALL_NAMES), "wiki", "world")
     assert (report.candidates, report.kept) == (5, 3)
     assert (report.by_name, report.by_meaning_only) == (3, 0)
     assert list(kept(store)) == [("W1", "1"), ("W1", "6"), ("W2", "2")]
@@ -160,14 +183,16 @@ def test_the_paper_keeps_same_names_with_alike_descriptions(store: Store) -> Non
 def test_the_settings_of_the_paper(
     store: Store, settings: dict[str, Any], candidates: int, pairs: set[tuple[str, str]]
 ) -> None:
-    report = find_overlaps(tools(store, method="paper", **settings), "wiki", "world")
+    report = find_overlaps(
+        tools(store, method="paper", **{"name_kinds": ALL_NAMES, **settings}), "wiki", "world"
+    )
     assert (report.candidates, set(kept(store))) == (candidates, pairs)
 
 
 def test_either_order_of_the_kbs_finds_the_same(store: Store) -> None:
-    find_overlaps(tools(store, method="paper"), "wiki", "world")
+    find_overlaps(tools(store, method="paper", name_kinds=ALL_NAMES), "wiki", "world")
     before = kept(store)
-    report = find_overlaps(tools(store, method="paper"), "world", "wiki")
+    report = find_overlaps(tools(store, method="paper", name_kinds=ALL_NAMES), "world", "wiki")
     assert (report.left, report.right) == ("world", "wiki")
     assert kept(store) == before
 
@@ -179,7 +204,9 @@ def test_names_alone_read_no_description(store: Store) -> None:
 
 
 def test_one_to_one_keeps_no_entity_twice(store: Store) -> None:
-    report = find_overlaps(tools(store, method="paper", one_to_one=True), "wiki", "world")
+    report = find_overlaps(
+        tools(store, method="paper", name_kinds=ALL_NAMES, one_to_one=True), "wiki", "world"
+    )
     assert report.kept == 2
     assert list(kept(store)) == [("W1", "6"), ("W2", "2")]
 

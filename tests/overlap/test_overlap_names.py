@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from kglink.overlap import names
-from kglink.overlap.names import NameJoin, NameRules, paper_name, without_disambiguator
+from kglink.overlap.names import Match, NameJoin, NameRules, paper_name, without_disambiguator
 from kglink.records import Alias, Document, Entity
 from kglink.store import Store
 from store_support import entity, job
@@ -33,6 +33,12 @@ def joined(store: Store, rules: NameRules) -> dict[tuple[str, str], tuple[str, .
         ("Clara Oswald ( Immortals )", "Clara Oswald(Immortals)"),
         ("Clara Oswald (Immortals)", "Clara Oswald(Immortals)"),
         ("Queen 's Gambit , The", "Queen's Gambit,The"),
+        ("A . J . Green", "A.J.Green"),
+        ("A.J. Green", "A.J.Green"),
+        ("St . Louis", "St.Louis"),
+        ("St. Louis", "St.Louis"),
+        ("X - 01", "X-01"),
+        ("AT & T", "AT&T"),
         ("Queen's Gambit, The", "Queen's Gambit,The"),
         ("e\u0301clair", "\u00e9clair"),
         ("  two   spaces ", "two spaces"),
@@ -93,6 +99,30 @@ def test_the_settings_decide_which_names_are_the_same(
     more = [entity(f"x{number}", f"Nobody {number}") for number in range(9)]
     fill(store, LEFT + more if turned else LEFT, RIGHT if turned else RIGHT + more)
     assert set(joined(store, rules)) == wanted
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("match", ["strict", "caseless", "folded"])
+def test_titles_of_tokenised_texts_are_found(store: Store, match: Match, *, turned: bool) -> None:
+    plain = ["A.J. Green", "St. Louis", "X-01", "AT&T", "C++", "10% (film)", "Who?", "A/B", "$5"]
+    apart = [
+        *("A . J . Green", "St . Louis", "X - 01", "AT & T", "C + +", "10 %", "Who ?", "A / B"),
+        "$ 5",
+    ]
+    left = [entity(f"l{at}", title) for at, title in enumerate(plain)]
+    right = [entity(f"r{at}", title) for at, title in enumerate(apart)]
+    fill(store, *((right, left) if turned else (left, right)))
+    wanted = [(f"l{at}", f"r{at}") for at in range(len(plain))]
+    found = set(joined(store, NameRules(match=match, strip_both=False)))
+    assert found == {(pair[1], pair[0]) if turned else pair for pair in wanted}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_paper_takes_the_brackets_off_one_side_alone(store: Store, *, turned: bool) -> None:
+    more = [entity(f"x{number}", f"Nobody {number}") for number in range(9)]
+    fill(store, LEFT + more if turned else LEFT, RIGHT if turned else RIGHT + more)
+    rules = NameRules(kinds=("title",), strip_both=False)
+    assert set(joined(store, rules)) == {("l1", "r1")}
 
 
 def test_all_names_that_a_pair_shares_are_told(store: Store) -> None:
