@@ -186,6 +186,11 @@ class OverlapSection(_Optimisation):
     """Stage O: pairs of entities that are the same thing."""
 
     objective: str = Field("overlap", description="Plugin that computes the loss.")
+    method: Literal["", "full", "paper", "names"] = Field(
+        "",
+        description="How overlaps are looked for where KBs were never compared, as by `kglink "
+        "overlap --method`; empty: by the setting `overlap.method`.",
+    )
     min_probability: float = Field(
         0.5, ge=0, le=1, description="Least probability of pairs that nobody judged."
     )

@@ -303,13 +303,15 @@ def _nothing_left_of_a_refusal(folder: Path) -> Iterator[None]:
 def _find_missing_overlaps(workspace: Opened, job: FinetuneJob, progress: Tell) -> None:
     """Compare the KBs that nobody has compared yet."""
     store = workspace.store
+    method = job.chosen_recipe().overlap.method
+    searching = workspace.with_settings({"overlap.method": method}) if method else workspace
     for kb in chain(job.source_kbs, job.target_kbs):
         store.kb(kb)
     searched = {frozenset((run.left, run.right)) for run in store.overlap_runs()}
     for left, right in product(job.source_kbs, job.target_kbs):
         known = left == right or frozenset((left, right)) in searched
         if not known and next(store.overlaps(left, right), None) is None:
-            find_overlaps(workspace, left, right, progress=progress)
+            find_overlaps(searching, left, right, progress=progress)
 
 
 def _published(

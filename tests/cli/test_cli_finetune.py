@@ -455,15 +455,17 @@ def test_a_kb_without_descriptions_is_told_of(kglink: Kglink, here: Path) -> Non
 def test_overlaps_are_found_where_nobody_has_looked(
     kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, str]] = []
+    asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(
-        "kglink.workspace.finetune.find_overlaps", lambda _, *kbs, **__: asked.append(kbs)
+        "kglink.workspace.finetune.find_overlaps",
+        lambda opened, *kbs, **_: asked.append((*kbs, opened.settings.overlap.method)),
     )
     with Store.open(f"sqlite:///{here}/kglink.db") as store:
         store.ingest(job("bare", fingerprint="bare"), [entity(f"{n}") for n in range(3)])
     words = ("--source-kb", "atlas,bare", "--target-kb", "saga", *options(here), "--no-publish")
     kglink("finetune", "--sources", "TO", *words)
-    assert asked == [("bare", "saga")]
+    kglink("finetune", "--sources", "TO", *words, "--set", "overlap.method=paper")
+    assert asked == [("bare", "saga", "full"), ("bare", "saga", "paper")]
 
 
 def test_a_run_in_progress_is_neither_joined_nor_deleted(

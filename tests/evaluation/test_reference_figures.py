@@ -22,12 +22,16 @@ WITHOUT_RECIPE = {
 #: Recipes of the papers' folders that follow no row of a table, and why.
 BESIDE_THE_TABLES = {
     "amh/dual-amh-complement": "future work",
+    "amh/dual-amh-w-grad": "the other reading of W",
+    "amh/mean-amh-w-grad": "the other reading of W",
+    "amh/som-amh-w-grad": "the other reading of W",
     "blink/wikipedia-hard": "the paper has hard negatives on ZESHEL alone",
     "blink/zeshel-base": "first of two trainings",
     "blink/zeshel-base-faithful": "the released code",
     "blink/zeshel-base-hard-frozen": "ELQ's variant",
     "blink/zeshel-large": "first of two trainings",
     "joint/base": "what the others extend",
+    "joint/kg-negatives": "the other reading of equation 1",
     "t-biencoder/plain-som-hard-cd": "the table cites it from others",
     "t-biencoder/plain-som-hard-id": "in the method alone",
     "t-biencoder/som-random-id-ascents-3": "a variant of ours",

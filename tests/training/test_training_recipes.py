@@ -118,6 +118,33 @@ def test_the_papers_hyperparameters() -> None:
     joint = load_recipe("joint/tos")
     assert joint.sources == "TOS"
     assert (joint.train.batch, joint.train.learning_rate, joint.overlap.epochs) == (16, 3e-5, 5)
+    assert (joint.overlap.method, joint.overlap.keep) == ("paper", "last")
+    assert (joint.selection.patience, joint.train.epochs) == (0, 5)
+    by_kg = load_recipe("joint/kg-negatives")
+    assert (by_kg.train.sampler, by_kg.train.columns, by_kg.domain) == (
+        "random_in_domain",
+        "own",
+        "kb",
+    )
+    assert by_kg.train.negatives == by_kg.train.batch == 16
+
+
+def test_amhs_epochs_and_readings() -> None:
+    infos = list_recipes("amh")
+    recipes = {info.name: load_recipe(info.name) for info in infos}
+    assert all(recipe.train.epochs in {5, 10, 15, 30} for recipe in recipes.values())
+    with_gradient = {name for name in recipes if name.endswith("w-grad")}
+    for name, recipe in recipes.items():
+        assert recipe.train.sampler_settings.get("w_grad", False) is (name in with_gradient)
+    assert {load_recipe(name).model.scorer for name in with_gradient} == {
+        "dual",
+        "mean",
+        "sum_of_max",
+    }
+    silent = [info for info in infos if info.name.split("-")[-1] in {"random", "hard", "mixed"}]
+    assert len(silent) == 9
+    assert all("our choice" in info.summary for info in silent)
+    assert all(recipes[info.name].train.objective == "bce" for info in silent)
 
 
 def test_each_recipe_says_what_it_is() -> None:
