@@ -39,6 +39,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "recipes": ("kglink recipes --paper amh --table 2", "kglink recipes amh/som-amh"),
     "runs": ("kglink runs", "kglink runs default-1 --json"),
+    "report": (
+        "kglink report default-1 --docs notes -o report.html",
+        "kglink report default-1 --docs notes --plots plots --tables tables",
+    ),
     "learn": ("kglink learn notes", "kglink learn notes --split train"),
     "forget": ("kglink forget notes", "kglink forget reports"),
     "fit": ("kglink fit notes", "kglink fit notes,reports --split train"),

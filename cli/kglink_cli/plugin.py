@@ -21,6 +21,7 @@ from kglink_cli import (
     memory,
     overlap,
     recipes,
+    report,
     runs,
     settings,
     show,
@@ -41,6 +42,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("finetune")(finetune.finetune)
     app.command("recipes")(recipes.recipes)
     app.command("runs")(runs.runs)
+    app.command("report")(report.report)
     app.command("learn")(memory.learn)
     app.command("forget")(memory.forget)
     app.command("fit")(memory.fit)

@@ -37,7 +37,7 @@ def evaluate_errors(
     mention: what is right, what was answered, the reason. The rest is as `evaluate` has it.
 
     >>> workspace.evaluate_errors("notes", kbs=["birds"]).all
-    Counter({None: 2})
+    Counter({None: 1})
     """
     from kglink.evaluation.retrieval import Question, judged_split
     from kglink.workspace.evaluation import EndToEnd, evaluate, evaluate_end_to_end

@@ -32,6 +32,7 @@ from kglink.workspace.overlaps import (
     reviewed_overlaps,
     train_overlap_model,
 )
+from kglink.workspace.report import report
 from kglink.workspace.spaces import (
     compare_recalls,
     compare_spaces,
@@ -96,6 +97,7 @@ class Workspace(Opened):
     delete_run = delete_run
     recipes = recipes
     recipe = recipe
+    report = report
     # texts
     texts = texts
     link = link

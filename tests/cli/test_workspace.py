@@ -45,6 +45,7 @@ METHODS = {
     "search": ("search",),
     "candidates": ("write_candidates",),
     "eval": ("evaluate", "evaluate_end_to_end", "evaluate_errors", "evaluate_overlaps"),
+    "report": ("report",),
     "settings": ("resolved",),
     "doctor": ("doctor", "licences"),
     "plugins": ("plugins",),

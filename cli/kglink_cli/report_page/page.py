@@ -1,0 +1,345 @@
+"""The web page of a report: one file that needs nothing but itself; see page.html, .css, .js."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from kglink.text.printable import printable_json, printable_line
+from kglink_cli.console import counted
+from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colours
+from kglink_cli.report_page.plots import plots_of
+from kglink_cli.report_page.tables import Named, tables_of
+from kglink_cli.tables import Figure, Table
+
+Shape = Mapping[str, Any]
+
+
+def page_of(report: Shape) -> str:
+    """The page; every number on it is from the report, which it holds whole."""
+    style, script = colours() + _part("page.css"), _part("page.js")
+    plots = [one for one in plots_of(report) if not one.name.startswith("map-")]
+    sections = list(_sections(report, {one.name: one for one in tables_of(report)}, plots))
+    names = ", ".join(run["name"] for run in report["runs"])
+    several = len(report["runs"]) > 1
+    values = {
+        "title": _text(f"{names}: fine-tuning compared" if several else f"{names}: what it learnt"),
+        "subtitle": _text(_subtitle(report)),
+        "style": style,
+        "style_hash": _csp_hash(style),
+        "script": script,
+        "script_hash": _csp_hash(script),
+        "contents": "".join(
+            f'<li><a href="#{key}">{_text(heading)}</a></li>' for key, heading, _ in sections
+        ),
+        "sections": "\n".join(
+            f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{_text(heading)}</h2>'
+            f"\n{body}\n</section>"
+            for key, heading, body in sections
+        ),
+        "footer": "Made by kglink report. The JSON of all figures is within this file "
+        "(kglink report --json writes it alone).",
+        "data": _page_json({**report, "colours": {"light": LIGHT, "dark": DARK}}),
+    }
+    return Template(_part("page.html")).substitute(values)
+
+
+def _subtitle(report: Shape) -> str:
+    kbs = ", ".join(f"{one['name']} ({one['entities']:,} entities)" for one in report["kbs"])
+    split = f"split {report['split']} of " if report["split"] else ""
+    docs = ", ".join(report["docs"])
+    return f"Knowledge bases: {kbs}. Judged on {split}{docs}."
+
+
+def _sections(
+    report: Shape, tables: Mapping[str, Named], plots: list[Drawing]
+) -> Iterator[tuple[str, str, str]]:
+    """Each section with its key, its heading, and its HTML."""
+    one = len(report["runs"]) == 1
+    drawn = {plot.name: f"<figure>{plot.svg(alone=False)}</figure>" for plot in plots}
+
+    def table(*names: str) -> str:
+        return "".join(_table(tables[name].table, one=one) for name in names if name in tables)
+
+    def plot(*names: str) -> str:
+        return "".join(drawn[name] for name in names if name in drawn)
+
+    yield "summary", "In short", _cards(report) + _missing(report)
+    if "retrieval" in tables:
+        body = plot("recall") + table("retrieval", "seeds", "significance")
+        body += plot("kbs", "domains") + table("surfaces")
+        yield "retrieval", "How often a right entity is found", body
+    if "answers" in tables:
+        yield "answers", "What links of raw text are worth", table("answers") + plot("reliability")
+    body = table("training") + plot("loss", "epochs")
+    yield "training", "How it was trained", body or _note("The run has no curve yet.")
+    maps = "".join(_map(at, run) for at, run in enumerate(report["runs"]) if run["map"])
+    if maps:
+        yield "map", "The joint space as a map", maps
+    if "errors" in tables:
+        body = _browser(report) + plot(*(one for one in drawn if one.startswith("confusion-")))
+        body += f"<details open><summary>Reasons by group</summary>{table('errors')}</details>"
+        yield "errors", "Why answers are wrong", body
+    yield "settings", "Settings and fingerprints", "".join(map(_facts, report["runs"]))
+
+
+def _cards(report: Shape) -> str:
+    """The figures that a reader asks for first."""
+    cards = [card for run in report["runs"] for card in _cards_of(run, len(report["runs"]) > 1)]
+    return f'<ul class="cards">{"".join(cards)}</ul>'
+
+
+def _cards_of(run: Shape, several: bool) -> Iterator[str]:
+    where = f"{run['name']}: " if several else ""
+
+    def card(value: str, label: str, more: str = "") -> str:
+        return f"<li><b>{_text(value)}</b><span>{_text(where + label)}</span>" + (
+            f"<small>{_text(more)}</small></li>" if more else "</li>"
+        )
+
+    before, after = run["before"], run["recalls"]
+    if before and after:
+        values = f"{before['mean']['R@1']:.3f} → {after['mean']['R@1']:.3f}"
+        yield card(values, "right at first by vectors alone, before and after training",
+                   "R@1 of the mentions held back, mean over KBs")  # fmt: skip
+    if run["retrieval"]:
+        joint, around = (run["retrieval"][one]["joint"] for one in ("metrics", "intervals"))
+        yield card(f"{joint['R@1']:.3f}", "right at first among all KBs",
+                   f"{_interval(around['R@1'])}; among 64: {joint['R@64']:.3f}")  # fmt: skip
+    if run["end_to_end"]:
+        links = run["end_to_end"]["metrics"]["joint"]["links"]["strict"]
+        which, name = ("recall", "recall") if links["micro"]["f1"] is None else ("f1", "F1")
+        yield card(f"{links['micro'][which]:.3f}", f"{name} of links in raw text",
+                   _interval(links["intervals"][which]) + "; place and entity right")  # fmt: skip
+        calibration = run["end_to_end"]["metrics"]["joint"]["calibration"]
+        if calibration["ece"] is not None:
+            yield card(f"{calibration['ece']:.3f}", "between confidence and share of right answers",
+                       f"ECE, {counted(calibration['answers'], 'answer')}; 0 is best")  # fmt: skip
+    if run["map"] and run["map"]["before"] and run["map"]["after"]["acs"] is not None:
+        values = f"{run['map']['before']['acs']:.3f} → {run['map']['after']['acs']:.3f}"
+        count = counted(run["map"]["pair_count"], "overlap")
+        yield card(values, "cosine of counterparts in two KBs", f"before and after, {count}")
+
+
+def _interval(ends: list[float]) -> str:
+    return "95% interval {:.3f} to {:.3f}".format(*ends)
+
+
+def _missing(report: Shape) -> str:
+    """What cannot be said of a run, and how it could."""
+    notes = [
+        f"{run['name']} is the model of no space now, so that only its training is shown. "
+        f"kglink finetune --resume --run {run['name']} --space NAME gives it one."
+        for run in report["runs"]
+        if not run["space"]
+    ]
+    return "".join(map(_note, notes))
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{_text(text)}</p>'
+
+
+def _table(table: Table, *, one: bool) -> str:
+    """A table for the page; of ``one`` run it does not say which in each row."""
+    if one and table.columns[0] == "run":
+        rows = [row[1:] for row in table.rows]
+        table = table._replace(columns=table.columns[1:], rows=rows, figures=table.figures - 1)
+
+    def cell(value: object, at: int, row: bool) -> str:
+        numeric = at >= table.figures
+        inner = _text(str(value))
+        if isinstance(value, Figure):
+            inner = f"{value.value:.3f}"
+            if value.interval is not None:
+                inner += "<small>{:.3f}–{:.3f}</small>".format(*value.interval)
+        elif isinstance(value, int):
+            inner = f"{value:,}"
+        kind = ' class="n"' if numeric else ""
+        return f'<th scope="row"{kind}>{inner}</th>' if row else f"<td{kind}>{inner}</td>"
+
+    head = "".join(
+        f'<th scope="col"{" class=n" if at >= table.figures else ""}>{_text(str(one))}</th>'
+        for at, one in enumerate(table.columns)
+    )
+    body = "\n".join(
+        f"<tr>{''.join(cell(one, at, at == 0) for at, one in enumerate(row))}</tr>"
+        for row in table.rows
+    )
+    below = "".join(f'<p class="below">{_text(line)}</p>' for line in table.below if line)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title)}">'
+        f"<table><caption>{_text(table.title)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>{below}"
+    )
+
+
+def _map(at: int, run: Shape) -> str:
+    shape = run["map"]
+    sides = [side for side in ("before", "after") if shape[side]]
+    radios = "".join(
+        f'<label><input type="radio" name="side{at}" data-side="{side}"'
+        f"{' checked' if side == 'after' else ''}>{side}</label>"
+        for side in sides
+    )
+    kbs = "".join(
+        f'<label><input type="checkbox" checked data-kb="{kb}">'
+        f"{_swatch(kb)}"
+        f"{_text(name)} <small>{count:,}</small></label>"
+        for kb, (name, count) in enumerate(zip(shape["kbs"], shape["counts"], strict=True))
+    )
+    of = "" if shape["shown"] == shape["entities"] else f" of {shape['entities']:,}"
+    told = "".join(
+        f'<p class="below" data-of-side="{side}"{" hidden" if side != "after" else ""}>'
+        f"{_text(_side_told(shape, side))}</p>"
+        for side in sides
+    )
+    how = (
+        f"{shape['shown']:,}{of} entities, each by the vector of its text; "
+        f"{counted(shape['pair_count'], 'overlap')} as lines: the shorter, the nearer. "
+        "Drag to move, wheel or + and − to zoom, arrows to pan, 0 for the whole."
+    )
+    lost = "" if shape["before"] else _note("The model before training is not there any more.")
+    return (
+        f'<h3>{_text(run["name"])}</h3><p class="soft">{_text(how)}</p>{lost}'
+        f'<div class="map" data-map="{at}"><div class="tools">'
+        f"<fieldset><legend>Fine-tuning</legend>{radios}</fieldset>"
+        f"<fieldset><legend>Show</legend>{kbs}"
+        '<label><input type="checkbox" checked data-lines>overlaps</label></fieldset>'
+        '<input type="search" placeholder="Find an entity" aria-label="Find an entity on the map">'
+        '<span><button type="button" data-zoom="1.6" aria-label="Zoom in">+</button> '
+        '<button type="button" data-zoom="0.625" aria-label="Zoom out">−</button> '
+        '<button type="button" data-zoom="0">Whole</button></span></div>'
+        '<ul class="hits"></ul><canvas tabindex="0" role="img" aria-label="'
+        f"Map of {shape['shown']:,} entities; find one by its name above"
+        f'"></canvas>{told}</div>'
+    )
+
+
+def _swatch(kb: int) -> str:
+    """The shape and colour of a KB on the map, as page.js draws them."""
+    shapes = (
+        '<circle cx="7" cy="7" r="5"/>',
+        '<rect x="2.5" y="2.5" width="9" height="9"/>',
+        '<path d="M7 1 12.5 11.5H1.5z"/>',
+        '<path d="M7 .5 13.5 7 7 13.5.5 7z"/>',
+        '<path d="M7 13 12.5 2.5H1.5z"/>',
+    )
+    return (
+        f'<svg class="swatch f-c{kb % COLOURS}" viewBox="0 0 14 14" aria-hidden="true">'
+        f"{shapes[kb % len(shapes)]}</svg>"
+    )
+
+
+def _side_told(shape: Shape, side: str) -> str:
+    first, second = shape[side]["variance"]
+    text = (
+        f"{side.capitalize()} fine-tuning. Axes: the first two principal components "
+        f"({first:.1%} and {second:.1%} of the variance)"
+    )
+    if side == "after" and shape["before"]:
+        text += ", turned to lie on the map before as well as they can"
+    if shape[side]["acs"] is not None:
+        text += f". Mean cosine of counterparts: {shape[side]['acs']:.3f}"
+    return text + "."
+
+
+def _browser(report: Shape) -> str:
+    runs = [(at, run) for at, run in enumerate(report["runs"]) if run["errors"]]
+    first = runs[0][1]["errors"]
+    wrong = first["mentions"] - first["right"]
+    told = f"{wrong:,} of {first['mentions']:,} mentions of {runs[0][1]['name']} are wrong"
+    if len(runs[0][1]["cases"]) < wrong:
+        told += f"; the first {len(runs[0][1]['cases']):,} of them, of each reason some, are here"
+    choose = "".join(f'<option value="{at}">{_text(run["name"])}</option>' for at, run in runs)
+    reasons = "".join(
+        f'<option value="{_text(one)}">{_text(one)} ({first["reasons"][one]:,})</option>'
+        if len(runs) == 1
+        else f'<option value="{_text(one)}">{_text(one)}</option>'
+        for one in first["reasons"]
+    )
+    kbs = "".join(
+        f'<option value="{_text(one)}">{_text(one)}</option>'
+        for one in (*(kb["name"] for kb in report["kbs"]), "[NIL]")
+    )
+    return (
+        f'<p>{_text(told)}.</p><div data-errors><div class="tools">'
+        f"<label>Run <select data-pick=run>{choose}</select></label>"
+        f'<label>Reason <select data-pick=reason><option value="">all</option>{reasons}</select>'
+        f'</label><label>KB <select data-pick=kb><option value="">all</option>{kbs}</select>'
+        "</label>"
+        '<label>Word <input type="search" data-pick=words></label>'
+        '<span role="status"></span>'
+        '<span><button type="button" data-step="-1">Back</button> '
+        '<button type="button" data-step="1">Next</button></span></div>'
+        '<ol class="cases"></ol></div>'
+        "<noscript><p>The mentions appear when scripts may run in this page.</p></noscript>"
+    )
+
+
+def _facts(run: Shape) -> str:
+    hardware = run["hardware"]
+    facts: dict[str, object] = {
+        "state": run["state"],
+        "space": run["space"] or "none",
+        "recipe": run["recipe"] or "(of a program)",
+        "learns from": run["sources"],
+        "source KBs": ", ".join(run["source_kbs"]) or "none",
+        "target KBs": ", ".join(run["target_kbs"]) or "none",
+        "documents": ", ".join(run["docs"]) or "all",
+        "seed": run["seed"],
+        "began": run["started"],
+        "steps": f"{run['steps']:,}",
+        "took": "not done" if run["seconds"] is None else f"{run['seconds']:,.0f} s",
+        "computed on": f"{hardware['device']}, {hardware['precision']}, "
+        f"{counted(hardware['threads'], 'thread')}, {run['processes']} process(es)",
+        "libraries": ", ".join(f"{name} {text}" for name, text in run["libraries"].items()),
+        **{f"fingerprint of {name}": one for name, one in run.get("fingerprints", {}).items()},
+        **{f"revision of {name}": one for name, one in run.get("revisions", {}).items()},
+    }
+    notes = "".join(f"<li>{_text(one)}</li>" for one in run["notes"])
+    return (
+        f"<h3>{_text(run['name'])}</h3>{_list(facts)}"
+        + (f"<p>Notes</p><ul>{notes}</ul>" if notes else "")
+        + "<details><summary>All settings of the recipe</summary>"
+        + f"{_list(dict(_flat(run['settings'])))}</details>"
+    )
+
+
+def _flat(values: Shape, above: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def _list(facts: Mapping[str, object]) -> str:
+    rows = "".join(
+        f"<dt>{_text(name)}</dt><dd>{_text(str(value))}</dd>" for name, value in facts.items()
+    )
+    return f'<dl class="facts">{rows}</dl>'
+
+
+def _text(text: str) -> str:
+    return escape(printable_line(text), quote=True)
+
+
+def _page_json(value: object) -> str:
+    """JSON that no HTML parser can take for a tag, a comment or an entity."""
+    return re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", printable_json(value))
+
+
+def _part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _csp_hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

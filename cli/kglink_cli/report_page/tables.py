@@ -1,0 +1,204 @@
+"""The tables of a report, from its JSON: for the page, and for files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+from kglink_cli.evaluation_errors import KINDS, MOST_TYPES
+from kglink_cli.tables import Figure, Table
+
+Shape = Mapping[str, Any]
+#: The figures of retrieval that tables have.
+FIGURES = ("R@1", "R@8", "R@64", "AP@1", "MAP@10", "MRR")
+#: The pools over all KBs, as commands call them.
+POOLS = {"joint": "[joint]", "judged_joint": "[judged joint]"}
+
+
+class Named(NamedTuple):
+    """A table with the name of its file."""
+
+    name: str
+    table: Table
+
+
+def tables_of(report: Shape) -> list[Named]:
+    """All tables for which there are figures, in the order of the page."""
+    made = {
+        "retrieval": retrieval_table(report),
+        "seeds": seeds_table(report),
+        "significance": significance_table(report),
+        "surfaces": surfaces_table(report),
+        "answers": answers_table(report),
+        "training": training_table(report),
+        "errors": errors_table(report),
+    }
+    return [Named(name, table) for name, table in made.items() if table.rows]
+
+
+def evaluated(report: Shape) -> list[Shape]:
+    """The runs whose space could be asked."""
+    return [run for run in report["runs"] if run["retrieval"]]
+
+
+def pools_of(shape: Shape) -> Iterator[tuple[str, Shape, Shape, int]]:
+    """The name, figures, intervals and mentions of each pool of an evaluation."""
+    metrics, around, mentions = shape["metrics"], shape["intervals"], shape["mentions"]
+    for kb, figures in metrics["kb"].items():
+        yield kb, figures, around["kb"][kb], mentions[kb]
+    for key, name in POOLS.items():
+        if metrics[key]:
+            yield name, metrics[key], around[key], mentions[key]
+
+
+def retrieval_table(report: Shape) -> Table:
+    """How often a right entity is found, with intervals."""
+    rows = [
+        [run["name"], pool, mentions, *(_figure(one, figures, around) for one in FIGURES)]
+        for run in evaluated(report)
+        for pool, figures, around, mentions in pools_of(run["retrieval"])
+    ]
+    title = "How often a right entity is among the first k, the mentions' places given"
+    below = ("Small: 95% intervals, of R@k and AP@1 Wilson's, of MAP@10 and MRR by bootstrap.",)
+    return Table(("run", "pool", "mentions", *FIGURES), rows, 2, title, below)
+
+
+def _figure(name: str, figures: Shape, around: Shape) -> Figure:
+    return Figure(figures[name], tuple(around[name]) if around.get(name) else None)
+
+
+def seeds_table(report: Shape) -> Table:
+    """Mean and standard deviation over runs that differ in their seed alone."""
+    groups: dict[tuple[object, ...], list[Shape]] = {}
+    for run in evaluated(report):
+        same = run["recipe"], run["sources"], *map(tuple, (run["source_kbs"], run["target_kbs"]))
+        groups.setdefault(same, []).append(run)
+    rows: list[list[object]] = []
+    for runs in groups.values():
+        if len({run["seed"] for run in runs}) < 2:
+            continue
+        told = [dict(_by_pool(run)) for run in runs]
+        for pool in told[0]:
+            values = [[one[pool][name] for one in told if pool in one] for name in FIGURES]
+            shown = [f"{mean(one):.3f} ± {stdev(one):.3f}" if len(one) > 1 else "-"
+                     for one in values]  # fmt: skip
+            rows.append([runs[0]["recipe"], len(runs), pool, *shown])
+    title = "Over seeds: mean and standard deviation"
+    return Table(("recipe", "runs", "pool", *FIGURES), rows, 3, title)
+
+
+def _by_pool(run: Shape) -> Iterator[tuple[str, Shape]]:
+    for pool, figures, _, _ in pools_of(run["retrieval"]):
+        yield pool, figures
+
+
+def significance_table(report: Shape) -> Table:
+    """Each further run against the first, mention by mention."""
+    rows: list[list[object]] = []
+    runs = evaluated(report)
+    for run in runs[1:]:
+        for pool, tests in (run["against_first"] or {}).items():
+            for figure, test in tests.items():
+                numbers = f"{test['difference']:+.3f}", f"{test['p']:.4f}"
+                mark = "yes" if test["significant"] else "no"
+                shares = Figure(test["right"]), Figure(test["left"])
+                rows.append([run["name"], POOLS.get(pool, pool), figure, *shares, *numbers, mark])
+    first = runs[0]["name"] if runs else ""
+    title = f"Against {first}: paired randomization test at .05 / {max(len(runs) - 1, 1)}"
+    columns = ("run", "pool", "figure", first, "run's", "difference", "p", "significant")
+    return Table(columns, rows, 3, title)
+
+
+def surfaces_table(report: Shape) -> Table:
+    """Apart for surfaces that were learnt from and for others."""
+    rows = [
+        [run["name"], which, pool, mentions, *(Figure(figures[name]) for name in FIGURES)]
+        for run in evaluated(report)
+        for which in ("seen", "unseen")
+        if which in run["retrieval"]
+        for pool, figures, mentions in _slices(run["retrieval"][which])
+    ]
+    title = "Surfaces that were seen in training, and others"
+    return Table(("run", "surfaces", "pool", "mentions", *FIGURES), rows, 3, title)
+
+
+def _slices(shape: Shape) -> Iterator[tuple[str, Shape, int]]:
+    for kb, figures in shape["metrics"]["kb"].items():
+        yield kb, figures, shape["mentions"][kb]
+    for key, name in POOLS.items():
+        if shape["metrics"][key]:
+            yield name, shape["metrics"][key], shape["mentions"][key]
+
+
+def answers_table(report: Shape) -> Table:
+    """What links of raw text are worth."""
+    rows: list[list[object]] = []
+    for run in report["runs"]:
+        if not run["end_to_end"]:
+            continue
+        joint = run["end_to_end"]["metrics"]["joint"]
+        for what, match in (
+            ("detection", "strict"), ("detection", "overlap"), ("links", "strict"),
+            ("links", "weak"),
+        ):  # fmt: skip
+            one = joint[what][match]
+            shown = [_known(one, name) for name in ("precision", "recall", "f1")]
+            rows.append([run["name"], what, match, one["gold"], one["found"], one["right"], *shown])
+    title = "What links of raw text are worth: detection and links (GERBIL's InKB)"
+    columns = ("run", "what", "match", "mentions", "found", "right", "precision", "recall", "F1")
+    below = (
+        "Small: 95% intervals by bootstrap over the texts. No precision where annotation is "
+        "in part.",
+    )
+    return Table(columns, rows, 3, title, below)
+
+
+def _known(score: Shape, name: str) -> object:
+    value, around = score["micro"][name], score["intervals"][name]
+    return "-" if value is None else Figure(value, tuple(around) if around else None)
+
+
+def training_table(report: Shape) -> Table:
+    """Recall of the mentions held back, before and after."""
+    rows: list[list[object]] = []
+    ks: tuple[str, ...] = ("R@1", "R@8", "R@64")
+    for run in report["runs"]:
+        before, after = run["before"] or {}, run["recalls"] or {}
+        both = {
+            **{f"{kb}": kb for kb in after.get("kb", {})},
+        }
+        for pool in [*both, *POOLS]:
+            one, other = (
+                side.get("kb", {}).get(pool) or side.get(pool) or {} for side in (before, after)
+            )
+            if other:
+                shown = [Figure(side[k]) if k in side else "-" for k in ks for side in (one, other)]
+                count = after.get("mentions", {}).get(pool, "")
+                rows.append([run["name"], POOLS.get(pool, pool), count, *shown])
+    columns = [f"{k} {when}" for k in ks for when in ("before", "after")]
+    title = "Before and after training: the mentions held back, by vectors alone"
+    return Table(("run", "pool", "mentions", *columns), rows, 2, title)
+
+
+def errors_table(report: Shape) -> Table:
+    """Why mentions are answered wrongly, by group."""
+    runs = [run for run in report["runs"] if run["errors"]]
+    used: list[str] = [
+        reason
+        for reason in (runs[0]["errors"]["reasons"] if runs else ())
+        if any(run["errors"]["reasons"][reason] for run in runs)
+    ]
+    rows: list[list[object]] = []
+    for run in runs:
+        errors = run["errors"]
+        rows.append([run["name"], "all", "", *_counts(errors, used)])
+        for kind, groups in errors["groups"].items():
+            shown = groups[:MOST_TYPES] if kind == "type" else groups
+            rows += [[run["name"], KINDS[kind], one["group"], *_counts(one, used)] for one in shown]
+    title = "Why mentions of raw text are answered wrongly"
+    return Table(("run", "by", "group", "mentions", "right", *used), rows, 3, title)
+
+
+def _counts(shape: Shape, used: Sequence[str]) -> list[int]:
+    return [shape["mentions"], shape["right"], *(shape["reasons"][one] for one in used)]
