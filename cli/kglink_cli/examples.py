@@ -38,6 +38,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink finetune --recipe small --target-kb products --set train.epochs=2",
     ),
     "recipes": ("kglink recipes --paper amh --table 2", "kglink recipes amh/som-amh"),
+    "convert": (
+        "kglink convert biencoder_wiki_large.bin blink --like google-bert/bert-large-uncased",
+        "kglink convert biencoder.bin blink-base --like bert --json",
+    ),
     "runs": ("kglink runs", "kglink runs default-1 --json"),
     "report": (
         "kglink report default-1 --docs notes -o report.html",

@@ -8,6 +8,7 @@ from kglink_cli import (
     add_kb,
     build,
     candidates,
+    convert,
     demo,
     doctor,
     evaluate,
@@ -41,6 +42,7 @@ def add_commands(app: typer.Typer) -> None:
     app.add_typer(overlap.app(), name="overlap")
     app.command("finetune")(finetune.finetune)
     app.command("recipes")(recipes.recipes)
+    app.command("convert")(convert.convert)
     app.command("runs")(runs.runs)
     app.command("report")(report.report)
     app.command("learn")(memory.learn)

@@ -212,8 +212,11 @@ class PackedTower(Tower):
         """Leave the embeddings and their norm as they are in training, or train them too."""
         self.embeddings.requires_grad_(not frozen)
 
-    def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Take the weights of a checkpoint, and make the rows that its vocabulary lacks."""
+    def load(self, weights: Mapping[str, Tensor]) -> list[str]:
+        """Take the weights of a checkpoint, and make the rows that its vocabulary lacks.
+
+        Returns the names that were taken, as the checkpoint has them.
+        """
         own = self.state_dict()
         given = {modern_name(name): value for name, value in weights.items()}
         words = "embeddings.word_embeddings.weight"
@@ -234,6 +237,7 @@ class PackedTower(Tower):
                     hint="Give weights and configuration of one and the same model.",
                 )
             value.copy_(found)
+        return [name for name in weights if modern_name(name) in own]
 
     @property
     def _layers(self) -> Sequence[Any]:

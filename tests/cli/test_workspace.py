@@ -50,8 +50,8 @@ METHODS = {
     "doctor": ("doctor", "licences"),
     "plugins": ("plugins",),
 }
-#: Commands that work on no workspace: a demonstration, and the beginning of a plugin.
-OTHERS = {"demo", "plugins new"}
+#: Commands that work on no workspace: a demonstration, a conversion, the beginning of a plugin.
+OTHERS = {"demo", "plugins new", "convert"}
 
 
 def commands() -> Iterator[str]:
