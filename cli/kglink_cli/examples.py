@@ -54,7 +54,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "spaces": ("kglink spaces", "kglink spaces --compare default small --docs notes"),
     "index": ("kglink index --presets", "kglink index --preset hnsw-fast --queries 500"),
     "link": (
-        "kglink link letter.txt --explain",
+        "kglink link letter.txt mails/ --explain",
         "kglink link mails/ --kb products --format jsonl -o links.jsonl",
     ),
     "explain": (

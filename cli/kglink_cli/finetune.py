@@ -45,7 +45,7 @@ def finetune(
         typer.Option(
             "--sources",
             help="Stages: S (mentions of the source KBs), T (of the target KBs), O (overlaps), TS, "
-            "TO, SO or TOS; by default the recipe's, or all that the KBs allow.",
+            "TO, SO or TOS; by default the recipe's, or all that have something to learn from.",
         ),
     ] = "",
     source_kb: Annotated[

@@ -37,7 +37,10 @@ _NO_MATTER = {"ingest": {"on_error", "batch_size"}, "link": {"workers"}}
 
 def link(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(help="A file, a folder, or - for standard input.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(help="Files, folders, or - for standard input.", metavar="SOURCE..."),
+    ],
     kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
     types: Types = None,
     under: Under = None,
@@ -135,7 +138,8 @@ def link(
     Mentions are found in the text, or given: marked with --marked, or as spans in JSON lines
     ({"id", "text", "entities": [{"start", "end"}]}); a text whose list is empty is searched.
     Plain text, mails, HTML, Markdown, PDF and Word files are read as texts; offsets count in the
-    text of the output. A run that writes JSON lines to a file and is interrupted goes on where it
+    text of the output. Several sources are linked in the order given, their texts named by their
+    paths. A run that writes JSON lines to a file and is interrupted goes on where it
     stopped.
 
     KBs that are new, and long to encode, are answered at once by their names alone; their vectors
@@ -143,8 +147,8 @@ def link(
     """
     from kglink.workspace.workers import answers
 
-    streamed = lines and source == STDIN
-    _check([source, *context.args], kb, output if streamed else None, lines and (workers or 1) > 1)
+    streamed = lines and sources == [STDIN]
+    _check(sources, kb, output if streamed else None, lines, workers or 1)
     flags: dict[str, object] = {
         "ingest.on_error": on_error,
         "link.kbs": split_names(kb) or None,
@@ -164,7 +168,7 @@ def link(
         "space.name": space,
     }
 
-    with session_of(context).open(flags) as workspace, reserved(workspace, output, source):
+    with session_of(context).open(flags) as workspace, reserved(workspace, output, sources):
         registry, settings = workspace.registry, workspace.settings
         asked_format = output_format or ("jsonl" if lines and output is None else None)
         name = registry.get("exporter", format_of(asked_format, output)).name
@@ -190,7 +194,7 @@ def link(
         began = time.monotonic()
         mentions = 0
         with ExitStack() as closing:
-            opened = None if streamed else closing.enter_context(workspace.open_source(source))
+            opened = None if streamed else closing.enter_context(workspace.open_source(*sources))
 
             def linked(written: Sequence[Written]) -> Iterator[LinkedDocument]:
                 nonlocal mentions
@@ -256,25 +260,24 @@ def _tell_linked(
 
 
 def _check(
-    sources: Sequence[str], kb: str | None, streamed_to: Path | None, divided_lines: bool
+    sources: Sequence[str], kb: str | None, streamed_to: Path | None, lines: bool, workers: int
 ) -> None:
     """Refuse what cannot be meant."""
-    source, *more = sources
-    if more:
-        folder = shlex.quote(str(Path(source).parent))
+    if lines and len(sources) > 1:
         raise UsageError(
-            f"link reads one source, and {len(sources)} were named",
-            hint=f"A folder is one source, of all texts in it: kglink link {folder}",
+            f"--lines reads one file, and {len(sources)} were named",
+            hint=f"One after the other: cat {shlex.join(sources)} | kglink link - --lines",
         )
-    if divided_lines:
+    if lines and workers > 1:
         raise UsageError(
             "--lines answers one text after the other, and --workers links many side by side",
             hint="Leave one of the two away.",
         )
-    if source != STDIN and " " in source.strip() and not Path(source).exists():
+    words = " ".join(sources).strip()
+    if " " in words and not any(one == STDIN or Path(one).exists() for one in sources):
         raise UsageError(
-            f"there is no file {source!r}",
-            hint=f"If it is the text: echo {shlex.quote(source)} | kglink link -",
+            f"there is no file {sources[0]!r}",
+            hint=f"If it is the text: echo {shlex.quote(words)} | kglink link -",
         )
     if kb is not None and not split_names(kb):
         raise UsageError(f"--kb {kb!r} names no KB", hint="Example: --kb a,b; without it: all.")
@@ -361,8 +364,14 @@ def state_of(source: Source) -> object:
     """What tells the content of a source from another: its bytes, of a folder names and times."""
     if not source.is_folder:
         return [source.name, source.fingerprint()]
-    stats = ((file.name, file.path.stat()) for file in source.files() if file.path)
-    return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
+    return [[file.name, *_state_of_file(file)] for file in source.files()]
+
+
+def _state_of_file(file: Source) -> tuple[object, ...]:
+    if file.path is None:
+        return (file.fingerprint(),)
+    stat = file.path.stat()
+    return stat.st_size, stat.st_mtime_ns
 
 
 def _lines_of(source: Source, problems: Problems) -> Iterator[tuple[int, bytes]]:

@@ -60,13 +60,14 @@ def format_of(chosen: str | None, output: Path | None) -> str:
 
 
 @contextmanager
-def reserved(workspace: Workspace, output: Path | None, source: str) -> Iterator[None]:
+def reserved(workspace: Workspace, output: Path | None, sources: Sequence[str]) -> Iterator[None]:
     """Hold the right to write ``output``, or say at once why it cannot be written."""
     if output is None:
         yield
         return
     checked_output(workspace, output)
-    _refuse_inputs(output, source)
+    for source in sources:
+        _refuse_inputs(output, source)
     with _locked(output):
         yield
 

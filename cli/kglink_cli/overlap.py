@@ -219,7 +219,9 @@ def _find(
     with progress() as tell:
         reports = workspace.find_overlaps(*kbs, fresh=fresh, progress=tell)
     if not reports:
-        note("overlap", "there are no two KBs with entities yet: kglink add-kb NAME SOURCE")
+        raise UsageError(
+            "there are no two KBs with entities yet", hint="Add one: kglink add-kb NAME SOURCE."
+        )
     _tell_how(workspace, reports)
     if as_json:
         found = (workspace.overlaps(one.left, one.right) for one in reports)

@@ -52,7 +52,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("spaces")(spaces.spaces)
     app.command("index")(index.index)
     # More sources than one are told in our words, and what to do.
-    app.command("link", context_settings={"allow_extra_args": True})(link.link)
+    app.command("link")(link.link)
     app.command("explain")(explain.explain)
     app.command("export")(export.export)
     app.command("search")(link.search)

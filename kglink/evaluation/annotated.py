@@ -18,6 +18,9 @@ from kglink.records import Document, EntityId, Mention
 #: where each record marks one mention.
 MOST_UNMARKED = 0.2
 
+#: Longer texts with a single mention each are hardly ever annotated whole, in words.
+MOST_WORDS_OF_ONE = 50
+
 #: A type of mentions is about the entities of KBs where this share of them means one.
 LEAST_LINKED = 0.1
 
@@ -51,11 +54,14 @@ class Annotation:
     """Such places that are not, and lie in no annotated mention."""
     texts_with_several: int
     """Texts with more than one mention."""
+    words: int
+    """Of all texts."""
 
     @property
     def partial(self) -> str:
         """Why the texts seem to be annotated in part; empty where nothing speaks for it."""
-        if self.texts > 1 and not self.texts_with_several:
+        several = self.texts > 1 or self.words > MOST_WORDS_OF_ONE
+        if several and self.mentions and not self.texts_with_several:
             return "no text has more than one mention"
         places = self.marked + self.unmarked
         if self.unmarked > MOST_UNMARKED * places:
@@ -132,6 +138,7 @@ def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
         marked=sum(marked for marked, _ in places),
         unmarked=sum(unmarked for _, unmarked in places),
         texts_with_several=sum(len(text.mentions) > 1 for text in texts),
+        words=sum(len(text.text.split()) for text in texts),
     )
 
 

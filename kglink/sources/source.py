@@ -8,11 +8,11 @@ import stat
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from hashlib import blake2b
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import Lock
 from types import TracebackType
 from typing import BinaryIO, Self, cast
@@ -112,6 +112,22 @@ class Source:
             raise unreadable(str(path), error) from error
         with file:
             return cls.from_stream(file, name=path.name, limits=limits, spool_dir=spool_dir)
+
+    @classmethod
+    def several(cls, paths: Iterable[str | Path], *, limits: SourceLimits | None = None) -> Source:
+        """Files and folders as one folder, in the order given; files are named by their paths."""
+        joined = cls("sources", limits=limits)
+        joined._files = []
+        for path in paths:
+            source = cls.open_path(path, limits=limits)
+            files = source.files()
+            if not files:
+                raise SourceError(f"{path} holds no file", hint="Leave it away.")
+            for file in files:
+                place = PurePath(path, file.name) if source.is_folder else PurePath(path)
+                file.name = place.as_posix()
+            joined._files += files
+        return joined
 
     @classmethod
     def from_stream(
@@ -235,10 +251,14 @@ class Source:
     def files(self, pattern: str = "*") -> list[Source]:
         """The files of a folder that match, in the order of their names; a file is itself.
 
+        Of several sources they are those of each in turn.
+
         Hidden files are left out. `bytes_read` and `bytes_total` speak of the last answer.
         """
-        if not self.is_folder or self.path is None:
+        if not self.is_folder:
             return [self]
+        if self.path is None:
+            return [one for one in self._files or () if PurePath(one.name).match(pattern)]
         if self._files is None or pattern != "*":
             self._files = [
                 self._of_file(name, path, path.stat().st_size, self.limits)
@@ -346,6 +366,8 @@ class Source:
         """Free the copy of a stream; a file or folder has nothing to free."""
         if self._shared and self._opener:
             self._opener().close()
+        for file in self._files or ():
+            file.close()
 
     def __enter__(self) -> Self:
         return self

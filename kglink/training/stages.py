@@ -7,7 +7,7 @@ comes last, with an optimiser of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -93,6 +93,8 @@ def check_kbs(
 def make_plan(data: TrainingData, recipe: Recipe, sources: str) -> list[Stage]:
     """The stages of a run; one without anything to learn from is an error."""
     stages = []
+    if missing := lacking(data, sources):
+        raise _nothing_to_learn(data, sources, missing)
     letters = sources.replace("O", "")
     if letters:
         # All batches of S come before those of T (Bosch: the order within an epoch).
@@ -138,28 +140,50 @@ def batches_of(stage: Stage, epoch: int, seed: Sequence[int]) -> list[Batch]:
     return found
 
 
+def lacking(data: TrainingData, sources: str) -> dict[str, str]:
+    """The stages that have nothing to learn from, by their letters, and why."""
+    found: dict[str, str] = {}
+    for letter in sorted(sources.replace("O", "")):
+        if not len(_mentions(data, letter).items):
+            found[letter] = f"there are no annotated mentions of {' or '.join(_kbs(data, letter))}"
+    if "O" in sources and len(data.pairs) < 2:
+        names = " and ".join(" or ".join(kbs) for kbs in (data.kbs.sources, data.kbs.targets))
+        found["O"] = f"needs two accepted overlaps of {names}, and has {len(data.pairs)}"
+    return found
+
+
+def _nothing_to_learn(data: TrainingData, sources: str, missing: Mapping[str, str]) -> UsageError:
+    hints = []
+    if rest := "".join(letter for letter in sources if letter not in missing):
+        hints.append(f"Learn from the others alone: --sources {rest}.")
+    if mentions := [letter for letter in missing if letter != "O"]:
+        kb = _kbs(data, mentions[0])[0]
+        read = ", ".join(f"{one.documents} ({one.train})" for one in data.counts) or "none"
+        hints.append(
+            f"Add documents whose golds are in {kb}: `kglink add-kb DOCS FILE --links-to {kb}`. "
+            f"Mentions that were read for training, of all KBs: {read}."
+        )
+    if "O" in missing:
+        hints.append(
+            "`kglink overlap show` lists the pairs that were found; `kglink overlap --import` "
+            "takes those that you know."
+        )
+    return UsageError(
+        "; ".join(f"stage {letter}: {why}" for letter, why in missing.items()),
+        hint=" ".join(hints),
+    )
+
+
+def _kbs(data: TrainingData, letter: str) -> tuple[str, ...]:
+    return tuple(data.kbs.sources if letter == "S" else data.kbs.targets)
+
+
 def _mentions(data: TrainingData, letter: str) -> Group:
-    side: Literal["source", "target"] = "source" if letter == "S" else "target"
-    names = data.kbs.sources if letter == "S" else data.kbs.targets
-    rows = data.rows(names)
+    rows = data.rows(_kbs(data, letter))
     inside = data.train.within(rows)
     items, names_alone = np.split(inside, [np.searchsorted(inside, data.annotated)])
-    if not len(items):
-        read = ", ".join(f"{one.documents} ({one.train})" for one in data.counts) or "none"
-        raise UsageError(
-            f"stage {letter}: there are no annotated mentions of {' or '.join(names)}",
-            hint=f"Add documents whose golds are in it (`kglink add-kb DOCS FILE --links-to "
-            f"{names[0]}`), or leave {letter} out of --sources. Mentions that were read for "
-            f"training, of {side} and other KBs: {read}.",
-        )
     return Group("S" if letter == "S" else "T", rows, items, names_alone)
 
 
 def _overlaps(data: TrainingData) -> Group:
-    if len(data.pairs) < 2:
-        names = f"{' or '.join(data.kbs.sources)} and {' or '.join(data.kbs.targets)}"
-        raise UsageError(
-            f"stage O needs two accepted overlaps of {names}, and has {len(data.pairs)}",
-            hint="Find them with `kglink overlap`, or leave O out of --sources.",
-        )
     return Group("O", data.rows(data.kbs.all), np.arange(len(data.pairs)))

@@ -45,7 +45,7 @@ from kglink.training.run import (
     write_report,
     write_settings,
 )
-from kglink.training.stages import Stage, check_kbs, make_plan, warnings_of
+from kglink.training.stages import Stage, check_kbs, lacking, make_plan, warnings_of
 from kglink.training.step import Tools, check_sections
 from kglink.training.teacher import Teacher, teacher_fingerprint
 from kglink.training.validation import judged_mentions
@@ -168,6 +168,8 @@ class _Run:
             recipe.sections(settings.sources), model, self.registry, taught=reader is not None
         )
         data = self._data(settings, model, reader.inputs if reader else None)
+        if self._is_new and not (self.job.sources or recipe.sources):
+            settings = self._of_stages_with_data(settings, data)
         stages = make_plan(data, recipe, settings.sources)
         checkpoints = Checkpoints(self.folder / CHECKPOINTS, _identity(settings, model, data))
         notes = warnings_of(data)
@@ -194,6 +196,16 @@ class _Run:
         if report is None:
             raise TrainingError(f"{self.folder / REPORT}: is gone")
         return report
+
+    def _of_stages_with_data(self, settings: RunSettings, data: TrainingData) -> RunSettings:
+        """Without the stages that nobody asked for and that have nothing to learn from."""
+        missing = lacking(data, settings.sources)
+        rest = "".join(one for one in settings.sources if one not in missing)
+        if not missing or not rest:
+            return settings
+        for letter, why in missing.items():
+            self.tell(Note(f"stage {letter} is left out: {why}"))
+        return dataclasses.replace(settings, sources=read_sources(rest))
 
     def _data(
         self, settings: RunSettings, model: BiEncoder, teacher: Inputs | None

@@ -158,8 +158,8 @@ class Opened:
             )
         return url
 
-    def open_source(self, source: str | Path) -> Source:
-        """Open a file, a folder or ``-`` within the limits of the settings."""
+    def open_source(self, *sources: str | Path) -> Source:
+        """Open a file, a folder or ``-``, or several as one, within the limits of the settings."""
         ingest = self.settings.ingest
         limits = SourceLimits(
             max_line_bytes=int(ingest.max_line_mb * 2**20),
@@ -167,7 +167,9 @@ class Opened:
             max_spool_bytes=int(ingest.max_stdin_gb * 2**30),
             max_text_chars=int(ingest.max_text_mb * 10**6),
         )
-        return Source.open_path(source, limits=limits)
+        if len(sources) != 1:
+            return Source.several(sources, limits=limits)
+        return Source.open_path(sources[0], limits=limits)
 
     # -------------------------------------------------------------------------------- space
     @property

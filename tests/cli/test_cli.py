@@ -294,14 +294,6 @@ def test_version_help_and_completion(kglink: Kglink) -> None:
     assert "--links-to" in kglink("add-kb", "--help").out
 
 
-def test_several_files_are_one_folder(demo_copy: Path, kglink: Kglink, tmp_path: Path) -> None:
-    for name in ("a b.txt", "c.txt"):
-        (tmp_path / name).write_text("A heron.")
-    told = kglink("link", tmp_path / "a b.txt", tmp_path / "c.txt", code=2).err
-    assert "one source, and 2 were named" in told
-    assert f"kglink link {tmp_path}" in told.replace("\n", "")
-
-
 def test_a_file_is_added_before_it_is_learnt_from(
     demo_copy: Path, kglink: Kglink, tmp_path: Path
 ) -> None:

@@ -175,6 +175,35 @@ def test_a_run_that_nobody_judged_takes_no_space_s_place(
     kglink("finetune", "--resume", "--run", "default-2", "--space", "trial")
 
 
+def test_stages_without_anything_to_learn_from(
+    finetune: Finetune, kglink: Kglink, here: Path
+) -> None:
+    """Left out and told where nobody asked for them; else refused, all at once, with the fix."""
+    golds: dict[str, object] = {"few": _an_entity(here), "none": []}
+    for name, gold in golds.items():
+        mention = {"start": 0, "end": 5, "gold": gold}
+        lines = [{"text": f"atlas saga {n}", "entities": [mention]} for n in range(3)]
+        (here / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+        kglink("add-kb", name, here / f"{name}.jsonl", "--links-to", "saga")
+    refused = finetune("--sources", "TOS", "--docs", "few", code=2).err
+    assert "stage S: there are no annotated mentions of atlas" in refused
+    assert "--sources TO." in refused
+    ran = finetune("--docs", "few", "--no-publish", **{"train.batch": 2})
+    assert "stage S is left out: there are no annotated mentions of atlas" in " ".join(
+        ran.err.split()
+    )
+    assert read_settings(here / "runs" / "default-1").sources == "TO"
+    ran = finetune("--sources", "TS", "--docs", "none", code=2)
+    assert "mentions of atlas; stage T: there are no annotated mentions of saga" in " ".join(
+        ran.err.split()
+    )
+
+
+def _an_entity(folder: Path) -> str:
+    with Workspace.open(folder) as workspace:
+        return f"saga:{next(workspace.store.entities('saga')).key}"
+
+
 def test_a_run_that_was_not_published_is_published_later(
     finetune: Finetune, kglink: Kglink, here: Path
 ) -> None:
@@ -325,7 +354,7 @@ def test_two_processes_publish_one_space(here: Path, undisturbed: dict[str, str]
     ("arguments", "said"),
     [
         (["--sources", "TX"], "unknown sources 'TX'"),
-        (["--docs", "saga"], "stage S: there are no annotated mentions of atlas"),
+        (["--sources", "TOS", "--docs", "saga"], "stage S: there are no annotated mentions of atl"),
         (["--docs", "nothing"], "unknown KB 'nothing'"),
         (["--source-kb", "atlsa"], "Did you mean 'atlas'"),
         (["--source-kb", "saga"], "KB 'saga' is named twice"),

@@ -67,6 +67,31 @@ def test_a_file_that_is_no_text_is_refused_by_name_and_named_in_a_folder(
     assert "1 file that is not text: e.bin" in kglink("link", folder).err
 
 
+def test_several_sources_are_linked_in_the_order_given(
+    kglink: Kglink, demo: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "z.txt").write_text("Heron went home.", encoding="utf-8")
+    both = ("z.txt", "-", folder.name)
+    out = tmp_path / "links.jsonl"
+    kglink("link", *both, "-o", out, stdin="The lamp of Skerrow Light.")
+    found = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    inside = [one["id"] for one in linked(kglink, folder)]
+    ids = [f"{folder.name}/{name}" for name in inside]
+    assert [one["id"] for one in found] == ["z.txt", "-", *ids]
+    assert found[0]["entities"][0]["text"] == "Heron"
+    # What is written may be none of them, nor lie in one.
+    for name in ("z.txt", f"{folder.name}/links.jsonl"):
+        ran = kglink("link", *both, "-f", "jsonl", "-o", name, code=2)
+        assert "source itself" in ran.err or "would be an input itself" in ran.err
+    assert "gone does not exist" in kglink("link", "z.txt", "gone", code=1).err
+    (tmp_path / "empty").mkdir()
+    assert "empty holds no file" in kglink("link", "z.txt", "empty", code=1).err
+    assert "cat z.txt b.txt |" in kglink("link", "z.txt", "b.txt", "--lines", code=2).err
+    ran = kglink("link", "Heron", "counts", "lamps", code=2)
+    assert "echo 'Heron counts lamps' | kglink link -" in ran.err
+
+
 def test_input_names_the_adapter_and_its_settings_are_checked(
     kglink: Kglink, demo: Path, tmp_path: Path
 ) -> None:

@@ -291,6 +291,11 @@ def test_texts_with_one_mention_each_seem_annotated_in_part() -> None:
     assert annotation_of(texts).partial == "no text has more than one mention"
     assert not annotation_of(texts[:1]).partial
     assert not annotation_of(merged_texts("docs", DOCUMENTS)).partial
+    for words, partial in ((50, ""), (51, "no text has more than one mention")):
+        text = "Ada" + " and others" * (words // 2) + " left" * (words % 2 == 0)
+        text = " ".join(text.split()[:words])
+        (one,) = merged_texts("docs", [annotated("1", text, Ada=("a:1",))])
+        assert annotation_of([one]).partial == partial
 
 
 def test_surfaces_that_are_annotated_once_and_stand_there_again() -> None:

@@ -150,9 +150,10 @@ def test_a_kb_without_entities_is_told(kglink: Kglink, told: Path) -> None:
 
 def test_nothing_to_compare_yet(kglink: Kglink, tmp_path: Path) -> None:
     init_workspace(tmp_path / "w")
-    ran = kglink("-w", tmp_path / "w", "overlap", "--json")
-    assert json.loads(ran.out) == []
+    ran = kglink("-w", tmp_path / "w", "overlap", "--json", code=2)
+    assert not ran.out
     assert "there are no two KBs with entities yet" in ran.err
+    assert "kglink add-kb NAME SOURCE" in ran.err
     export = kglink("-w", tmp_path / "w", "overlap", "--export", "x.tsv", code=2)
     assert "no overlaps to export" in export.err
 

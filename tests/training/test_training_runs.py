@@ -516,7 +516,9 @@ def test_what_cannot_be_trained_is_said_in_words(
 ) -> None:
     with pytest.raises(UsageError, match="stage S: there are no annotated mentions of docs"):
         run(tmp_path / "a", source_kbs=["docs"], sources="S", target_kbs=())
-    with pytest.raises(UsageError, match="needs two accepted overlaps of docs and saga, and has 0"):
+    with pytest.raises(
+        UsageError, match="stage O: needs two accepted overlaps of docs and saga, and has 0"
+    ):
         run(tmp_path / "b", source_kbs=["docs"], sources="TO")
     with pytest.raises(UnknownNameError, match="Did you mean 'saga'"):
         run(tmp_path / "c", target_kbs=["sagas"])
