@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from kglink.errors import KglinkError, UsageError
 from kglink.records import OnProgress
 from kglink.workspace.build import build_if_stale
-from kglink.workspace.runs import Runs, WorkspaceRun
 from kglink.workspace.shapes import comparison_shape, end_to_end_shape, evaluation_shape
 
 if TYPE_CHECKING:
     from kglink.evaluation.errors import Case
     from kglink.models import Encoder
     from kglink.workspace.opened import Opened
+    from kglink.workspace.runs import WorkspaceRun
 
 FORMAT = 1
 #: The ranks of the recall curves.
@@ -48,6 +48,8 @@ def report(
     run learnt from; their split test where all have one, else dev. Several runs are tested against
     the first. ``map_entities`` are shown on the map at most; 0: there is none.
     """
+    from kglink.workspace.runs import Runs
+
     names = (runs,) if isinstance(runs, str) else tuple(dict.fromkeys(runs))
     if not names:
         raise UsageError("a report needs a run", hint="`kglink runs` lists those there are.")
