@@ -94,12 +94,13 @@ class BiEncoder(nn.Module):
         return next(self.parameters()).device
 
     def add_transformation(
-        self, settings: TransformationSettings, *, domains: int = 1
+        self, settings: TransformationSettings, *, domains: int = 1, seed: int = 0
     ) -> Transformation:
         """Add the adversary of training; a saved model does not hold it."""
         for tower in self.towers():
             tower.check_layer(settings.layer)
-        self.transformation = Transformation(self.dim, settings, domains=domains).to(self.device)
+        added = Transformation(self.dim, settings, domains=domains, seed=seed)
+        self.transformation = added.to(self.device)
         return self.transformation
 
     def towers(self) -> tuple[Tower, ...]:

@@ -79,6 +79,10 @@ class TransformationSettings(_Settings):
     """Layer after which A is applied; 0: after the embeddings."""
     epsilon: Annotated[float, Field(gt=0)] = 32.0
     """Largest Frobenius norm of A."""
+    init: Literal["zero", "gaussian"] = "zero"
+    """A at first: zero, so that L' is L, or at random, of norm epsilon."""
+    clip: Annotated[float, Field(ge=0)] = 0.0
+    """Largest norm of the gradient of A, apart from the encoder's; 0: no limit."""
     ascent: Literal["adam", "normalised"] = "adam"
     """Steps of A: by Adam, or of length epsilon/20 along the gradient."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3

@@ -18,24 +18,42 @@ from kglink.models.settings import TransformationSettings
 
 Side = Literal["mention", "entity"]
 SIDES: tuple[Side, Side] = ("mention", "entity")
+#: A hair inside of the ball, so that rounding cannot leave A outside.
+_INSIDE = 1 - 1e-6
 
 
 class Transformation(nn.Module):
-    """The matrices A of both sides, zero at first: one each, or one for each domain."""
+    """The matrices A of both sides: one each, or one for each domain.
 
-    def __init__(self, dim: int, settings: TransformationSettings, *, domains: int = 1) -> None:
+    They are zero at first, or, with ``init = "gaussian"``, random ones of norm epsilon.
+    """
+
+    def __init__(
+        self, dim: int, settings: TransformationSettings, *, domains: int = 1, seed: int = 0
+    ) -> None:
         super().__init__()
         self.settings = settings
+        self.moved: dict[Side, Tensor] = {}
+        """``|A Z| / |Z|`` of the states that were last transformed, as a number for each side."""
         count = domains if settings.per_domain else 1
-        self.matrices = nn.ParameterDict(
-            {side: nn.Parameter(torch.zeros(count, dim, dim)) for side in SIDES}
-        )
+        chance = torch.Generator().manual_seed(seed)
+
+        def begin() -> Tensor:
+            if settings.init == "zero":
+                return torch.zeros(count, dim, dim)
+            drawn = torch.randn(count, dim, dim, generator=chance)
+            scaled: Tensor = drawn * (
+                settings.epsilon * _INSIDE / drawn.norm(dim=(1, 2), keepdim=True)
+            )
+            return scaled
+
+        self.matrices = nn.ParameterDict({side: nn.Parameter(begin()) for side in SIDES})
 
     def forward(self, states: Tensor, side: Side, domains: Tensor | None = None) -> Tensor:
         """``Z + Z Aᵀ`` for states in rows; ``domains`` says which A each row takes."""
         matrices: Tensor = self.matrices[side].to(states.dtype)
         if len(matrices) == 1:
-            return states + states @ matrices[0].T
+            return self._moved(states, states @ matrices[0].T, side)
         if domains is None:
             raise UsageError(
                 "a transformation for each domain needs to be told the domains",
@@ -45,7 +63,13 @@ class Transformation(nn.Module):
         counts = torch.bincount(domains, minlength=len(matrices)).tolist()
         parts = torch.split_with_sizes(states.index_select(0, order), counts)
         moved = [part @ matrix.T for part, matrix in zip(parts, matrices, strict=True)]
-        return states + torch.cat(moved).index_select(0, torch.argsort(order))
+        back = torch.argsort(order)
+        return self._moved(states, torch.cat(moved).index_select(0, back), side)
+
+    def _moved(self, states: Tensor, change: Tensor, side: Side) -> Tensor:
+        lengths = (part.detach().float().norm() for part in (change, states))
+        self.moved[side] = next(lengths) / next(lengths).clamp_min(1e-12)
+        return states + change
 
     def norms(self) -> dict[Side, list[float]]:
         """The Frobenius norm of each A."""
@@ -58,8 +82,7 @@ class Transformation(nn.Module):
             matrix = self.matrices[side]
             norms = matrix.norm(dim=(1, 2), keepdim=True)
             outside = norms > self.settings.epsilon
-            # A hair inside, so that rounding cannot leave it outside.
-            shrunk = matrix * (self.settings.epsilon / norms * (1 - 1e-6))
+            shrunk = matrix * (self.settings.epsilon / norms * _INSIDE)
             matrix.copy_(torch.where(outside, shrunk, matrix))
 
 
@@ -86,12 +109,20 @@ class Ascent:
 
     def step(self) -> None:
         """One step with the gradients that a backward pass has left, which are then cleared."""
+        if longest := self._transformation.settings.clip:
+            nn.utils.clip_grad_norm_(self._transformation.parameters(), longest)
         if self._adam is not None:
             self._adam.step()
         else:
             self._climb()
         self._transformation.zero_grad()
         self._transformation.project()
+
+    def facts(self) -> dict[str, dict[Side, float]]:
+        """The largest norm of A, and how far it moved states (``|A Z| / |Z|``), of each side."""
+        whole = self._transformation
+        norms = {side: max(found) for side, found in whole.norms().items()}
+        return {"norm": norms, "moved": {side: float(one) for side, one in whole.moved.items()}}
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs, besides the matrices, to go on."""

@@ -135,7 +135,7 @@ class Loop:
             done = self._step(stage, trainer, batch)
             seen += done.texts
             pace = (time.monotonic() - begun) / number
-            self._report(stage, done, seen / max(1e-9, pace * number), pace)
+            self._report(stage, trainer, done, seen / max(1e-9, pace * number), pace)
             if number < len(left) and self.position.total % self.job.checkpoint_steps == 0:
                 self._checkpoint(trainer)
 
@@ -146,7 +146,9 @@ class Loop:
         self.position = at.stepped(done.loss)
         return done
 
-    def _report(self, stage: Stage, done: Done, pairs_per_second: float, pace: float) -> None:
+    def _report(
+        self, stage: Stage, trainer: Trainer, done: Done, pairs_per_second: float, pace: float
+    ) -> None:
         at, section = self.position, stage.section
         if at.total % self.job.curve_steps:
             return
@@ -155,13 +157,21 @@ class Loop:
         steps = at.epoch * stage.steps_per_epoch + at.step
         left = pace * (stage.steps - steps)
         line = {"total": at.total, "stage": stage.name, "epoch": at.epoch + 1, "step": steps}
-        self._line({**line, "loss": loss, "rate": done.rate})
+        self._line({**line, "loss": loss, "rate": done.rate, **self._adversary(trainer, done)})
         self.tell(
             StepNews(
                 *(stage.name, at.epoch + 1, section.epochs, steps, stage.steps),
                 *(loss, done.rate, pairs_per_second, left),
             )
         )
+
+    @staticmethod
+    def _adversary(trainer: Trainer, done: Done) -> dict[str, object]:
+        """What the curve says of A: both losses of the step, its norms, how far it moves states."""
+        if trainer.ascent is None:
+            return {}
+        losses = dict(zip(("L", "L_prime"), done.views, strict=False))
+        return {"adversary": {**losses, **trainer.ascent.facts()}}
 
     def _evaluate(self, stage: Stage, began: float, mining: float, trained: float) -> None:
         """Validate the epoch, keep it if it is the best, and report it."""

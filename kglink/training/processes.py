@@ -162,23 +162,26 @@ class Encoding(NamedTuple):
     view: ViewMode
     micro_batch: int
 
-    def backward(self, mentions: Texts, entities: Texts, loss_of: PairLoss, weight: float) -> float:
-        """Add the gradients of ``weight`` times the loss to the parameters; returns the loss."""
+    def backward(
+        self, mentions: Texts, entities: Texts, loss_of: PairLoss, weight: float
+    ) -> list[float]:
+        """Add the gradients of ``weight`` times the losses to the parameters; returns these."""
         shares = [side.part(self.team.share(len(side.ids))) for side in (mentions, entities)]
         parts = _parts(shares[0], shares[1], self.micro_batch)
         counts = len(mentions.ids), len(entities.ids)
+        said: list[float] = []
 
         def whole(outputs: list[Outputs]) -> Tensor:
             views = [self._gathered(outputs, view, counts) for view in (0, 1)]
             losses = [loss_of(pair) for pair in views if pair is not None]
+            said[:] = [float(loss.detach()) * weight for loss in losses]
             return torch.stack(losses).sum() * weight
 
         if len(parts) == 1:
-            loss = whole([self._encode(parts[0])])
-            backward(loss)
+            backward(whole([self._encode(parts[0])]))
         else:
-            loss = cached_backward(self._encode, parts, whole)
-        return float(loss.detach())
+            cached_backward(self._encode, parts, whole)
+        return said
 
     def _encode(self, part: tuple[Texts, Texts]) -> Outputs:
         """Both views of both sides as one flat tuple; missing ones are empty tensors."""

@@ -50,6 +50,8 @@ class Done(NamedTuple):
     rate: float
     texts: int
     """Mentions, or pairs, of the batch."""
+    views: tuple[float, ...] = ()
+    """The loss as it is (L), and as the transformation makes it (L'), where both are learnt."""
 
 
 class Tools(NamedTuple):
@@ -132,7 +134,8 @@ class Trainer:
         climbs_first = self.ascent is not None and self.ascent.steps > 1
         if climbs_first:
             self._climb(batch, epoch, step)
-        loss = self._gradients(batch, epoch, step)
+        views = self._gradients(batch, epoch, step)
+        loss = sum(views)
         norm = self._clip(section.clip)
         if not (np.isfinite(loss) and bool(torch.isfinite(norm))):
             raise self._no_number(batch, epoch, step, loss)
@@ -146,17 +149,18 @@ class Trainer:
             self.ascent.stay()
         elif self.ascent is not None:
             self.ascent.step()
-        return Done(loss, rate, sum(len(part) for part in batch.parts))
+        both = tuple(views) if len(views) > 1 else ()
+        return Done(loss, rate, sum(len(part) for part in batch.parts), both)
 
-    def _gradients(self, batch: Batch, epoch: int, step: int) -> float:
-        """Compute the loss and gradients of a batch; repeated calls use the same randomness."""
+    def _gradients(self, batch: Batch, epoch: int, step: int) -> list[float]:
+        """Compute the losses and gradients of a batch; repeated calls use the same randomness."""
         tools = self._tools
         torch.manual_seed(self._seed(epoch, step, 1 + tools.team.rank))
         rng = self._chance(epoch, step)
         weight = 1 / len(batch.parts)
-        loss = sum(self._backward(batch, part, rng, weight) for part in batch.parts)
+        parts = [self._backward(batch, part, rng, weight) for part in batch.parts]
         tools.team.sum_gradients(tools.model.parameters())
-        return loss
+        return [sum(view) for view in zip(*parts, strict=True)]
 
     def _climb(self, batch: Batch, epoch: int, step: int) -> None:
         """Update the transformation on this batch, with frozen towers."""
@@ -171,7 +175,7 @@ class Trainer:
 
     def _backward(
         self, batch: Batch, part: IntArray, rng: np.random.Generator, weight: float
-    ) -> float:
+    ) -> list[float]:
         section = self._stage.section
         if isinstance(section, OverlapSection):
             return self._overlaps(section, part, weight)
@@ -184,7 +188,7 @@ class Trainer:
         part: IntArray,
         rng: np.random.Generator,
         weight: float,
-    ) -> float:
+    ) -> list[float]:
         """Stages S and T."""
         tools, data = self._tools, self._tools.data
         negatives = self._negatives[batch.group.letter]
@@ -198,7 +202,7 @@ class Trainer:
             Texts(mentions, self._domains(golds)), self._entities(whole.entities), rows.loss, weight
         )
 
-    def _overlaps(self, section: OverlapSection, part: IntArray, weight: float) -> float:
+    def _overlaps(self, section: OverlapSection, part: IntArray, weight: float) -> list[float]:
         """Stage O: both members of a pair through the entity tower (Bosch, eq. 2)."""
         tools = self._tools
         pairs = tools.data.pairs[part]
@@ -235,7 +239,10 @@ class Trainer:
             return None
         domains = self._tools.data.pool.domain_count
         model = self._tools.model
-        return Ascent(model.add_transformation(section.transformation, domains=domains))
+        added = model.add_transformation(
+            section.transformation, domains=domains, seed=self._seed(0, 0, 0)
+        )
+        return Ascent(added)
 
     def _make_negatives(self) -> dict[str, Negatives]:
         section, tools = self._stage.section, self._tools

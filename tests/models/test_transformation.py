@@ -111,6 +111,46 @@ def test_every_step_stays_in_the_ball(folder: Path, ascent: str, per_domain: boo
     assert min(norms) > 0.45
 
 
+def test_a_random_beginning_has_the_norm_of_the_ball_and_comes_again() -> None:
+    settings = TransformationSettings(epsilon=3, init="gaussian", per_domain=True)
+    one, same, other = (Transformation(16, settings, domains=2, seed=seed) for seed in (1, 1, 2))
+    norms = [norm for side in one.norms().values() for norm in side]
+    assert norms == pytest.approx([3.0] * 4, rel=1e-5)
+    assert max(norms) <= 3.0
+    assert torch.equal(one.matrices["mention"], same.matrices["mention"])
+    assert not torch.equal(one.matrices["mention"], other.matrices["mention"])
+    assert not torch.equal(one.matrices["mention"], one.matrices["entity"])
+
+
+def test_how_far_states_move_by_hand() -> None:
+    transformation = Transformation(2, TransformationSettings(epsilon=10))
+    with torch.no_grad():
+        transformation.matrices["entity"].copy_(torch.tensor([[[0.0, 2.0], [0.0, 0.0]]]))
+    # A (3, 4) = (8, 0): 8 of 5.
+    moved = transformation(torch.tensor([[3.0, 4.0]]), "entity")
+    assert moved.tolist() == [[11, 4]]
+    assert Ascent(transformation).facts() == {
+        "norm": {"mention": 0.0, "entity": 2.0},
+        "moved": {"entity": pytest.approx(8 / 5)},
+    }
+
+
+def test_the_gradient_of_a_is_clipped_on_its_own() -> None:
+    settings = TransformationSettings(epsilon=10, clip=0.5, ascent="adam")
+    transformation = Transformation(2, settings)
+    seen: list[torch.Tensor] = []
+    climb = Ascent(transformation)
+    assert climb._adam is not None
+    climb._adam.register_step_pre_hook(
+        lambda *_: seen.extend(one.grad.clone() for one in transformation.parameters())  # type: ignore[union-attr]  # all have one
+    )
+    for matrix, value in zip(transformation.parameters(), (3.0, 4.0), strict=True):
+        matrix.grad = torch.zeros(1, 2, 2)
+        matrix.grad[0, 0, 0] = value
+    climb.step()
+    assert [float(one.norm()) for one in seen] == pytest.approx([0.3, 0.4], rel=1e-4)
+
+
 def test_projection_by_hand() -> None:
     transformation = Transformation(2, TransformationSettings(epsilon=1))
     with torch.no_grad():

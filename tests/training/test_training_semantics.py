@@ -413,6 +413,30 @@ def test_a_stays_in_its_ball_and_has_a_matrix_for_each_domain(
     assert norms["mention"][0] == pytest.approx(0.05, rel=1e-3)
 
 
+def test_the_curve_tells_both_losses_and_how_far_a_moves_states(
+    registry: Registry, data: TrainingData, base: Path
+) -> None:
+    """A random A makes the loss another one at once, and its share in the states is known."""
+    change = {"init": "gaussian", "epsilon": 2.0}
+    given = small("t-biencoder/dual-random-id", base, {"train": {"transformation": change}})
+    plain = small("t-biencoder/dual-random-id", base, {"train": {"loss_mode": "base"}})
+    stage = make_plan(data, given, "TS")[0]
+    scorer = registry.create("scorer", given.model.scorer, given.model.scorer_settings)
+    trainer = Trainer(Tools(made(given), scorer, data, registry, Team("cpu"), 0), stage, 0)
+    batch = batches_of(stage, 0, trainer.order_seed)[0]
+    done = trainer.step(batch, 0, 0)
+    (base_loss,), _ = steps(registry, data, plain, 1)
+    assert len(done.views) == 2
+    assert done.views[0] == pytest.approx(base_loss, rel=1e-6)
+    assert done.views[1] != pytest.approx(base_loss, rel=1e-3)
+    assert sum(done.views) == pytest.approx(done.loss)
+    assert trainer.ascent is not None
+    facts = trainer.ascent.facts()
+    assert facts["norm"]["mention"] == pytest.approx(2.0, rel=1e-2)
+    # Of a random matrix the mean share is its norm over the square root of the width.
+    assert facts["moved"]["entity"] == pytest.approx(2.0 / made(given).dim ** 0.5, rel=0.5)
+
+
 def test_with_several_ascents_a_climbs_first_and_the_towers_move_once(
     registry: Registry, data: TrainingData, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,7 +454,7 @@ def test_with_several_ascents_a_climbs_first_and_the_towers_move_once(
     assert by_hand.ascent is not None
     losses = []
     for _ in range(3):
-        losses.append(by_hand._gradients(batch, 0, 0))
+        losses.append(sum(by_hand._gradients(batch, 0, 0)))
         by_hand.optimiser.zero_grad()
         by_hand.ascent.step()
     # L stays as it is while the towers stand still, so L' is what climbs.
