@@ -13,8 +13,7 @@ IntArray = npt.NDArray[np.int64]
 #: Up to so many vectors are all compared with each other; it takes seconds.
 MOST_EXACT = 50_000
 #: Of more, a vector is compared with those of its nearest cells, about so many in all.
-_COMPARED = 8_000
-_IN_A_CELL = 256
+_COMPARED = 2_000
 _TRAINED_ON = 64
 #: Similarities that are made at once, in numbers.
 _BLOCK = 1 << 24
@@ -72,7 +71,7 @@ def _by_cells(vectors: FloatArray, k: int, found: Neighbours) -> Neighbours:
     import faiss
 
     count, dim = vectors.shape
-    cells = max(1, min(count // _IN_A_CELL, int(4 * count**0.5)))
+    cells = int(2 * count**0.5)
     quantizer = faiss.IndexFlatIP(dim)
     index = faiss.IndexIVFFlat(quantizer, dim, cells, faiss.METRIC_INNER_PRODUCT)
     index.cp.seed = 17
@@ -81,7 +80,7 @@ def _by_cells(vectors: FloatArray, k: int, found: Neighbours) -> Neighbours:
     chosen = np.random.default_rng(17).choice(count, min(count, cells * _TRAINED_ON), replace=False)
     index.train(np.ascontiguousarray(vectors[np.sort(chosen)]))
     index.add(vectors)
-    index.nprobe = max(1, min(cells, _COMPARED * cells // count))
+    index.nprobe = max(2, min(cells, _COMPARED * cells // count))
     rows = 1 << 14
     for start in range(0, count, rows):
         similar, numbers = index.search(vectors[start : start + rows], k + 1)
