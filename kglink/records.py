@@ -304,6 +304,8 @@ class Link:
     """The answer of each KB for itself, where they are wanted (``link.per_kb``)."""
     probability: float = 0.0
     """That the best candidate is right, chosen or not: what ``link.threshold`` is held against."""
+    cluster: str = ""
+    """Of a NIL the discovery that has its name (`kglink discover`); empty: none has."""
 
     def as_json(self, *, explain: bool = False) -> dict[str, object]:
         """A plain dictionary, one of the ``entities`` of a text; what a NIL lacks is None."""
@@ -314,6 +316,7 @@ class Link:
             "text": self.surface,
             "kb": chosen.id.kb if chosen else None,
             **_chosen_as_json(chosen, self.confidence),
+            **({"cluster": self.cluster} if self.cluster else {}),
             "candidates": [one.as_json(explain=explain) for one in self.candidates],
             "also": [entity._asdict() for entity in chosen.also] if chosen else [],
             **({"per_kb": [one.as_json() for one in self.per_kb]} if self.per_kb else {}),

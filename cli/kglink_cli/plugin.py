@@ -10,6 +10,7 @@ from kglink_cli import (
     candidates,
     convert,
     demo,
+    discover,
     doctor,
     evaluate,
     explain,
@@ -53,6 +54,9 @@ def add_commands(app: typer.Typer) -> None:
     app.command("index")(index.index)
     # More sources than one are told in our words, and what to do.
     app.command("link")(link.link)
+    app.command("link", context_settings={"allow_extra_args": True})(link.link)
+    app.command("discover")(discover.discover)
+    app.command("promote")(discover.promote)
     app.command("explain")(explain.explain)
     app.command("export")(export.export)
     app.command("search")(link.search)

@@ -15,12 +15,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import (
-    breadth_first_order,
-    connected_components,
-    minimum_spanning_tree,
-)
 
 from kglink.clusters.neighbours import Neighbours
 
@@ -165,6 +159,9 @@ def _explained(count: int, arcs: _Arcs) -> tuple[IntArray, IntArray]:
 
 def _reached(count: int, arcs: _Arcs) -> npt.NDArray[np.bool_]:
     """Which mentions some entity reaches; the last place stands for the entities."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import breadth_first_order
+
     ones = np.ones(len(arcs.sources), np.int8)
     graph = coo_matrix((ones, (arcs.sources, arcs.targets)), shape=(count + 1, count + 1))
     order = breadth_first_order(graph.tocsr(), count, return_predecessors=False)
@@ -192,6 +189,9 @@ def _forest(count: int, arcs: _Arcs) -> tuple[IntArray, IntArray]:
 
     With all entities as one node that is its spanning tree of best arcs.
     """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
     pairs = np.minimum(arcs.sources, arcs.targets) * (count + 1)
     pairs += np.maximum(arcs.sources, arcs.targets)
     _, first = np.unique(pairs, return_index=True)  # either direction of a pair, the better one
@@ -211,6 +211,9 @@ def _forest(count: int, arcs: _Arcs) -> tuple[IntArray, IntArray]:
 
 def _components(count: int, low: IntArray, high: IntArray) -> IntArray:
     """By mention the first mention of its connected component."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     links = coo_matrix((np.ones(len(low), np.int8), (low, high)), shape=(count, count))
     _, numbers = connected_components(links, directed=False)
     return _first_of(numbers)

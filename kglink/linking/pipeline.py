@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
@@ -29,6 +30,8 @@ from kglink.records import (
     Span,
     TextInput,
 )
+from kglink.text.abbreviations import long_form_of
+from kglink.text.fold import fold
 from kglink.text.language import language_of
 
 #: Mentions are encoded and searched together, across documents, up to about this many.
@@ -71,10 +74,12 @@ class Linker:
         stages: Sequence[Stage] = (),
         preferred: Sequence[str] = (),
         unfinished: Mapping[str, object] | None = None,
+        clusters: Mapping[str, str] | None = None,
     ) -> None:
         """``preferred`` are the KBs in the order in which they answer for the same thing.
 
-        ``unfinished`` tells with each answer what of the space is not made yet.
+        ``unfinished`` tells with each answer what of the space is not made yet; ``clusters`` is
+        by folded name what was discovered, which NIL mentions of that name are told to be.
         """
         self._search = search
         self._make_detectors = detectors
@@ -84,6 +89,7 @@ class Linker:
         self._preferred = tuple(preferred or kbs)
         self._settings = settings
         self._unfinished = dict(unfinished or {})
+        self._clusters = clusters or {}
         self.stages = tuple(stages)
         self._depth = max(settings.top_k, self.stage_depth)
 
@@ -132,7 +138,9 @@ class Linker:
             ordered = iter(rankings)
             for source, before in waiting.pop(0):
                 own = list(islice(ordered, len(before)))
-                links = tuple(link for one in own if (link := _told(one, decision)))
+                links = self._clustered(
+                    source.text, [link for one in own if (link := _told(one, decision))]
+                )
                 yield LinkedDocument(source.id, source.text, links, self._meta(source, own))
 
     def candidates(
@@ -222,6 +230,17 @@ class Linker:
             if scores is not None:
                 return self.judge.chosen(with_scores(rankings, scores))
         return self.judge.keep(rankings, self._search.memory)
+
+    def _clustered(self, text: str, links: Sequence[Link]) -> tuple[Link, ...]:
+        """The links; a NIL whose name was discovered bears the id of that."""
+        return tuple(
+            replace(one, cluster=self._clusters.get(fold(name), ""))
+            if one.chosen is None
+            and self._clusters
+            and (name := long_form_of(one.surface, text) or one.surface)
+            else one
+            for one in links
+        )
 
     def _meta(self, source: TextInput, rankings: Sequence[Ranking]) -> dict[str, object]:
         """What was done, and of how many mentions it could not be done wholly."""

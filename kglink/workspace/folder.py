@@ -23,6 +23,8 @@ SCRATCH_FOLDER = ".scratch"
 #: Vectors of texts that overlaps were looked for with, a file for each encoder.
 VECTORS_FOLDER = "vectors"
 
+#: What texts speak of and no KB has, and what people said of it.
+DISCOVERIES_FILE = "discoveries.json"
 #: The model that was trained on this workspace's verdicts.
 OVERLAP_MODEL_FILE = "overlap_model.json"
 #: All that a workspace lives from, but for its store.
@@ -33,6 +35,7 @@ OWNED = (
     REVIEWS_FOLDER,
     SCRATCH_FOLDER,
     VECTORS_FOLDER,
+    DISCOVERIES_FILE,
     OVERLAP_MODEL_FILE,
 )
 

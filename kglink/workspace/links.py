@@ -150,8 +150,12 @@ def linker_of(
     registry: Registry,
     unfinished: Mapping[str, object] | None = None,
     memory: PartOfMemory | None = None,
+    clusters: Mapping[str, str] | None = None,
 ) -> Linker:
-    """A linker to some KBs of a space; ``memory``: its detectors look for the names of this one."""
+    """A linker to some KBs of a space; ``memory``: its detectors look for the names of this one.
+
+    ``clusters``: by folded name what was discovered.
+    """
     return Linker(
         search,
         partial(detectors_of, space, kbs, settings, memory or store, registry),
@@ -167,6 +171,7 @@ def linker_of(
         stages=stages_of(settings, registry, space.folder.path / "cache"),
         preferred=preferred_kbs(space, kbs, settings, store),
         unfinished=unfinished,
+        clusters=clusters,
     )
 
 

@@ -14,6 +14,7 @@ from kglink.errors import ConfigError, UsageError
 from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
 from kglink.workspace.folder import (
+    DISCOVERIES_FILE,
     expanded,
     find_workspace,
     init_workspace,
@@ -249,6 +250,7 @@ class Opened:
     ) -> Linker:
         """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
         from kglink.linking.scoring import SCORING_FILE
+        from kglink.workspace.discover import names_of_discoveries
         from kglink.workspace.links import linker_of, search_of
 
         with self.lock:
@@ -259,7 +261,10 @@ class Opened:
             scoring = stamp_of(place), stamp_of(place / SCORING_FILE)
             states = self.store.overlap_state(), self.store.memory_state()
             limits = limits or self.limits()
-            key = (id(space), names, limits, candidates, scoring, detector.identity, states)
+            discovered = stamp_of(self.folder / DISCOVERIES_FILE)
+            key = (
+                id(space), names, limits, candidates, scoring, detector.identity, states, discovered
+            )  # fmt: skip
             linker = self._linkers.get(key)
             if linker is None:
                 limited = self.limited(space, names, limits)
@@ -269,6 +274,7 @@ class Opened:
                 linker = linker_of(
                     search, limited, names, link, self.store, self.registry,
                     {"names_alone": told._asdict()} if told else None,
+                    clusters=names_of_discoveries(self) if discovered else None,
                 )  # fmt: skip
                 self.stages += linker.stages
                 while len(self._linkers) >= MOST_LINKERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.candidates import write_candidates
+from kglink.workspace.discover import discover, discovered, judge_discovery, promote
 from kglink.workspace.doctor import doctor, licences, plugins
 from kglink.workspace.entities import (
     add_entity,
@@ -103,6 +104,10 @@ class Workspace(Opened):
     link = link
     explain = explain
     search = search
+    discover = discover
+    discovered = discovered
+    judge_discovery = judge_discovery
+    promote = promote
     learn = learn
     forget = forget
     fit = fit

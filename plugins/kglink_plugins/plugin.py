@@ -45,6 +45,11 @@ def register_detectors(register: Register) -> None:
         summary="finds the names of the linked KBs, inflected, reordered, misspelt or in part",
     )
     register(
+        "kglink/capitals",
+        _later("detectors.capitals", "CapitalsDetector"),
+        summary="finds capitalized names, those that no KB has too",
+    )
+    register(
         "kglink/huggingface",
         _later("detectors.models.huggingface", "HuggingFaceDetector"),
         settings=HuggingFaceSettings,

@@ -41,6 +41,8 @@ METHODS = {
     "spaces": ("spaces", "space_summary", "compare_spaces", "compare_recalls", "delete_space"),
     "index": ("index_presets", "change_index", "measure_index"),
     "link": ("link",),
+    "discover": ("discover", "discovered", "judge_discovery"),
+    "promote": ("promote",),
     "explain": ("explain",),
     "search": ("search",),
     "candidates": ("write_candidates",),

@@ -45,18 +45,24 @@ def verdicts(store: Store) -> dict[str, Verdict]:
 
 
 class Terminal:
-    """`kglink overlap review` in a pseudo-terminal; its result goes to a pipe."""
+    """A review, that of overlaps or another, in a pseudo-terminal; its result goes to a pipe."""
 
-    def __init__(self, *arguments: str, columns: int = 100, **variables: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        command: tuple[str, ...] = ("overlap", "review"),
+        columns: int = 100,
+        **variables: str,
+    ) -> None:
         self._master, slave = os.openpty()
         termios.tcsetwinsize(slave, (40, columns))
         self.before = termios.tcgetattr(slave)
         # A shell that runs the tests in the background makes its children deaf to Ctrl-C.
         hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
         code = f"{hearing}; from kglink_cli.main import run; run()"
-        command = [sys.executable, "-c", code, "overlap", "review", *arguments]
+        called = [sys.executable, "-c", code, *command, *arguments]
         self.process = subprocess.Popen(
-            command,
+            called,
             stdin=slave,
             stderr=slave,
             stdout=subprocess.PIPE,

@@ -131,7 +131,7 @@ class _Body:
 
     def _attributes(self, link: Link, page: int, index: int, kind: str = "m") -> str:
         kb = link.chosen.id.kb if link.chosen else "NIL"
-        answer = str(link.chosen.id) if link.chosen else "no entity (NIL)"
+        answer = str(link.chosen.id) if link.chosen else _no_entity(link)
         label = f"{link.surface}: {answer}, {_percent(link.confidence)} sure"
         return (
             f'class="{kind} {self._kb_class(link.chosen)}" id="m{page}-{index}" role="button"'
@@ -151,11 +151,12 @@ class _Body:
         yield "</thead>\n<tbody>\n"
         for index, link in enumerate(links):
             chosen = link.chosen
+            answer = _entity(chosen) if chosen else _text(f"NIL {link.cluster}".strip())
             also = ", ".join(_text(str(entity)) for entity in chosen.also) if chosen else ""
             yield (
                 f'<tr class="{self._kb_class(chosen)}">'
                 f'<td><a href="#m{page}-{index}">{_text(link.surface)}</a></td>'
-                f"<td>{_entity(chosen) if chosen else 'NIL'}</td>"
+                f"<td>{answer}</td>"
                 f"<td>{_percent(link.confidence)}</td><td>{also}</td></tr>\n"
             )
             for one in link.per_kb:
@@ -172,6 +173,7 @@ class _Body:
         return {
             "sure": json_number(link.confidence),
             "chosen": chosen,
+            **({"cluster": for_page(link.cluster)} if link.cluster else {}),
             "per_kb": [self._kb_data(one) for one in link.per_kb],
             "candidates": [self._candidate_data(item) for item in link.candidates],
         }
@@ -275,6 +277,11 @@ def _entity(candidate: Candidate) -> str:
 
 def _kb_class(index: int) -> str:
     return f"kb{index} c{index % COLOURS} u{index % UNDERLINES}"
+
+
+def _no_entity(link: Link) -> str:
+    """What a NIL says of itself."""
+    return f"no entity (NIL, {link.cluster})" if link.cluster else "no entity (NIL)"
 
 
 def _text(text: str) -> str:

@@ -94,10 +94,11 @@
     return answers.get(article)[Number(mention.dataset.i)];
   };
   const fill = (mention) => {
-    const { sure, chosen, per_kb, candidates } = answerOf(mention);
+    const { sure, chosen, cluster, per_kb, candidates } = answerOf(mention);
     const title = make("h3", "", mention.dataset.text || mention.textContent);
     title.id = "card-title";
-    const verdict = chosen === null ? "No entity (NIL)" : entities[chosen].id;
+    const none = cluster ? `No entity (NIL, ${cluster})` : "No entity (NIL)";
+    const verdict = chosen === null ? none : entities[chosen].id;
     const widths = shares(candidates.map((candidate) => candidate.score));
     card.replaceChildren(
       title,

@@ -35,7 +35,7 @@ class PubtatorExporter:
         pass
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
-        """Write the documents as they come; the code of a mention without entity is ``-``."""
+        """Write the documents as they come; the code of NIL is ``-``, or its cluster's id."""
         for at, document in enumerate(documents, 1):
             name = same_length_line(document.id).replace("|", "_").strip() or f"document {at}"
             text = same_length_line(document.text)
@@ -46,7 +46,7 @@ class PubtatorExporter:
                 entities = [one.chosen for one in answers(link) if one.chosen is not None]
                 for chosen in entities or (None,):
                     kind = chosen.type if chosen else ""
-                    code = str(chosen.id) if chosen else "-"
+                    code = str(chosen.id) if chosen else link.cluster or "-"
                     named = (same_length_line(one).strip() for one in (kind or "Entity", code))
                     out.write("\t".join((place, *named)) + "\n")
             out.write("\n")
@@ -63,7 +63,10 @@ class BratExporter:
         pass
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
-        """Write a T line for each mention, its type the KB, and an N line for each entity."""
+        """Write a T line for each mention, its type the KB, and an N line for each entity.
+
+        The note of a NIL is the id of its cluster.
+        """
         begin = count = 0
         for document in documents:
             text = same_length_line(document.text)
@@ -72,6 +75,8 @@ class BratExporter:
                 kb = link.chosen.id.kb if link.chosen else "NIL"
                 surface = text[link.start : link.end]
                 out.write(f"T{count}\t{kb} {begin + link.start} {begin + link.end}\t{surface}\n")
+                if link.cluster:
+                    out.write(f"#{count}\tAnnotatorNotes T{count}\t{link.cluster}\n")
                 told = answers(link)
                 for number, one in enumerate(told, (count - 1) * len(told) + 1):
                     if one.chosen is not None:
@@ -103,7 +108,10 @@ class CsvExporter:
         pass
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
-        """Write the header, then the mentions as they come; the key of NIL is empty."""
+        """Write the header, then the mentions as they come.
+
+        A NIL has no KB, and for a key the id of its cluster, if it has one.
+        """
         rows = csv.writer(out)  # Its line ends, CRLF, make it quote a lone CR as well.
         rows.writerow(COLUMNS)
         for document in documents:
@@ -129,7 +137,7 @@ def _percent(match: re.Match[str]) -> str:
 
 def _cells(document: str, link: Link, answer: KBAnswer) -> list[object]:
     chosen = answer.chosen
-    entity = (chosen.id.key, chosen.title, chosen.url) if chosen else ("",) * 3
+    entity = (chosen.id.key, chosen.title, chosen.url) if chosen else (link.cluster, "", "")
     return [
         _harmless(document),
         link.start,

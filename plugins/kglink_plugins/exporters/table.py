@@ -260,7 +260,8 @@ def _named(link: Link, chosen: Candidate) -> str:
 
 
 def _nearest(link: Link) -> str:
+    cluster = [link.cluster] if link.cluster else []
     if not link.candidates:
-        return "no candidates"
+        return GAP.join([*cluster, "no candidates"])
     nearest = link.candidates[0]
-    return f"nearest {one_line(str(nearest.id))} {short(nearest.score)}"
+    return GAP.join([*cluster, f"nearest {one_line(str(nearest.id))} {short(nearest.score)}"])

@@ -1,0 +1,163 @@
+"""`kglink discover` and `kglink promote`: what texts speak of and no KB has becomes entities."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kglink.errors import UsageError
+from kglink.text.printable import printable
+from kglink.workspace.discover import LEAST_UNKNOWN, PROMOTED, JudgedDiscovery
+from kglink_cli.build import ensure_space
+from kglink_cli.console import counted, note, print_json, print_table, progress, say
+from kglink_cli.discover_review import review
+from kglink_cli.session import session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.workspace import Workspace
+
+#: Characters of a sentence in a table.
+_MOST_OF_SENTENCE = 100
+
+
+def discover(
+    context: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Argument(help="A file or a folder of texts; none: list what was found before."),
+    ] = None,
+    kb: Annotated[str | None, typer.Option("--kb", help="Unknown to these KBs: a,b")] = None,
+    least: Annotated[
+        float,
+        typer.Option("--least", help="How probably no KB has what a mention means.", min=0, max=1),
+    ] = LEAST_UNKNOWN,
+    at_least: Annotated[
+        int, typer.Option("--mentions", help="List those with at least so many mentions.", min=1)
+    ] = 1,
+    answers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--answer",
+            help="ID=accept, ID=reject, ID=OTHER_ID (the same thing) or ID=kb:key (an entity that "
+            "is there); may be repeated.",
+        ),
+    ] = None,
+    in_terminal: Annotated[
+        bool, typer.Option("--review", help="Judge what was found, one key for each.")
+    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="List what was rejected too.")] = False,
+    detector: Annotated[
+        str | None,
+        typer.Option("--detector", help="What finds the mentions (`kglink plugins`)."),
+    ] = None,
+    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find what texts speak of and no KB has, such as people or products that are new.
+
+    Mentions without an entity are put together by their names, abbreviations and last names
+    included. Each thing keeps its id while one of its names stays. What you accept becomes an
+    entity with `kglink promote`; NIL mentions of `kglink link` bear the id in the meantime.
+    """
+    if source is None and (kb or detector):
+        raise UsageError("which texts?", hint="kglink discover FOLDER")
+    flags = {"space.name": space, "link.detector": split_names(detector) or None}
+    with session_of(context).open(flags) as workspace:
+        if source is not None:
+            ensure_space(workspace)
+            with progress() as tell:
+                texts = workspace.texts(source)
+                found = workspace.discover(texts, split_names(kb), least=least, progress=tell)
+            mentions = sum(one.discovery.mentions for one in found)
+            note("found", f"{counted(len(found), 'thing')} in {counted(mentions, 'mention')}")
+        for said in answers or ():
+            _answer(workspace, said)
+        if in_terminal:
+            review(workspace, at_least)
+        found = workspace.discovered()
+    shown = [
+        one
+        for one in found
+        if one.discovery.mentions >= at_least
+        and (all_ or one.judged is None or one.judged.answer != "reject")
+    ]
+    if as_json:
+        print_json([one.as_json() for one in shown])
+    elif shown:
+        _print(shown)
+    else:
+        note("nothing", "no text was found to speak of what no KB has")
+
+
+def promote(
+    context: typer.Context,
+    kb: Annotated[str, typer.Option("--kb", help="The KB that they go to.")] = PROMOTED,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make entities of the discoveries that were accepted: the next `kglink link` has them.
+
+    The names of a discovery that is an entity of a KB become other names of that entity, until the
+    KB is read anew; promoting again brings them back.
+    """
+    with session_of(context).open() as workspace:
+        with progress() as tell:
+            done = workspace.promote(kb, progress=tell)
+        titles = {
+            one: entity.title
+            for one, entity in workspace.store.get_entities([*done.entities, *done.renamed]).items()
+        }
+    if as_json:
+        print_json(
+            {
+                "entities": [{**one._asdict(), "title": titles[one]} for one in done.entities],
+                "renamed": [{**one._asdict(), "title": titles[one]} for one in done.renamed],
+            }
+        )
+        return
+    for one in (*done.entities, *done.renamed):
+        say(f"{printable(str(one))}  {printable(titles[one])}")
+    if not (done.entities or done.renamed):
+        note("nothing", "was accepted yet: kglink discover --review")
+
+
+def _answer(workspace: Workspace, said: str) -> None:
+    name, equals, answer = said.partition("=")
+    if not equals or not answer:
+        raise UsageError(
+            f"--answer {said!r} says nothing of a discovery",
+            hint="ID=accept, ID=reject, ID=OTHER_ID or ID=kb:key",
+        )
+    if answer == "accept":
+        workspace.judge_discovery(name, "accept")
+    elif answer == "reject":
+        workspace.judge_discovery(name, "reject")
+    elif ":" in answer:
+        workspace.judge_discovery(name, "link", answer)
+    else:
+        workspace.judge_discovery(name, "merge", answer)
+
+
+def _print(found: Sequence[JudgedDiscovery]) -> None:
+    columns = ("id", "title", "type", "mentions", "texts", "sure", "answer", "a sentence")
+    rows = []
+    for one in found:
+        made, said = one.discovery, one.judged
+        sentence = made.examples[0].sentence if made.examples else ""
+        rows.append(
+            [
+                made.id,
+                printable(made.title, _MOST_OF_SENTENCE),
+                printable(made.type),
+                f"{made.mentions:,}",
+                f"{made.documents:,}",
+                f"{made.confidence:.2f}",
+                f"{said.answer} {said.into}".strip() if said else "",
+                printable(sentence, _MOST_OF_SENTENCE),
+            ]
+        )
+    print_table(columns, rows, right=(3, 4, 5))
+    if sys.stdout.isatty() and any(one.judged is None for one in found):
+        note("next", "kglink discover --review, then kglink promote")

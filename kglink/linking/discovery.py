@@ -1,0 +1,247 @@
+"""Mentions of what no KB has, put together: each cluster is a thing that may become an entity.
+
+The name of a mention is what its text says that it is short for, else its own words. Names are
+compared by their vectors; mentions whose names chain from one to the next are of one thing. The
+threshold was chosen by ARI on dev mentions without an entity (`benchmarks/discovery.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.clusters.clustering import NO_ENTITY, ClusteringChoice, MentionGraph, cluster
+from kglink.clusters.neighbours import nearest_others
+from kglink.files.digest import text_digest
+from kglink.records import Candidate, EntityId, LinkedDocument, json_number
+from kglink.text.abbreviations import long_form_of
+from kglink.text.fold import fold
+
+FloatArray = npt.NDArray[np.float32]
+
+#: Names at least so alike mean one thing.
+LEAST_ALIKE = 0.8
+#: How many nearest names each is compared with.
+_NEAREST = 8
+#: What is shown of a discovery.
+MOST_EXAMPLES = 5
+MOST_NEAREST = 5
+#: So many of a mention's nearest entities tell of what type it is.
+_TYPED = 3
+_LONGEST_SENTENCE = 300
+_SENTENCE_END = re.compile(
+    r"(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bSt)(?<!\bMrs)(?<!\bProf)[.!?][\"'”’)]*\s+(?=[\"'“‘(]*[^\W\d_a-zà-ÿ])|[\r\n]+"
+)
+_CAPITALIZED = re.compile(r"[^\W\d_a-zà-ÿ][\w'’.-]*(?:\s+[^\W\d_a-zà-ÿ][\w'’.-]*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownMention:
+    """A mention of something that probably no KB has."""
+
+    document: str
+    start: int
+    end: int
+    surface: str
+    name: str
+    """What it is short for in its text, else the surface."""
+    sentence: str
+    confidence: float
+    """How probably no KB has it."""
+    nearest: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A sentence that speaks of a discovery, and where it stands."""
+
+    document: str
+    start: int
+    end: int
+    surface: str
+    sentence: str
+
+    def as_json(self) -> dict[str, object]:
+        """One of the ``examples`` of a discovery."""
+        return {
+            "document": self.document,
+            "start": self.start,
+            "end": self.end,
+            "text": self.surface,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """Something that texts speak of and no KB has, with all that is proposed for it."""
+
+    id: str
+    """It stays the same while one of its names does."""
+    title: str
+    names: tuple[str, ...]
+    """All surfaces and what they are short for, the commonest first."""
+    type: str
+    """That of most of the entities that come nearest; empty: they have no type in common."""
+    confidence: float
+    """How probably a mention of it means nothing in any KB, on average."""
+    mentions: int
+    documents: int
+    examples: tuple[Example, ...]
+    nearest: tuple[tuple[EntityId, str], ...]
+    """The known entities that come nearest, with their titles."""
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary, as `kglink discover --json` prints it."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "names": list(self.names),
+            "type": self.type,
+            "confidence": json_number(self.confidence),
+            "mentions": self.mentions,
+            "documents": self.documents,
+            "examples": [one.as_json() for one in self.examples],
+            "nearest": [{**one._asdict(), "title": title} for one, title in self.nearest],
+        }
+
+
+def unknown_mentions(document: LinkedDocument, least: float) -> list[UnknownMention]:
+    """The mentions of a text that mean nothing in any KB with this probability at least."""
+    unknown = [
+        UnknownMention(
+            document.id,
+            link.start,
+            link.end,
+            link.surface,
+            long_form_of(link.surface, document.text) or link.surface,
+            sentence_of(document.text, link.start, link.end),
+            link.confidence,
+            link.candidates,
+        )
+        for link in document.links
+        if link.chosen is None and link.confidence >= least
+    ]
+    names = {one.name for one in unknown}
+    return [replace(one, name=whole_name(one.name, names)) for one in unknown]
+
+
+def whole_name(name: str, others: Iterable[str]) -> str:
+    """Of a proper name like "Teague" the one longer name of the text that has its words last."""
+    if not _CAPITALIZED.fullmatch(name):
+        return name
+    longer = {other for other in others if other.endswith(f" {name}")}
+    return longer.pop() if len(longer) == 1 else name
+
+
+def discoveries(
+    mentions: Sequence[UnknownMention],
+    encode: Callable[[list[str]], FloatArray],
+    known: Mapping[str, str],
+    *,
+    least_alike: float = LEAST_ALIKE,
+) -> list[Discovery]:
+    """What the mentions speak of, the most often mentioned first.
+
+    ``encode`` gives vectors of names; ``known`` is the id that a folded name had before.
+    """
+    if not mentions:
+        return []
+    mentions = told_elsewhere(mentions)
+    names = sorted({fold(one.name) or one.name for one in mentions})
+    vectors = np.asarray(encode(names), dtype=np.float32)
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    near = nearest_others(vectors, min(_NEAREST, len(names) - 1))
+    alone = np.full(len(names), NO_ENTITY), np.zeros(len(names), np.float32)
+    choice = ClusteringChoice("directed", _NEAREST, least_alike)
+    labels = dict(zip(names, cluster(MentionGraph(*alone, near), choice).labels, strict=True))
+    groups: dict[int, list[UnknownMention]] = defaultdict(list)
+    for one in mentions:
+        groups[int(labels[fold(one.name) or one.name])].append(one)
+    taken: set[str] = set()
+    ordered = sorted(groups.values(), key=lambda group: (-len(group), _title(group)))
+    return [_discovery(group, known, taken) for group in ordered]
+
+
+def told_elsewhere(mentions: Sequence[UnknownMention]) -> list[UnknownMention]:
+    """The mentions; one text may say what a short form or a last name in another stands for."""
+    told: dict[str, set[str]] = defaultdict(set)
+    for one in mentions:
+        if one.name != one.surface:
+            told[one.surface].add(one.name)
+    return [
+        replace(one, name=min(told[one.surface]))
+        if one.name == one.surface and len(told.get(one.surface, ())) == 1
+        else one
+        for one in mentions
+    ]
+
+
+def sentence_of(text: str, start: int, end: int) -> str:
+    """The sentence around a mention, or of a very long one what stands nearest."""
+    near = max(0, start - 2 * _LONGEST_SENTENCE)
+    ends = (one.end() for one in _SENTENCE_END.finditer(text, near))
+    first = max(takewhile(lambda end: end <= start, ends), default=near)
+    found = _SENTENCE_END.search(text, end)
+    last = found.start() + (text[found.start()] in ".!?") if found else len(text)
+    room = max(0, _LONGEST_SENTENCE - (end - start)) // 2
+    first, last = max(first, start - room), min(last, end + room)
+    return " ".join(text[first:last].split())
+
+
+def _discovery(
+    group: Sequence[UnknownMention], known: Mapping[str, str], taken: set[str]
+) -> Discovery:
+    title = _title(group)
+    counts = Counter(name for one in group for name in {one.surface, one.name})
+    names = sorted(counts, key=lambda name: (name != title, -counts[name], name))
+    nearest: dict[EntityId, Candidate] = {}
+    for one in group:
+        for candidate in one.nearest:
+            best = nearest.get(candidate.id)
+            if best is None or best.score < candidate.score:
+                nearest[candidate.id] = candidate
+    best_first = sorted(nearest.values(), key=lambda one: (-one.score, str(one.id)))
+    examples: dict[str, Example] = {}
+    for one in sorted(group, key=lambda one: (one.document, one.start)):
+        example = Example(one.document, one.start, one.end, one.surface, one.sentence)
+        examples.setdefault(one.sentence, example)
+    return Discovery(
+        id=_id(title, names, known, taken),
+        title=title,
+        names=tuple(names),
+        type=_type(group),
+        confidence=sum(one.confidence for one in group) / len(group),
+        mentions=len(group),
+        documents=len({one.document for one in group}),
+        examples=tuple(examples.values())[:MOST_EXAMPLES],
+        nearest=tuple((one.id, one.title) for one in best_first[:MOST_NEAREST]),
+    )
+
+
+def _title(group: Sequence[UnknownMention]) -> str:
+    """The commonest whole name; of several the longest, then the first by its letters."""
+    counts = Counter(one.name for one in group)
+    return min(counts, key=lambda name: (-counts[name], -len(name), name))
+
+
+def _type(group: Sequence[UnknownMention]) -> str:
+    """The type that more than half of the mentions' nearest entities have; empty: none."""
+    types = Counter(near.type for one in group for near in one.nearest[:_TYPED])
+    most = max(types, key=lambda name: types[name], default="")
+    return most if 2 * types[most] > types.total() else ""
+
+
+def _id(title: str, names: Sequence[str], known: Mapping[str, str], taken: set[str]) -> str:
+    """The id that one of the names had before, else one made of the title."""
+    before = (known[folded] for name in names if (folded := fold(name)) in known)
+    made = f"new-{text_digest(fold(title) or title, size=4)}"
+    chosen = next((one for one in before if one not in taken), made)
+    taken.add(chosen)
+    return chosen

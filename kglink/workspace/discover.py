@@ -1,0 +1,329 @@
+"""What texts speak of and no KB has: found, judged by people, and made entities."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import TypeAdapter
+
+from kglink.errors import (
+    DamagedFileError,
+    KglinkError,
+    NewerFileError,
+    UnknownNameError,
+    UsageError,
+)
+from kglink.files.atomic import write_atomically
+from kglink.files.lock import file_lock
+from kglink.files.manifest import ManifestPart, read_manifest
+from kglink.linking.discovery import Discovery, discoveries, unknown_mentions
+from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
+from kglink.text.fold import fold
+from kglink.workspace.folder import DISCOVERIES_FILE
+
+if TYPE_CHECKING:
+    from kglink.workspace.opened import Opened
+
+#: ``accept``: it becomes an entity; ``merge``: it is another discovery; ``link``: it is an entity
+#: that a KB has already; ``reject``: it is nothing.
+Answer = Literal["accept", "merge", "link", "reject"]
+#: The KB that accepted discoveries go to.
+PROMOTED = "discovered"
+#: A mention is unknown if no KB has it more probably than not.
+LEAST_UNKNOWN = 0.5
+_FORMAT = 1
+_WAIT_S = 10.0
+
+
+class Judged(ManifestPart):
+    """What a person said of a discovery."""
+
+    answer: Answer
+    into: str = ""
+    """The discovery that it is merged with, or the entity that it is."""
+
+
+class _Kept(ManifestPart):
+    """The file: what was found last, and before that if it was judged."""
+
+    format: int = _FORMAT
+    found: tuple[Discovery, ...] = ()
+    answers: Mapping[str, Judged] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedDiscovery:
+    """A discovery and what was said of it."""
+
+    discovery: Discovery
+    judged: Judged | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary, as `kglink discover --json` prints it."""
+        said = self.judged
+        return {
+            **self.discovery.as_json(),
+            "answer": said.answer if said else None,
+            "into": (said.into or None) if said else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """What `promote` did."""
+
+    entities: tuple[EntityId, ...]
+    """Discoveries that are entities now."""
+    renamed: tuple[EntityId, ...]
+    """Entities of KBs that have new names now."""
+
+
+def discover(
+    opened: Opened,
+    texts: str | TextInput | Iterable[TextInput | str],
+    kbs: Sequence[str] = (),
+    *,
+    least: float = LEAST_UNKNOWN,
+    progress: OnProgress = lambda _: None,
+) -> list[JudgedDiscovery]:
+    """Find what texts speak of and no KB has; it takes the place of what was found before.
+
+    Mentions are given with the texts or detected; where the dictionary detects them, so are
+    capitalized names that it does not hold. A mention counts that no KB has with a probability of
+    ``least`` at least. What was judged is kept, with its id.
+
+    >>> letters = ["Osric Vane saw a heron.", "Later Osric Vane saw another heron."]
+    >>> [(one.discovery.title, one.discovery.mentions) for one in workspace.discover(letters)]
+    [('Osric Vane', 2)]
+    """
+    from kglink.workspace.detectors import DICTIONARY
+    from kglink.workspace.link import link
+
+    if not 0 <= least <= 1:
+        raise UsageError(f"least = {least}: a probability is from 0 to 1")
+    detector = opened.settings.link.detector
+    searching = opened
+    if detector == ("auto",):
+        from kglink.workspace.build import build_if_stale
+
+        build_if_stale(opened)
+        if opened.detector().link.detector == (DICTIONARY,):
+            searching = opened.with_settings({"link.detector": (DICTIONARY, "kglink/capitals")})
+    unknown = []
+    for number, document in enumerate(link(searching, texts, kbs), 1):
+        unknown += unknown_mentions(document, least)
+        progress(Progress("texts", number))
+    with _locked(opened):
+        kept = _read(opened)
+        known = {name: one.id for one in kept.found for name in _folded(one)}
+        found = discoveries(unknown, searching.encoder.encode, known)
+        ids = {one.id for one in found}
+        judged = [one for one in kept.found if one.id in kept.answers and one.id not in ids]
+        _write(opened, _Kept(found=(*found, *judged), answers=kept.answers))
+    return [JudgedDiscovery(one, kept.answers.get(one.id)) for one in found]
+
+
+def discovered(opened: Opened) -> list[JudgedDiscovery]:
+    """What was found last, and what was found before and judged; the commonest first.
+
+    >>> [one.discovery.title for one in workspace.discovered()]
+    ['Osric Vane']
+    """
+    kept = _read(opened)
+    return [JudgedDiscovery(one, kept.answers.get(one.id)) for one in kept.found]
+
+
+def judge_discovery(
+    opened: Opened, name: str, answer: Answer | None, into: str = ""
+) -> JudgedDiscovery:
+    """Say what a discovery is; ``answer`` None takes back what was said.
+
+    ``into`` is the discovery that it is merged with, or the entity that it is linked to.
+
+    >>> vane = workspace.discovered()[0].discovery.id
+    >>> workspace.judge_discovery(vane, "accept").judged.answer
+    'accept'
+    """
+    with _locked(opened):
+        kept = _read(opened)
+        found = {one.id: one for one in kept.found}
+        if name not in found:
+            raise UnknownNameError("discovery", name, found, hint=_LIST_HINT)
+        answers = {one: said for one, said in kept.answers.items() if one != name}
+        judged = None
+        if answer is not None:
+            judged = Judged(answer=answer, into=_checked(opened, name, answer, into, found))
+            answers[name] = judged
+            _refuse_circle(name, answers)
+        _write(opened, kept.model_copy(update={"answers": answers}))
+    return JudgedDiscovery(found[name], judged)
+
+
+def promote(
+    opened: Opened, kb: str = PROMOTED, *, progress: OnProgress = lambda _: None
+) -> Promoted:
+    """Make entities of what was accepted, in KB ``kb``, and index them: the next `link` has them.
+
+    What was merged gives them its names; what was linked gives its names to the entity that it is.
+    Promoting again changes nothing.
+
+    >>> [str(one) == f"discovered:{vane}" for one in workspace.promote().entities]
+    [True]
+    >>> (text,) = workspace.link("Osric Vane is here.")
+    >>> [link.chosen.title for link in text.links]
+    ['Osric Vane']
+    """
+    from kglink.workspace.build import build_if_stale
+    from kglink.workspace.kbs import add_kb
+
+    with _locked(opened):
+        kept = _read(opened)
+    found = {one.id: one for one in kept.found}
+    own: dict[str, list[Discovery]] = {}
+    linked: dict[EntityId, list[str]] = {}
+    for name, said in kept.answers.items():
+        goal = _goal(name, kept.answers)
+        if name not in found or goal is None:
+            continue
+        if goal.answer == "link":
+            linked.setdefault(EntityId.parse(goal.into), []).extend(found[name].names)
+        else:
+            own.setdefault(goal.into, []).append(found[name])
+            if said.answer == "accept":  # its own title stays first
+                own[goal.into].insert(0, own[goal.into].pop())
+    entities = [_entity(name, parts) for name, parts in sorted(own.items())]
+    if entities:
+        add_kb(opened, kb, entities, merge=True, progress=progress)
+    known = opened.store.get_entities(list(linked))
+    renamed = []
+    for entity, names in linked.items():
+        if entity not in known:
+            raise UsageError(
+                f"there is no entity {entity} any more",
+                hint="Link the discovery to another one, or accept it: kglink discover --review",
+            )
+        with_names = _with_names(known[entity], names)
+        if with_names != known[entity]:
+            renamed.append(entity)
+            add_kb(opened, entity.kb, [with_names], merge=True, progress=progress)
+    build_if_stale(opened)
+    return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed))
+
+
+def names_of_discoveries(opened: Opened) -> dict[str, str]:
+    """By folded name the discovery that alone has it; what was rejected is left out."""
+    kept = _read(opened)
+    left = [
+        one
+        for one in kept.found
+        if one.id not in kept.answers or kept.answers[one.id].answer != "reject"
+    ]
+    counts = Counter(name for one in left for name in _folded(one))
+    ids = {}
+    for one in left:
+        said = kept.answers.get(one.id)
+        into = said.into if said and said.answer == "merge" else one.id
+        ids.update({name: into for name in _folded(one) if counts[name] == 1})
+    return ids
+
+
+_LIST_HINT = "List them: kglink discover"
+
+
+def _folded(one: Discovery) -> set[str]:
+    return {fold(name) or name for name in one.names}
+
+
+def _checked(
+    opened: Opened, name: str, answer: Answer, into: str, found: Mapping[str, Discovery]
+) -> str:
+    """What an answer speaks of besides the discovery; refused where there is no such thing."""
+    if answer == "merge":
+        if into not in found or into == name:
+            raise UnknownNameError("other discovery", into, found.keys() - {name}, hint=_LIST_HINT)
+        return into
+    if answer == "link":
+        from kglink.workspace.entities import entity
+
+        return str(entity(opened, into).id)
+    if into:
+        raise UsageError(f"{answer} takes nothing besides, and was told {into!r}")
+    return ""
+
+
+def _refuse_circle(name: str, answers: Mapping[str, Judged]) -> None:
+    seen = {name}
+    at = answers[name]
+    while at.answer == "merge" and at.into in answers:
+        if at.into in seen:
+            raise UsageError(
+                f"{name} and {at.into} would be merged with each other",
+                hint="Merge one of them only, and accept the other.",
+            )
+        seen.add(at.into)
+        at = answers[at.into]
+
+
+def _goal(name: str, answers: Mapping[str, Judged]) -> Judged | None:
+    """What becomes of a discovery: accepted as the one that it is merged with, or linked."""
+    said: Judged | None = answers[name]
+    while said is not None and said.answer == "merge":
+        name = said.into
+        said = answers.get(name)
+    if said is None or said.answer == "reject":
+        return None
+    return said if said.answer == "link" else Judged(answer="accept", into=name)
+
+
+def _entity(name: str, parts: Sequence[Discovery]) -> Entity:
+    """An entity of discoveries that are one thing: its sentences describe it."""
+    first = parts[0]
+    names = dict.fromkeys(surface for one in parts for surface in one.names)
+    names.pop(first.title, None)
+    sentences = dict.fromkeys(one.sentence for part in parts for one in part.examples)
+    return Entity(
+        key=name,
+        title=first.title,
+        description=" ".join(sentences),
+        type=first.type,
+        aliases=tuple(Alias(surface) for surface in names),
+    )
+
+
+def _with_names(entity: Entity, names: Iterable[str]) -> Entity:
+    known = {entity.title, *(one.surface for one in entity.aliases)}
+    more = tuple(Alias(name) for name in dict.fromkeys(names) if name not in known)
+    return replace(entity, aliases=(*entity.aliases, *more)) if more else entity
+
+
+def _path(opened: Opened) -> Path:
+    return opened.folder / DISCOVERIES_FILE
+
+
+def _locked(opened: Opened) -> AbstractContextManager[None]:
+    busy = UsageError("another process is changing what was discovered", hint="Try again.")
+    return file_lock(opened.folder / f".{DISCOVERIES_FILE}.lock", busy, wait=_WAIT_S)
+
+
+def _read(opened: Opened) -> _Kept:
+    path = _path(opened)
+    if not path.exists():
+        return _Kept()
+    try:
+        return read_manifest(_Kept, path, newest=_FORMAT)
+    except NewerFileError as error:
+        raise KglinkError(error.message, hint="Upgrade kglink.") from error
+    except DamagedFileError as error:
+        raise KglinkError(
+            error.message, hint="Move it away, and discover again; promoted entities stay."
+        ) from error
+
+
+def _write(opened: Opened, kept: _Kept) -> None:
+    data = TypeAdapter(_Kept).dump_json(kept, indent=1)
+    write_atomically(_path(opened), data + b"\n")

@@ -1,0 +1,64 @@
+"""Capitalized names, whether a KB has them or not: "Alwyn Teague", "Carrick Roads Company"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kglink.plugins import Names, PluginSettings
+from kglink.records import Span
+from kglink_plugins.detectors.dictionary.english import FUNCTION_WORDS
+
+_CAPITAL = r"[^\W\d_a-zß-öø-ÿ]"
+#: A word, or what is written with a full stop in a name: a title, an initial.
+_WORD = rf"(?:(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Capt|{_CAPITAL})\.(?=\s*{_CAPITAL})|{_CAPITAL}[\w'’-]*\w)"
+_JOINED = r"(?:of|the|and|de|du|la|van|von|der|&)"
+#: Capitalized words, joined by a space, and by small words in between.
+_RUN = re.compile(rf"(?<!\w){_WORD}(?:[ \t\n]*(?<=[\s.])(?:{_JOINED}[ \t]+){{0,2}}{_WORD})*")
+_BEGINS_SENTENCE = re.compile(r"(?:^|[.!?:;\n][\"'”’)\]]*)\s*[\"'“‘(\[]*\Z")
+#: In capitals for other reasons: days, months, greetings.
+_NO_NAMES = frozenset(
+    """
+    monday tuesday wednesday thursday friday saturday sunday january february march april june july
+    august september october november december dear yours thanks hello yes
+    """.split()  # noqa: SIM905 the words are read and edited as a text
+)
+#: How probably a run of several words is a name, and a single one.
+_SEVERAL, _ONE = 0.99, 0.97
+
+
+class CapitalsDetector:
+    """Finds runs of capitalized words in the middle of sentences, and of several at their start."""
+
+    def __init__(self, settings: PluginSettings, names: Names) -> None:
+        pass
+
+    def detect(self, text: str) -> list[Span]:
+        """The names of a text in reading order."""
+        inside = {
+            word for start, end, begins in _runs(text) for word in text[start:end].split()[begins:]
+        }
+        return [
+            Span(start, end, _SEVERAL if " " in text[start:end] else _ONE)
+            for start, end, begins in _runs(text)
+            # A word that begins a sentence is a name if it is one elsewhere in the text.
+            if not begins or " " in text[start:end] or text[start:end] in inside
+        ]
+
+
+def _runs(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Each run without the function words that it begins with, and whether it begins a sentence."""
+    for run in _RUN.finditer(text):
+        start, end = run.span()
+        begins = _BEGINS_SENTENCE.search(text, max(0, start - 20), start) is not None
+        while word := re.match(r"[\w'’-]+[.]?\s*", text[start:end]):
+            plain = re.split(r"['’]", word[0].strip(" .\n\t").lower())[0]
+            if plain not in FUNCTION_WORDS and plain not in _NO_NAMES:
+                break
+            start += word.end()
+            begins = False if start < end else begins
+        if text[start:end].endswith(("'s", "’s")):
+            end -= 2
+        letters = [one for one in text[start:end] if one.isalpha()]
+        if len(letters) > 1:
+            yield start, end, begins

@@ -1,0 +1,200 @@
+"""`kglink discover` and `kglink promote` on the demo's world and the letters of the docs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Kglink
+
+from kglink.errors import KglinkError, UnknownNameError, UsageError
+from kglink.linking.discovery import Discovery
+from kglink.workspace import Workspace
+from review_support import Terminal
+
+LETTERS = ROOT / "docs" / "examples" / "harbour-letters"
+TITLES = {"Alwyn Teague", "Carrick Roads Passage Company", "Dr Ottilie Pemberthy"}
+
+
+@pytest.fixture(scope="module")
+def discovered(tmp_path_factory: pytest.TempPathFactory, demo_master: Path) -> Path:
+    folder = tmp_path_factory.mktemp("world") / "demo"
+    shutil.copytree(demo_master, folder)
+    with Workspace.open(folder) as workspace:
+        workspace.discover(workspace.texts(LETTERS))
+    return folder
+
+
+@pytest.fixture
+def world(discovered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "world"
+    shutil.copytree(discovered, folder)
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    return folder
+
+
+def listed(kglink: Kglink, *options: str) -> dict[str, Any]:
+    return {one["title"]: one for one in json.loads(kglink("discover", *options, "--json").out)}
+
+
+def test_letters_speak_of_three_things_that_no_kb_has(world: Path, kglink: Kglink) -> None:
+    found = listed(kglink, "--mentions", "2")
+    assert found.keys() == TITLES
+    teague = found["Alwyn Teague"]
+    assert teague["names"] == ["Alwyn Teague", "Teague"]
+    assert (teague["mentions"], teague["documents"], teague["answer"]) == (4, 2, None)
+    assert "CRPC" in found["Carrick Roads Passage Company"]["names"]
+    assert "Ottilie Pemberthy" in found["Dr Ottilie Pemberthy"]["names"]
+    for example in teague["examples"]:
+        text = (LETTERS / example["document"]).read_text("utf-8")
+        assert text[example["start"] : example["end"]] == example["text"]
+        assert example["text"] in example["sentence"]
+    table = kglink("discover").out
+    assert "Alwyn Teague" in table
+    assert teague["id"] in table
+
+
+def test_what_is_accepted_is_linked_by_the_next_command(world: Path, kglink: Kglink) -> None:
+    found = listed(kglink)
+    said = [f"--answer={found[title]['id']}=accept" for title in sorted(TITLES)]
+    said.append(f"--answer={found['Brittany']['id']}=reject")
+    assert "Brittany" not in kglink("discover", *said).out
+    assert "Brittany" in kglink("discover", "--all").out
+    promoted = json.loads(kglink("promote", "--json").out)
+    assert {one["title"] for one in promoted["entities"]} == TITLES
+    linked = json.loads(kglink("link", LETTERS / "3-pigeons.txt", "--format", "jsonl").out)
+    first = linked["entities"][0]
+    assert (first["text"], first["kb"]) == ("Alwyn Teague", "discovered")
+    assert first["key"] == found["Alwyn Teague"]["id"]
+    again = json.loads(kglink("promote", "--json").out)
+    assert again == promoted
+    # The texts once more: what is known by now is not found again, and no answer is lost.
+    kglink("discover", LETTERS)
+    after = listed(kglink)
+    assert {title: after[title]["id"] for title in TITLES} == {
+        title: found[title]["id"] for title in TITLES
+    }
+    assert after["Alwyn Teague"]["answer"] == "accept"
+
+
+def test_the_same_texts_twice_are_the_same_discoveries(world: Path) -> None:
+    with Workspace.open(world) as workspace:
+        before = workspace.discovered()
+        assert workspace.discover(workspace.texts(LETTERS)) == before
+        assert workspace.discovered() == before
+
+
+@pytest.mark.parametrize("name", ["csv", "json", "jsonl", "pubtator", "brat", "html", "table"])
+def test_nil_mentions_bear_their_id_in_every_format(world: Path, kglink: Kglink, name: str) -> None:
+    id_ = listed(kglink)["Alwyn Teague"]["id"]
+    letter = LETTERS / "1-ferry.txt"
+    told = kglink("link", letter, "--detector", "dictionary,capitals", "--format", name).out
+    assert id_ in told
+
+
+def test_merged_and_linked_discoveries_give_their_names(world: Path, kglink: Kglink) -> None:
+    found = listed(kglink)
+    teague, doctor = found["Alwyn Teague"]["id"], found["Dr Ottilie Pemberthy"]["id"]
+    brittany = found["Brittany"]["id"]
+    kglink(
+        "discover", f"--answer={teague}={doctor}", f"--answer={doctor}=accept",
+        f"--answer={brittany}=encyclopedia:cornwall",
+    )  # fmt: skip
+    done = json.loads(kglink("promote", "--kb", "people", "--json").out)
+    assert [one["key"] for one in done["entities"]] == [doctor]
+    assert [one["key"] for one in done["renamed"]] == ["cornwall"]
+    with Workspace.open(world) as workspace:
+        made = workspace.entity(f"people:{doctor}").entity
+        assert made.title == "Dr Ottilie Pemberthy"
+        assert {"Alwyn Teague", "Teague"} <= {one.surface for one in made.aliases}
+        names = {one.surface for one in workspace.entity("encyclopedia:cornwall").entity.aliases}
+        assert "Brittany" in names
+    assert json.loads(kglink("promote", "--kb", "people", "--json").out)["renamed"] == []
+
+
+def test_answers_that_mean_nothing_are_refused(world: Path) -> None:
+    with Workspace.open(world) as workspace:
+        one, other, *_ = (each.discovery.id for each in workspace.discovered())
+        with pytest.raises(UnknownNameError, match="new-none"):
+            workspace.judge_discovery("new-none", "accept")
+        with pytest.raises(UnknownNameError, match="other discovery"):
+            workspace.judge_discovery(one, "merge", one)
+        with pytest.raises(UnknownNameError, match="entity"):
+            workspace.judge_discovery(one, "link", "encyclopedia:none")
+        with pytest.raises(UsageError, match="takes nothing besides"):
+            workspace.judge_discovery(one, "accept", other)
+        workspace.judge_discovery(one, "merge", other)
+        with pytest.raises(UsageError, match="merged with each other"):
+            workspace.judge_discovery(other, "merge", one)
+        assert workspace.judge_discovery(one, None).judged is None
+        assert not any(each.judged for each in workspace.discovered())
+
+
+def test_bad_input_is_told_in_a_sentence(world: Path, kglink: Kglink) -> None:
+    assert "says nothing of a discovery" in kglink("discover", "--answer", "x", code=2).err
+    assert "needs a terminal" in kglink("discover", "--review", code=2).err
+    assert "which texts?" in kglink("discover", "--kb", "encyclopedia", code=2).err
+    (world / "discoveries.json").write_text("{", "utf-8")
+    assert "discoveries.json" in kglink("discover", code=1).err
+    assert "discover again" in kglink("promote", code=1).err
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path: Path, world: Path, kglink: Kglink) -> None:
+    (tmp_path / "empty.txt").write_text("", "utf-8")
+    assert "0 things" in kglink("discover", tmp_path / "empty.txt").err
+    assert "was accepted yet" in kglink("promote").err
+
+
+def test_a_damaged_file_is_an_error_for_programs_too(world: Path) -> None:
+    (world / "discoveries.json").write_text('{"format": 9}', "utf-8")
+    with Workspace.open(world) as workspace, pytest.raises(KglinkError, match="newer"):
+        workspace.discovered()
+
+
+def test_a_review_in_a_terminal(world: Path) -> None:
+    with Terminal("--review", "--json", command=("discover",)) as terminal:
+        shown = terminal.expect("[q]uit")
+        assert "4 mentions in 2 texts" in shown
+        terminal.press("z")
+        terminal.expect("nothing to take back")
+        terminal.expect("[q]uit")
+        terminal.press("a")
+        terminal.expect("accepted")
+        terminal.expect("[q]uit")
+        terminal.press("l")
+        terminal.expect("which one?")
+        terminal.press("1")
+        terminal.expect("is ")
+        terminal.expect("[q]uit")
+        terminal.press("z")
+        terminal.expect("taken back")
+        terminal.expect("[q]uit")
+        terminal.press("m")
+        terminal.expect("which one?")
+        terminal.press("x")
+        terminal.expect("[q]uit")
+        terminal.press("r")
+        terminal.expect("rejected")
+        terminal.expect("[q]uit")
+        terminal.press("q")
+        code, out = terminal.end()
+    assert code == 0
+    answers = [one["answer"] for one in json.loads(out)]
+    assert answers[0] == "accept"
+    assert answers.count(None) == len(answers) - 1
+    with Workspace.open(world) as workspace:
+        said = [one.judged.answer for one in workspace.discovered() if one.judged]
+    assert said == ["accept", "reject"]
+
+
+def test_a_discovery_says_itself_as_json(world: Path) -> None:
+    with Workspace.open(world) as workspace:
+        one = workspace.discovered()[0].discovery
+    assert isinstance(one, Discovery)
+    assert list(one.as_json()) == [
+        "id", "title", "names", "type", "confidence", "mentions", "documents", "examples",
+        "nearest",
+    ]  # fmt: skip
