@@ -6,6 +6,7 @@ gave.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -98,18 +99,21 @@ class LearntFrom:
 
     def __init__(self, learnt: Learnt, evaluated: Iterable[Document]) -> None:
         self.words = learnt.words
+        golds: set[EntityId] = set()
         wanted: set[str] = set()
-        self._times: dict[EntityId, int] = {}
         for document in evaluated:
             for mention in document.mentions:
                 wanted.add(folded(mention.surface))
-                self._times.update(dict.fromkeys(mention.gold or (), 0))
+                golds.update(mention.gold or ())
+        self._times: Counter[EntityId] = Counter()
         self._surfaces: set[str] = set()
-        for mention in learnt.mentions():
-            for gold in self._times.keys() & (mention.gold or ()):
-                self._times[gold] += 1
-            if (surface := folded(mention.surface)) in wanted:
-                self._surfaces.add(surface)
+        for mentions in learnt.parts or (learnt.mentions,):
+            times: Counter[EntityId] = Counter()
+            for mention in mentions():
+                times.update(golds.intersection(mention.gold or ()))
+                if (surface := folded(mention.surface)) in wanted:
+                    self._surfaces.add(surface)
+            self._times |= times  # the larger count: parts may hold the same mentions
 
     def has_seen(self, surface: str) -> bool:
         """Whether a surface was learnt from."""
@@ -117,7 +121,7 @@ class LearntFrom:
 
     def times(self, golds: Iterable[EntityId]) -> int:
         """How many mentions that were learnt from mean one of these entities."""
-        return max((self._times.get(gold, 0) for gold in golds), default=0)
+        return max((self._times[gold] for gold in golds), default=0)
 
 
 def reason_of(case: Case, counterparts: Collection[EntityId], *, right: bool) -> str | None:

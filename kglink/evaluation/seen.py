@@ -25,6 +25,8 @@ class Learnt:
 
     words: tuple[str, ...]
     mentions: Mentions
+    parts: tuple[Mentions, ...] = ()
+    """The mentions of each run and of memory, which may be the same ones; empty: all are one."""
 
 
 def seen_surfaces(learnt: Learnt, evaluated: Iterable[Document]) -> frozenset[str]:
@@ -76,7 +78,8 @@ def _of_runs(runs: Sequence[tuple[str, Mentions]]) -> Learnt | None:
     if not some:
         return None
     words = tuple(name for name, _ in some)
-    return Learnt(words, lambda: chain.from_iterable(mentions() for _, mentions in some))
+    parts = tuple(mentions for _, mentions in some)
+    return Learnt(words, lambda: chain.from_iterable(mentions() for mentions in parts), parts)
 
 
 def _of_train(store: Store, docs: Sequence[str], split: str) -> Learnt | None:
@@ -103,7 +106,8 @@ def _united(one: Learnt | None, other: Learnt | None) -> Learnt | None:
     if one is None or other is None or set(other.words) <= set(one.words):
         return one or other
     words = dict.fromkeys((*one.words, *other.words))
-    return Learnt(tuple(words), lambda: chain(one.mentions(), other.mentions()))
+    parts = (*(one.parts or (one.mentions,)), *(other.parts or (other.mentions,)))
+    return Learnt(tuple(words), lambda: chain(one.mentions(), other.mentions()), parts)
 
 
 def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt | None:

@@ -12,9 +12,10 @@ import pytest
 from conftest import Kglink
 
 from kglink.evaluation.error_groups import REASONS, ErrorSummary, Facts
-from kglink.evaluation.errors import Case, reason_of
+from kglink.evaluation.errors import Case, LearntFrom, reason_of
 from kglink.evaluation.rankings import JOINT
-from kglink.records import Candidate, EntityId, MentionInText
+from kglink.evaluation.seen import Learnt
+from kglink.records import Candidate, Document, EntityId, Mention, MentionInText
 from kglink.workspace import Workspace, init_workspace
 
 SKY = """\
@@ -176,6 +177,16 @@ def test_the_first_reason_that_holds_is_told() -> None:
     assert why(None, other) == "not retrieved"
     assert why(twin, twin, gold) == "counterpart"
     assert why(other, other, gold) == "outranked"
+
+
+def test_what_two_sources_hold_is_learnt_once() -> None:
+    gold, other = EntityId("a", "gold"), EntityId("a", "other")
+    mentions = [Mention(0, 4, "Word", (gold,)), Mention(5, 9, "more", (gold, other))]
+    learnt = Learnt(("run", "memory"), lambda: iter(()), (lambda: iter(mentions),) * 2)
+    evaluated = [Document("d", "word", (Mention(0, 4, "word", (gold,)),))]
+    found = LearntFrom(learnt, evaluated)
+    assert (found.times([gold]), found.times([other]), found.times([])) == (2, 0, 0)
+    assert (found.has_seen("WORD"), found.has_seen("more")) == (True, False)
 
 
 def test_groups_of_counts_have_their_ends() -> None:

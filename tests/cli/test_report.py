@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import csv
+import hashlib
+import html
 import json
 import re
 import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -274,3 +277,139 @@ def test_a_smaller_map_keeps_overlaps_and_a_share_of_each_kb(folder: Path) -> No
     assert shape["shown"] == sum(shape["counts"]) <= 20
     assert min(shape["counts"]) >= 8
     assert shape["pair_count"] >= 3
+
+
+# ------------------------------------------------------------------------- in a real browser
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+EVIL = "<img src=x onerror=\"document.title='owned'\">"
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr",
+)  # fmt: skip
+#: Leaves what a script saw in the DOM, where --dump-dom prints it.
+PROBE = """
+const $ = (selector) => document.querySelector(selector);
+const change = (node, value, kind) => {
+  if (node.type === "checkbox" || node.type === "radio") node.checked = value;
+  else node.value = value;
+  node.dispatchEvent(new Event(kind, { bubbles: true }));
+};
+const result = (() => { %s })();
+const seen = document.createElement("pre");
+seen.id = "probe";
+seen.textContent = JSON.stringify(result);
+document.body.append(seen);
+"""
+in_browser = [
+    pytest.mark.skipif(BROWSER is None, reason="there is no chromium in PATH"),
+    pytest.mark.slow,
+]
+
+
+def probed(page: Path, script: str) -> Any:
+    """What a script returns at the end of a page; the browser may complain of nothing."""
+    code = PROBE % script
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    text = page.read_text("utf-8").replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
+    copy = page.with_name("probe.html")
+    copy.write_text(text.replace("</body>", f"<script>{code}</script></body>"), "utf-8")
+    assert BROWSER is not None
+    command = [BROWSER, *FLAGS, f"--user-data-dir={page.parent / 'profile'}", "--dump-dom"]
+    done = subprocess.run([*command, copy.as_uri()], capture_output=True, timeout=120, check=True)
+    assert b"CONSOLE" not in done.stderr, done.stderr
+    seen = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout.decode("utf-8"), re.DOTALL)
+    assert seen is not None, done.stdout[-2000:]
+    return json.loads(html.unescape(seen[1]))
+
+
+@pytest.fixture
+def shown(found: Shape, tmp_path: Path) -> Path:
+    """The page of the first two runs, with names that would like to be more than text."""
+    held = json.loads(json.dumps({**found, "runs": found["runs"][:2]}))
+    held["runs"][0]["map"]["titles"][3] = EVIL
+    held["runs"][0]["cases"][0] |= {"mention": EVIL, "context_left": EVIL}
+    path = tmp_path / "page.html"
+    path.write_text(page_of(held), "utf-8")
+    return path
+
+
+class TestBrowser:
+    pytestmark = in_browser
+
+    def test_maps_are_drawn_and_change_sides(self, shown: Path) -> None:
+        ready, drawn, told = probed(
+            shown,
+            'const canvas = $("[data-map] > canvas"); const empty = canvas.toDataURL();'
+            'const draw = () => { dispatchEvent(new Event("beforeprint"));'
+            " return canvas.toDataURL() };"
+            'const after = draw(); change($("[data-side=before]"), true, "change");'
+            "const sides = document.querySelectorAll(\"[data-map='0'] [data-of-side]\");"
+            'return [[...document.querySelectorAll("[data-map]")].map((one) => one.dataset.ready),'
+            " new Set([empty, after, draw()]).size, [...sides].map((one) => one.hidden)]",
+        )
+        assert ready == ["yes", "yes"]
+        assert drawn == 3  # empty, after, before
+        assert told == [False, True]
+
+    def test_entities_are_found_by_name_and_stay_text(self, shown: Path) -> None:
+        words, images, tip, title = probed(
+            shown,
+            'change($("[data-map] input[type=search]"), "<img", "input");'
+            'const hit = $(".hits button"); hit.click();'
+            'return [hit.textContent, document.images.length, $("#tip b").textContent,'
+            " document.title]",
+        )
+        assert words.startswith(EVIL)
+        assert tip == EVIL
+        assert (images, title) == (0, "run-0, run-1: fine-tuning compared")
+
+    def test_keys_move_the_map(self, shown: Path) -> None:
+        stopped = probed(
+            shown,
+            'return ["+", "-", "ArrowLeft", "0", "Tab"].map((key) => !$("[data-map] > canvas")'
+            '.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true })));',
+        )
+        assert stopped == [True, True, True, True, False]
+
+    def test_errors_are_filtered_and_hostile_ones_stay_text(
+        self, shown: Path, found: Shape
+    ) -> None:
+        cases = found["runs"][0]["cases"]
+        reason = cases[0]["reason"]
+        wanted = sum(one["reason"] == reason for one in cases)
+        first, marked, images, status, none = probed(
+            shown,
+            'const items = () => [...document.querySelectorAll(".cases > li")];'
+            'const first = [items().length, $("[role=status]").textContent];'
+            'const marked = [$(".cases mark").textContent, $(".cases .text").textContent];'
+            f'change($("[data-pick=reason]"), {json.dumps(reason)}, "input");'
+            'const status = $("[role=status]").textContent;'
+            'change($("[data-pick=words]"), "no such word", "input");'
+            "return [first, marked, document.images.length, status,"
+            ' [items().length, $("[role=status]").textContent.slice(0, 15)]]',
+        )
+        page = min(20, len(cases))
+        assert first == [page, f"1 to {page} of {len(cases)}"]
+        assert marked[0] == EVIL
+        assert EVIL * 2 in marked[1]
+        assert images == 0
+        assert status == f"1 to {min(20, wanted)} of {wanted}"
+        assert none == [0, "No mention fits"]
+
+    def test_figures_in_the_browser_are_those_of_the_json(self, shown: Path, found: Shape) -> None:
+        cells = probed(
+            shown,
+            'return [...$("#retrieval table").querySelectorAll("tbody tr")].map((row) =>'
+            " [...row.cells].map((cell) => cell.firstChild.textContent))",
+        )
+        expected = [
+            [run["name"], pool, f"{run['retrieval']['mentions'][key]:,}"]
+            + [f"{figures[name]:.3f}" for name in ("R@1", "R@8", "R@64", "AP@1", "MAP@10", "MRR")]
+            for run in found["runs"][:2]
+            for key, pool, figures in (
+                *((kb, kb, one) for kb, one in run["retrieval"]["metrics"]["kb"].items()),
+                ("joint", "[joint]", run["retrieval"]["metrics"]["joint"]),
+                ("judged_joint", "[judged joint]", run["retrieval"]["metrics"]["judged_joint"]),
+            )
+        ]
+        assert cells == expected

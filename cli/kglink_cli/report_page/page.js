@@ -311,8 +311,12 @@
     const golds = one.gold.map((gold) => `${named(gold)}${gold.rank ? `, candidate ${gold.rank}` : ""}`);
     const right = new Set(one.gold.map((gold) => gold.id));
     const answer = one.answer ? named(one.answer) : one.found ? "no entity (NIL)" : "nothing was found here";
+    const whole = one.context_left + one.mention + one.context_right;
+    const first = one.start - one.context_left.length;
+    const otherEnds = one.found && (one.found[0] !== one.start || one.found[1] !== one.end);
+    const words = otherEnds ? `, for “${whole.slice(Math.max(0, one.found[0] - first), Math.max(0, one.found[1] - first))}”` : "";
     const facts = make("dl", "", make("dt", "", "right"), make("dd", "", golds.join("; ") || "no entity (NIL)"), make("dt", "", "answered"),
-      make("dd", "", answer + (one.confidence === null ? "" : `, ${percent(one.confidence)} sure`)));
+      make("dd", "", answer + words + (one.confidence === null ? "" : `, ${percent(one.confidence)} sure`)));
     const about = [`${one.docs}, ${one.document}`, `${one.bearers} ${one.bearers === 1 ? "entity bears" : "entities bear"} this name`];
     if (one.seen !== null) about.push(one.seen ? "surface seen in training" : "surface not seen in training");
     if (one.times_learnt !== null && one.gold.length) about.push(`gold learnt ${one.times_learnt} times`);

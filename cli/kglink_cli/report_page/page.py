@@ -11,6 +11,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from kglink.evaluation.error_groups import REASONS
 from kglink.text.printable import printable_json, printable_line
 from kglink_cli.console import counted
 from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colours
@@ -83,8 +84,8 @@ def _sections(
     if maps:
         yield "map", "The joint space as a map", maps
     if "errors" in tables:
-        body = _browser(report) + plot(*(one for one in drawn if one.startswith("confusion-")))
-        body += f"<details open><summary>Reasons by group</summary>{table('errors')}</details>"
+        body = plot(*(one for one in drawn if one.startswith("confusion-"))) + table("errors")
+        body += _list(REASONS) + _browser(report)
         yield "errors", "Why answers are wrong", body
     yield "settings", "Settings and fingerprints", "".join(map(_facts, report["runs"]))
 
@@ -210,7 +211,7 @@ def _map(at: int, run: Shape) -> str:
         f'<h3>{_text(run["name"])}</h3><p class="soft">{_text(how)}</p>{lost}'
         f'<div class="map" data-map="{at}"><div class="tools">'
         f"<fieldset><legend>Fine-tuning</legend>{radios}</fieldset>"
-        f"<fieldset><legend>Show</legend>{kbs}"
+        f'<fieldset class="kbs"><legend>Show</legend>{kbs}'
         '<label><input type="checkbox" checked data-lines>overlaps</label></fieldset>'
         '<input type="search" placeholder="Find an entity" aria-label="Find an entity on the map">'
         '<span><button type="button" data-zoom="1.6" aria-label="Zoom in">+</button> '
@@ -269,7 +270,7 @@ def _browser(report: Shape) -> str:
         for one in (*(kb["name"] for kb in report["kbs"]), "[NIL]")
     )
     return (
-        f'<p>{_text(told)}.</p><div data-errors><div class="tools">'
+        f'<h3>Mentions, one by one</h3><p>{_text(told)}.</p><div data-errors><div class="tools">'
         f"<label>Run <select data-pick=run>{choose}</select></label>"
         f'<label>Reason <select data-pick=reason><option value="">all</option>{reasons}</select>'
         f'</label><label>KB <select data-pick=kb><option value="">all</option>{kbs}</select>'
