@@ -54,7 +54,6 @@ def add_commands(app: typer.Typer) -> None:
     app.command("index")(index.index)
     # More sources than one are told in our words, and what to do.
     app.command("link")(link.link)
-    app.command("link", context_settings={"allow_extra_args": True})(link.link)
     app.command("discover")(discover.discover)
     app.command("promote")(discover.promote)
     app.command("explain")(explain.explain)

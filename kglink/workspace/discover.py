@@ -2,58 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
-
-from kglink.errors import (
-    DamagedFileError,
-    KglinkError,
-    NewerFileError,
-    UnknownNameError,
-    UsageError,
-)
-from kglink.files.atomic import write_atomically
-from kglink.files.lock import file_lock
-from kglink.files.manifest import ManifestPart, read_manifest
+from kglink.errors import UnknownNameError, UsageError
 from kglink.linking.discovery import Discovery, discoveries, unknown_mentions
 from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
-from kglink.text.fold import fold
-from kglink.workspace.folder import DISCOVERIES_FILE
+from kglink.workspace.discoveries import (
+    Answer,
+    Judged,
+    KeptDiscoveries,
+    changing,
+    folded_names,
+    read_discoveries,
+    write_discoveries,
+)
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
-#: ``accept``: it becomes an entity; ``merge``: it is another discovery; ``link``: it is an entity
-#: that a KB has already; ``reject``: it is nothing.
-Answer = Literal["accept", "merge", "link", "reject"]
 #: The KB that accepted discoveries go to.
 PROMOTED = "discovered"
 #: A mention is unknown if no KB has it more probably than not.
 LEAST_UNKNOWN = 0.5
-_FORMAT = 1
-_WAIT_S = 10.0
-
-
-class Judged(ManifestPart):
-    """What a person said of a discovery."""
-
-    answer: Answer
-    into: str = ""
-    """The discovery that it is merged with, or the entity that it is."""
-
-
-class _Kept(ManifestPart):
-    """The file: what was found last, and before that if it was judged."""
-
-    format: int = _FORMAT
-    found: tuple[Discovery, ...] = ()
-    answers: Mapping[str, Judged] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +90,14 @@ def discover(
     for number, document in enumerate(link(searching, texts, kbs), 1):
         unknown += unknown_mentions(document, least)
         progress(Progress("texts", number))
-    with _locked(opened):
-        kept = _read(opened)
-        known = {name: one.id for one in kept.found for name in _folded(one)}
+    with changing(opened.folder):
+        kept = read_discoveries(opened.folder)
+        known = {name: one.id for one in kept.found for name in folded_names(one)}
         found = discoveries(unknown, searching.encoder.encode, known)
         ids = {one.id for one in found}
         judged = [one for one in kept.found if one.id in kept.answers and one.id not in ids]
-        _write(opened, _Kept(found=(*found, *judged), answers=kept.answers))
+        now = KeptDiscoveries(found=(*found, *judged), answers=kept.answers)
+        write_discoveries(opened.folder, now)
     return [JudgedDiscovery(one, kept.answers.get(one.id)) for one in found]
 
 
@@ -134,7 +107,7 @@ def discovered(opened: Opened) -> list[JudgedDiscovery]:
     >>> [one.discovery.title for one in workspace.discovered()]
     ['Osric Vane']
     """
-    kept = _read(opened)
+    kept = read_discoveries(opened.folder)
     return [JudgedDiscovery(one, kept.answers.get(one.id)) for one in kept.found]
 
 
@@ -149,8 +122,8 @@ def judge_discovery(
     >>> workspace.judge_discovery(vane, "accept").judged.answer
     'accept'
     """
-    with _locked(opened):
-        kept = _read(opened)
+    with changing(opened.folder):
+        kept = read_discoveries(opened.folder)
         found = {one.id: one for one in kept.found}
         if name not in found:
             raise UnknownNameError("discovery", name, found, hint=_LIST_HINT)
@@ -160,7 +133,7 @@ def judge_discovery(
             judged = Judged(answer=answer, into=_checked(opened, name, answer, into, found))
             answers[name] = judged
             _refuse_circle(name, answers)
-        _write(opened, kept.model_copy(update={"answers": answers}))
+        write_discoveries(opened.folder, kept.model_copy(update={"answers": answers}))
     return JudgedDiscovery(found[name], judged)
 
 
@@ -181,8 +154,8 @@ def promote(
     from kglink.workspace.build import build_if_stale
     from kglink.workspace.kbs import add_kb
 
-    with _locked(opened):
-        kept = _read(opened)
+    with changing(opened.folder):
+        kept = read_discoveries(opened.folder)
     found = {one.id: one for one in kept.found}
     own: dict[str, list[Discovery]] = {}
     linked: dict[EntityId, list[str]] = {}
@@ -215,28 +188,7 @@ def promote(
     return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed))
 
 
-def names_of_discoveries(opened: Opened) -> dict[str, str]:
-    """By folded name the discovery that alone has it; what was rejected is left out."""
-    kept = _read(opened)
-    left = [
-        one
-        for one in kept.found
-        if one.id not in kept.answers or kept.answers[one.id].answer != "reject"
-    ]
-    counts = Counter(name for one in left for name in _folded(one))
-    ids = {}
-    for one in left:
-        said = kept.answers.get(one.id)
-        into = said.into if said and said.answer == "merge" else one.id
-        ids.update({name: into for name in _folded(one) if counts[name] == 1})
-    return ids
-
-
 _LIST_HINT = "List them: kglink discover"
-
-
-def _folded(one: Discovery) -> set[str]:
-    return {fold(name) or name for name in one.names}
 
 
 def _checked(
@@ -299,31 +251,3 @@ def _with_names(entity: Entity, names: Iterable[str]) -> Entity:
     known = {entity.title, *(one.surface for one in entity.aliases)}
     more = tuple(Alias(name) for name in dict.fromkeys(names) if name not in known)
     return replace(entity, aliases=(*entity.aliases, *more)) if more else entity
-
-
-def _path(opened: Opened) -> Path:
-    return opened.folder / DISCOVERIES_FILE
-
-
-def _locked(opened: Opened) -> AbstractContextManager[None]:
-    busy = UsageError("another process is changing what was discovered", hint="Try again.")
-    return file_lock(opened.folder / f".{DISCOVERIES_FILE}.lock", busy, wait=_WAIT_S)
-
-
-def _read(opened: Opened) -> _Kept:
-    path = _path(opened)
-    if not path.exists():
-        return _Kept()
-    try:
-        return read_manifest(_Kept, path, newest=_FORMAT)
-    except NewerFileError as error:
-        raise KglinkError(error.message, hint="Upgrade kglink.") from error
-    except DamagedFileError as error:
-        raise KglinkError(
-            error.message, hint="Move it away, and discover again; promoted entities stay."
-        ) from error
-
-
-def _write(opened: Opened, kept: _Kept) -> None:
-    data = TypeAdapter(_Kept).dump_json(kept, indent=1)
-    write_atomically(_path(opened), data + b"\n")

@@ -250,7 +250,7 @@ class Opened:
     ) -> Linker:
         """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
         from kglink.linking.scoring import SCORING_FILE
-        from kglink.workspace.discover import names_of_discoveries
+        from kglink.workspace.discoveries import names_of_discoveries
         from kglink.workspace.links import linker_of, search_of
 
         with self.lock:
@@ -274,7 +274,7 @@ class Opened:
                 linker = linker_of(
                     search, limited, names, link, self.store, self.registry,
                     {"names_alone": told._asdict()} if told else None,
-                    clusters=names_of_discoveries(self) if discovered else None,
+                    clusters=names_of_discoveries(self.folder) if discovered else None,
                 )  # fmt: skip
                 self.stages += linker.stages
                 while len(self._linkers) >= MOST_LINKERS:
