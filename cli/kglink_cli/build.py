@@ -70,7 +70,8 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
         )
     if not answers(workspace, wait=wait):
         _refuse_slip(workspace)
-        note("space", "some KBs are not in it yet, or changed: building it now")
+        if any(kb.entities for kb in workspace.kbs()):
+            note("space", "some KBs are not in it yet, or changed: building it now")
         began = time.monotonic()
         with progress() as tell:
             made = workspace.build_if_stale(wait=wait, progress=tell)

@@ -50,7 +50,11 @@ def find_overlaps(
     from kglink.overlap.search import find_all_overlaps, find_overlaps
 
     if (left is None) != (right is None):
-        raise UsageError("overlap needs two KBs or none", hint="None: all pairs.")
+        raise UsageError(
+            f"overlap needs two KBs or none, and was told {left or right} alone",
+            hint=f"Name the other one as well: kglink overlap {left or right} OTHER. "
+            "Without names all KBs are compared, two by two.",
+        )
     tools = _tools(opened, progress)
     if left is not None and right is not None:
         return [find_overlaps(tools, left, right, progress=progress)]

@@ -154,6 +154,11 @@ def test_nothing_to_compare_yet(kglink: Kglink, tmp_path: Path) -> None:
     assert not ran.out
     assert "there are no two KBs with entities yet" in ran.err
     assert "kglink add-kb NAME SOURCE" in ran.err
+    ran = kglink("-w", tmp_path / "w", "overlap", "wiki", code=2)
+    assert "kglink overlap wiki OTHER" in ran.err
+    ran = kglink("-w", tmp_path / "w", "link", "-", stdin="A heron.", code=1)
+    assert "there is no KB with entities yet" in ran.err
+    assert "building it now" not in ran.err
     export = kglink("-w", tmp_path / "w", "overlap", "--export", "x.tsv", code=2)
     assert "no overlaps to export" in export.err
 

@@ -337,7 +337,7 @@ def test_table_names_what_neither_mention_nor_key_says() -> None:
 def test_table_explain_shows_the_parts_of_each_score() -> None:
     lines = written(TableExporter(TableSettings(explain=True, show_text=False)), EPISODE)
     assert lines.splitlines()[2:5] == [
-        "     candidate                  score  exact name  text vector  title",
+        "     candidate                  score  exact name  text vector  entity",
         "  >  doctor_who:Clara_Oswald      .96        1.00          .33  Clara Oswald",
         "     wikipedia:Tower_of_London    .93                           Tower of London",
     ]

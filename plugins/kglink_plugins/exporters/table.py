@@ -160,7 +160,7 @@ class _Page:
         parts = list(dict.fromkeys(key for item in link.candidates for key in item.evidence))
         head = [" ", "candidate", "score", *(one_line(part.replace("_", " ")) for part in parts)]
         rows = [[Cell(name, "dim", right=column > 1) for column, name in enumerate(head)]]
-        rows[0].append(Cell("title", "dim"))
+        rows[0].append(Cell("entity", "dim"))  # "title" is a kind of evidence
         rows += [self._evidence_row(link, item, parts) for item in link.candidates]
         for row in aligned(rows, gap="  "):
             self._print(Text("  ").append_text(row))
