@@ -9,7 +9,7 @@ components mean nothing.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -127,14 +127,17 @@ def _encoded(
     encoder: Encoder, store: Store, ids: Sequence[EntityId], progress: OnProgress
 ) -> FloatArray:
     """What a model makes of entities, as it would for a space."""
-    encode: Callable[[list[Entity]], FloatArray] = encoder.encode_entities
-    if encoder.trained is None:
-        encode = lambda some: encoder.encode([entity_text(one) for one in some])  # noqa: E731
+
+    def encoded(some: list[Entity]) -> FloatArray:
+        if encoder.trained is None:
+            return encoder.encode([entity_text(one) for one in some])
+        return encoder.encode_entities(some)
+
     parts = []
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]
         known = store.get_entities(batch)
-        parts.append(encode([known.get(one) or Entity(one.key, one.key) for one in batch]))
+        parts.append(encoded([known.get(one) or Entity(one.key, one.key) for one in batch]))
         progress(Progress("the map, before", start + len(batch), len(ids)))
     return np.concatenate(parts)
 

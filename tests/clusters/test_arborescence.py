@@ -84,7 +84,7 @@ def test_the_papers_example_with_its_random_draws() -> None:
             return np.array([1, 0, 2, 1])
 
     entity, between = example()
-    found = random_parents(entity, vectors_of(between), Drawn())  # type: ignore[arg-type]
+    found = random_parents(entity, vectors_of(between), Drawn())  # type: ignore[arg-type]  # its draws are told
     assert found.tolist() == [ENTITY, 0, 3, ENTITY]
 
 

@@ -16,11 +16,16 @@ _JOINED = r"(?:of|the|and|de|du|la|van|von|der|&)"
 #: Capitalized words, joined by a space, and by small words in between.
 _RUN = re.compile(rf"(?<!\w){_WORD}(?:[ \t\n]*(?<=[\s.])(?:{_JOINED}[ \t]+){{0,2}}{_WORD})*")
 _BEGINS_SENTENCE = re.compile(r"(?:^|[.!?:;\n][\"'”’)\]]*)\s*[\"'“‘(\[]*\Z")
-#: In capitals for other reasons: days, months, greetings.
+#: In capitals for other reasons: days, months, greetings, adverbs that begin a sentence.
 _NO_NAMES = frozenset(
     """
     monday tuesday wednesday thursday friday saturday sunday january february march april june july
     august september october november december dear yours thanks hello yes
+    again ago already also always another around yesterday today tomorrow tonight earlier
+    eventually even ever finally first formerly further hence indeed initially instead last
+    lately later likewise maybe meanwhile moreover nearby never nevertheless next now nowadays
+    often once originally perhaps presently previously recently second since sometimes soon
+    still suddenly then therefore third thus together twice usually
     """.split()  # noqa: SIM905 the words are read and edited as a text
 )
 #: How probably a run of several words is a name, and a single one.
