@@ -168,6 +168,17 @@ def test_figures_of_the_page_are_those_of_the_json(found: Shape) -> None:
     assert all(link.startswith("#") for link in page.links)
 
 
+def test_sections_begin_with_what_they_show(found: Shape) -> None:
+    text = page_of({**found, "runs": found["runs"][:1]})
+    run = found["runs"][0]
+    joint, errors = run["retrieval"]["metrics"]["joint"], run["errors"]
+    assert f"{joint['R@1']:.1%} have a right entity first" in text
+    wrong = errors["mentions"] - errors["right"]
+    assert f"{wrong:,} of {errors['mentions']:,} mentions are answered wrongly" in text
+    before, after = (run[side]["mean"]["R@1"] for side in ("before", "recalls"))
+    assert f"from {before:.3f} to {after:.3f}" in text
+
+
 def test_the_page_holds_the_whole_json(found: Shape) -> None:
     text = page_of(found)
     held = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)

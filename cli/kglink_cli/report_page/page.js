@@ -319,7 +319,7 @@
       make("dd", "", answer + words + (one.confidence === null ? "" : `, ${percent(one.confidence)} sure`)));
     const about = [`${one.docs}, ${one.document}`, `${one.bearers} ${one.bearers === 1 ? "entity bears" : "entities bear"} this name`];
     if (one.seen !== null) about.push(one.seen ? "surface seen in training" : "surface not seen in training");
-    if (one.times_learnt !== null && one.gold.length) about.push(`gold learnt ${one.times_learnt} times`);
+    if (one.times_learnt !== null && one.gold.length) about.push(`gold learnt ${one.times_learnt} ${one.times_learnt === 1 ? "time" : "times"}`);
     const list = one.candidates.map((candidate) => make("li", right.has(candidate.id) ? "gold" : "", `${named(candidate)}  ${candidate.score.toFixed(3)}`));
     return make("li", "",
       make("p", "text", `${one.context_left.length < 160 ? "" : "…"}${one.context_left}`, make("mark", "", one.mention), `${one.context_right}${one.context_right.length < 160 ? "" : "…"}`),

@@ -15,6 +15,7 @@ from kglink.evaluation.error_groups import REASONS
 from kglink.text.printable import printable_json, printable_line
 from kglink_cli.console import counted
 from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colours
+from kglink_cli.report_page.leads import lead
 from kglink_cli.report_page.plots import plots_of
 from kglink_cli.report_page.tables import Named, tables_of
 from kglink_cli.tables import Figure, Table
@@ -73,21 +74,31 @@ def _sections(
 
     yield "summary", "In short", _cards(report) + _missing(report)
     if "retrieval" in tables:
-        body = plot("recall") + table("retrieval", "seeds", "significance")
+        body = (
+            _lead("retrieval", report)
+            + plot("recall")
+            + table("retrieval", "seeds", "significance")
+        )
         body += plot("kbs", "domains") + table("surfaces")
         yield "retrieval", "How often a right entity is found", body
     if "answers" in tables:
-        yield "answers", "What links of raw text are worth", table("answers") + plot("reliability")
-    body = table("training") + plot("loss", "epochs")
+        body = _lead("answers", report) + table("answers") + plot("reliability")
+        yield "answers", "What links of raw text are worth", body
+    body = _lead("training", report) + table("training") + plot("loss", "epochs")
     yield "training", "How it was trained", body or _note("The run has no curve yet.")
     maps = "".join(_map(at, run) for at, run in enumerate(report["runs"]) if run["map"])
     if maps:
         yield "map", "The joint space as a map", maps
     if "errors" in tables:
-        body = plot(*(one for one in drawn if one.startswith("confusion-"))) + table("errors")
-        body += _list(REASONS) + _browser(report)
+        body = _lead("errors", report) + _list(REASONS) + table("errors")
+        body += plot(*(one for one in drawn if one.startswith("confusion-")))
+        body += _browser(report)
         yield "errors", "Why answers are wrong", body
     yield "settings", "Settings and fingerprints", "".join(map(_facts, report["runs"]))
+
+
+def _lead(section: str, report: Shape) -> str:
+    return "".join(f"<p>{_text(one)}</p>" for one in lead(section, report))
 
 
 def _cards(report: Shape) -> str:
