@@ -41,7 +41,8 @@ def heed_interrupts() -> None:
 def forget_interrupts() -> None:
     """Leave signals to others again, unless one came."""
     global _told, _number, _go_on
-    _told, _number, _go_on = False, signal.SIGINT, _SAME_COMMAND
+    if _end not in map(signal.getsignal, _DEFAULTS):
+        _told, _number, _go_on = False, signal.SIGINT, _SAME_COMMAND
     for number, default in _DEFAULTS.items():
         if signal.getsignal(number) == _stop:
             signal.signal(number, default)

@@ -117,6 +117,28 @@ def test_twice_while_a_space_is_built(here: Path, kglink: Kglink) -> None:
         assert workspace.joint_space.answers_by_names()
 
 
+def test_again_while_python_ends(here: Path) -> None:
+    """The second Ctrl-C of a hasty hand comes after the command; it says nothing more."""
+    program = """
+import atexit, os, signal
+from kglink_cli.__main__ import main
+from kglink_cli import kbs
+signal.signal(signal.SIGINT, signal.default_int_handler)
+interrupt = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+kbs.session_of = interrupt
+atexit.register(interrupt)
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "kbs"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert (done.returncode, done.stderr.strip()) == (130, STOPPED)
+
+
 def test_while_texts_are_linked(demo: Path) -> None:
     process = start("link", "-", "--lines")
     assert process.stdin is not None
