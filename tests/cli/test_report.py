@@ -350,16 +350,19 @@ class TestBrowser:
     def test_maps_are_drawn_and_change_sides(self, shown: Path) -> None:
         ready, drawn, told = probed(
             shown,
-            'const canvas = $("[data-map] > canvas"); const empty = canvas.toDataURL();'
+            'const canvas = $("[data-map] > canvas");'
             'const draw = () => { dispatchEvent(new Event("beforeprint"));'
             " return canvas.toDataURL() };"
-            'const after = draw(); change($("[data-side=before]"), true, "change");'
+            'const after = draw(); const blank = document.createElement("canvas");'
+            "[blank.width, blank.height] = [canvas.width, canvas.height];"
+            'change($("[data-side=before]"), true, "change");'
             "const sides = document.querySelectorAll(\"[data-map='0'] [data-of-side]\");"
             'return [[...document.querySelectorAll("[data-map]")].map((one) => one.dataset.ready),'
-            " new Set([empty, after, draw()]).size, [...sides].map((one) => one.hidden)]",
+            " new Set([blank.toDataURL(), after, draw()]).size,"
+            " [...sides].map((one) => one.hidden)]",
         )
         assert ready == ["yes", "yes"]
-        assert drawn == 3  # empty, after, before
+        assert drawn == 3  # blank, after, before
         assert told == [False, True]
 
     def test_entities_are_found_by_name_and_stay_text(self, shown: Path) -> None:
