@@ -17,6 +17,7 @@ from kglink.workspace.shapes import (
     comparison_shape,
     end_to_end_shape,
     evaluation_shape,
+    overlap_tests_shape,
 )
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, progress
@@ -30,9 +31,11 @@ from kglink_cli.evaluation_tables import (
     accuracy_table,
     comparison_table,
     domains_table,
+    overlap_tests_table,
     overlaps_table,
     recall_table,
     seen_table,
+    slices_tables,
 )
 from kglink_cli.limits import JudgedSplit, NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.session import session_of, split_names, tell_reranker, tell_stages
@@ -40,7 +43,7 @@ from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
 if TYPE_CHECKING:
     from kglink.evaluation.kept import Comparison
-    from kglink.evaluation.overlaps import OverlapFigures
+    from kglink.evaluation.overlaps import OverlapFigures, OverlapTest
     from kglink.evaluation.rankings import RankedMention
     from kglink.evaluation.report import RetrievalReport
     from kglink.evaluation.retrieval import Question
@@ -93,6 +96,13 @@ def evaluate(
             help="Also MRR and ACS of accepted overlaps: how near counterparts are in the space.",
         ),
     ] = False,
+    overlaps_against: Annotated[
+        str,
+        typer.Option(
+            "--overlaps-against",
+            help="As --overlaps, and test the differences to this space: two-sided.",
+        ),
+    ] = "",
     rerank: Rerank = None,
     candidates: Annotated[
         Path | None,
@@ -184,6 +194,7 @@ def evaluate(
     from kglink.workspace.evaluation import EndToEnd
 
     as_json = as_json or form == "json"
+    overlaps |= bool(overlaps_against)
     shown = Shown("table" if as_json else check_format(form), intervals, comparisons, seed)
     names = tuple(dict.fromkeys(split_names(docs)))
     reasons = WantedErrors(errors or errors_to is not None, errors_to)
@@ -218,22 +229,22 @@ def evaluate(
         record = _asked_of(workspace, wanted, overlaps=overlaps)
         sinks = Sinks(keep, against, reasons)
         found = _retrieval(workspace, wanted, sinks) if names else None
-        nearness = _overlaps(workspace, wanted.kbs) if overlaps else []
+        nearness = _overlaps(workspace, wanted.kbs, overlaps_against, shown) if overlaps else None
         tell_stages(workspace)
     if as_json:
         if found is not None:
             record |= evaluation_shape(wanted, found, workspace.settings.link)
         reasons.put_into(record)
-        if overlaps:
-            record["overlaps"] = [one.as_json() for one in nearness]
+        if nearness is not None:
+            nearness.put_into(record)
         if sinks.comparison is not None:
             record["against"] = comparison_shape(sinks.comparison, comparisons, seed)
         print_json(record)
         return
     tables = list(_retrieval_tables(found, shown, wanted)) if found is not None else []
     tables += reasons.tables()
-    if overlaps:
-        tables.append(overlaps_table(nearness))
+    if nearness is not None:
+        tables += nearness.tables()
     if sinks.comparison is not None:
         tables.append(comparison_table(sinks.comparison, comparisons, seed))
     write_tables(tables, shown.form)
@@ -381,9 +392,33 @@ def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> Retrie
     return found
 
 
-def _overlaps(workspace: Workspace, kbs: Sequence[str]) -> list[OverlapFigures]:
+class _Nearness(NamedTuple):
+    """How near overlaps are, and the tests of the differences to another space, if one is named."""
+
+    figures: list[OverlapFigures]
+    tests: list[OverlapTest]
+    space: str
+    comparisons: int
+
+    def put_into(self, record: dict[str, object]) -> None:
+        """Add what `--json` says."""
+        record["overlaps"] = [one.as_json() for one in self.figures]
+        if self.space:
+            told = overlap_tests_shape(self.space, self.tests, self.comparisons)
+            record["overlaps_against"] = told
+
+    def tables(self) -> Iterator[Table]:
+        """What is shown."""
+        yield overlaps_table(self.figures)
+        if self.space:
+            yield overlap_tests_table(self.tests, self.space, self.comparisons)
+
+
+def _overlaps(workspace: Workspace, kbs: Sequence[str], space: str, shown: Shown) -> _Nearness:
     with progress() as tell:
-        return workspace.evaluate_overlaps(kbs, progress=tell)
+        figures = workspace.evaluate_overlaps(kbs, progress=tell)
+        tests = workspace.overlap_significance(space, kbs, seed=shown.seed) if space else []
+    return _Nearness(figures, tests, space, shown.comparisons)
 
 
 def _retrieval_tables(found: RetrievalReport, shown: Shown, question: Question) -> Iterator[Table]:
@@ -392,6 +427,7 @@ def _retrieval_tables(found: RetrievalReport, shown: Shown, question: Question) 
         yield accuracy_table(found)
     if found.seen_in:
         yield seen_table(found, intervals=shown.intervals)
+    yield from slices_tables(found, intervals=shown.intervals)
     if found.domains():
         yield domains_table(found)
 

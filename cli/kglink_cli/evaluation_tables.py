@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kglink_cli.console import counted, note
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kglink.evaluation.kept import Comparison
-    from kglink.evaluation.overlaps import OverlapFigures
+    from kglink.evaluation.overlaps import OverlapFigures, OverlapTest
     from kglink.evaluation.report import Figures, RetrievalReport
     from kglink.evaluation.significance import RandomizationTest
 
@@ -68,6 +68,23 @@ def seen_table(report: RetrievalReport, *, intervals: bool = False) -> Table:
     return Table(("surfaces", "pool", "mentions", *_names(report)), rows, 2, title)
 
 
+def slices_tables(report: RetrievalReport, *, intervals: bool = False) -> Iterator[Table]:
+    """The same by whether the entities were learnt from, and by the quality of annotations."""
+    of_entities = {"seen": report.seen_entities, "unseen": report.unseen_entities}
+    title = f"Entities seen in {', '.join(report.seen_in)}, and others"
+    for column, slices, above in (
+        ("entities", of_entities if report.seen_in else {}, title),
+        ("quality", dict(sorted(report.by_quality.items())), "By the quality of the annotation"),
+    ):
+        rows = [
+            [name, *row]
+            for name, figures in slices.items()
+            for row in _rows(figures, intervals=intervals)
+        ]
+        if rows:
+            yield Table((column, "pool", "mentions", *_names(report)), rows, 2, above)
+
+
 def domains_table(report: RetrievalReport) -> Table:
     """The largest types of entities, each ranked within its KB."""
     domains = [
@@ -105,6 +122,21 @@ def overlaps_table(found: Sequence[OverlapFigures]) -> Table:
     return Table(columns, rows, 2, title, none)
 
 
+def overlap_tests_table(found: Sequence[OverlapTest], space: str, comparisons: int) -> Table:
+    """The differences of MRR and ACS to another space, and whether chance alone makes such."""
+    rows = [
+        [
+            *(one.queries, one.answers, one.figure, one.test.items),
+            *(f"{value:.4f}" for value in (one.test.right, one.test.left)),
+            *(f"{one.test.difference:+.4f}", f"{one.test.p:.4f}"),
+            "yes" if one.test.is_significant(comparisons=comparisons) else "no",
+        ]
+        for one in found
+    ]
+    columns = ("from", "to", "figure", "overlaps", *DIFFERENCE)
+    return Table(columns, rows, 3, against(f"space {space}", comparisons))
+
+
 def comparison_table(comparison: Comparison, comparisons: int, seed: int) -> Table:
     """The differences to a kept evaluation, and whether chance alone makes such."""
     tests = {
@@ -134,7 +166,7 @@ def differences(
     ]
 
 
-def against(path: Path, comparisons: int) -> str:
+def against(path: Path | str, comparisons: int) -> str:
     """What a table of differences is of."""
     level = f".05 / {comparisons}" if comparisons > 1 else ".05"
     return f"Against {path}, paired randomization test at {level}"

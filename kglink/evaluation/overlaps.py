@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import SpaceError
+from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
 from kglink.records import OnProgress, Progress
 from kglink.space.segment import Segment
 from kglink.space.space import Space
@@ -27,6 +28,9 @@ IntArray = npt.NDArray[np.int64]
 
 #: A pair that nobody judged is accepted from this probability on.
 LEAST_PROBABILITY = 0.5
+
+#: What is measured of each overlap.
+FIGURES = ("MRR", "MRR_without_self", "ACS")
 
 #: Queries and rows that are compared at a time: they bound the memory.
 _QUERIES, _ROWS = 1024, 8192
@@ -75,11 +79,7 @@ def evaluate_overlaps(
     The ranked entities are those of ``kbs``. Overlaps of entities that the space does not hold
     are passed over.
     """
-    if not space.has_rows("text"):
-        raise SpaceError(
-            f"space {space.folder.name!r} has no vectors of texts, which overlaps are compared by",
-            hint='Build it with space.rows = ["text", "alias"].',
-        )
+    _check_texts(space)
     segments = {kb: space.segments[kb] for kb in kbs}
     found = []
     for left, right in combinations(kbs, 2):
@@ -90,6 +90,72 @@ def evaluate_overlaps(
         for queries, answers in (sides[::-1], sides):
             found.append(_figures(segments, queries, answers, progress))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapTest:
+    """One figure of the overlaps that two spaces both hold; the other space is on the right."""
+
+    queries: str
+    answers: str
+    figure: str
+    test: RandomizationTest
+
+    def as_json(self) -> dict[str, object]:
+        """As ``kglink eval --json`` prints it."""
+        told = {"queries": self.queries, "answers": self.answers, "figure": self.figure}
+        return {**told, **self.test.as_json()}
+
+
+def compare_overlaps(
+    spaces: tuple[Space, Space],
+    store: Store,
+    kbs: Sequence[str],
+    *,
+    least: float = LEAST_PROBABILITY,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+) -> list[OverlapTest]:
+    """Test MRR and ACS of one space against those of another, overlap by overlap."""
+    for space in spaces:
+        _check_texts(space)
+    both = [kb for kb in kbs if all(kb in space.segments for space in spaces)]
+    parts = [{kb: space.segments[kb] for kb in both} for space in spaces]
+    found = []
+    for left, right in combinations(both, 2):
+        sides = [_accepted(store, part[left], part[right], least) for part in parts]
+        pairs = [_pairs(part, own) for part, own in zip(parts, sides, strict=True)]
+        shared = set(pairs[0]) & set(pairs[1])
+        if not shared:
+            continue
+        kept = [[pair in shared for pair in own] for own in pairs]
+        for queries, answers in ((1, 0), (0, 1)):
+            values = [
+                _values(part, *(Side(own[at].kb, own[at].rows[mask]) for at in (queries, answers)))
+                for part, own, mask in zip(parts, sides, kept, strict=True)
+            ]
+            names = sides[0][queries].kb, sides[0][answers].kb
+            for figure, ours, theirs in zip(FIGURES, *values, strict=True):
+                test = randomization_test(ours, theirs, rounds=rounds, seed=seed)
+                found.append(OverlapTest(*names, figure, test))
+    return found
+
+
+def _pairs(segments: Mapping[str, Segment], sides: tuple[Side, Side]) -> list[tuple[str, ...]]:
+    """The keys of both members of each overlap."""
+    keys = ([segments[side.kb].keys[row] for row in side.rows.tolist()] for side in sides)
+    return list(zip(*keys, strict=True))
+
+
+def _values(
+    segments: Mapping[str, Segment], queries: Side, answers: Side
+) -> list[npt.NDArray[np.float64]]:
+    """The `FIGURES` of each overlap, whose means are those of `OverlapFigures`."""
+    found = list(ranks_of_counterparts(segments, queries, answers))
+    ranks = np.concatenate([part for part, _ in found])
+    cosines = np.concatenate([part for _, part in found]).astype(np.float64)
+    # Nothing is nearer to the query than itself, and of equals it is first.
+    return [1 / (ranks + 1), 1 / ranks, cosines]
 
 
 def ranks_of_counterparts(
@@ -136,6 +202,14 @@ def _figures(
     return OverlapFigures(
         queries.kb, answers.kb, count, with_self / count, without / count, cosine / count
     )
+
+
+def _check_texts(space: Space) -> None:
+    if not space.has_rows("text"):
+        raise SpaceError(
+            f"space {space.folder.name!r} has no vectors of texts, which overlaps are compared by",
+            hint='Build it with space.rows = ["text", "alias"].',
+        )
 
 
 def _accepted(store: Store, left: Segment, right: Segment, least: float) -> tuple[Side, Side]:

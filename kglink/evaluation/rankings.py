@@ -57,6 +57,8 @@ class RankedMention:
     """Whether a gold has a counterpart that counts in the joint pools."""
     domains: tuple[Domain, ...] = ()
     """Those of its golds, where they were asked for."""
+    quality: str = ""
+    """What its source says of the annotation: a tier of Reddit's, a held-out file of ZESHEL's."""
     text: str = ""
     """Of its document."""
     gold: tuple[EntityId, ...] = ()
@@ -182,6 +184,7 @@ def rank_mentions(
                 reranked=_after_stages(judged.pools, orders, given) if orders else ranks,
                 with_counterpart=judged.with_counterpart,
                 domains=judged.domains,
+                quality=mention.quality,
                 text=judged.place.document.text,
                 gold=tuple(one for one in mention.gold or () if one in judged.place.gold),
                 candidates=_ordered_anew(judged.pools, orders, given),

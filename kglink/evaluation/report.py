@@ -143,7 +143,8 @@ class RetrievalReport(Figures):
 
     ``with_counterparts`` is the number of mentions of which a gold has a counterpart that counts
     in the joint pools; None: none counts there. ``seen_in`` says which mentions were learnt from;
-    empty: nobody said so, and ``seen`` and ``unseen`` are empty too.
+    empty: nobody said so, and what is seen and unseen is empty too. A surface is seen where a
+    mention had it, an entity (``seen_entities``) where a mention meant it.
     """
 
     def __init__(
@@ -153,16 +154,23 @@ class RetrievalReport(Figures):
         self.with_counterparts = 0 if counterparts else None
         self.seen_in = tuple(seen_in)
         self.seen, self.unseen = Figures(ks), Figures(ks)
+        self.seen_entities, self.unseen_entities = Figures(ks), Figures(ks)
+        self.by_quality: dict[str, Figures] = {}
         self.by_docs: dict[str, Figures] = {}
         self._domains: dict[str, dict[str, Figures]] = {}
 
-    def add_to_slices(self, mention: RankedMention, *, is_seen: bool) -> None:
+    def add_to_slices(
+        self, mention: RankedMention, *, is_seen: bool, is_seen_entity: bool = False
+    ) -> None:
         """Count a mention everywhere."""
         self.add(mention)
         if self.with_counterparts is not None:
             self.with_counterparts += mention.with_counterpart
         if self.seen_in:
             (self.seen if is_seen else self.unseen).add(mention)
+            (self.seen_entities if is_seen_entity else self.unseen_entities).add(mention)
+        if mention.quality:
+            self.by_quality.setdefault(mention.quality, Figures(self.ks)).add(mention)
         self.by_docs.setdefault(mention.docs, Figures(self.ks)).add(mention)
         for kb, kind in mention.domains:
             self._domains.setdefault(kb, {}).setdefault(kind, Figures(self.ks)).add(mention)
@@ -188,6 +196,12 @@ class RetrievalReport(Figures):
         if self.seen_in:
             found["seen_in"] = list(self.seen_in)
             found["seen"], found["unseen"] = _whole(self.seen), _whole(self.unseen)
+            found["seen_entities"] = _whole(self.seen_entities)
+            found["unseen_entities"] = _whole(self.unseen_entities)
+        if self.by_quality:
+            found["by_quality"] = {
+                name: _whole(self.by_quality[name]) for name in sorted(self.by_quality)
+            }
         if len(self.by_docs) > 1:
             found["by_docs"] = {docs: _whole(figures) for docs, figures in self.by_docs.items()}
         if self._domains:

@@ -18,6 +18,7 @@ from kglink.evaluation.seen import (
     check_annotated,
     find_learnt,
     folded,
+    seen_entities,
     seen_surfaces,
 )
 from kglink.records import Document, OnProgress, Progress, Split
@@ -90,13 +91,18 @@ def evaluate_retrieval(
     check_documents(store, question.docs, question.split)
     learnt = find_learnt(store, question.seen_in, question.docs, question.split, runs)
     seen = seen_surfaces(learnt, _documents(store, question)) if learnt else frozenset()
+    entities = seen_entities(learnt, _documents(store, question)) if learnt else frozenset()
     report = RetrievalReport(
         question.ks,
         counterparts=question.counterparts,
         seen_in=learnt.words if learnt else (),
     )
     for mention in _ranked(store, ranker, question, progress):
-        report.add_to_slices(mention, is_seen=folded(mention.surface) in seen)
+        report.add_to_slices(
+            mention,
+            is_seen=folded(mention.surface) in seen,
+            is_seen_entity=not entities.isdisjoint(mention.gold),
+        )
         each(mention)
     if not report.mentions:
         raise UsageError(

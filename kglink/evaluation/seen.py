@@ -1,4 +1,4 @@
-"""Which surfaces a model has seen: those of the mentions that it, or somebody, learnt from."""
+"""Which surfaces and entities a model has seen: those of mentions that were learnt from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import chain
 from typing import get_args
 
 from kglink.errors import UnknownNameError, UsageError
-from kglink.records import Document, Mention, Split
+from kglink.records import Document, EntityId, Mention, Split
 from kglink.store import Store
 from kglink.text.fold import fold
 
@@ -39,6 +39,16 @@ def seen_surfaces(learnt: Learnt, evaluated: Iterable[Document]) -> frozenset[st
     }
     return frozenset(
         surface for mention in learnt.mentions() if (surface := folded(mention.surface)) in wanted
+    )
+
+
+def seen_entities(learnt: Learnt, evaluated: Iterable[Document]) -> frozenset[EntityId]:
+    """The golds of evaluated mentions that are golds of mentions that were learnt from."""
+    wanted = {
+        gold for document in evaluated for one in document.mentions for gold in one.gold or ()
+    }
+    return frozenset(
+        gold for mention in learnt.mentions() for gold in mention.gold or () if gold in wanted
     )
 
 

@@ -11,7 +11,7 @@ from kglink.workspace.build import build_if_stale
 
 if TYPE_CHECKING:
     from kglink.evaluation.end_to_end import Answer, EndToEndReport, JudgedText
-    from kglink.evaluation.overlaps import OverlapFigures
+    from kglink.evaluation.overlaps import OverlapFigures, OverlapTest
     from kglink.evaluation.rankings import RankedMention
     from kglink.evaluation.report import RetrievalReport
     from kglink.workspace.opened import Opened
@@ -112,3 +112,19 @@ def evaluate_overlaps(
     space = opened.space()
     names = opened.linked_kbs(space, kbs)
     return evaluate_overlaps(space, opened.store, names, progress=progress)
+
+
+def overlap_significance(
+    opened: Opened, other: str, kbs: Sequence[str] = (), *, seed: int = 0
+) -> list[OverlapTest]:
+    """Whether MRR and ACS of the space differ from those of another by more than chance.
+
+    A paired randomization test over the overlaps that both hold; the other space is on the right.
+    """
+    from kglink.evaluation.overlaps import compare_overlaps
+
+    build_if_stale(opened)
+    there = opened.with_settings({"space.name": other}).space()
+    space = opened.space()
+    names = opened.linked_kbs(space, kbs)
+    return compare_overlaps((space, there), opened.store, names, seed=seed)

@@ -5,7 +5,7 @@ Other values have a method ``as_json``. The shapes are stable: programs read the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.answer_files import AnswerComparison
     from kglink.evaluation.end_to_end import EndToEndReport
     from kglink.evaluation.kept import Comparison
+    from kglink.evaluation.overlaps import OverlapTest
     from kglink.evaluation.report import RetrievalReport
     from kglink.evaluation.retrieval import Question
     from kglink.overlap.train import Training
@@ -92,6 +93,20 @@ def _of_file(question: Question, found: RetrievalReport) -> Shape:
     if question.candidates is None:
         return {}
     return {"candidates": str(question.candidates), "accuracy": found.accuracies_as_json()}
+
+
+def overlap_tests_shape(space: str, tests: Sequence[OverlapTest], comparisons: int) -> Shape:
+    """Tests of the differences of MRR and ACS to another space."""
+    from kglink.evaluation.significance import ALPHA
+
+    return {
+        "space": space,
+        "alpha": ALPHA / comparisons,
+        "tests": [
+            {**one.as_json(), "significant": one.test.is_significant(comparisons=comparisons)}
+            for one in tests
+        ],
+    }
 
 
 def comparison_shape(comparison: Comparison, comparisons: int, seed: int) -> Shape:

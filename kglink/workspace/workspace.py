@@ -15,7 +15,12 @@ from kglink.workspace.entities import (
     vectors,
 )
 from kglink.workspace.errors import evaluate_errors
-from kglink.workspace.evaluate import evaluate, evaluate_end_to_end, evaluate_overlaps
+from kglink.workspace.evaluate import (
+    evaluate,
+    evaluate_end_to_end,
+    evaluate_overlaps,
+    overlap_significance,
+)
 from kglink.workspace.explain import explain
 from kglink.workspace.export import export
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
@@ -117,6 +122,7 @@ class Workspace(Opened):
     evaluate_end_to_end = evaluate_end_to_end
     evaluate_errors = evaluate_errors
     evaluate_overlaps = evaluate_overlaps
+    overlap_significance = overlap_significance
     # the machine, and what is installed
     doctor = doctor
     licences = licences

@@ -85,6 +85,9 @@ def test_a_table_and_json_say_the_same(kglink: Kglink, demo: Path) -> None:
     assert [row[0] for row in rows[1:]] == [*KBS, "[mean of KBs]", "[joint]", "[judged joint]"]
     joint = result["metrics"]["joint"]
     assert rows[4] == ["[joint]", "164", *(f"{joint[name]:.3f}" for name in names)]
+    seen, by_entity = seen.split("\nEntities seen in docs:train, and others\n")
+    for part in (seen, by_entity):
+        assert {line.split("\t")[0] for line in part.splitlines()[1:]} <= {"seen", "unseen"}
     seen_rows = [line.split("\t") for line in seen.splitlines()]
     assert {row[0] for row in seen_rows[1:]} == {"seen", "unseen"}
 
@@ -92,6 +95,8 @@ def test_a_table_and_json_say_the_same(kglink: Kglink, demo: Path) -> None:
 def test_seen_and_unseen_add_up(kglink: Kglink, demo: Path) -> None:
     result = json.loads(kglink(*EVAL, "--json").out)
     assert result["seen_in"] == ["docs:train"]
+    by_entity = [result[f"{name}_entities"]["mentions"] for name in ("seen", "unseen")]
+    assert sum(one.get("joint", 0) for one in by_entity) == result["mentions"]["joint"]
     both = [result[name]["mentions"]["joint"] for name in ("seen", "unseen")]
     assert min(both) > 0
     assert sum(both) == result["mentions"]["joint"]

@@ -46,7 +46,10 @@ METHODS = {
     "explain": ("explain",),
     "search": ("search",),
     "candidates": ("write_candidates",),
-    "eval": ("evaluate", "evaluate_end_to_end", "evaluate_errors", "evaluate_overlaps"),
+    "eval": (
+        *("evaluate", "evaluate_end_to_end", "evaluate_errors", "evaluate_overlaps"),
+        "overlap_significance",
+    ),
     "report": ("report",),
     "settings": ("resolved",),
     "doctor": ("doctor", "licences"),

@@ -222,7 +222,20 @@ def test_seen_and_unseen_make_up_the_whole() -> None:
     assert report.seen.of("c")["R@1"] == 0
     assert report.unseen.of("c")["R@1"] == 1
     assert report.mean_over_kbs()["R@1"] == (1 + 1 / 2) / 2
-    assert report.slices_as_json().keys() == {"seen_in", "seen", "unseen"}
+    assert report.slices_as_json().keys() == {
+        *("seen_in", "seen", "unseen", "seen_entities", "unseen_entities")
+    }
+
+
+def test_slices_by_quality_are_those_of_the_annotation() -> None:
+    report = RetrievalReport((1,))
+    for mention, quality in zip(ranks(DOCUMENTS), ("gold", "", "silver"), strict=True):
+        report.add_to_slices(replace(mention, quality=quality), is_seen=False)
+    assert {name: one.mentions[JOINT] for name, one in report.by_quality.items()} == {
+        "gold": 1,
+        "silver": 1,
+    }
+    assert report.slices_as_json().keys() == {"by_quality"}
 
 
 def test_documents_of_several_kbs_are_figures_of_their_own() -> None:

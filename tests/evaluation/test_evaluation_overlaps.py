@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,12 @@ import pytest
 
 from kglink.errors import SpaceError
 from kglink.evaluation import overlaps as overlaps_module
-from kglink.evaluation.overlaps import OverlapFigures, evaluate_overlaps
+from kglink.evaluation.overlaps import (
+    FIGURES,
+    OverlapFigures,
+    compare_overlaps,
+    evaluate_overlaps,
+)
 from kglink.records import EntityId, Overlap
 from kglink.space.folder import SpaceFolder
 from kglink.space.manifest import RowKind
@@ -125,6 +130,44 @@ def test_lengths_do_not_matter_and_zeros_are_no_direction(figures: FiguresOf) ->
         assert one.acs == pytest.approx(second[place].acs, abs=1e-3)
     nothing = figures({"a": [[0, 0], [1, 0]], "b": [[0, 1], [1, 1]]}, [pair("a:0", "b:0")])
     assert nothing["a", "b"].acs == 0
+
+
+def test_two_spaces_are_tested_overlap_by_overlap(store_of: StoreOf) -> None:
+    """The means are those of the figures, of the overlaps that both hold; p against all flips."""
+    rng = np.random.default_rng(8)
+    near = rng.normal(size=(9, 6))
+    rows = {"a": near.tolist(), "b": (near + rng.normal(size=(9, 6)) / 4).tolist()}
+    worse = {"a": rng.normal(size=(9, 6)).tolist(), "b": rng.normal(size=(8, 6)).tolist()}
+    pairs = [pair(f"a:{at}", f"b:{at}") for at in range(9)]
+    store = store_of(rows, pairs)
+    spaces = HandMadeSpace(rows), HandMadeSpace(worse)
+    tests = compare_overlaps(spaces, store, ["a", "b"], rounds=4000)
+    assert [(one.queries, one.answers, one.figure) for one in tests] == [
+        *(("b", "a", name) for name in FIGURES),
+        *(("a", "b", name) for name in FIGURES),
+    ]
+    kept = {one.left.key for one in pairs[:8]}
+    for one in tests:
+        assert one.test.items == len(kept) == 8
+        sides = {"MRR": "mrr", "MRR_without_self": "mrr_without_self", "ACS": "acs"}
+        there = evaluate_overlaps(spaces[1], store, ["a", "b"])
+        by_side = {(own.queries, own.answers): own for own in there}
+        wanted = getattr(by_side[one.queries, one.answers], sides[one.figure])
+        assert one.test.right == pytest.approx(wanted)
+    acs = tests[2].test
+    cosines = []
+    for own in (rows, worse):
+        x, y = (np.array(own[kb])[:8].astype(np.float16).astype(float) for kb in "ab")
+        lengths = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
+        cosines.append((x * y).sum(axis=1) / lengths)
+    differences = cosines[0] - cosines[1]
+    flips = np.array(list(product([1, -1], repeat=8))) @ differences
+    exact = (np.abs(flips) >= abs(differences.sum()) - 1e-9).mean()
+    assert acs.difference == pytest.approx(differences.mean(), abs=1e-3)
+    assert acs.p == pytest.approx(exact, abs=0.02)
+    assert acs.is_significant()
+    same = compare_overlaps((spaces[0], spaces[0]), store, ["a", "b"])
+    assert {one.test.p for one in same} == {1.0}
 
 
 def test_what_is_accepted_counts_and_nothing_else(figures: FiguresOf) -> None:

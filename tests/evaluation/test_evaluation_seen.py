@@ -11,8 +11,9 @@ import pytest
 
 from hand_made_rankings import HandMade
 from kglink.errors import UnknownNameError, UsageError
+from kglink.evaluation.rankings import JOINT
 from kglink.evaluation.retrieval import Question, evaluate_retrieval
-from kglink.evaluation.seen import find_learnt, folded, seen_surfaces
+from kglink.evaluation.seen import Learnt, find_learnt, folded, seen_entities, seen_surfaces
 from kglink.models import Hardware
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.store import Store
@@ -73,6 +74,27 @@ def test_the_split_train_of_the_same_documents(store: Store) -> None:
         assert find_learnt(store, "auto", ["both"], split, None) is None
     assert find_learnt(store, "auto", ["more"], "dev", None) is None
     assert find_learnt(store, "", ["both"], "dev", None) is None
+
+
+def test_entities_are_seen_where_a_mention_meant_them(store: Store) -> None:
+    """Of dev a:1 and b:1 were meant in train; of `more`, which no other split teaches, none."""
+    learnt = find_learnt(store, "both:train", ["both"], "dev", None)
+    assert learnt
+    assert seen_entities(learnt, store.documents("both", "dev")) == {
+        EntityId("a", "1"),
+        EntityId("b", "1"),
+    }
+    assert seen_entities(learnt, []) == frozenset()
+    question = Question(("both",), "dev", KBS, (1,), seen_in="both:train")
+    only = Learnt(("one",), lambda: iter([Mention(0, 1, "x", (EntityId("b", "1"),))]))
+    assert seen_entities(only, store.documents("both", "dev")) == {EntityId("b", "1")}
+    surfaces = ("heron ", "AMBER", "crane", "kelp")
+    linker = HandMade({surface: ["a:1", "b:1"] for surface in surfaces}, kbs=KBS)
+    report = evaluate_retrieval(store, linker, question)
+    # crane and kelp are new surfaces of an entity that was learnt.
+    assert report.unseen.mentions[JOINT] == 2
+    assert report.seen_entities.mentions[JOINT] == 4
+    assert not report.unseen_entities.mentions
 
 
 def test_what_memory_has_learnt_from(store: Store) -> None:
