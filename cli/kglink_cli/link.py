@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kglink.workspace.opened import NamesAlone
 
 STDIN = "-"
+#: What --cluster asks.
+CLUSTERER = "kglink/mentions"
 #: Settings that change no answer.
 _NO_MATTER = {"ingest": {"on_error", "batch_size"}, "link": {"workers"}}
 
@@ -71,6 +73,10 @@ def link(
         bool, typer.Option("--per-kb", help="Also what each KB answers for itself.")
     ] = False,
     rerank: Rerank = None,
+    clustered: Annotated[
+        bool,
+        typer.Option("--cluster", help="Mentions of all texts help those that are like them."),
+    ] = False,
     nested: Annotated[
         bool | None, typer.Option("--nested", help="Mentions may lie in other mentions.")
     ] = None,
@@ -160,6 +166,7 @@ def link(
         "link.per_kb": per_kb or None,
         "link.top_k": top_k,
         "link.rerank": rerank,
+        "link.clusterer": CLUSTERER if clustered else None,
         "link.threshold": threshold,
         "link.nested": nested,
         "link.detector": split_names(detector) or None,

@@ -45,6 +45,8 @@ class Clusters(NamedTuple):
     """The entity of each mention; `NO_ENTITY`: none, or none that is similar enough."""
     labels: IntArray
     """By mention a number that all mentions of its cluster share: the first of them."""
+    through: IntArray
+    """The mention whose nearest entity that is, itself or another; -1: none."""
 
 
 class ClusteringChoice(NamedTuple):
@@ -73,7 +75,7 @@ def cluster(graph: MentionGraph, choice: ClusteringChoice) -> Clusters:
     else:
         roots, labels = _explained(count, arcs)
     entities = np.where(roots < 0, NO_ENTITY, graph.entities[roots]) if count else roots
-    return Clusters(entities, _joined(entities, labels))
+    return Clusters(entities, _joined(entities, labels), roots)
 
 
 def best_choice(

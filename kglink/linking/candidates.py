@@ -57,6 +57,8 @@ _First = list[tuple[Candidate, str, int]]
 _BROUGHT_BY_COUNTERPARTS = 5
 #: What the context of an entity that bears the mention's name is where it was not read: the mean.
 MEAN_CONTEXT = 0.43
+#: Mentions that are read at once where all of a run are compared.
+_READ_TOGETHER = 512
 #: What memory says of a candidate.
 _OF_MEMORY = ("memory", "like_memory")
 
@@ -194,6 +196,23 @@ class CandidateSearch:
         return batch._replace(
             own=[batch.own[at] for at in first], long=[batch.long[at] for at in first]
         ), places
+
+    def mention_vectors(self, mentions: Sequence[MentionInText]) -> tuple[FloatArray, FloatArray]:
+        """The vectors of mentions as names, and in their texts, all of length one, or zeros."""
+        names, contexts = [], []
+        for start in range(0, len(mentions), _READ_TOGETHER):
+            some = mentions[start : start + _READ_TOGETHER]
+            long = _long_forms(some)
+            surfaces = [full or one.surface for one, full in zip(some, long, strict=True)]
+            read = self._reader.read(surfaces, some, names=True, contexts=True, tokens=False)
+            if read.names is not None:
+                names.append(_of_length_one(read.names))
+                none = np.zeros(read.names.shape[1], dtype=np.float32)
+                found = [none if one is None else one for one in read.contexts]
+                contexts.append(_of_length_one(np.stack(found)))
+        dim = self._space.manifest.model.dim
+        empty = [np.empty((0, dim), dtype=np.float32)]
+        return np.concatenate(names or empty), np.concatenate(contexts or empty)
 
     def _batch(self, mentions: Sequence[MentionInText]) -> _Batch:
         """Read the mentions, and look up what their surfaces stand for and meant before."""
@@ -597,6 +616,11 @@ class CandidateSearch:
                 )
             )
         return made
+
+
+def _of_length_one(vectors: FloatArray) -> FloatArray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-9), dtype=np.float32)
 
 
 def _long_forms(mentions: Sequence[MentionInText]) -> list[str]:

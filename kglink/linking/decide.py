@@ -54,6 +54,10 @@ class Decision:
             per_kb=tuple(self._of_kb(kb, ranking) for kb in self.preferred) if self.per_kb else (),
         )
 
+    def probability(self, ranking: Ranking) -> float:
+        """That the best candidate is right."""
+        return self._probability(ranking.candidates)
+
     def _of_kb(self, kb: str, ranking: Ranking) -> KBAnswer:
         """What one KB answers for itself."""
         own = [one for one in ranking.candidates if one.id.kb == kb]

@@ -19,7 +19,7 @@ from kglink.linking.judge import SpanJudge, with_scores
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
-from kglink.plugins import Detector, JudgingDetector
+from kglink.plugins import Detector, JudgingDetector, ReadsMentions
 from kglink.records import (
     Candidate,
     EntityId,
@@ -91,6 +91,9 @@ class Linker:
         self._unfinished = dict(unfinished or {})
         self._clusters = clusters or {}
         self.stages = tuple(stages)
+        for stage in self.stages:
+            if isinstance(stage.plugin, ReadsMentions):
+                stage.plugin.read_with(search.mention_vectors, self._decision().probability)
         self._depth = max(settings.top_k, self.stage_depth)
 
     @property
@@ -124,16 +127,7 @@ class Linker:
                 waiting.append(self._ranked(batch))
                 yield [ranking for text in waiting[-1] for ranking in text.rankings]
 
-        settings = self._settings
-        decision = Decision(
-            self.scoring,
-            self._search.nearness,
-            settings.threshold,
-            settings.top_k,
-            self._preferred,
-            settings.per_kb,
-            settings.prefer,
-        )
+        decision = self._decision()
         for rankings in run_stages(self.stages, ranked()):
             ordered = iter(rankings)
             for source, before in waiting.pop(0):
@@ -142,6 +136,19 @@ class Linker:
                     source.text, [link for one in own if (link := _told(one, decision))]
                 )
                 yield LinkedDocument(source.id, source.text, links, self._meta(source, own))
+
+    def _decision(self) -> Decision:
+        """How rankings become links."""
+        settings = self._settings
+        return Decision(
+            self.scoring,
+            self._search.nearness,
+            settings.threshold,
+            settings.top_k,
+            self._preferred,
+            settings.per_kb,
+            settings.prefer,
+        )
 
     def candidates(
         self, mentions: Sequence[MentionInText], *, limit: int

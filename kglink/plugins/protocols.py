@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, r
 
 from pydantic import BaseModel, ConfigDict
 
-from kglink.records import LinkedDocument, Ranking, Record, Span
+from kglink.records import LinkedDocument, MentionInText, Ranking, Record, Span
 from kglink.sources import Problems, Source, SourceHead
 
 if TYPE_CHECKING:
@@ -231,6 +231,23 @@ class Clusterer(Protocol):
 
         A ranking has the same candidates as before; only their ``score`` and ``evidence`` may
         change. The order in which the mentions come changes no answer.
+        """
+        ...
+
+
+#: The vectors of mentions: of their names, and of the same mentions in their texts (of length one;
+#: zeros where a mention has no text but itself), a row for each.
+MentionVectors = Callable[[Sequence[MentionInText]], "tuple[FloatArray, FloatArray]"]
+
+
+@runtime_checkable
+class ReadsMentions(Protocol):
+    """A reranker or clusterer that compares mentions by the vectors of the space's model."""
+
+    def read_with(self, vectors: MentionVectors, probability: Callable[[Ranking], float]) -> None:
+        """Use these; ``probability``: that the best candidate of a ranking is right.
+
+        Called once, before it is asked.
         """
         ...
 

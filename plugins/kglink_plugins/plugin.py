@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from kglink.plugins import Factory, Register, hookimpl
+from kglink_plugins.clusterers.settings import MentionsSettings
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 from kglink_plugins.detectors.learned.settings import LearnedSettings
 from kglink_plugins.detectors.models.settings import (
@@ -268,6 +269,17 @@ def register_rerankers(register: Register) -> None:
         _later("rerankers.llm.reranker", "LlmReranker"),
         settings=LlmSettings,
         summary="asks a language model which candidate is meant, at any OpenAI-compatible endpoint",
+    )
+
+
+@hookimpl
+def register_clusterers(register: Register) -> None:
+    """Register the clusterer."""
+    register(
+        "kglink/mentions",
+        _later("clusterers.mentions", "MentionsClusterer"),
+        settings=MentionsSettings,
+        summary="an easy mention helps a hard one like it, in the same text or another",
     )
 
 

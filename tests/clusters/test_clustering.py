@@ -119,7 +119,7 @@ def literal(graph: MentionGraph, mode: Mode, threshold: float) -> Clusters:
         assert v in together
     same = {e: min(v for v, other in enumerate(entities) if other == e) for e in entities}
     labels = [same[e] if e != NO_ENTITY else one for e, one in zip(entities, labels, strict=True)]
-    return Clusters(np.array(entities), np.array(labels))
+    return Clusters(np.array(entities), np.array(labels), np.array(labels))
 
 
 @pytest.mark.parametrize("mode", ["independent", "directed", "undirected"])
@@ -134,6 +134,8 @@ def test_clusters_are_what_the_rules_leave(mode: Mode, values: int) -> None:
             expected = literal(graph, mode, threshold)
             assert found.entities.tolist() == expected.entities.tolist()
             assert found.labels.tolist() == expected.labels.tolist()
+            meant = np.where(found.through < 0, NO_ENTITY, graph.entities[found.through])
+            assert found.entities.tolist() == meant.tolist()
 
 
 def test_the_papers_small_example() -> None:

@@ -1,0 +1,1 @@
+"""Clusterers: what other mentions of a run say of a mention."""
