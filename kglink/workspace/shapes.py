@@ -192,6 +192,7 @@ def finetuned_shape(done: Finetuned) -> Shape:
         "before": done.before,
         "after": done.after,
         "space": manifest.name if manifest else None,
+        "unpublished": done.refused or None,
         "kbs": list(manifest.kbs) if manifest else None,
         "encoded_rows": done.build.encoded_rows if done.build else None,
         "scoring": asdict(done.scoring) if done.scoring else None,

@@ -120,6 +120,7 @@ def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
     again = ("finetune", "--resume", "--run", "ruined", "--json")
     told = json.loads(kglink(*again, code=1).out)
     assert (told["space"], told["answers"]["worse"]) == (None, ["known", "[judged joint]"])
+    assert told["unpublished"] == "it would answer worse than before"
     known = told["answers"]["R@1"]["known"]
     assert known["p"] < 0.05
     assert known["before"] >= 0.9
@@ -138,6 +139,7 @@ def test_a_training_that_helps_is_published_with_what_was_fitted(
     kglink(*finetune(RUINOUS), "--run", "ruined", "--publish")
     told = json.loads(kglink(*finetune(), "--json").out)
     assert (told["space"], told["answers"]["worse"]) == ("default", [])
+    assert told["unpublished"] is None
     known = told["answers"]["R@1"]["known"]
     assert known["mentions"] == 20
     assert known["after"] > known["before"]
