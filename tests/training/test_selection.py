@@ -67,6 +67,12 @@ def test_recipes_of_zeshel_choose_as_the_papers_do(name: str) -> None:
     assert all(section.negatives_from == "stage" for section in recipe.rounds())
 
 
+@pytest.mark.parametrize("name", ["blink/wikipedia", "blink/tac", "joint/s", "joint/tos"])
+def test_recipes_over_wikipedia_encode_a_sample_after_each_epoch(name: str) -> None:
+    """5.9 million entities could not be encoded anew each time."""
+    assert load_recipe(name).selection.most_entities == 100_000
+
+
 def test_micro_counts_mentions_and_macro_kbs() -> None:
     recalls = Recalls((1, 64))
     for kb, rank in (("lego", 1), ("lego", 90), ("lego", 70), ("yugioh", 2)):
