@@ -66,7 +66,8 @@ def report(
                 other = opened.with_settings({"space.name": run.spaces[0]})
                 build_if_stale(other)
                 shape |= _fingerprints(other)
-                shape |= _evaluated(other, asked, split, kept, len(found) - 1, progress)
+                if asked:
+                    shape |= _evaluated(other, asked, split, kept, len(found) - 1, progress)
                 if map_entities:
                     shape["map"] = _map(other, run, map_entities, progress)
             shapes.append(shape)
@@ -87,12 +88,16 @@ def report(
 def _documents(opened: Opened, run: WorkspaceRun, docs: tuple[str, ...]) -> tuple[str, ...]:
     from kglink.training.documents import sources_of_documents
 
-    return docs or tuple(sources_of_documents(opened.store, run.info.settings.docs))
+    annotated = {info.name for info in opened.store.kbs() if info.mentions}
+    learnt = sources_of_documents(opened.store, run.info.settings.docs)
+    return docs or tuple(name for name in learnt if name in annotated)
 
 
 def _split(opened: Opened, docs: Sequence[str], split: str | None) -> str:
     from kglink.evaluation.retrieval import judged_split
 
+    if not docs:
+        return split or ""
     if split is None and all(opened.store.count_documents(name, "test") for name in docs):
         return "test"
     return judged_split(opened.store, docs, split)

@@ -145,6 +145,20 @@ def test_a_run_without_a_space_shows_its_training(found: Shape) -> None:
     assert "How often a right entity is found" not in alone
 
 
+def test_without_documents_there_is_the_training_and_the_map(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    with Workspace.open(copy, flags=CPU) as workspace:
+        workspace.remove_kb("docs")
+        report = workspace.report("run-0")
+    run = report["runs"][0]
+    assert (report["docs"], run["retrieval"], run["cases"]) == ([], None, [])
+    assert run["map"]["shown"] == 80
+    text = page_of(report)
+    assert "There are no annotated documents to judge on" in text
+    assert "The joint space as a map" in text
+
+
 def test_the_same_runs_give_the_same_report(found: Shape, folder: Path) -> None:
     with Workspace.open(folder, flags=CPU) as workspace:
         again = workspace.report(["run-0", "run-1", "run-2"])

@@ -56,7 +56,8 @@ def _subtitle(report: Shape) -> str:
     kbs = ", ".join(f"{one['name']} ({one['entities']:,} entities)" for one in report["kbs"])
     split = f"split {report['split']} of " if report["split"] else ""
     docs = ", ".join(report["docs"])
-    return f"Knowledge bases: {kbs}. Judged on {split}{docs}."
+    judged = f"Judged on {split}{docs}." if docs else "Nothing to judge on."
+    return f"Knowledge bases: {kbs}. {judged}"
 
 
 def _sections(
@@ -151,6 +152,11 @@ def _missing(report: Shape) -> str:
         for run in report["runs"]
         if not run["space"]
     ]
+    if not report["docs"]:
+        notes.append(
+            "There are no annotated documents to judge on: kglink add-kb DOCS FILE --links-to KB "
+            "adds some."
+        )
     return "".join(map(_note, notes))
 
 
