@@ -236,6 +236,12 @@ def register_objectives(register: Register) -> None:
         summary="softmax of the right answer over its row (BLINK, T-Biencoder)",
     )
     register(
+        "kglink/pos_neg",
+        _later("objectives.losses", "PosNeg"),
+        settings=ObjectiveSettings,
+        summary="softmax of the right answer, and of each other one that it is not it (ArboEL)",
+    )
+    register(
         "kglink/bce",
         _later("objectives.losses", "Bce"),
         settings=ObjectiveSettings,

@@ -12,7 +12,7 @@ from torch import Tensor
 from kglink.errors import UsageError
 from kglink.plugins import Objective
 from kglink.testing import ObjectiveContract
-from kglink_plugins.objectives.losses import Bce, Distillation, Nce, OverlapLoss
+from kglink_plugins.objectives.losses import Bce, Distillation, Nce, OverlapLoss, PosNeg
 from kglink_plugins.objectives.settings import (
     DistillationSettings,
     NceSettings,
@@ -107,6 +107,51 @@ class TestNceWithTemperatureAndMargin(ObjectiveContract):
             for pair in zip(scores, positive, strict=True)
         ]
         return softmax_loss(changed, positive)
+
+
+def pos_neg_loss(scores: Scores, positive: Right) -> float:
+    losses = []
+    for row, right in zip(scores, positive, strict=True):
+        whole = sum(math.exp(score) for score in row)
+        shares = [math.exp(score) / whole for score in row]
+        held = sum(share for share, yes in zip(shares, right, strict=True) if yes)
+        if held:
+            rest = [math.log(1 - one) for one, yes in zip(shares, right, strict=True) if not yes]
+            losses.append(-math.log(held) - sum(rest))
+    return sum(losses) / len(losses)
+
+
+class TestPosNeg(ObjectiveContract):
+    plugin = "kglink/pos_neg"
+
+    def expected_loss(self, scores: Scores, positive: Right) -> float:
+        return pos_neg_loss(scores, positive)
+
+
+def test_pos_neg_by_hand() -> None:
+    """Shares of 1/2, 1/4 and 1/4: -log 1/2 - 2 log 3/4."""
+    scores = torch.tensor([[math.log(2), 0.0, 0.0, MASKED]])
+    right = torch.tensor([[True, False, False, False]])
+    expected = math.log(2) - 2 * math.log(0.75)
+    assert PosNeg().loss(scores, right).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_pos_neg_has_the_gradient_of_its_formula() -> None:
+    torch.manual_seed(3)
+    scores = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
+    right = torch.zeros(4, 6, dtype=torch.bool)
+    right[torch.arange(4), torch.tensor([0, 2, 5, 5])] = True
+    assert torch.autograd.gradcheck(lambda one: PosNeg().loss(one, right), (scores,))
+
+
+def test_pos_neg_is_finite_where_a_wrong_answer_has_all_of_the_softmax() -> None:
+    """exp(-200) is no float32: what is left of the wrong column's share is added up."""
+    scores = torch.tensor([[0.0, 200.0, 0.0]], requires_grad=True)
+    got = PosNeg().loss(scores, torch.tensor([[True, False, False]]))
+    got.backward()  # type: ignore[no-untyped-call]  # torch does not type it
+    assert got.item() == pytest.approx(200 + 200 - math.log(2), rel=1e-6)
+    assert scores.grad is not None
+    assert torch.isfinite(scores.grad).all()
 
 
 class TestBce(ObjectiveContract):
@@ -280,7 +325,9 @@ def test_raw_products_of_a_thousand_neither_overflow_nor_lose_digits(
     assert got.item() == close(wanted[type(objective).__name__])
 
 
-@pytest.mark.parametrize("objective", [Nce(), Bce(), OverlapLoss()], ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize(
+    "objective", [Nce(), Bce(), OverlapLoss(), PosNeg()], ids=lambda o: type(o).__name__
+)
 def test_nothing_to_learn_is_a_loss_of_zero_with_a_gradient(objective: Objective) -> None:
     for shape in ((2, 3), (0, 3)):
         scores = torch.full(shape, MASKED, requires_grad=True)

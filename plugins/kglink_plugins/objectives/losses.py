@@ -1,4 +1,4 @@
-"""The losses of training: softmax NCE, binary cross-entropy, overlaps, distillation."""
+"""The losses of training: softmax NCE, pos-neg, binary cross-entropy, overlaps, distillation."""
 
 from __future__ import annotations
 
@@ -76,6 +76,38 @@ class Nce:
         if self._settings.include_gold:
             return nce(logits, positive, mean=mean)
         return against_others(logits, positive, mean=mean)
+
+
+class PosNeg:
+    """``-log sigma_p - sum of log(1 - sigma_n)`` of the softmax over a row (ArboEL, eq. 6).
+
+    The paper's equation lacks the minus. Where one column has nearly all of the softmax, what the
+    others leave of it is added up from them, so that the loss stays finite and exact.
+    """
+
+    def __init__(self, settings: ObjectiveSettings | None = None) -> None:
+        self._settings = settings or ObjectiveSettings()
+
+    def loss(self, scores: Tensor, positive: Tensor) -> Tensor:
+        """A scalar, the mean over rows; those without a right answer take no part."""
+        logits = prepared(scores, positive, self._settings)
+        masked = logits.isneginf()
+        some = (positive & ~masked).any(dim=1)
+        if not some.any():
+            return nothing(scores)
+        logits, masked, right = logits[some], masked[some], positive[some]
+        right = right & ~masked
+        whole = logits.logsumexp(dim=1, keepdim=True)
+        shares = (logits - whole).masked_fill(masked, 0.0)
+        first = F.one_hot(logits.argmax(dim=1), logits.shape[1]).bool()
+        others = logits.masked_fill(first, -torch.inf)
+        # A row of one column alone has no negative, and nothing is left of it.
+        alone = others.isneginf().all(dim=1, keepdim=True)
+        left = others.masked_fill(alone, 0.0).logsumexp(dim=1, keepdim=True) - whole
+        small = torch.log1p(-shares.masked_fill(first | masked, -1.0).exp())
+        without = torch.where(first, left, small).masked_fill(right | masked, 0.0)
+        held = shares.masked_fill(~right, -torch.inf).logsumexp(dim=1)
+        return -(held + without.sum(dim=1)).mean()
 
 
 class Bce:
