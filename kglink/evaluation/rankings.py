@@ -186,7 +186,7 @@ def rank_mentions(
                 domains=judged.domains,
                 quality=mention.quality,
                 text=judged.place.document.text,
-                gold=tuple(one for one in mention.gold or () if one in judged.place.gold),
+                gold=tuple(sorted(judged.place.gold)),
                 candidates=_ordered_anew(judged.pools, orders, given),
             )
 
