@@ -123,7 +123,7 @@ def documents(verb: str) -> list[dict[str, Any]]:
         pytest.param(one, marks=pytest.mark.slow if path in LONG else ())
         for path, several in EXAMPLES.items()
         for one in several
-        if path not in ("init", "runs", "overlap review", "convert")
+        if path not in ("init", "runs", "report", "overlap review", "convert")
     ],
 )
 def test_an_example_runs(
@@ -166,8 +166,11 @@ def test_the_examples_of_overlap_review(shop: Path, example: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_examples_of_runs(
+def test_the_examples_of_runs_and_reports(
     kglink: Kglink, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They speak of the run that the example of `finetune` makes."""
-    run_in_copy(kglink, shop, tmp_path, monkeypatch, EXAMPLES["finetune"][0], *EXAMPLES["runs"])
+    trained = EXAMPLES["finetune"][0]  # published even where it answers no better
+    told = *EXAMPLES["runs"], *EXAMPLES["report"]
+    run_in_copy(kglink, shop, tmp_path, monkeypatch, f"{trained} --publish", *told)
+    assert (tmp_path / "shop" / "report.html").is_file()
