@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -87,12 +88,19 @@ def test_the_same_texts_twice_are_the_same_discoveries(world: Path) -> None:
         assert workspace.discovered() == before
 
 
-@pytest.mark.parametrize("name", ["csv", "json", "jsonl", "pubtator", "brat", "html", "table"])
-def test_nil_mentions_bear_their_id_in_every_format(world: Path, kglink: Kglink, name: str) -> None:
-    id_ = listed(kglink)["Alwyn Teague"]["id"]
-    letter = LETTERS / "1-ferry.txt"
-    told = kglink("link", letter, "--detector", "dictionary,capitals", "--format", name).out
-    assert id_ in told
+def test_nil_mentions_bear_their_id_in_every_format(world: Path) -> None:
+    flags = {"link.detector": ("dictionary", "capitals")}
+    with Workspace.open(world, flags=flags) as workspace:
+        (id_,) = (
+            one.discovery.id
+            for one in workspace.discovered()
+            if one.discovery.title == "Alwyn Teague"
+        )
+        linked = list(workspace.link(workspace.texts(LETTERS / "1-ferry.txt")))
+        for name in ("csv", "json", "jsonl", "pubtator", "brat", "html", "table"):
+            out = io.StringIO()
+            workspace.registry.create("exporter", f"kglink/{name}").export(linked, out)
+            assert id_ in out.getvalue(), name
 
 
 def test_merged_and_linked_discoveries_give_their_names(world: Path, kglink: Kglink) -> None:
