@@ -165,10 +165,7 @@ def training_table(report: Shape) -> Table:
     ks: tuple[str, ...] = ("R@1", "R@8", "R@64")
     for run in report["runs"]:
         before, after = run["before"] or {}, run["recalls"] or {}
-        both = {
-            **{f"{kb}": kb for kb in after.get("kb", {})},
-        }
-        for pool in [*both, *POOLS]:
+        for pool in [*after.get("kb", {}), *POOLS]:
             one, other = (
                 side.get("kb", {}).get(pool) or side.get(pool) or {} for side in (before, after)
             )
