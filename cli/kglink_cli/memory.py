@@ -11,7 +11,9 @@ from kglink_cli.console import note, print_json, progress, say_cells
 from kglink_cli.limits import Rerank
 from kglink_cli.session import session_of
 
-Docs = Annotated[str, typer.Argument(help="A KB of annotated documents (`kglink kbs`).")]
+Docs = Annotated[
+    str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
+]
 Split = Annotated[
     str,
     typer.Option("--split", help="train, dev or test; else train, or all where there is none."),
@@ -21,7 +23,11 @@ Split = Annotated[
 def learn(
     context: typer.Context,
     docs: Annotated[
-        str, typer.Argument(help="A KB of annotated documents; none: list what was learnt.")
+        str,
+        typer.Argument(
+            help="KBs of annotated documents, several separated by commas; none: list what was "
+            "learnt."
+        ),
     ] = "",
     split: Split = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -32,9 +38,9 @@ def learn(
     place of what was remembered of them.
     """
     with session_of(context).open() as workspace:
-        if docs:
-            told = workspace.learn(docs, split=split)
-            note("learnt", f"what {told:,} surfaces mean in {docs}")
+        for name in _named(docs):
+            told = workspace.learn(name, split=split)
+            note("learnt", f"what {told:,} surfaces mean in {name}")
         sources = workspace.store.memory_sources()
     if as_json:
         print_json([{"docs": name, "surfaces": count} for name, count in sources.items()])
@@ -48,15 +54,14 @@ def learn(
 def forget(context: typer.Context, docs: Docs) -> None:
     """Forget what surfaces meant in the documents of a KB."""
     with session_of(context).open() as workspace:
-        workspace.forget(docs)
-    note("forgotten", f"what surfaces mean in {docs}")
+        for name in _named(docs):
+            workspace.forget(name)
+            note("forgotten", f"what surfaces mean in {name}")
 
 
 def fit(
     context: typer.Context,
-    docs: Annotated[
-        str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
-    ],
+    docs: Docs,
     split: Split = "",
     rerank: Rerank = None,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
@@ -67,11 +72,10 @@ def fit(
     Nothing is trained. New weights are kept only where they put more right answers first in
     documents that they were not fitted to. Links with --rerank have weights of their own.
     """
-    names = [name for name in docs.split(",") if name]
     with session_of(context).open({"space.name": space, "link.rerank": rerank}) as workspace:
         ensure_space(workspace)
         with progress() as tell:
-            scoring = workspace.fit(names, split=split, progress=tell)
+            scoring = workspace.fit(_named(docs), split=split, progress=tell)
     before, after = scoring.recall
     note(
         "fitted",
@@ -86,3 +90,7 @@ def fit(
     else:
         for name, weight in weights.items():
             say_cells(name, f"{weight:.3f}")
+
+
+def _named(docs: str) -> list[str]:
+    return [name for name in docs.split(",") if name]

@@ -264,7 +264,9 @@ def test_documents_without_splits_are_all_judged(kglink: Kglink, demo_copy: Path
         ran = kglink("eval", "--docs", "notes", *options, "--json")
         assert json.loads(ran.out)["split"] == ""
         assert "memory" not in ran.err
-    kglink("learn", "notes")
+    said = kglink("learn", "notes,letters", code=2).err
+    assert "learnt     what 1 surfaces mean in notes" in said
+    assert "unknown KB 'letters'" in said
     ran = kglink("eval", "--docs", "notes")
     assert "learnt from these texts of notes (`kglink learn`), so the figures are too" in ran.err
     kglink("add-kb", "notes", notes, "--links-to", "encyclopedia", "--split", "test")
