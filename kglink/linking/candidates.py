@@ -59,8 +59,8 @@ _BROUGHT_BY_COUNTERPARTS = 5
 MEAN_CONTEXT = 0.43
 #: Mentions that are read at once where all of a run are compared.
 _READ_TOGETHER = 512
-#: What memory says of a candidate.
-_OF_MEMORY = ("memory", "like_memory")
+#: What memory says of a candidate, and of its KB.
+_OF_MEMORY = ("memory", "like_memory", "nil")
 
 
 class _Use(NamedTuple):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from conftest import Kglink
 
+from kglink.records import Document, Entity, EntityId, Mention
 from kglink.workspace import Workspace, init_workspace
 
 NEXT = "At noon [[Mercury]] had still not come."
@@ -38,6 +40,41 @@ def test_ten_corrected_answers_change_the_next_one(
     assert answer(kglink, NEXT) == "mercury_planet"
     kglink("forget", "notes")
     assert answer(kglink, NEXT) == before
+
+
+def test_notes_on_both_things_of_one_name_take_the_answer_from_neither(tmp_path: Path) -> None:
+    birds = {
+        "Heron": "A long-legged bird that fishes in shallow water.",
+        "Falcon": "A bird of prey with long wings.",
+        "Otter": "A mammal of rivers with thick fur that eats fish.",
+    }
+    lamps = {
+        "Heron": "A tall floor lamp of brass.",
+        "Lantern 200": "A camping lantern.",
+        "Torch": "A head torch with 300 lumens and a rechargeable battery.",
+    }
+    notes = [
+        Document("1", "The Heron stands beside the sofa.", (gold(4, "Heron", "shop:Heron"),)),
+        Document("2", "A heron caught a fish.", (gold(2, "heron", "birds:Heron"),)),
+    ]
+    texts = ["A heron fished in the lake.", "The brass Heron is scratched."]
+    with Workspace.open(tmp_path / "workspace", create=True) as workspace:
+        workspace.add_kb("birds", [Entity(key, key, text, "animal") for key, text in birds.items()])
+        workspace.add_kb("shop", [Entity(key, key, text, "lamp") for key, text in lamps.items()])
+        workspace.add_kb("notes", notes, links_to=("birds", "shop"))
+        workspace.build()
+        before = [text.links[0] for text in workspace.link(texts)]
+        workspace.learn("notes")
+        after = [text.links[0] for text in workspace.link(texts)]
+    # Each KB was meant once by this name: that speaks for neither, and against neither.
+    for link, now in zip(before, after, strict=True):
+        assert link.chosen and now.chosen
+        assert now.chosen.id == link.chosen.id
+        assert now.probability == pytest.approx(link.probability, abs=0.1)
+
+
+def gold(start: int, surface: str, entity: str) -> Mention:
+    return Mention(start, start + len(surface), surface, (EntityId.parse(entity),))
 
 
 #: Birds by their scholarly names alone, and by the names that people give them.
