@@ -68,7 +68,8 @@ def test_notes_on_both_things_of_one_name_take_the_answer_from_neither(tmp_path:
         after = [text.links[0] for text in workspace.link(texts)]
     # Each KB was meant once by this name: that speaks for neither, and against neither.
     for link, now in zip(before, after, strict=True):
-        assert link.chosen and now.chosen
+        assert link.chosen
+        assert now.chosen
         assert now.chosen.id == link.chosen.id
         assert now.probability == pytest.approx(link.probability, abs=0.1)
 
