@@ -90,7 +90,7 @@ def find_columns(
     for field, (sign, cells) in unsplit.items():
         problems.tell(
             "not split",
-            f"{cells} of the first cells of {found[field]} hold {_sign_name(sign)}: "
+            f"{_sign_name(sign)} stands in {cells} of the first cells of {found[field]}: "
             f"--set separator='{sign}' splits them",
         )
     return Columns(places, signs)

@@ -153,7 +153,7 @@ def test_the_separator_of_lists() -> None:
             {
                 "columns": "Artikelnummer is key; Bezeichnung is title; "
                 "Synonyme is aliases split at '|'",
-                "not split": "1 of the first cells of Synonyme hold ',': "
+                "not split": "',' stands in 1 of the first cells of Synonyme: "
                 "--set separator=',' splits them",
             },
         ),
@@ -222,7 +222,7 @@ def test_a_rare_semicolon_is_a_part_of_a_name_and_told() -> None:
     problems = Problems()
     entities = read(f"id,title,aliases\n{rows}x,X,1;2-acid\n", problems)
     assert entities[-1].aliases == (Alias("1;2-acid"),)
-    assert "1 of the first cells of aliases hold ';'" in problems.notes["not split"]
+    assert "';' stands in 1 of the first cells of aliases" in problems.notes["not split"]
 
 
 def test_all_that_is_missing_is_told_at_once() -> None:
