@@ -53,6 +53,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "build": ("kglink build", "kglink build --space small --model minilm"),
     "spaces": ("kglink spaces", "kglink spaces --compare default small --docs notes"),
     "index": ("kglink index --presets", "kglink index --preset hnsw-fast --queries 500"),
+    "distill": ("kglink distill", "kglink distill --space small --into fast"),
     "link": (
         "kglink link letter.txt mails/ --explain",
         "kglink link mails/ --kb products --format jsonl -o links.jsonl",

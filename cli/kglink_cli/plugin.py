@@ -11,6 +11,7 @@ from kglink_cli import (
     convert,
     demo,
     discover,
+    distill,
     doctor,
     evaluate,
     explain,
@@ -52,6 +53,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("build")(build.build)
     app.command("spaces")(spaces.spaces)
     app.command("index")(index.index)
+    app.command("distill")(distill.distill)
     # More sources than one are told in our words, and what to do.
     app.command("link")(link.link)
     app.command("discover")(discover.discover)

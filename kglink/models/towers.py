@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from kglink.models.hardware import Hardware
 from kglink.models.packed import PackedBert, PackedTower, is_plain_bert
 from kglink.models.padded import load_padded, load_padded_tower
 from kglink.models.source import ModelSource, read_config
+from kglink.models.static_folder import is_static_folder, read_table
 from kglink.models.tower import DTYPES, StateModel, Tower
 
 #: Families with a decoder that transformers also lists under masked language models.
@@ -22,8 +23,10 @@ _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "fun
 
 
 def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
-    """The model of a folder of Hugging Face, for searching."""
+    """The model of a folder of Hugging Face, or a static one, for searching."""
     dtype, device = DTYPES[hardware.precision], torch.device(hardware.device)
+    if is_static_folder(source.path):
+        return TokenTable(torch.from_numpy(read_table(source.path)).to(device))
     config = read_config(source.path)
     if not is_plain_bert(config):
         return load_padded(source, dtype).to(device)
@@ -31,6 +34,18 @@ def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
         return PackedBert(config, _read_weights(source), dtype, device)
     except (KeyError, TypeError, RuntimeError, ValueError, MemoryError) as error:
         raise _unfit(source, error) from error
+
+
+class TokenTable:
+    """A static model: the state of a token is its row of the table, whatever stands beside it."""
+
+    def __init__(self, table: Tensor) -> None:
+        self.rows, self.dim = table.shape
+        self._table = table
+
+    def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
+        """One row for each token."""
+        return torch.nn.functional.embedding(ids, self._table)
 
 
 def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tower:

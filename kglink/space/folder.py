@@ -37,6 +37,8 @@ class SpaceFolder:
         """Where the space's trained detector lies, if it has one."""
         self.reranker = self.path / "reranker"
         """Where its trained reranker lies, if it has one."""
+        self.student = self.path / "student"
+        """Where the static model lies that reads mentions in place of its model, if one does."""
         self.memory = self.path / "memory"
         """Where the vectors of remembered surfaces lie, if there are any."""
 
@@ -167,19 +169,24 @@ class SpaceFolder:
     def take_segments(self, other: SpaceFolder) -> None:
         """Copy the published segments of another folder, as links to its files where it can be."""
         with self.writing():
-            for name in other.published_manifest().segments.values():
-                if not (self.segments / name / INFO_FILE).is_file():
-                    with atomic_folder(self.segments / name) as draft:
-                        shutil.copytree(
-                            other.segments / name, draft, copy_function=_link, dirs_exist_ok=True
-                        )
+            self.copy_segments(other)
+
+    def copy_segments(self, other: SpaceFolder) -> None:
+        """The same, by who is the only writer of this folder already."""
+        for name in other.published_manifest().segments.values():
+            if not (self.segments / name / INFO_FILE).is_file():
+                with atomic_folder(self.segments / name) as draft:
+                    shutil.copytree(
+                        other.segments / name, draft,
+                        copy_function=link_or_copy, dirs_exist_ok=True,
+                    )  # fmt: skip
 
     def drop_segments(self, keep: Callable[[str], bool]) -> None:
         """Remove all segments but those to keep; what readers have open stays readable."""
         _remove_folders(self.segments, keep)
 
 
-def _link(source: str, target: str) -> None:
+def link_or_copy(source: str | Path, target: str | Path) -> None:
     """The same file in another folder; a copy on another disk."""
     try:
         os.link(source, target)

@@ -21,7 +21,13 @@ import numpy.typing as npt
 
 from kglink.config import SpaceSection
 from kglink.files.manifest import file_info, library_versions, note_checked
-from kglink.space.folder import INDEX_FILE, MANIFEST_FILE, SpaceFolder, index_files
+from kglink.space.folder import (
+    INDEX_FILE,
+    MANIFEST_FILE,
+    SpaceFolder,
+    index_files,
+    link_or_copy,
+)
 from kglink.space.manifest import SpaceManifest
 from kglink.space.segment import Segment
 from kglink.space.space import BackendOf, no_vectors
@@ -112,6 +118,22 @@ def change_index(
     return IndexChange(
         IndexChoice(before.index, before.index_settings), manifest, seconds, not keep_file
     )
+
+
+def share_version(folder: SpaceFolder, other: SpaceFolder) -> SpaceManifest:
+    """Publish what another space has under this name; vectors and index are links to its files.
+
+    Whoever calls this is the only writer of both.
+    """
+    theirs, version = other.published_manifest(), other.current
+    folder.copy_segments(other)
+    manifest = theirs.model_copy(update={"name": folder.name, "created": now()})
+    with folder.new_version() as draft:
+        if version is not None and manifest.index_file is not None:
+            link_or_copy(version / INDEX_FILE, draft / INDEX_FILE)
+        write_version(draft, manifest)
+    folder.drop_segments(set(manifest.segments.values()).__contains__)
+    return manifest
 
 
 @contextmanager

@@ -141,7 +141,7 @@ def _encoders(opened: Opened) -> list[Encoder]:
     folder, section = opened.folder, opened.settings.encoder
     spaces = folder / SPACES_FOLDER
     found = [
-        opened.encoder,
+        opened.joint_space.encoder,
         *(own_encoder(folder, SpaceFolder(spaces, name), section) for name in space_names(spaces)),
         encoder_of(opened.settings.overlap.model, section, folder),
     ]

@@ -147,8 +147,8 @@ def _of_the_space(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetu
     read_as: dict[str, Any] = {}
     folders: dict[str, Any] = {}
     if recipe.model.base == SPACE:
-        own = workspace.encoder.trained
-        path = workspace.encoder.info.path
+        teacher = workspace.joint_space.encoder
+        own, path = teacher.trained, teacher.info.path
         folder = workspace.folder / path
         read_as["model"] = own.model_dump(mode="json") if own else {}
         folders["model"] = {"base": str(folder) if folder.is_dir() else path}

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.config import EncoderSection, ResolvedSettings, Settings, SpaceSection
-from kglink.errors import DamagedSpaceError, SpaceError, UsageError
+from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
+from kglink.models.static_folder import read_static
 from kglink.plugins import Registry
 from kglink.records import OnProgress
 from kglink.space.build import (
@@ -263,3 +264,19 @@ def own_encoder(root: Path, folder: SpaceFolder, section: EncoderSection) -> Enc
     if own is None:
         return encoder_of(DEFAULT_MODEL, section, root)
     return encoder_of(own.path or own.name, section, root, of_space=folder.name)
+
+
+def student_of(space: WorkspaceSpace) -> Encoder:
+    """The static model that reads texts for a space; one that was taught by another is refused."""
+    section, folder = space.resolved.values.encoder, space.folder
+    student, teacher = read_static(folder.student), folder.published_manifest().model
+    if student.teacher.fingerprint != teacher.fingerprint:
+        raise ModelError(
+            f"the static model of space {folder.name!r} imitates {student.teacher.name}, and the "
+            f"space has {teacher.name} now",
+            hint=f"`kglink distill --space SPACE --into {folder.name}` makes it again from SPACE.",
+        )
+    return Encoder(
+        str(folder.student), precision=section.precision, threads=section.threads,
+        device=section.device, root=space.root,
+    )  # fmt: skip

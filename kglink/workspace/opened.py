@@ -67,6 +67,7 @@ class Opened:
         self._closing = ExitStack()
         self._joint_space: tuple[Stamp, WorkspaceSpace] | None = None
         self._space: tuple[Stamp, Space] | None = None
+        self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
         #: The stages that were made here.
@@ -197,8 +198,21 @@ class Opened:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder of that space, loaded when it is first used."""
-        return self.joint_space.encoder
+        """What reads texts for that space: its static model where it has one, else its model."""
+        from kglink.workspace.joint_space import student_of
+
+        with self.lock:
+            space, stamp = self.joint_space, self._student_stamp()
+            if stamp is None:
+                return space.encoder
+            if self._student is None or self._student[0] != stamp:
+                self._student = stamp, student_of(space)
+            return self._student[1]
+
+    def _student_stamp(self) -> Stamp:
+        from kglink.models.static_folder import STATIC_FILE
+
+        return stamp_of(self.joint_space.folder.student / STATIC_FILE)
 
     def space(self) -> Space:
         """The published space."""
@@ -263,7 +277,8 @@ class Opened:
             limits = limits or self.limits()
             discovered = stamp_of(self.folder / DISCOVERIES_FILE)
             key = (
-                id(space), names, limits, candidates, scoring, detector.identity, states, discovered
+                id(space), names, limits, candidates, scoring, detector.identity, states,
+                discovered, self._student_stamp(),
             )  # fmt: skip
             linker = self._linkers.get(key)
             if linker is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.candidates import write_candidates
 from kglink.workspace.discover import discover, discovered, judge_discovery, promote
+from kglink.workspace.distill import distill
 from kglink.workspace.doctor import doctor, licences, plugins
 from kglink.workspace.entities import (
     add_entity,
@@ -95,6 +96,7 @@ class Workspace(Opened):
     change_index = change_index
     measure_index = measure_index
     is_index_asked = is_index_asked
+    distill = distill
     # fine-tuning
     finetune = finetune
     runs = runs

@@ -40,6 +40,7 @@ METHODS = {
     "build": ("build",),
     "spaces": ("spaces", "space_summary", "compare_spaces", "compare_recalls", "delete_space"),
     "index": ("index_presets", "change_index", "measure_index"),
+    "distill": ("distill",),
     "link": ("link",),
     "discover": ("discover", "discovered", "judge_discovery"),
     "promote": ("promote",),
