@@ -84,8 +84,8 @@ def test_workers_end_with_their_command(
     running, workers = started(texts(tmp_path, 24), tmp_path / "out.jsonl")
     os.kill(running.pid, how)
     _, told = running.communicate(timeout=120)
-    # Of a command that is killed, Python itself speaks in a worker that was just beginning.
-    assert how == signal.SIGKILL or "Traceback" not in told
+    # In a worker that was just beginning Python itself speaks, of what it was to be sent.
+    assert "Traceback" not in told or "spawn_main" in told
     for _ in range(600):
         if not any(Path(f"/proc/{own}").exists() for own in workers):
             return
