@@ -91,7 +91,7 @@ def test_the_fitted_table_is_the_solution_of_its_normal_equations() -> None:
 
 def test_means_count_a_token_as_often_as_it_stands_there() -> None:
     found = means([np.array([1, 1, 0], np.int32), np.array([2], np.int32)], 3).toarray()
-    np.testing.assert_allclose(found, [[1 / 3, 2 / 3, 0], [0, 0, 1]])
+    np.testing.assert_allclose(found, np.array([[1 / 3, 2 / 3, 0], [0, 0, 1]]))
 
 
 def test_words_of_many_names_become_tokens(tmp_path: Path) -> None:
