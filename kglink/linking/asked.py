@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import PluginError
-from kglink.linking.kinds import EvidenceKind, Weights
+from kglink.linking.kinds import EvidenceKind
 from kglink.plugins import CandidateEvidence
-from kglink.records import Candidate, Ranking
+from kglink.records import Ranking
 
-BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float32]
-
-#: Evidence of a candidate is told in four digits: by so much its score may be off.
-_ROUNDED = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +24,6 @@ class AskedKind:
     plugin: CandidateEvidence
     depth: int = 8
     """It is asked about at least so many of the best candidates of each KB."""
-    only_rivals: bool = False
-    """It is not asked about candidates that no answer from 0 to 1 could put first in their KB."""
 
     def values(self, rankings: Sequence[Ranking]) -> list[FloatArray]:
         """For each mention of one text the values of its candidates."""
@@ -55,15 +48,10 @@ class AskedKind:
         )
 
 
-def ask(
-    kinds: Sequence[AskedKind],
-    rankings: Sequence[Ranking],
-    weights_in: Callable[[str], Weights],
-) -> dict[str, list[FloatArray]]:
+def ask(kinds: Sequence[AskedKind], rankings: Sequence[Ranking]) -> dict[str, list[FloatArray]]:
     """For each kind the values of all candidates, mention by mention; each sees those before it.
 
-    The mentions of one document are asked for together. ``weights_in`` tells what evidence counts
-    in a KB.
+    The mentions of one document are asked for together.
     """
     told = list(rankings)
     documents: dict[str, list[int]] = {}
@@ -74,46 +62,12 @@ def ask(
     for one in kinds:
         column = columns[one.kind.name] = [np.empty(0, np.float32)] * len(told)
         for places in documents.values():
-            own = [told[at] for at in places]
-            given = _of_rivals(one, own, weights_in) if one.only_rivals else one.values(own)
+            given = one.values([told[at] for at in places])
             for at, values in zip(places, given, strict=True):
                 column[at] = values
                 if values.any() and one is not kinds[-1]:
                     told[at] = _with_evidence(told[at], one.kind.name, values)
     return columns
-
-
-def _of_rivals(
-    kind: AskedKind, rankings: Sequence[Ranking], weights_in: Callable[[str], Weights]
-) -> list[FloatArray]:
-    """The values of the candidates that may still come first in their KB; 0 of all others."""
-    chosen = [_rivals(ranking.candidates, kind.kind.name, weights_in) for ranking in rankings]
-    given = kind.values(
-        [
-            replace(ranking, candidates=tuple(compress(ranking.candidates, rivals)))
-            for ranking, rivals in zip(rankings, chosen, strict=True)
-        ]
-    )
-    found = [np.zeros(len(rivals), np.float32) for rivals in chosen]
-    for values, rivals, own in zip(found, chosen, given, strict=True):
-        values[rivals] = own
-    return found
-
-
-def _rivals(
-    candidates: Sequence[Candidate], kind: str, weights_in: Callable[[str], Weights]
-) -> BoolArray:
-    """Which candidates would come first in their KB if they had 1 of a kind, and the best one 0."""
-    weights = [weights_in(one.id.kb) for one in candidates]
-    scores = [
-        sum(own.parts(one.evidence).values()) for one, own in zip(candidates, weights, strict=True)
-    ]
-    best: dict[str, float] = {}
-    for one, score in zip(candidates, scores, strict=True):
-        best[one.id.kb] = max(score, best.get(one.id.kb, score))
-    reach = [score + own[kind] + _ROUNDED for score, own in zip(scores, weights, strict=True)]
-    behind = [best[one.id.kb] for one in candidates]
-    return np.greater_equal(reach, behind)
 
 
 def _with_evidence(ranking: Ranking, name: str, values: FloatArray) -> Ranking:

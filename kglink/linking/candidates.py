@@ -369,7 +369,6 @@ class CandidateSearch:
                 Ranking(mention, known[place].candidates)
                 for place, mention in zip(places, mentions, strict=True)
             ],
-            self.scoring.weights_in,
         )
         told: dict[tuple[int, bytes], int] = {}
         asked: dict[str, list[Found]] = {kb: [] for kb in tables}

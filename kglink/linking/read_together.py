@@ -78,13 +78,11 @@ def _ordered(candidates: Sequence[Candidate], values: Sequence[float]) -> tuple[
     return tuple(sorted(told, key=lambda one: -one.score))
 
 
-def read_together(
-    folder: Path, hardware: Hardware, depth: int, *, only_rivals: bool = False
-) -> AskedKind:
-    """What the reranker of a folder says of the first candidates of each KB, or of rivals alone."""
+def read_together(folder: Path, hardware: Hardware, depth: int) -> AskedKind:
+    """What the reranker of a folder says of the first candidates of each KB."""
     if not RERANKER.is_there(folder):
         raise UsageError(
             f"{folder}: there is no trained reranker",
             hint="Train one with `kglink finetune --what reranker`, or link without --rerank.",
         )
-    return AskedKind(READ, ReadTogether(folder, hardware), depth, only_rivals)
+    return AskedKind(READ, ReadTogether(folder, hardware), depth)

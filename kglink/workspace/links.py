@@ -71,9 +71,7 @@ def search_of(
     place = space.folder.path
     if settings.rerank and settings.evidence == "all":
         place = reranker or space.folder.reranker
-        # What weights are fitted to is read whole; after that only what can change the answer.
-        rivals = scoring != "default"
-        asked.append(read_together(place, encoder.hardware, settings.rerank, only_rivals=rivals))
+        asked.append(read_together(place, encoder.hardware, settings.rerank))
     if scoring == "kept":
         kept = read_scoring(place, space.manifest.model.fingerprint)
     else:

@@ -13,8 +13,8 @@ from conftest import Kglink
 
 from fake_distributions import FakeEnvironment
 from kglink.errors import PluginError
-from kglink.linking.asked import AskedKind, ask
-from kglink.linking.kinds import EvidenceKind, Weights
+from kglink.linking.asked import AskedKind
+from kglink.linking.kinds import EvidenceKind
 from kglink.plugins import DefaultWeights
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.workspace import Workspace
@@ -142,47 +142,3 @@ def test_right_numbers_are_taken() -> None:
     (values,) = asked.values([MENTION])
     assert values.dtype == np.float32
     assert values.tolist() == [0.5, -1]
-
-
-class Asked:
-    """Notes which candidates it was asked about, and gives each the same value."""
-
-    def __init__(self, value: float) -> None:
-        self.value = value
-        self.asked: list[list[str]] = []
-
-    weights = DefaultWeights(0.5)
-
-    def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
-        self.asked += [[str(one.id) for one in mention.candidates] for mention in mentions]
-        return [[self.value] * len(mention.candidates) for mention in mentions]
-
-
-def test_who_is_asked_about_rivals_alone_is_not_asked_about_those_that_cannot_come_first() -> None:
-    scored = {"a:1": 0.9, "a:2": 0.4, "a:3": 0.39, "a:4": 0.1, "b:1": 0.3, "b:2": 0.1}
-    candidates = tuple(
-        Candidate(EntityId.parse(name), "", score, evidence={"name": score})
-        for name, score in scored.items()
-    )
-    weights = {"a": Weights.of(name=1.0, read=0.5), "b": Weights.of(name=1.0, read=0.1)}
-    plugin = Asked(1.0)
-    kind = AskedKind(EvidenceKind("read", ""), plugin, only_rivals=True)
-    told = ask([kind], [Ranking(MENTION.mention, candidates)], weights.__getitem__)
-    assert plugin.asked == [["a:1", "a:2", "b:1"]]
-    assert told["read"][0].tolist() == [1, 1, 0, 0, 1, 0]
-
-
-def test_evidence_that_others_gave_before_counts_among_rivals() -> None:
-    candidates = tuple(
-        Candidate(EntityId("a", key), "", 0.0, evidence={"name": score})
-        for key, score in (("1", 0.9), ("2", 0.1))
-    )
-    weights = Weights.of(name=1.0, read=0.5, before=1.0)
-    first = AskedKind(EvidenceKind("before", ""), Given((0.0, 0.4)))
-    plugin = Asked(0.5)
-    kind = AskedKind(EvidenceKind("read", ""), plugin, only_rivals=True)
-    ranking = Ranking(MENTION.mention, candidates)
-    ask([first, kind], [ranking], lambda kb: weights)
-    assert plugin.asked == [["a:1", "a:2"]]
-    ask([kind], [ranking], lambda kb: weights)
-    assert plugin.asked[1:] == [["a:1"]]
