@@ -14,7 +14,7 @@ import pytest
 
 from kglink.plugins import HOOKS, KINDS
 from kglink.sources import Source
-from snippets import PageRunner, blocks_of
+from snippets import PageRunner, blocks_of, check_language
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -100,6 +100,12 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
         and not (page.parent / target.partition("#")[0]).exists()
     ]
     assert not dead
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=name_of)
+def test_every_block_of_a_page_says_its_language(page: Path) -> None:
+    for block in blocks_of(page):
+        check_language(block)
 
 
 @pytest.mark.slow

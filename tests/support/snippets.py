@@ -69,6 +69,15 @@ def blocks_of(page: Path) -> list[Block]:
     return list(_blocks(page.name, page.read_text(encoding="utf-8").splitlines()))
 
 
+def check_language(block: Block) -> None:
+    """Refuse a block of a language that is neither run nor known as one that is shown."""
+    if block.language not in RUN | SHOWN:
+        raise SnippetError(
+            f"{block.where}: a block of {block.language or 'no language'}; "
+            f"write one of {', '.join(sorted(RUN | SHOWN))}"
+        )
+
+
 def _blocks(page: str, lines: list[str]) -> Iterator[Block]:
     above, number = "", 0
     while number < len(lines):
@@ -139,11 +148,7 @@ class PageRunner:
         """Do what every block says; the first that fails is told with its line."""
         printed = ""
         for block in blocks:
-            if block.language not in RUN | SHOWN:
-                raise SnippetError(
-                    f"{block.where}: a block of {block.language or 'no language'}; "
-                    f"write one of {', '.join(sorted(RUN | SHOWN))}"
-                )
+            check_language(block)
             if block.no_run:
                 continue
             if block.title == "output":
