@@ -4,52 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cache
-from itertools import combinations, permutations
-from typing import Literal, NamedTuple
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
 
 from kglink.linking.asked import AskedKind, ask
-from kglink.linking.contexts import (
-    Contexts,
-    Measure,
-    PooledContexts,
-    TokenContexts,
-    TokenSearchOf,
-    measure_of,
-)
+from kglink.linking.batch import Batch, BatchReader
+from kglink.linking.contexts import Measure, TokenSearchOf, measure_of
 from kglink.linking.counterparts import Counterparts
-from kglink.linking.decide import LEAST_NEARNESS
 from kglink.linking.describe import EntityFacts, described
+from kglink.linking.evidence_used import FoundBy, chosen_scoring, evidence_used
 from kglink.linking.memory import Memory, Recalled
 from kglink.linking.names import Found, NameSearch, Surface
-from kglink.linking.reading import Reader, ReadMentions
-from kglink.linking.scoring import (
-    ALIAS_SCORING,
-    ALONE,
-    MENTION_SCORING,
-    PLAIN_SCORING,
-    TRAINED_SCORING,
-    Scoring,
-)
+from kglink.linking.ranked import ranked
+from kglink.linking.reading import Reader
+from kglink.linking.sameness import Sameness
+from kglink.linking.scoring import Scoring
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.space.names import places_in
 from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
 from kglink.space.space import Space
-from kglink.space.words import MEASURES, WordMeasure
-from kglink.text.abbreviations import long_form_of
-from kglink.text.fold import fold
+from kglink.space.words import MEASURES
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-#: What finds and orders candidates.
-FoundBy = Literal["all", "vectors", "names", "bm25", "tfidf"]
-#: For each KB the candidates of a mention, best first.
-ByKB = Mapping[str, Sequence[Candidate]]
 #: The best candidates of a mention, each with its KB and its place there.
 _First = list[tuple[Candidate, str, int]]
 
@@ -57,39 +38,8 @@ _First = list[tuple[Candidate, str, int]]
 _BROUGHT_BY_COUNTERPARTS = 5
 #: What the context of an entity that bears the mention's name is where it was not read: the mean.
 MEAN_CONTEXT = 0.43
-#: Mentions that are read at once where all of a run are compared.
-_READ_TOGETHER = 512
 #: What memory says of a candidate, and of its KB.
 _OF_MEMORY = ("memory", "like_memory", "nil")
-
-
-class _Use(NamedTuple):
-    """Which evidence a search uses."""
-
-    names: bool
-    name_vectors: bool
-    contexts: bool
-    """Whether mentions in their texts are compared with the texts of entities."""
-    texts_bring: bool
-    """Whether texts bring candidates, or are compared for those that names brought."""
-    words: WordMeasure | None = None
-    """How the words of mentions and entities are compared; None: they are not."""
-
-
-class _Batch(NamedTuple):
-    """Mentions that are searched together."""
-
-    surfaces: list[Surface]
-    """All different ones, of mentions and of what they are short for."""
-    own: list[Surface]
-    """For each mention that of its own words."""
-    long: list[Surface | None]
-    """For each mention that of what its text says it is short for."""
-    contexts: Contexts
-    recalled: Recalled
-    """What memory knows of the surfaces."""
-    unread: frozenset[int] = frozenset()
-    """The mentions whose text was not read, because it would decide nothing."""
 
 
 class CandidateSearch:
@@ -119,23 +69,27 @@ class CandidateSearch:
         self._space = space
         self.memory = memory
         self._counterparts = counterparts
-        self._reader = reader
         self._candidates = candidates
         self._asked = tuple(asked) if by == "all" and facts is not None else ()
         self._asked_depth = max((one.depth for one in self._asked), default=0)
         self._facts = facts
-        self.scoring = self._chosen_scoring(scoring, by)
+        self.scoring = chosen_scoring(
+            space,
+            scoring,
+            by,
+            (one.kind for one in self._asked),
+            trained=reader.trained is not None,
+        )
         self._remembered = remembered if self.scoring.counts("like_memory") else None
-        self._use = self._chosen_use(by)
+        self._use = evidence_used(space, self.scoring, by, like_memory=self._remembered is not None)
+        self.sameness = Sameness(space, counterparts)
         trained = reader.trained
-        compares_tokens = trained is not None and trained.compares_tokens
-        self._token_search = token_search if compares_tokens else None
         cosine = trained is None or trained.searches_by_cosine
-        by_vectors = by in ("all", "vectors")
-        self._measure = measure_of(space, cosine=cosine) if by_vectors else Measure()
+        measure = measure_of(space, cosine=cosine) if by in ("all", "vectors") else Measure()
+        self.reading = BatchReader(space, reader, self._use, measure, token_search)
         self._name_search = NameSearch(
             space,
-            self._measure,
+            measure,
             candidates,
             self._use.names,
             self._use.name_vectors,
@@ -153,12 +107,19 @@ class CandidateSearch:
         """
         if not mentions:
             return []
-        batch, places = self._each_once(self._batch(mentions))
+        batch, places = self.reading.read(mentions)
+        batch = batch._replace(recalled=self._recalled(batch.surfaces))
         tables = {kb: self._in_kb(batch, kb) for kb in kbs}
-        is_open = self._openness(tables)
+        # Worked out once for each mention: nothing that follows changes who bears its name.
+        is_open = cache(
+            lambda at: self.sameness.several_bear_the_name(
+                {kb: found[at] for kb, found in tables.items()}
+            )
+        )
         self._doubt_memory(batch, tables, is_open)
-        if not self._reads_all:
-            batch, tables, places = self._with_windows(batch, tables, places, mentions, is_open)
+        if not self.reading.reads_all:
+            batch, rows, places = self.reading.with_windows(batch, places, mentions, is_open)
+            tables = {kb: [found[row] for row in rows] for kb, found in tables.items()}
         for kb, found in tables.items():
             segment = self._space.segments[kb]
             tables[kb] = [
@@ -168,77 +129,21 @@ class CandidateSearch:
         if self._asked and self._facts:
             tables, places = self._with_asked(mentions, tables, places, self._facts)
         most = limit or self._candidates
-        ranked = [
-            dict(zip(tables, found, strict=True))
-            for found in zip(
-                *(
-                    [self._ranked(self._space.segments[kb], one, most) for one in column]
-                    for kb, column in tables.items()
-                ),
-                strict=True,
-            )
-        ]
-        return [ranked[place] for place in places]
-
-    def _each_once(self, batch: _Batch) -> tuple[_Batch, list[int]]:
-        """Mentions of the same words once, and the place of each mention among them.
-
-        Where all texts are read no two mentions are the same.
-        """
-        if self._reads_all:
-            return batch, list(range(len(batch.own)))
-        known: dict[tuple[str, str], int] = {}
-        places = [
-            known.setdefault((own.text, long.text if long else ""), len(known))
-            for own, long in zip(batch.own, batch.long, strict=True)
-        ]
-        first = [places.index(place) for place in range(len(known))]
-        return batch._replace(
-            own=[batch.own[at] for at in first], long=[batch.long[at] for at in first]
-        ), places
-
-    def mention_vectors(self, mentions: Sequence[MentionInText]) -> tuple[FloatArray, FloatArray]:
-        """The vectors of mentions as names, and in their texts, all of length one, or zeros."""
-        names, contexts = [], []
-        for start in range(0, len(mentions), _READ_TOGETHER):
-            some = mentions[start : start + _READ_TOGETHER]
-            long = _long_forms(some)
-            surfaces = [full or one.surface for one, full in zip(some, long, strict=True)]
-            read = self._reader.read(surfaces, some, names=True, contexts=True, tokens=False)
-            if read.names is not None:
-                names.append(_of_length_one(read.names))
-                none = np.zeros(read.names.shape[1], dtype=np.float32)
-                found = [none if one is None else one for one in read.contexts]
-                contexts.append(_of_length_one(np.stack(found)))
-        dim = self._space.manifest.model.dim
-        empty = [np.empty((0, dim), dtype=np.float32)]
-        return np.concatenate(names or empty), np.concatenate(contexts or empty)
-
-    def _batch(self, mentions: Sequence[MentionInText]) -> _Batch:
-        """Read the mentions, and look up what their surfaces stand for and meant before."""
-        own = [mention.surface for mention in mentions]
-        long = _long_forms(mentions) if self._use.names else [""] * len(mentions)
-        texts = list(dict.fromkeys([*own, *filter(None, long)]))
-        read = self._read(texts, mentions if self._reads_all else ())
-        surfaces = {
-            text: Surface(text, fold(text) or text, None if read.names is None else read.names[at])
-            for at, text in enumerate(texts)
+        best = {
+            kb: [
+                ranked(self._space.segments[kb], one, self.scoring.weights_in(kb), most)[1]
+                for one in column
+            ]
+            for kb, column in tables.items()
         }
-        named = [surfaces[text] for text in own]
-        return _Batch(
-            list(surfaces.values()),
-            named,
-            [surfaces[text] if text else None for text in long],
-            self._contexts(read, named),
-            self._recalled(surfaces.values()),
-        )
+        return [{kb: column[place] for kb, column in best.items()} for place in places]
 
     def _recalled(self, surfaces: Collection[Surface]) -> Recalled:
         if self.memory is None or not self.scoring.counts("memory"):
             return Recalled()
         return Recalled.of(self.memory, self._remembered, surfaces)
 
-    def _in_kb(self, batch: _Batch, kb: str) -> list[Found]:
+    def _in_kb(self, batch: Batch, kb: str) -> list[Found]:
         """The candidates of all mentions in one KB, with all evidence but that of other KBs."""
         segment = self._space.segments[kb]
         by_surface = dict(
@@ -256,7 +161,7 @@ class CandidateSearch:
 
     def _of_mention(
         self,
-        batch: _Batch,
+        batch: Batch,
         at: int,
         segment: Segment,
         by_surface: Mapping[str, Found],
@@ -282,7 +187,7 @@ class CandidateSearch:
         return Found(found.entities, {**found.evidence, **more})
 
     def _doubt_memory(
-        self, batch: _Batch, tables: Mapping[str, list[Found]], is_open: Callable[[int], bool]
+        self, batch: Batch, tables: Mapping[str, list[Found]], is_open: Callable[[int], bool]
     ) -> None:
         """Trust memory less where several things bear a mention's name: there its text decides."""
         for at, own in enumerate(batch.own):
@@ -296,7 +201,7 @@ class CandidateSearch:
                 doubted = {kind: one.evidence[kind] * trust for kind in _OF_MEMORY}
                 tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})
 
-    def _add_counterparts(self, batch: _Batch, tables: dict[str, list[Found]]) -> None:
+    def _add_counterparts(self, batch: Batch, tables: dict[str, list[Found]]) -> None:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""
         if not self._counterparts or not self.scoring.counts("counterpart") or len(tables) < 2:
             return
@@ -319,7 +224,7 @@ class CandidateSearch:
 
     def _shared(
         self,
-        batch: _Batch,
+        batch: Batch,
         at: int,
         segment: Segment,
         found: Found,
@@ -393,9 +298,7 @@ class CandidateSearch:
         told = []
         for kb, own in found.items():
             segment = self._space.segments[kb]
-            scores = self.scoring.weights_in(kb).score(own.evidence)
-            places = self._order(segment, own, scores)[: self._asked_depth]
-            best = self._made(segment, own, scores, places)
+            places, best = ranked(segment, own, self.scoring.weights_in(kb), self._asked_depth)
             told += [(one, kb, int(place)) for one, place in zip(best, places, strict=True)]
         return sorted(told, key=lambda one: (-one[0].score, -one[0].popularity))
 
@@ -403,168 +306,13 @@ class CandidateSearch:
         """Whether an entity of these KBs is never found, because the space is limited."""
         return self._space.leaves_out(entity)
 
-    def nearness(self, left: EntityId, right: EntityId) -> float:
-        """The cosine of the texts of two entities; 0 where the space has no vectors of texts.
-
-        Of KBs without vectors it is told by names: 1 where the two have one in common.
-        """
-        alone = self._space.manifest.names_alone
-        if left.kb in alone or right.kb in alone:
-            return float(not self._names_of(left).isdisjoint(self._names_of(right)))
-        if not self._space.has_rows("text"):
-            return 0.0
-        vectors = []
-        for one in (left, right):
-            segment = self._space.segments[one.kb]
-            (vector,) = segment.vectors("text", np.array([segment.row(one.key)]))
-            vectors.append(vector / max(float(np.linalg.norm(vector)), 1e-9))
-        return float(vectors[0] @ vectors[1])
-
-    def _names_of(self, entity: EntityId) -> set[str]:
-        """The folded names of an entity."""
-        segment = self._space.segments[entity.kb]
-        rows, _ = segment.aliases_of(np.array([segment.row(entity.key)]))
-        return {segment.names.folded[row] for row in rows}
-
     def with_memory(self, memory: Memory | None) -> CandidateSearch:
         """The same search with another memory."""
         other = copy(self)
         other.memory = memory
         return other
 
-    def count_truncated(self, mentions: Sequence[MentionInText]) -> int:
-        """How many mentions are longer, alone or with their context, than the encoder reads."""
-        if not (self._use.name_vectors or self._use.contexts):
-            return 0
-        return self._reader.count_truncated(mentions)
-
-    def _chosen_scoring(self, scoring: Scoring | None, by: FoundBy) -> Scoring:
-        trained = self._reader.trained is not None
-        if by in ALONE:
-            return ALONE[by]
-        if by == "vectors":
-            return MENTION_SCORING if trained and self._space.has_rows("text") else ALIAS_SCORING
-        chosen = scoring or (TRAINED_SCORING if trained else PLAIN_SCORING)
-        chosen = chosen.by_names(self._space.manifest.names_alone)
-        return chosen.with_kinds((one.kind for one in self._asked), trained=trained)
-
-    def _chosen_use(self, by: FoundBy) -> _Use:
-        has_texts, has_names = self._space.has_rows("text"), self._space.has_rows("alias")
-        scoring, alone = self.scoring, by == "vectors"
-        words = next((one for one in MEASURES if one == by), None)
-        if words:
-            return _Use(False, False, False, False, words)
-        # A fit found that words count, or not; where nothing was fitted they are there to be seen.
-        told = scoring.counts("bm25") or "bm25" not in scoring.weights.by_kind
-        has_words = by == "all" and all(one.words for one in self._space.segments.values())
-        words = "bm25" if has_words and told else None
-        if by == "names" or not (has_texts or has_names):
-            return _Use(
-                names=True, name_vectors=False, contexts=False, texts_bring=False, words=words
-            )
-        if self.scoring is MENTION_SCORING:
-            return _Use(names=False, name_vectors=False, contexts=True, texts_bring=True)
-        return _Use(
-            names=not alone,
-            name_vectors=alone
-            or not has_texts
-            or scoring.counts("alias")
-            or self._remembered is not None,
-            contexts=not alone and has_texts,
-            # Where the context counts for every candidate, it must be able to bring candidates.
-            texts_bring=has_texts and (not has_names or scoring.counts("context")),
-            words=words,
-        )
-
-    def _read(self, texts: Sequence[str], mentions: Sequence[MentionInText]) -> ReadMentions:
-        if not (self._use.name_vectors or self._use.contexts):
-            return ReadMentions(None, [None] * len(mentions))
-        return self._reader.read(
-            texts,
-            mentions,
-            names=self._use.name_vectors,
-            contexts=self._use.contexts and self._token_search is None,
-            tokens=self._use.contexts and self._token_search is not None,
-        )
-
-    def _contexts(self, read: ReadMentions, own: Sequence[Surface]) -> Contexts:
-        if self._token_search is not None and read.tokens is not None:
-            return TokenContexts(self._space, self._measure, read.tokens, self._token_search)
-        names = [surface.vector for surface in own]
-        return PooledContexts(self._space, self._measure, read.contexts, names)
-
-    def _with_windows(
-        self,
-        batch: _Batch,
-        tables: Mapping[str, list[Found]],
-        places: Sequence[int],
-        mentions: Sequence[MentionInText],
-        opens: Callable[[int], bool],
-    ) -> tuple[_Batch, dict[str, list[Found]], list[int]]:
-        """Read the texts of those mentions for which they can decide something.
-
-        From here on each of these is one by itself.
-        """
-        is_open = [self._use.contexts and opens(at) for at in range(len(batch.own))]
-        closed: dict[int, int] = {}
-        rows: list[int] = []
-        read: dict[int, MentionInText] = {}
-        now: list[int] = []
-        for place, mention in zip(places, mentions, strict=True):
-            if is_open[place] or place not in closed:
-                closed[place] = len(rows)
-                if is_open[place]:
-                    read[len(rows)] = mention
-                rows.append(place)
-            now.append(closed[place])
-        vectors: list[FloatArray | None] = [None] * len(rows)
-        if read:
-            found = self._read((), list(read.values())).contexts
-            for row, vector in zip(read, found, strict=True):
-                vectors[row] = vector
-        expanded = _Batch(
-            batch.surfaces,
-            [batch.own[row] for row in rows],
-            [batch.long[row] for row in rows],
-            PooledContexts(self._space, self._measure, vectors, vectors),
-            batch.recalled,
-            unread=frozenset(range(len(rows))) - read.keys(),
-        )
-        return expanded, {kb: [one[row] for row in rows] for kb, one in tables.items()}, now
-
-    @property
-    def _reads_all(self) -> bool:
-        """Whether the texts of all mentions are read: where they bring candidates."""
-        return self._use.texts_bring or self._token_search is not None
-
-    def _openness(self, tables: Mapping[str, list[Found]]) -> Callable[[int], bool]:
-        """Whether a mention is open, worked out once: memory changes nothing of it."""
-        return cache(lambda at: self._is_open({kb: found[at] for kb, found in tables.items()}))
-
-    def _is_open(self, found: Mapping[str, Found]) -> bool:
-        """Whether several entities that are not the same thing bear the name of a mention."""
-        named = {
-            kb: one.entities[one.evidence["exact"] > 0]
-            for kb, one in found.items()
-            if one.evidence["exact"].any()
-        }
-        if len(named) < 2 or any(len(rows) > 1 for rows in named.values()):
-            return any(len(rows) > 1 for rows in named.values())
-        return not all(
-            self._is_same(*pair)
-            for pair in combinations([(kb, int(rows[0])) for kb, rows in named.items()], 2)
-        )
-
-    def _is_same(self, left: tuple[str, int], right: tuple[str, int]) -> bool:
-        """Whether entities of two KBs, given by their rows, are one thing: accepted, or alike."""
-        if self._counterparts:
-            _, others, _ = self._counterparts.of_rows(left[0], np.array([left[1]]), right[0])
-            if right[1] in others:
-                return True
-        ids = [EntityId(kb, self._space.segments[kb].keys[row]) for kb, row in (left, right)]
-        return self.nearness(ids[0], ids[1]) >= LEAST_NEARNESS
-
-    def _with_context(self, found: Found, at: int, batch: _Batch, segment: Segment) -> Found:
+    def _with_context(self, found: Found, at: int, batch: Batch, segment: Segment) -> Found:
         """Add the context, for the candidates for which it counts."""
         values = np.zeros(len(found.entities), dtype=np.float32)
         if self._use.contexts and at in batch.unread:
@@ -579,68 +327,6 @@ class CandidateSearch:
                 values[counts] = scores
         named = found.evidence["exact"] * values
         return Found(found.entities, {**found.evidence, "context": values, "named_context": named})
-
-    def _ranked(self, segment: Segment, found: Found, limit: int) -> list[Candidate]:
-        scores = self.scoring.weights_in(segment.kb).score(found.evidence)
-        return self._made(segment, found, scores, self._order(segment, found, scores)[:limit])
-
-    def _order(self, segment: Segment, found: Found, scores: FloatArray) -> IntArray:
-        """The places of the candidates, best first."""
-        popularity = segment.popularity[found.entities]
-        return np.lexsort((found.entities, -popularity, -scores))
-
-    def _made(
-        self, segment: Segment, found: Found, scores: FloatArray, places: IntArray
-    ) -> list[Candidate]:
-        """The candidates at some places, with their scores, and what these are made of."""
-        weights = self.scoring.weights_in(segment.kb)
-        columns = np.stack([values[places] for values in found.evidence.values()], axis=1)
-        rounded = columns.astype(np.float64).round(4).tolist()
-        made = []
-        for place, values in zip(places.tolist(), rounded, strict=True):
-            evidence = dict(zip(found.evidence, values, strict=True))
-            score, parts = float(scores[place]), weights.parts(evidence)
-            if place in found.described:
-                known = found.described[place]
-                made.append(replace(known, score=score, evidence=evidence, parts=parts))
-                continue
-            row = found.entities[place]
-            made.append(
-                Candidate(
-                    id=EntityId(segment.kb, segment.keys[row]),
-                    title=segment.titles[row],
-                    score=score,
-                    popularity=float(segment.popularity[row]),
-                    evidence=evidence,
-                    parts=parts,
-                )
-            )
-        return made
-
-
-def _of_length_one(vectors: FloatArray) -> FloatArray:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-9), dtype=np.float32)
-
-
-def _long_forms(mentions: Sequence[MentionInText]) -> list[str]:
-    """What each mention is short for: in its own text, or in another window of its document."""
-    texts: dict[str, dict[str, None]] = {}
-    for mention in mentions:
-        texts.setdefault(mention.document or mention.text, {})[mention.text] = None
-    return [
-        next(
-            filter(
-                None,
-                (
-                    mention.name or long_form_of(mention.surface, text)
-                    for text in (mention.text, *texts[mention.document or mention.text])
-                ),
-            ),
-            "",
-        )
-        for mention in mentions
-    ]
 
 
 def _values_of(entities: IntArray, values: Mapping[int, float]) -> FloatArray:
@@ -657,9 +343,3 @@ def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:
     told = np.zeros(len(rows), dtype=np.float32)
     told[here] = scores[places[here]]
     return told
-
-
-def joint_ranking(by_kb: ByKB, kbs: Sequence[str]) -> list[Candidate]:
-    """All KBs in one list: by score, then popularity, then KB order, then key."""
-    ranked = [one for kb in kbs for one in by_kb.get(kb, ())]
-    return sorted(ranked, key=lambda one: (-one.score, -one.popularity))

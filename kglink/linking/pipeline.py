@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
-from kglink.linking.candidates import CandidateSearch, joint_ranking
+from kglink.linking.candidates import CandidateSearch
 from kglink.linking.decide import Decision
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.detect import proposals, proposals_of
 from kglink.linking.judge import SpanJudge, with_scores
 from kglink.linking.memory import Memory
+from kglink.linking.ranked import joint_ranking
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
 from kglink.plugins import Detector, JudgingDetector, ReadsMentions
@@ -93,7 +94,7 @@ class Linker:
         self.stages = tuple(stages)
         for stage in self.stages:
             if isinstance(stage.plugin, ReadsMentions):
-                stage.plugin.read_with(search.mention_vectors, self._decision().probability)
+                stage.plugin.read_with(search.reading.vectors, self._decision().probability)
         self._depth = max(settings.top_k, self.stage_depth)
 
     @property
@@ -142,7 +143,7 @@ class Linker:
         settings = self._settings
         return Decision(
             self.scoring,
-            self._search.nearness,
+            self._search.sameness.nearness,
             settings.threshold,
             settings.top_k,
             self._preferred,
@@ -261,7 +262,7 @@ class Linker:
             meta["not_reranked"] = [
                 f"{count} of the mentions: {one}" for one, count in notes.items()
             ]
-        if cut := self._search.count_truncated([one.mention for one in rankings]):
+        if cut := self._search.reading.count_truncated([one.mention for one in rankings]):
             meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
         return meta
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.records import MentionInText
+from kglink.text.abbreviations import long_form_of
 from kglink.text.words import mention_window
 
 if TYPE_CHECKING:
@@ -178,3 +179,23 @@ def _count_long(texts: Sequence[str], encoder: TextEncoder) -> int:
     most = encoder.max_tokens - 3
     long = [text for text in texts if len(text) > most and len("".join(text.split())) > most]
     return encoder.count_truncated(long) if long else 0
+
+
+def long_forms_of(mentions: Sequence[MentionInText]) -> list[str]:
+    """What each mention is short for: in its own text, or in another window of its document."""
+    texts: dict[str, dict[str, None]] = {}
+    for mention in mentions:
+        texts.setdefault(mention.document or mention.text, {})[mention.text] = None
+    return [
+        next(
+            filter(
+                None,
+                (
+                    mention.name or long_form_of(mention.surface, text)
+                    for text in (mention.text, *texts[mention.document or mention.text])
+                ),
+            ),
+            "",
+        )
+        for mention in mentions
+    ]

@@ -12,12 +12,13 @@ from kglink.config import LinkSection
 from kglink.errors import ConfigError, UsageError
 from kglink.files.digest import digest_of
 from kglink.linking.asked import AskedKind
-from kglink.linking.candidates import CandidateSearch, joint_ranking
+from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import TokenSearchOf
 from kglink.linking.counterparts import Counterparts
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind
 from kglink.linking.pipeline import Linker
+from kglink.linking.ranked import joint_ranking
 from kglink.linking.read_together import read_together
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kglink.linking.candidates import joint_ranking
 from kglink.linking.decide import LEAST_NEARNESS, Decision
 from kglink.linking.kinds import RETRIEVED, Evidence, EvidenceKind, Weights
+from kglink.linking.ranked import joint_ranking
 from kglink.linking.scoring import (
     ALIAS_SCORING,
     MENTION_SCORING,

@@ -57,14 +57,14 @@ MENTIONS = [
 
 def test_windows_of_homonyms_are_read_and_each_surface_is_read_once(workspace: Workspace) -> None:
     search = workspace.linker()._search
-    reader = search._reader
+    reader = search.reading._reader
     assert isinstance(reader, PlainReader)
     counting = Counting(reader)
-    search._reader = counting
+    search.reading._reader = counting
     try:
         found = search.find(MENTIONS, workspace.space().kbs())
     finally:
-        search._reader = reader
+        search.reading._reader = reader
     # "Skerrow Light" is the same thing in both KBs, and nothing is called "Zanzibar".
     assert counting.windows == ["Heron", "amber", "Heron"]
     assert sorted(counting.surfaces) == ["Heron", "Skerrow Light", "Zanzibar", "amber", "lamps"]

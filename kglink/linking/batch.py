@@ -1,0 +1,176 @@
+"""Mentions that are searched together: their surfaces, and their texts as far as these decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.linking.contexts import (
+    Contexts,
+    Measure,
+    PooledContexts,
+    TokenContexts,
+    TokenSearchOf,
+)
+from kglink.linking.evidence_used import EvidenceUsed
+from kglink.linking.memory import Recalled
+from kglink.linking.names import Surface
+from kglink.linking.reading import Reader, ReadMentions, long_forms_of
+from kglink.records import MentionInText
+from kglink.space.space import Space
+from kglink.text.fold import fold
+
+FloatArray = npt.NDArray[np.float32]
+
+#: Mentions that are read at once where all of a run are compared.
+_READ_TOGETHER = 512
+
+
+class Batch(NamedTuple):
+    """Mentions that are searched together."""
+
+    surfaces: list[Surface]
+    """All different ones, of mentions and of what they are short for."""
+    own: list[Surface]
+    """For each mention that of its own words."""
+    long: list[Surface | None]
+    """For each mention that of what its text says it is short for."""
+    contexts: Contexts
+    unread: frozenset[int] = frozenset()
+    """The mentions whose text was not read, because it would decide nothing."""
+    recalled: Recalled = Recalled()
+    """What memory knows of the surfaces."""
+
+
+class BatchReader:
+    """Reads mentions for a search: all their texts, or those that can decide something."""
+
+    def __init__(
+        self,
+        space: Space,
+        reader: Reader,
+        use: EvidenceUsed,
+        measure: Measure,
+        token_search: TokenSearchOf | None,
+    ) -> None:
+        self._space = space
+        self._reader = reader
+        self._use = use
+        self._measure = measure
+        compares_tokens = reader.trained is not None and reader.trained.compares_tokens
+        self._token_search = token_search if compares_tokens else None
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether the texts of all mentions are read: where they bring candidates."""
+        return self._use.texts_bring or self._token_search is not None
+
+    def read(self, mentions: Sequence[MentionInText]) -> tuple[Batch, list[int]]:
+        """Read the mentions, those of the same words once; and the place of each in the batch.
+
+        Where all texts are read no two mentions are the same.
+        """
+        own = [mention.surface for mention in mentions]
+        long = long_forms_of(mentions) if self._use.names else [""] * len(mentions)
+        texts = list(dict.fromkeys([*own, *filter(None, long)]))
+        read = self._read(texts, mentions if self.reads_all else ())
+        surfaces = {
+            text: Surface(text, fold(text) or text, None if read.names is None else read.names[at])
+            for at, text in enumerate(texts)
+        }
+        alike = list(zip(own, long, strict=True))
+        kept = alike if self.reads_all else list(dict.fromkeys(alike))
+        place_of = {words: place for place, words in enumerate(kept)}
+        places = list(range(len(kept))) if self.reads_all else [place_of[one] for one in alike]
+        batch = Batch(
+            list(surfaces.values()),
+            [surfaces[text] for text, _ in kept],
+            [surfaces[text] if text else None for _, text in kept],
+            self._contexts(read, [surfaces[text] for text in own]),
+        )
+        return batch, places
+
+    def with_windows(
+        self,
+        batch: Batch,
+        places: Sequence[int],
+        mentions: Sequence[MentionInText],
+        opens: Callable[[int], bool],
+    ) -> tuple[Batch, list[int], list[int]]:
+        """Read the texts of those mentions for which they can decide something.
+
+        From here on each of these is one by itself: returned are the new batch, the place in the
+        old one of each of its mentions, and the place in the new one of each of ``mentions``.
+        """
+        is_open = [self._use.contexts and opens(at) for at in range(len(batch.own))]
+        closed: dict[int, int] = {}
+        rows: list[int] = []
+        read: dict[int, MentionInText] = {}
+        now: list[int] = []
+        for place, mention in zip(places, mentions, strict=True):
+            if is_open[place] or place not in closed:
+                closed[place] = len(rows)
+                if is_open[place]:
+                    read[len(rows)] = mention
+                rows.append(place)
+            now.append(closed[place])
+        vectors: list[FloatArray | None] = [None] * len(rows)
+        if read:
+            found = self._read((), list(read.values())).contexts
+            for row, vector in zip(read, found, strict=True):
+                vectors[row] = vector
+        expanded = batch._replace(
+            own=[batch.own[row] for row in rows],
+            long=[batch.long[row] for row in rows],
+            contexts=PooledContexts(self._space, self._measure, vectors, vectors),
+            unread=frozenset(range(len(rows))) - read.keys(),
+        )
+        return expanded, rows, now
+
+    def vectors(self, mentions: Sequence[MentionInText]) -> tuple[FloatArray, FloatArray]:
+        """The vectors of mentions as names, and in their texts, all of length one, or zeros."""
+        names, contexts = [], []
+        for start in range(0, len(mentions), _READ_TOGETHER):
+            some = mentions[start : start + _READ_TOGETHER]
+            long = long_forms_of(some)
+            surfaces = [full or one.surface for one, full in zip(some, long, strict=True)]
+            read = self._reader.read(surfaces, some, names=True, contexts=True, tokens=False)
+            if read.names is not None:
+                names.append(_of_length_one(read.names))
+                none = np.zeros(read.names.shape[1], dtype=np.float32)
+                found = [none if one is None else one for one in read.contexts]
+                contexts.append(_of_length_one(np.stack(found)))
+        dim = self._space.manifest.model.dim
+        empty = [np.empty((0, dim), dtype=np.float32)]
+        return np.concatenate(names or empty), np.concatenate(contexts or empty)
+
+    def count_truncated(self, mentions: Sequence[MentionInText]) -> int:
+        """How many mentions are longer, alone or with their context, than the encoder reads."""
+        if not (self._use.name_vectors or self._use.contexts):
+            return 0
+        return self._reader.count_truncated(mentions)
+
+    def _read(self, texts: Sequence[str], mentions: Sequence[MentionInText]) -> ReadMentions:
+        if not (self._use.name_vectors or self._use.contexts):
+            return ReadMentions(None, [None] * len(mentions))
+        return self._reader.read(
+            texts,
+            mentions,
+            names=self._use.name_vectors,
+            contexts=self._use.contexts and self._token_search is None,
+            tokens=self._use.contexts and self._token_search is not None,
+        )
+
+    def _contexts(self, read: ReadMentions, own: Sequence[Surface]) -> Contexts:
+        if self._token_search is not None and read.tokens is not None:
+            return TokenContexts(self._space, self._measure, read.tokens, self._token_search)
+        names = [surface.vector for surface in own]
+        return PooledContexts(self._space, self._measure, read.contexts, names)
+
+
+def _of_length_one(vectors: FloatArray) -> FloatArray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-9), dtype=np.float32)
