@@ -21,6 +21,10 @@ IntArray = npt.NDArray[np.int64]
 #: How the positives of an epoch are chosen: by the tree over all mentions of the entity, or over
 #: a mention and one other, its nearest or a random one.
 Positives = Literal["full", "nearest", "random"]
+#: What the tree over a mention and one other spans: these two alone (``query``, the paper), or all
+#: mentions of the entity, with such a pair of each as the only arcs between them (``cluster``, the
+#: released code).
+NnScope = Literal["query", "cluster"]
 
 #: The parent of a mention that its entity explains.
 ENTITY = -1
@@ -57,7 +61,7 @@ def full_tree(entity: FloatArray, mentions: FloatArray, *, most_bytes: int = MOS
     return Tree(_grown(entity, lambda row: mentions @ mentions[row]), note)
 
 
-def nearest_parents(entity: FloatArray, mentions: FloatArray) -> IntArray:
+def nearest_parents(entity: FloatArray, mentions: FloatArray, scope: NnScope = "query") -> IntArray:
     """The parents in the trees over a mention, its nearest other mention, and the entity (1-NN)."""
     count = _checked(entity, mentions)
     others = np.full(count, ENTITY, dtype=np.int64)
@@ -67,25 +71,53 @@ def nearest_parents(entity: FloatArray, mentions: FloatArray) -> IntArray:
             similar = mentions[rows] @ mentions.T
             similar[np.arange(len(rows)), rows] = -np.inf
             others[rows] = similar.argmax(axis=1)
-    return _of_pairs(entity, mentions, others)
+    return _of_pairs(entity, mentions, others, scope)
 
 
-def random_parents(entity: FloatArray, mentions: FloatArray, rng: np.random.Generator) -> IntArray:
+def random_parents(
+    entity: FloatArray,
+    mentions: FloatArray,
+    rng: np.random.Generator,
+    scope: NnScope = "query",
+) -> IntArray:
     """The same with a random other mention of the entity in the nearest one's place (1-Rand)."""
     count = _checked(entity, mentions)
     others = np.full(count, ENTITY, dtype=np.int64)
     if count > 1:
         others = rng.integers(count - 1, size=count)
         others += others >= np.arange(count)
-    return _of_pairs(entity, mentions, others)
+    return _of_pairs(entity, mentions, others, scope)
 
 
-def _of_pairs(entity: FloatArray, mentions: FloatArray, others: IntArray) -> IntArray:
+def _of_pairs(
+    entity: FloatArray, mentions: FloatArray, others: IntArray, scope: NnScope
+) -> IntArray:
     """The other mention, where both arcs of the way over it are better than the entity's own."""
     if len(others) < 2:
         return others
     between = np.einsum("md,md->m", mentions, mentions[others])
+    if scope == "cluster":
+        return _grown(entity, _Paired(others, between))
     return np.where(entity < np.minimum(entity[others], between), others, ENTITY)
+
+
+class _Paired:
+    """Rows of similarities where each mention is paired with one other alone."""
+
+    def __init__(self, others: IntArray, between: FloatArray) -> None:
+        count = len(others)
+        self._count = count
+        sources = np.concatenate([np.arange(count), others])
+        order = sources.argsort(kind="stable")
+        self._ends = np.concatenate([others, np.arange(count)])[order]
+        self._similar = np.concatenate([between, between])[order]
+        self._starts = sources[order].searchsorted(np.arange(count + 1))
+
+    def __call__(self, mention: int) -> FloatArray:
+        row = np.full(self._count, -np.inf, np.float32)
+        own = slice(self._starts[mention], self._starts[mention + 1])
+        row[self._ends[own]] = self._similar[own]
+        return row
 
 
 def _grown(entity: FloatArray, similar_to: Callable[[int], FloatArray]) -> IntArray:

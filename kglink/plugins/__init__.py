@@ -54,10 +54,12 @@ if TYPE_CHECKING:
     from kglink.plugins.settings import setting_keys
     from kglink.plugins.training import (
         Encoded,
+        MentionSampler,
         MixingSampler,
         Objective,
         PairScores,
         PoolingScorer,
+        Positives,
         Sampler,
         SamplerBatch,
         SamplerPool,
@@ -91,6 +93,7 @@ __all__ = [
     "KBAdapter",
     "KeepsFiles",
     "Kind",
+    "MentionSampler",
     "MentionVectors",
     "MixingSampler",
     "NameRow",
@@ -106,6 +109,7 @@ __all__ = [
     "PluginSettings",
     "PluginWarning",
     "PoolingScorer",
+    "Positives",
     "Provider",
     "ReadingDetector",
     "ReadsMentions",

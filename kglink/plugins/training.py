@@ -161,6 +161,41 @@ class Sampler(Protocol):
         ...
 
 
+class Positives(NamedTuple):
+    """What each mention of a batch is drawn to."""
+
+    rows: IntArray
+    """One of its right answers, as a row of the pool; or ``len(pool)`` plus the number of another
+    mention of the batch that means the same."""
+    notes: tuple[str, ...] = ()
+    """What the user should know, such as what took another way, and why."""
+
+
+@runtime_checkable
+class MentionSampler(Sampler, Protocol):
+    """A sampler that compares mentions with each other too, and chooses positives as well.
+
+    It is asked for all mentions at once when the entities have been encoded anew. The batch has
+    the vectors of all; several right answers of one mention are the same thing.
+    """
+
+    def positives(
+        self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator
+    ) -> Positives:
+        """What each mention is drawn to."""
+        ...
+
+    def negatives(
+        self, pool: SamplerPool, batch: SamplerBatch, wanted: IntArray, k: int
+    ) -> IntArray:
+        """A (wanted, k) matrix of the negatives of some mentions; -1 where none is left.
+
+        Mentions are numbered as in `Positives`, behind the rows of the pool. One with a right or
+        an excluded row in common is never a negative.
+        """
+        ...
+
+
 @runtime_checkable
 class MixingSampler(Sampler, Protocol):
     """A sampler that makes its negatives out of the entities of the batch; it is asked to `mix`."""

@@ -31,9 +31,12 @@ class MentionBatch:
     entities: IntArray
     """Rows of the pool, each once: the texts to encode."""
     gold_at: IntArray
-    """The place of each mention's gold among ``entities``."""
+    """The place of what each mention is drawn to among ``entities``: its gold, or ``others``."""
     negative_at: IntArray
     """The places of its own negatives, (mentions, k); -1 where there is none."""
+    others: IntArray | None = None
+    """Numbers of other mentions to encode; behind the ``entities``, all mentions of the batch and
+    then these are compared with as well. None: entities alone are."""
 
 
 def choose_golds(
@@ -54,6 +57,25 @@ def choose_golds(
     return np.array(chosen, np.int64), excluded
 
 
+def choose_things(
+    data: TrainingData, rows: RowRange, mentions: IntArray, rng: np.random.Generator
+) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
+    """The same, but for each mention all golds that are one thing: overlaps of each other."""
+    chosen, excluded = [], []
+    for golds in data.train.gold_sets(mentions.tolist()):
+        left = {row for row in golds if rows.start <= row < rows.stop}
+        things = []
+        while left:
+            thing, new = frozenset[int](), frozenset({min(left)})
+            while new:
+                thing, new = thing | new, (data.counterparts(new) & left) - thing - new
+            things.append(thing)
+            left -= thing
+        chosen.append(things[int(rng.integers(len(things))) if len(things) > 1 else 0])
+        excluded.append(golds | data.counterparts(golds))
+    return chosen, excluded
+
+
 def mention_batch(
     mentions: IntArray, golds: IntArray, excluded: list[frozenset[int]], negatives: IntArray
 ) -> MentionBatch:
@@ -62,6 +84,28 @@ def mention_batch(
     gold_at = np.searchsorted(entities, golds)
     negative_at = np.where(negatives >= 0, np.searchsorted(entities, negatives), -1)
     return MentionBatch(mentions, golds, excluded, entities, gold_at, negative_at)
+
+
+def batch_among_mentions(
+    mentions: IntArray,
+    golds: IntArray,
+    excluded: list[frozenset[int]],
+    chosen: IntArray,
+    entity_count: int,
+) -> MentionBatch:
+    """Build a batch whose positives, first in ``chosen``, and negatives may be mentions too.
+
+    These are numbered behind the rows of the pool, which has ``entity_count``; -1: none.
+    """
+    entities = np.unique(chosen[(chosen >= 0) & (chosen < entity_count)])
+    if not len(entities):
+        entities = golds[:1]  # a batch encodes both sides
+    others = np.setdiff1d(chosen[chosen >= entity_count] - entity_count, mentions)
+    known = np.concatenate([entities, mentions + entity_count, others + entity_count])
+    order = known.argsort()
+    found = known[order].searchsorted(np.where(chosen >= 0, chosen, known[0]))
+    places = np.where(chosen >= 0, order[found], -1)
+    return MentionBatch(mentions, golds, excluded, entities, places[:, 0], places[:, 1:], others)
 
 
 @dataclass(frozen=True, slots=True)

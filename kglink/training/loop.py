@@ -122,7 +122,8 @@ class Loop:
             for old in (self.folder / "data").glob("negatives-*.npy"):
                 old.unlink()
             with advising(advice_for_searches("the search for hard negatives")):
-                trainer.mine(self._pool(), files, self.position.epoch, self.tell)
+                for note in trainer.mine(self._pool(), files, self.position.epoch, self.tell):
+                    self.tell(Note(note))
         self.tools.team.wait()
         trainer.open_mined(files)
 

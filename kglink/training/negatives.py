@@ -18,6 +18,7 @@ from kglink.files.atomic import atomic_file
 from kglink.files.tables import IntArray, PickedStrings, map_array
 from kglink.plugins import (
     Encoded,
+    MentionSampler,
     MixingSampler,
     RowRange,
     Sampler,
@@ -27,7 +28,7 @@ from kglink.plugins import (
 )
 from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray
-from kglink.training.batch import MentionBatch, choose_golds, known_rows
+from kglink.training.batch import MentionBatch, choose_golds, choose_things, known_rows
 from kglink.training.data import TrainingData
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.pool import as_ids
@@ -73,6 +74,11 @@ class Negatives:
         return self._k > 0 and bool(getattr(self._sampler, "in_batch", False))
 
     @property
+    def are_among_mentions(self) -> bool:
+        """Whether mentions are compared with each other too; positives are chosen then as well."""
+        return self.are_mined and isinstance(self._sampler, MentionSampler)
+
+    @property
     def are_mined(self) -> bool:
         """Whether negatives are searched with the model."""
         by_score = bool(getattr(self._sampler, "by_score", False))
@@ -85,12 +91,16 @@ class Negatives:
         excluded: Sequence[frozenset[int]],
         rng: np.random.Generator,
     ) -> IntArray:
-        """Negatives as rows of the pool, (mentions, k); -1: none left."""
+        """Negatives as rows of the pool, (mentions, k); -1: none left.
+
+        Where mentions are compared with each other, the positive stands before them, and mentions
+        are numbered behind the pool.
+        """
         if not self._k or self.are_from_batch:
             return np.empty((len(mentions), 0), np.int64)
         if self._mined is not None:
             return self._found(self._mined, mentions)
-        return self._ask(self._pool, self._batch(mentions, golds, excluded), rng)
+        return self._ask(self._pool, self._batch(mentions, _alone(golds), excluded), rng)
 
     def among(self, batch: MentionBatch, scores: FloatArray, rng: np.random.Generator) -> IntArray:
         """Negatives as places in the batch, (mentions, k), chosen by its scores."""
@@ -126,11 +136,13 @@ class Negatives:
         path: Path,
         rng: np.random.Generator,
         progress: OnProgress = lambda _: None,
-    ) -> None:
-        """Search negatives for all mentions, and write them to a file.
+    ) -> tuple[str, ...]:
+        """Search negatives for all mentions, and write them to a file; returns the sampler's notes.
 
         A teacher then scores the golds of each mention, and what was found.
         """
+        if self.are_among_mentions:
+            return self._mine_among_mentions(pool, path, rng, progress)
         golds, excluded = choose_golds(self._data, self._group.rows, self._group.items)
         found = np.full((len(golds), self._k), -1, np.int64)
         known = replace(self._pool, vectors=pool.vectors(self._rows))
@@ -138,7 +150,8 @@ class Negatives:
         progress(Progress(step, 0, len(golds)))
         for part in self._parts(known):
             items = self._group.items[part]
-            batch = self._seen(pool, part, self._batch(items, golds[part], excluded[part]))
+            asked = self._batch(items, _alone(golds[part]), excluded[part])
+            batch = self._seen(pool, part, asked)
             found[part] = self._ask(known, batch, rng)
             progress(Progress(step, min(part.stop, len(golds)), len(golds)))
         if self._teacher is not None:
@@ -151,6 +164,37 @@ class Negatives:
                 np.save(out, told)
         with atomic_file(path) as out:
             np.save(out, found)
+        return ()
+
+    def _mine_among_mentions(
+        self, pool: EncodedPool, path: Path, rng: np.random.Generator, progress: OnProgress
+    ) -> tuple[str, ...]:
+        """Choose positives and negatives of all mentions, entities and other mentions."""
+        assert isinstance(self._sampler, MentionSampler)  # noqa: S101 - who calls has asked
+        items, step = self._group.items, f"mining negatives of {self._group.letter}"
+        things, excluded = choose_things(self._data, self._group.rows, items, rng)
+        vectors = []
+        known = replace(self._pool, vectors=pool.vectors(self._rows))
+        for part in self._parts(known):
+            progress(Progress(f"encoding mentions of {self._group.letter}", part.start, len(items)))
+            texts = self._data.train.tokens.take(items[part].tolist())
+            vectors.append(pool.mention_vectors(as_ids(texts)))
+        batch = self._batch(items, things, excluded)._replace(vectors=np.concatenate(vectors))
+        positives = self._sampler.positives(known, batch, rng)
+        found = np.full((len(items), 1 + self._k), -1, np.int64)
+        found[:, 0] = positives.rows
+        for part in self._parts(known):
+            progress(Progress(step, part.start, len(items)))
+            wanted = np.arange(len(items))[part]
+            found[part, 1:] = self._sampler.negatives(known, batch, wanted, self._k)
+        progress(Progress(step, len(items), len(items)))
+        # Their numbers among the group's rows and items become those among all.
+        inside = (found >= 0) & (found < len(known))
+        mentions = items[np.where(found >= len(known), found - len(known), 0)]
+        whole = np.where(inside, found + self._rows.start, mentions + len(self._data.pool))
+        with atomic_file(path) as out:
+            np.save(out, np.where(found >= 0, whole, -1))
+        return positives.notes
 
     def open(self, path: Path) -> None:
         """Use the negatives of a file, and what the teacher says of them."""
@@ -184,7 +228,7 @@ class Negatives:
         """Mined negatives of some mentions. Names have no mined negatives."""
         places = np.searchsorted(self._group.items, mentions)
         known = places < len(self._group.items)
-        found = np.full((len(mentions), self._k), -1, np.int64)
+        found = np.full((len(mentions), mined.shape[1]), -1, np.int64)
         found[known] = mined[places[known]]
         return found
 
@@ -206,14 +250,22 @@ class Negatives:
         return np.where(drawn >= 0, drawn + self._rows.start, -1)
 
     def _batch(
-        self, mentions: IntArray, golds: IntArray, excluded: Sequence[frozenset[int]]
+        self,
+        mentions: IntArray,
+        golds: Sequence[frozenset[int]],
+        excluded: Sequence[frozenset[int]],
     ) -> SamplerBatch:
         """The batch as samplers see it: rows are numbered within the range."""
         start, stop = self._rows
-        gold = [frozenset({int(one) - start}) for one in golds]
+        gold = [frozenset(row - start for row in own) for own in golds]
         others = [frozenset(row - start for row in own if start <= row < stop) for own in excluded]
         surfaces = PickedStrings(self._data.train.surfaces, mentions)
         return SamplerBatch(gold, excluded=others, surfaces=surfaces)
+
+
+def _alone(golds: IntArray) -> list[frozenset[int]]:
+    """Each gold as a set of itself."""
+    return [frozenset({gold}) for gold in golds.tolist()]
 
 
 def _table(rows: Sequence[Sequence[int]]) -> IntArray:

@@ -13,12 +13,22 @@ from torch import Tensor
 from kglink.errors import ConfigError, TrainingError
 from kglink.files.tables import IntArray
 from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
+from kglink.models.tower import join, split
 from kglink.models.transformation import Ascent
-from kglink.plugins import Encoded, Objective, Registry, Sampler, Scorer, TaughtObjective
+from kglink.plugins import (
+    Encoded,
+    MentionSampler,
+    Objective,
+    Registry,
+    Sampler,
+    Scorer,
+    TaughtObjective,
+)
 from kglink.records import OnProgress
 from kglink.training.batch import (
     Columns,
     MentionBatch,
+    batch_among_mentions,
     choose_golds,
     column_scores,
     columns_of,
@@ -117,10 +127,12 @@ class Trainer:
         files: Mapping[str, Path],
         epoch: int,
         progress: OnProgress = lambda _: None,
-    ) -> None:
-        """Search negatives with the current model."""
+    ) -> list[str]:
+        """Search negatives with the current model; returns what the user should know."""
+        notes: list[str] = []
         for letter, path in files.items():
-            self._negatives[letter].mine(pool, path, self._chance(epoch, -1), progress)
+            notes += self._negatives[letter].mine(pool, path, self._chance(epoch, -1), progress)
+        return notes
 
     def open_mined(self, files: Mapping[str, Path]) -> None:
         """Use mined negatives."""
@@ -193,7 +205,14 @@ class Trainer:
         tools, data = self._tools, self._tools.data
         negatives = self._negatives[batch.group.letter]
         golds, excluded = choose_golds(data, batch.group.rows, part, rng)
-        whole = mention_batch(part, golds, excluded, negatives.of(part, golds, excluded, rng))
+        drawn = negatives.of(part, golds, excluded, rng)
+        if negatives.are_among_mentions:
+            whole = batch_among_mentions(part, golds, excluded, drawn, len(data.pool))
+        else:
+            whole = mention_batch(part, golds, excluded, drawn)
+        if whole.others is not None and len(whole.others):
+            part = np.concatenate([part, whole.others])
+            golds, _ = choose_golds(data, batch.group.rows, part)
         rows = ScoreRows(tools.scorer, self._objective, section, negatives, whole, rng)
         view = _VIEWS[section.loss_mode] if self.ascent is not None else "plain"
         encoding = Encoding(tools.model, tools.team, view, section.micro_batch)
@@ -294,7 +313,7 @@ def check_sections(
     for section in sections:
         _objective(registry, section, taught)
         if isinstance(section, StageSection):
-            _sampler(registry, section)
+            _check_mention_sampler(_sampler(registry, section), section, model)
             if section.transformation is not None:
                 for tower in model.towers():
                     tower.check_layer(section.transformation.layer)
@@ -312,6 +331,24 @@ def _sampler(registry: Registry, section: StageSection) -> Sampler:
     return sampler
 
 
+def _check_mention_sampler(sampler: Sampler, section: StageSection, model: BiEncoder) -> None:
+    """A sampler that compares mentions with each other has vectors and columns of its own."""
+    if not isinstance(sampler, MentionSampler):
+        return
+    if section.columns != "own":
+        raise ConfigError(
+            f"sampler {section.sampler} compares mentions with each other too, and columns = "
+            f"{section.columns!r} has entities alone",
+            hint="Set columns = 'own', and negatives.",
+        )
+    if model.settings.pooling == "tokens":
+        raise ConfigError(
+            f"sampler {section.sampler} compares mentions with each other by one vector of each, "
+            "and pooling = 'tokens' makes one of every token",
+            hint="Set model.pooling to cls, mean or span, with a scorer that reads such vectors.",
+        )
+
+
 def _objective(
     registry: Registry, section: StageSection | OverlapSection, taught: bool
 ) -> Objective:
@@ -326,7 +363,7 @@ def _objective(
         )
     sampler = _sampler(registry, section)
     searched = bool(getattr(sampler, "by_score", False)) and not getattr(sampler, "in_batch", False)
-    if section.columns != "own" or not searched:
+    if section.columns != "own" or not searched or isinstance(sampler, MentionSampler):
         raise ConfigError(
             f"objective {section.objective} learns what a teacher says of the candidates of each "
             f"mention, and sampler {section.sampler} with columns = {section.columns!r} has none "
@@ -377,6 +414,9 @@ class ScoreRows:
     def loss(self, pair: Pair) -> Tensor:
         """The loss of one view."""
         mentions, entities = _sides(pair)
+        if self._batch.others is not None:
+            entities = join([entities, mentions])
+            mentions = split(mentions, len(self._batch.mentions))[0]
         mixed = self._mixed(mentions, entities)
         if mixed is not None:
             return mixed

@@ -32,7 +32,12 @@ from kglink_plugins.objectives.settings import (
 from kglink_plugins.overlap_evidence.settings import FuzzySettings, NeighbourSettings
 from kglink_plugins.rerankers.llm.settings import LlmSettings
 from kglink_plugins.rerankers.settings import CrossEncoderSettings
-from kglink_plugins.samplers.settings import KnnSettings, MixedSettings, MixupSettings
+from kglink_plugins.samplers.settings import (
+    ArborescenceSettings,
+    KnnSettings,
+    MixedSettings,
+    MixupSettings,
+)
 from kglink_plugins.scorers.settings import DualSettings, ScorerSettings
 
 
@@ -211,6 +216,12 @@ def register_samplers(register: Register) -> None:
         _later("samplers.hard", "Knn"),
         settings=KnnSettings,
         summary="the entities nearest to the mention (k-NN of ArboEL)",
+    )
+    register(
+        "kglink/arborescence",
+        _later("samplers.arborescence", "Arborescence"),
+        settings=ArborescenceSettings,
+        summary="near entities and mentions; positives by a tree over mentions (ArboEL)",
     )
     register(
         "kglink/mixed_p",

@@ -15,7 +15,6 @@ from kglink.training.recipe import RecipeInfo, list_recipes
 WITHOUT_RECIPE = {
     "blink/table-[2-46]: *": "the cross-encoder of BLINK",
     "blink/table-9: *": "the student of that cross-encoder",
-    "arboel/table-[156]: *": "the bi-encoders of ArboEL",
     "arboel/table-[34]: *": "the cross-encoder of ArboEL",
 }
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
-from kglink.plugins import Encoded, SamplerBatch, SamplerPool, Scorer
+from kglink.plugins import Encoded, Positives, SamplerBatch, SamplerPool, Scorer
 from kglink.testing import ObjectiveContract, PluginContract, SamplerContract, ScorerContract
 from kglink.testing.contracts.base import check_names
 from reference_plugins import ReferenceObjective, ReferenceSampler, ReferenceScorer
@@ -103,6 +103,34 @@ class Mixer(ReferenceSampler):
         self, scores: torch.Tensor, positive: torch.Tensor, masked: torch.Tensor
     ) -> torch.Tensor:
         return scores[~positive & ~masked]
+
+
+class DrawsToItself(ReferenceSampler):
+    """Compares mentions, and takes each for its own parent."""
+
+    def positives(
+        self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator
+    ) -> Positives:
+        return Positives(len(pool) + np.arange(len(batch.gold)))
+
+    def negatives(
+        self, pool: SamplerPool, batch: SamplerBatch, wanted: IntArray, k: int
+    ) -> IntArray:
+        return np.full((len(wanted), k), -1, np.int64)
+
+
+class DrawsAwayFromTheSame(DrawsToItself):
+    """Draws each to its entity, and away from all other mentions."""
+
+    def positives(
+        self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator
+    ) -> Positives:
+        return Positives(np.array([min(one) for one in batch.gold]))
+
+    def negatives(
+        self, pool: SamplerPool, batch: SamplerBatch, wanted: IntArray, k: int
+    ) -> IntArray:
+        return len(pool) + (wanted[:, None] + 1 + np.arange(k)) % len(batch.gold)
 
 
 class InDomain(ReferenceSampler):
@@ -469,6 +497,8 @@ SAMPLER_MUTANTS = [
     (sampler(NeedsAMention), "test_an_empty_batch_and_an_empty_pool"),
     (sampler(MixesMasked), "test_makes_negatives_of_the_batch_if_it_mixes"),
     (sampler(LooksAtMasked), "test_makes_negatives_of_the_batch_if_it_mixes"),
+    (sampler(DrawsToItself), "test_draws_to_what_means_the_same_if_it_compares_mentions"),
+    (sampler(DrawsAwayFromTheSame), "test_draws_to_what_means_the_same_if_it_compares_mentions"),
 ]
 
 

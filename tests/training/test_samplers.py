@@ -264,6 +264,7 @@ def test_when_a_sampler_is_to_be_asked() -> None:
         "random_in_domain": (False, False),
         "hard_cross_domain": (True, False),
         "hard_in_domain": (True, False),
+        "arborescence": (True, False),
         "knn": (True, False),
         "mixed_p": (True, True),
         "adaptive_mixup_hard": (True, True),

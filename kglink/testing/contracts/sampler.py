@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kglink.plugins import Encoded, MixingSampler, Sampler, SamplerBatch, SamplerPool
+from kglink.plugins import (
+    Encoded,
+    MentionSampler,
+    MixingSampler,
+    Sampler,
+    SamplerBatch,
+    SamplerPool,
+)
 from kglink.testing.contracts.base import PluginContract
 
 if TYPE_CHECKING:
@@ -100,6 +107,11 @@ class SamplerContract(PluginContract):
         if isinstance(sampler, MixingSampler):
             _check_mixing(sampler)
 
+    def test_draws_to_what_means_the_same_if_it_compares_mentions(self) -> None:
+        sampler = self.make()
+        if isinstance(sampler, MentionSampler):
+            _check_among_mentions(sampler)
+
     def test_scores_in_the_place_of_vectors_draw_the_same_if_it_goes_by_score(self) -> None:
         if not self._goes_by_score:
             return
@@ -183,6 +195,33 @@ def _bf16_bits(vectors: FloatArray) -> npt.NDArray[np.int16]:
 
 def _copies(*arrays: npt.NDArray[Any] | None) -> list[npt.NDArray[Any]]:
     return [array.copy() for array in arrays if array is not None]
+
+
+def _check_among_mentions(sampler: MentionSampler) -> None:
+    """Positives mean the same and are no mention itself; negatives share nothing with it."""
+    rng = np.random.default_rng(8)
+    golds = [frozenset(one) for one in ({0}, {1}, {0}, {0, 5}, {3}, {5}, {1}, {0})]
+    excluded = [gold | ({4} if 3 in gold else set()) for gold in golds]
+    rows, vectors = (rng.normal(size=(n, DIM)).astype(np.float32) for n in (6, len(golds)))
+    pool = SamplerPool(np.array([0, 0, 0, 0, 1, 1]), rows, ["entity"] * 6)
+    batch = SamplerBatch(golds, vectors, excluded, surfaces=["mention"] * len(golds))
+    both = frozenset({0, 5})
+    means = [both if gold <= both else gold for gold in golds]
+    first, again = (sampler.positives(pool, batch, np.random.default_rng(1)) for _ in range(2))
+    assert first.rows.tolist() == again.rows.tolist(), "the same seed, other positives"
+    for mention, row in enumerate(first.rows.tolist()):
+        other = row - len(pool)
+        assert other != mention, "a mention is drawn to itself"
+        same = row in means[mention] if other < 0 else means[other] == means[mention]
+        assert same, "a positive that means another thing"
+    drawn = sampler.negatives(pool, batch, np.arange(2, 8), 4)
+    assert drawn.shape == (6, 4)
+    for mention, row in enumerate(drawn.tolist(), 2):
+        real = [one for one in row if one != -1]
+        assert len(real) == len(set(real)), "a negative twice"
+        for one in real:
+            other = batch.forbidden(one - len(pool)) if one >= len(pool) else {one}
+            assert not other & batch.forbidden(mention), "a negative that may mean the same"
 
 
 # ------------------------------------------------ mixing; torch is loaded for these samplers alone

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from kglink.clusters.arborescence import NnScope, Positives
 from kglink.plugins import PluginSettings
 
 
@@ -14,6 +15,21 @@ class KnnSettings(PluginSettings):
 
     in_domain: bool = Field(
         False, description="Only in the domains of the mention's own answers (`restrict_type`)."
+    )
+
+
+class ArborescenceSettings(KnnSettings):
+    """What each mention is drawn to."""
+
+    positives: Positives = Field(
+        "full",
+        description="Its parent in the tree over all mentions of its entity (`full`), or over "
+        "itself and one other, the `nearest` or a `random` one (1-NN, 1-Rand).",
+    )
+    nn_scope: NnScope = Field(
+        "query",
+        description="With one other: a tree for each mention (`query`, as in the paper), or one "
+        "over all such pairs of an entity (`cluster`, as in the released code).",
     )
 
 
