@@ -10,26 +10,14 @@ of the same whole name (short forms that a text explains, last names), and clust
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Hashable, Sequence
-from math import comb
 
 from kglink import Workspace
+from kglink.evaluation.clusters import adjusted_rand_index
 from kglink.linking.discovery import discoveries, told_elsewhere, unknown_mentions
 from kglink.records import Link, LinkedDocument
 from kglink.text.fold import fold
 
 THRESHOLDS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7)
-
-
-def rand_index(found: Sequence[Hashable], gold: Sequence[Hashable]) -> float:
-    """The adjusted Rand index of Hubert and Arabie."""
-    both, left, right = (
-        sum(comb(count, 2) for count in Counter(pairs).values())
-        for pairs in (zip(found, gold, strict=True), found, gold)
-    )
-    expected = left * right / comb(len(gold), 2)
-    return (both - expected) / ((left + right) / 2 - expected)
 
 
 def main() -> None:
@@ -55,14 +43,14 @@ def main() -> None:
             surfaces = [fold(one.surface) for one in unknown]
             whole = [fold(one.name) for one in told_elsewhere(unknown)]
             rows = [
-                f"same words {rand_index(surfaces, gold):.3f}",
-                f"same whole name {rand_index(whole, gold):.3f}",
+                f"same words {adjusted_rand_index(surfaces, gold):.3f}",
+                f"same whole name {adjusted_rand_index(whole, gold):.3f}",
             ]
             for least in THRESHOLDS:
                 found = discoveries(unknown, encode, {}, least_alike=least)
                 ids = {fold(name): one.id for one in found for name in one.names}
                 put = [ids[name] for name in whole]
-                rows.append(f"alike {least:.2f}: {rand_index(put, gold):.3f}")
+                rows.append(f"alike {least:.2f}: {adjusted_rand_index(put, gold):.3f}")
             print(f"{docs}: {len(gold):,} mentions of {len(set(gold)):,} things; {'; '.join(rows)}")
 
 

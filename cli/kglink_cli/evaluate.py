@@ -21,6 +21,7 @@ from kglink.workspace.shapes import (
 )
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, progress
+from kglink_cli.evaluation_clusters import WantedClusters
 from kglink_cli.evaluation_end_to_end import (
     answer_comparison_table,
     end_to_end_table,
@@ -154,6 +155,13 @@ def evaluate(
             "(JSON lines).",
         ),
     ] = None,
+    clusters: Annotated[
+        bool,
+        typer.Option(
+            "--clusters",
+            help="Also whether mentions of one thing are answered alike: ARI, NMI, B-cubed, CEAF.",
+        ),
+    ] = False,
     keep: Annotated[
         Path | None,
         typer.Option(
@@ -198,7 +206,8 @@ def evaluate(
     shown = Shown("table" if as_json else check_format(form), intervals, comparisons, seed)
     names = tuple(dict.fromkeys(split_names(docs)))
     reasons = WantedErrors(errors or errors_to is not None, errors_to)
-    if not names and (not overlaps or keep or against or reasons.wanted):
+    together = WantedClusters(clusters)
+    if not names and (not overlaps or keep or against or reasons.wanted or clusters):
         raise UsageError("there are no documents to evaluate on", hint="Name them with --docs.")
     reasons.check(predictions)
     _refuse_mixture(
@@ -217,7 +226,8 @@ def evaluate(
         split = _judged_split(workspace, names, split, quiet=predictions is not None)
         if end_to_end:
             raw = EndToEnd(names, split, kbs, counterparts, complete, per_kb, predictions)
-            _end_to_end(workspace, raw, keep, against, reasons, shown, as_json=as_json)
+            sinks = Sinks(keep, against, reasons, together)
+            _end_to_end(workspace, raw, sinks, shown, as_json=as_json)
             tell_stages(workspace)
             return
         wanted = Question(
@@ -227,7 +237,7 @@ def evaluate(
             candidates=candidates,
         )
         record = _asked_of(workspace, wanted, overlaps=overlaps)
-        sinks = Sinks(keep, against, reasons)
+        sinks = Sinks(keep, against, reasons, together)
         found = _retrieval(workspace, wanted, sinks) if names else None
         nearness = _overlaps(workspace, wanted.kbs, overlaps_against, shown) if overlaps else None
         tell_stages(workspace)
@@ -235,6 +245,7 @@ def evaluate(
         if found is not None:
             record |= evaluation_shape(wanted, found, workspace.settings.link)
         reasons.put_into(record)
+        together.put_into(record)
         if nearness is not None:
             nearness.put_into(record)
         if sinks.comparison is not None:
@@ -242,7 +253,7 @@ def evaluate(
         print_json(record)
         return
     tables = list(_retrieval_tables(found, shown, wanted)) if found is not None else []
-    tables += reasons.tables()
+    tables += [*reasons.tables(), *together.tables()]
     if nearness is not None:
         tables += nearness.tables()
     if sinks.comparison is not None:
@@ -311,41 +322,36 @@ def _judged_split(
 
 
 def _end_to_end(
-    workspace: Workspace,
-    question: EndToEnd,
-    keep: Path | None,
-    against: Path | None,
-    reasons: WantedErrors,
-    shown: Shown,
-    *,
-    as_json: bool,
+    workspace: Workspace, question: EndToEnd, sinks: Sinks, shown: Shown, *, as_json: bool
 ) -> None:
     if question.predictions is None:
         ensure_space(workspace)
-    report, comparison = judge_end_to_end(workspace, question, keep, against, reasons)
+    report, comparison = judge_end_to_end(workspace, question, sinks)
     if as_json:
         record = end_to_end_shape(question, report, workspace.settings.space.name)
         if comparison is not None:
             told = shown.comparisons, shown.seed
             record["against"] = answer_comparison_shape(comparison, report, *told)
-        reasons.put_into(record)
+        sinks.errors.put_into(record)
+        sinks.clusters.put_into(record)
         print_json(record)
         return
     tables = [end_to_end_table(report, intervals=shown.intervals)]
     if comparison is not None:
         table = answer_comparison_table(comparison, report, shown.comparisons, shown.seed)
         tables.append(table)
-    tables += reasons.tables()
+    tables += [*sinks.errors.tables(), *sinks.clusters.tables()]
     write_tables(tables, shown.form)
 
 
 @dataclass
 class Sinks:
-    """Where the ranks of every mention go: a file, a comparison with a file, the reasons."""
+    """Where every mention goes: a file, a comparison with a file, the reasons, the clusters."""
 
     keep: Path | None
     against: Path | None
     errors: WantedErrors
+    clusters: WantedClusters
     comparison: Comparison | None = None
 
     def open(
@@ -356,6 +362,8 @@ class Sinks:
         told: list[Callable[[RankedMention], None]] = []
         if analysis is not None:
             told.append(analysis.add_ranked)
+        if (together := self.clusters.open(workspace, question)) is not None:
+            told.append(together.add_ranked)
         if self.keep is None and self.against is None:
             return told
         from kglink.evaluation.kept import Comparison, KeptWriter
@@ -387,6 +395,7 @@ def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> Retrie
         if sinks.comparison is not None:
             sinks.comparison.finish()
         sinks.errors.finish()
+        sinks.clusters.finish(workspace, vectors=question.candidates is None)
     if question.seen_in and not found.seen_in:
         note("seen", "no mentions are known that were learnt from; --seen-in NAME:SPLIT names some")
     return found

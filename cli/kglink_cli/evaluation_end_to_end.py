@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.workspace.outputs import whole_file
@@ -19,15 +18,11 @@ if TYPE_CHECKING:
     from kglink.evaluation.scores import Score
     from kglink.workspace import Workspace
     from kglink.workspace.evaluation import EndToEnd
-    from kglink_cli.evaluation_errors import WantedErrors
+    from kglink_cli.evaluate import Sinks
 
 
 def judge_end_to_end(
-    workspace: Workspace,
-    question: EndToEnd,
-    keep: Path | None,
-    against: Path | None,
-    reasons: WantedErrors,
+    workspace: Workspace, question: EndToEnd, sinks: Sinks
 ) -> tuple[EndToEndReport, AnswerComparison | None]:
     """The figures, and the comparison with a kept file; what was asked for is kept."""
     from kglink.evaluation.answer_files import AnswerComparison, AnswerWriter
@@ -36,16 +31,18 @@ def judge_end_to_end(
 
     comparison = None
     with ExitStack() as stack:
-        analysis = reasons.open(workspace, question, stack, AUTO)
+        analysis = sinks.errors.open(workspace, question, stack, AUTO)
         told = [] if analysis is None else [analysis.add_answers]
-        if keep is not None or against is not None:
+        if (together := sinks.clusters.open(workspace, question)) is not None:
+            told.append(together.add_answers)
+        if sinks.keep is not None or sinks.against is not None:
             facts = evaluated_end_to_end(workspace, question)
-            if against is not None:
-                comparison = AnswerComparison(against, facts)
+            if sinks.against is not None:
+                comparison = AnswerComparison(sinks.against, facts)
                 told.append(comparison.add)
-            if keep is not None:
+            if sinks.keep is not None:
                 told.append(
-                    AnswerWriter(stack.enter_context(whole_file(workspace, keep)), facts).add
+                    AnswerWriter(stack.enter_context(whole_file(workspace, sinks.keep)), facts).add
                 )
 
         def each(text: JudgedText, answers: Sequence[Answer]) -> None:
@@ -56,7 +53,8 @@ def judge_end_to_end(
         report = evaluate_end_to_end(workspace, question, progress=show, each=each)
         if comparison is not None:
             comparison.finish()
-        reasons.finish()
+        sinks.errors.finish()
+        sinks.clusters.finish(workspace, vectors=False)
     return report, comparison
 
 
@@ -134,7 +132,7 @@ def _confidence(report: EndToEndReport) -> list[str]:
     return [
         "",
         f"confidence     {calibration.ece:.3f} from the share of right answers "
-        f"(ECE, {counted(calibration.answers, 'answer')})",
+        f"(ECE, {counted(calibration.answers, 'answer')}); Brier score {calibration.brier:.3f}",
     ]
 
 

@@ -37,6 +37,8 @@ class Answer:
     end: int
     entity: EntityId | None
     confidence: float | None = None
+    cluster: str = ""
+    """Of a NIL the id of what it is together with others; empty: nobody said."""
 
 
 class Gold(NamedTuple):
@@ -232,7 +234,11 @@ class EndToEndReport:
 def answers_of(linked: LinkedDocument) -> list[Answer]:
     """What a text was linked to, as it is judged."""
     return [
-        Answer(link.start, link.end, link.chosen.id if link.chosen else None, link.confidence)
+        Answer(
+            *(link.start, link.end, link.chosen.id if link.chosen else None),
+            confidence=link.confidence,
+            cluster=link.cluster,
+        )
         for link in linked.links
     ]
 

@@ -7,6 +7,8 @@ is among the candidates.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import log2
 
 Rank = int | None
 #: How many mentions have each rank.
@@ -17,6 +19,7 @@ RERANKED = 10
 AP_AT_1 = "AP@1"
 MAP_AT_10 = f"MAP@{RERANKED}"
 MRR = "MRR"
+NDCG_AT_10 = f"nDCG@{RERANKED}"
 
 
 def hit(rank: Rank, k: int) -> float:
@@ -29,6 +32,11 @@ def reciprocal(rank: Rank, *, within: int | None = None) -> float:
     if rank is None or (within is not None and rank > within):
         return 0.0
     return 1 / rank
+
+
+def discounted(rank: Rank, *, within: int = RERANKED) -> float:
+    """1 / log2(1 + rank): what nDCG@k is of a mention with one answer; 0 beyond ``within``."""
+    return 0.0 if rank is None or rank > within else 1 / log2(1 + rank)
 
 
 def recall_at(ranks: Ranks, k: int) -> float:
@@ -47,12 +55,13 @@ def mean_reciprocal_rank(ranks: Ranks) -> float:
 
 
 def figures_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str, float]:
-    """Every figure by its name; AP@1 and MAP@10 are of what stands there after re-ranking."""
+    """Every figure by its name; AP@1, MAP@10 and nDCG@10 are of the order after re-ranking."""
     recalls = {f"R@{k}": recall_at(retrieved, k) for k in ks}
     return recalls | {
         AP_AT_1: recall_at(reranked, 1),
         MAP_AT_10: map_at(reranked),
         MRR: mean_reciprocal_rank(retrieved),
+        NDCG_AT_10: _mean(reranked, discounted),
     }
 
 
@@ -66,15 +75,15 @@ def intervals_of(
         part = sum(count for rank, count in ranks.items() if hit(rank, k))
         return share_interval(part, sum(ranks.values()))
 
-    def mean(ranks: Ranks, within: int | None) -> tuple[float, float]:
+    def mean(ranks: Ranks, value: Callable[[Rank], float]) -> tuple[float, float]:
         ordered = sorted(ranks.items(), key=lambda item: item[0] or 0)
-        values = [reciprocal(rank, within=within) for rank, _ in ordered]
-        return mean_interval(values, [count for _, count in ordered])
+        return mean_interval([value(rank) for rank, _ in ordered], [count for _, count in ordered])
 
     return {f"R@{k}": share(retrieved, k) for k in ks} | {
         AP_AT_1: share(reranked, 1),
-        MAP_AT_10: mean(reranked, RERANKED),
-        MRR: mean(retrieved, None),
+        MAP_AT_10: mean(reranked, partial(reciprocal, within=RERANKED)),
+        MRR: mean(retrieved, reciprocal),
+        NDCG_AT_10: mean(reranked, discounted),
     }
 
 

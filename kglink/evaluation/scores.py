@@ -97,6 +97,7 @@ class Calibration:
         self._answers = [0] * BINS
         self._right = [0] * BINS
         self._confidence = [0.0] * BINS
+        self._squares = 0.0
 
     def add(self, confidence: float, *, right: bool) -> None:
         """Count an answer."""
@@ -104,6 +105,7 @@ class Calibration:
         self._answers[at] += 1
         self._right[at] += right
         self._confidence[at] += confidence
+        self._squares += (confidence - right) ** 2
 
     @property
     def answers(self) -> int:
@@ -121,8 +123,13 @@ class Calibration:
         bins = zip(self._right, self._confidence, strict=True)
         return sum(abs(right - confidence) for right, confidence in bins) / self.answers
 
+    @property
+    def brier(self) -> float | None:
+        """The mean square of the difference between confidence and 1 (right) or 0 (wrong)."""
+        return self._squares / self.answers if self.answers else None
+
     def as_json(self) -> dict[str, object]:
-        """The error and its bins; the means of an empty bin are null."""
+        """The errors, and the bins of the reliability curve; means of an empty bin are null."""
         counts = zip(self._answers, self._right, self._confidence, strict=True)
         bins = [
             {
@@ -134,4 +141,4 @@ class Calibration:
             }
             for at, (answers, right, confidence) in enumerate(counts)
         ]
-        return {"answers": self.answers, "ece": self.ece, "bins": bins}
+        return {"answers": self.answers, "ece": self.ece, "brier": self.brier, "bins": bins}

@@ -20,7 +20,7 @@ from kglink.linking.memory import Memory
 from kglink.linking.ranked import joint_ranking
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
-from kglink.plugins import Detector, JudgingDetector, ReadsMentions
+from kglink.plugins import Detector, JudgingDetector, MentionVectors, ReadsMentions
 from kglink.records import (
     Candidate,
     EntityId,
@@ -161,6 +161,11 @@ class Linker:
         """For each mention the scored candidates of all KBs in one list, ``limit`` of each."""
         found = self.candidates(mentions, limit=limit)
         return [joint_ranking(by_kb, self._kbs) for by_kb in found]
+
+    @property
+    def mention_vectors(self) -> MentionVectors:
+        """Gives the vectors of mentions as names, and in their texts."""
+        return self._search.mention_vectors
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with what the store says of their first candidates."""

@@ -83,16 +83,10 @@ def evaluation_shape(question: Question, found: RetrievalReport, link: LinkSecti
         "mentions": found.counts_as_json(),
         "metrics": found.as_json(),
         "intervals": found.intervals_as_json(),
-        **_of_file(question, found),
+        "accuracy": found.accuracies_as_json(),
+        **({} if question.candidates is None else {"candidates": str(question.candidates)}),
         **found.slices_as_json(),
     }
-
-
-def _of_file(question: Question, found: RetrievalReport) -> Shape:
-    """What is told of candidates in a file."""
-    if question.candidates is None:
-        return {}
-    return {"candidates": str(question.candidates), "accuracy": found.accuracies_as_json()}
 
 
 def overlap_tests_shape(space: str, tests: Sequence[OverlapTest], comparisons: int) -> Shape:

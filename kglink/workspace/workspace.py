@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.candidates import write_candidates
+from kglink.workspace.clusters import evaluate_clusters
 from kglink.workspace.discover import discover, discovered, judge_discovery, promote
 from kglink.workspace.distill import distill
 from kglink.workspace.doctor import doctor, licences, plugins
@@ -123,6 +124,7 @@ class Workspace(Opened):
     evaluate = evaluate
     evaluate_end_to_end = evaluate_end_to_end
     evaluate_errors = evaluate_errors
+    evaluate_clusters = evaluate_clusters
     evaluate_overlaps = evaluate_overlaps
     overlap_significance = overlap_significance
     # the machine, and what is installed

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from conftest import Kglink
+from sklearn.metrics import adjusted_rand_score
 
+from kglink.evaluation.clusters import labels_of
 from kglink.evaluation.rankings import JOINT, RankedMention
 from kglink.records import EntityId, Span, TextInput
 from kglink.workspace import Workspace
@@ -74,7 +76,7 @@ def test_a_table_and_json_say_the_same(kglink: Kglink, demo: Path) -> None:
     assert (result["evidence"], result["reranker"]) == ("all", "")
     names = ["R@1", "R@4", "R@8", "R@16", "R@32", "R@64", "AP@1", "MAP@10", "MRR"]
     for figures in (*result["metrics"]["kb"].values(), result["metrics"]["joint"]):
-        assert list(figures) == names
+        assert list(figures) == [*names, "nDCG@10"]
         assert all(one <= other for one, other in pairwise(list(figures.values())[:6]))
         assert figures["AP@1"] == figures["R@1"] <= figures["MAP@10"] <= figures["MRR"] <= 1
     mean = result["metrics"]["mean"]["MRR"]
@@ -107,6 +109,36 @@ def test_seen_and_unseen_add_up(kglink: Kglink, demo: Path) -> None:
     assert "seen" not in none
     ran = kglink("eval", "--docs", "docs", "--split", "train", "--json")
     assert "no mentions are known that were learnt from" in ran.err
+
+
+def test_normalized_accuracy_is_of_mentions_with_gold_among_the_candidates(
+    kglink: Kglink, demo: Path
+) -> None:
+    result = json.loads(kglink(*EVAL, "--k", "1,2", "--json").out)
+    for kb, one in result["accuracy"]["kb"].items():
+        assert one["unnormalized"] == result["metrics"]["kb"][kb]["AP@1"]
+        assert one["normalized"] == one["right"] / one["with_gold"] >= one["unnormalized"]
+    means = [one["normalized"] for one in result["accuracy"]["kb"].values()]
+    assert result["accuracy"]["macro"]["normalized"] == pytest.approx(sum(means) / 2)
+
+
+def test_clusters_of_given_mentions(kglink: Kglink, demo: Path, workspace: Workspace) -> None:
+    result = json.loads(kglink(*EVAL, "--clusters", "--json").out)
+    clusters = result["clusters"]
+    mentions: list[RankedMention] = []
+    workspace.evaluate("docs", split="test", ks=(1,), each=mentions.append)
+    gold = labels_of(one.gold for one in mentions)
+    answers = labels_of(one.candidates[0].id for one in mentions)
+    assert clusters["ari"] == pytest.approx(adjusted_rand_score(gold, answers))
+    assert clusters["mentions"] == clusters["found"] == 164
+    assert clusters["gold_clusters"] == len(set(gold.tolist()))
+    # Mentions of one name are near each other, whatever they mean.
+    assert 0.8 < clusters["mention_recall@64"] <= 1
+    assert workspace.evaluate_clusters("docs", split="test").as_json() == clusters
+    out = kglink(*EVAL, "--clusters").out
+    assert "Mentions put together: 164 mentions of " in out
+    assert f"ARI {clusters['ari']:.3f}, NMI {clusters['nmi']:.3f}\n" in out
+    assert "(mention recall@64)" in out
 
 
 def test_counterparts_count_where_that_is_wanted(kglink: Kglink, demo: Path) -> None:

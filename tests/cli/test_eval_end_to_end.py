@@ -143,6 +143,18 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
     assert "links\tmacro F1\t126\t" in ran.out
 
 
+def test_clusters_of_raw_texts(kglink: Kglink, demo: Path, workspace: Workspace) -> None:
+    result = json.loads(kglink(*EVAL, "--joint-only", "--clusters", "--json").out)
+    clusters = result["clusters"]
+    assert clusters["found"] >= result["metrics"]["joint"]["links"]["strict"]["right"]
+    assert clusters["mentions"] >= result["annotation"]["in_kbs"]
+    assert 0 < clusters["b_cubed"]["f1"] <= 1
+    assert clusters["mention_recall@64"] is None
+    again = workspace.evaluate_clusters("docs", split="test", end_to_end=True)
+    assert again.as_json() == clusters
+    assert "B-cubed\t" in kglink(*EVAL, "--joint-only", "--clusters").out
+
+
 def test_the_tables(kglink: Kglink, demo: Path) -> None:
     result = json.loads(kglink(*EVAL, "--json").out)
     out = kglink(*EVAL).out

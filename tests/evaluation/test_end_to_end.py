@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from sklearn.metrics import brier_score_loss
 
 from kglink.evaluation.annotated import (
     AnnotatedText,
@@ -184,10 +185,14 @@ def test_calibration_by_hand() -> None:
 def test_bins_of_confidence() -> None:
     calibration = Calibration()
     assert calibration.ece is None
-    for confidence, right in ((0.61, True), (0.69, False), (0.68, True), (0.0, False), (1.0, True)):
+    assert calibration.brier is None
+    answers = [(0.61, True), (0.69, False), (0.68, True), (0.0, False), (1.0, True)]
+    for confidence, right in answers:
         calibration.add(confidence, right=right)
     # Bin .6: 3 answers, 1.98 sure, 2 right; bin 0: 0 and 0; the last: 1 and 1.
     assert calibration.ece == pytest.approx((2 - 1.98) / 5)
+    confidences, rights = zip(*answers, strict=True)
+    assert calibration.brier == pytest.approx(brier_score_loss(rights, confidences))
     bins: Any = calibration.as_json()["bins"]
     assert len(bins) == BINS
     assert bins[6] == {

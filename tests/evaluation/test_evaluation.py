@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import log2
 
+import numpy as np
 import pytest
+from sklearn.metrics import ndcg_score
 
 from hand_made_rankings import DOCUMENTS, KBS, HandMade, document, same
 from kglink.evaluation.metrics import (
@@ -64,7 +67,19 @@ def test_the_figures_of_five_mentions_by_hand() -> None:
         "AP@1": 0.2,
         "MAP@10": pytest.approx(0.4),
         "MRR": pytest.approx(0.46),
+        "nDCG@10": pytest.approx((1 + 2 / log2(3)) / 5),
     }
+
+
+def test_ndcg_is_that_of_scikit_learn() -> None:
+    found = Counter[Rank]([1, 2, 3, 10, 11, None])
+    relevance = np.zeros((6, 12))
+    for row, rank in enumerate([1, 2, 3, 10, 11, 12]):
+        relevance[row, rank - 1] = 1  # a list has an answer somewhere, below what is looked at
+    scores = np.tile(-np.arange(12.0), (6, 1))
+    assert figures_of(Counter(), found, ())["nDCG@10"] == pytest.approx(
+        ndcg_score(relevance, scores, k=10)
+    )
 
 
 def test_one_mention_by_hand() -> None:
@@ -184,7 +199,7 @@ def test_retrieval_is_measured_before_and_precision_after_reranking() -> None:
     for mention in rank_mentions(linker, [document("one", "a:1")], KBS, 10):
         figures.add(mention)
     assert figures.of(JOINT) == {
-        "R@1": 0, "AP@1": 1, "MAP@10": 1, "MRR": pytest.approx(1 / 3),
+        "R@1": 0, "AP@1": 1, "MAP@10": 1, "MRR": pytest.approx(1 / 3), "nDCG@10": 1,
     }  # fmt: skip
 
 
