@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from kglink.errors import UsageError
-from kglink.workspace.outputs import whole_file
 from kglink.workspace.shapes import (
     answer_comparison_shape,
     comparison_shape,
@@ -28,6 +26,7 @@ from kglink_cli.evaluation_end_to_end import (
     judge_end_to_end,
 )
 from kglink_cli.evaluation_errors import WantedErrors
+from kglink_cli.evaluation_sinks import Sinks
 from kglink_cli.evaluation_tables import (
     accuracy_table,
     comparison_table,
@@ -43,7 +42,6 @@ from kglink_cli.session import session_of, split_names, tell_reranker, tell_stag
 from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
 if TYPE_CHECKING:
-    from kglink.evaluation.kept import Comparison
     from kglink.evaluation.overlaps import OverlapFigures, OverlapTest
     from kglink.evaluation.rankings import RankedMention
     from kglink.evaluation.report import RetrievalReport
@@ -342,42 +340,6 @@ def _end_to_end(
         tables.append(table)
     tables += [*sinks.errors.tables(), *sinks.clusters.tables()]
     write_tables(tables, shown.form)
-
-
-@dataclass
-class Sinks:
-    """Where every mention goes: a file, a comparison with a file, the reasons, the clusters."""
-
-    keep: Path | None
-    against: Path | None
-    errors: WantedErrors
-    clusters: WantedClusters
-    comparison: Comparison | None = None
-
-    def open(
-        self, workspace: Workspace, question: Question, stack: ExitStack
-    ) -> list[Callable[[RankedMention], None]]:
-        """What is to be told of every mention; what cannot be compared is refused now."""
-        analysis = self.errors.open(workspace, question, stack, question.seen_in)
-        told: list[Callable[[RankedMention], None]] = []
-        if analysis is not None:
-            told.append(analysis.add_ranked)
-        if (together := self.clusters.open(workspace, question)) is not None:
-            told.append(together.add_ranked)
-        if self.keep is None and self.against is None:
-            return told
-        from kglink.evaluation.kept import Comparison, KeptWriter
-        from kglink.workspace.evaluation import evaluated
-
-        facts = evaluated(workspace, question)
-        if self.against is not None:
-            self.comparison = Comparison(self.against, facts, question.ks)
-            told.append(self.comparison.add)
-        if self.keep is not None:
-            told.append(
-                KeptWriter(stack.enter_context(whole_file(workspace, self.keep)), facts).add
-            )
-        return told
 
 
 def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> RetrievalReport:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.scores import Score
     from kglink.workspace import Workspace
     from kglink.workspace.evaluation import EndToEnd
-    from kglink_cli.evaluate import Sinks
+    from kglink_cli.evaluation_sinks import Sinks
 
 
 def judge_end_to_end(

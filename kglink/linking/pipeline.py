@@ -165,7 +165,7 @@ class Linker:
     @property
     def mention_vectors(self) -> MentionVectors:
         """Gives the vectors of mentions as names, and in their texts."""
-        return self._search.mention_vectors
+        return self._search.reading.vectors
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with what the store says of their first candidates."""
