@@ -47,6 +47,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink report default-1 --docs notes -o report.html",
         "kglink report default-1 --docs notes --plots plots --tables tables",
     ),
+    "reproduce": (
+        "kglink reproduce amh/table-2 --data zeshel --dry-run",
+        "kglink reproduce joint/table-3-disease --data disease --rows zero-shot,T,TO --seeds 2",
+    ),
     "learn": ("kglink learn notes", "kglink learn notes --split train"),
     "forget": ("kglink forget notes", "kglink forget reports"),
     "fit": ("kglink fit notes", "kglink fit notes,reports --split train"),

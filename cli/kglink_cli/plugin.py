@@ -25,6 +25,7 @@ from kglink_cli import (
     overlap,
     recipes,
     report,
+    reproduce,
     runs,
     settings,
     show,
@@ -47,6 +48,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("convert")(convert.convert)
     app.command("runs")(runs.runs)
     app.command("report")(report.report)
+    app.command("reproduce")(reproduce.reproduce)
     app.command("learn")(memory.learn)
     app.command("forget")(memory.forget)
     app.command("fit")(memory.fit)

@@ -19,11 +19,13 @@ class Figure(NamedTuple):
 
     value: float
     interval: tuple[float, float] | None = None
+    digits: int = 3
 
     def __str__(self) -> str:
-        shown = f"{self.value:.3f}"
+        shown = f"{self.value:.{self.digits}f}"
         if self.interval is not None:
-            shown += " [{:.3f}, {:.3f}]".format(*self.interval)
+            low, high = (f"{end:.{self.digits}f}" for end in self.interval)
+            shown += f" [{low}, {high}]"
         return shown
 
 

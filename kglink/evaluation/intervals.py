@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,17 @@ def mean_interval(values: Sequence[float], counts: Sequence[int]) -> Interval:
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(whole, np.asarray(counts) / whole, size=ROUNDS)
     return _ends(drawn @ np.asarray(values) / whole)
+
+
+def group_interval(groups: Iterable[npt.NDArray[np.float64]]) -> Interval:
+    """Of the mean of the means of groups of values: by bootstrap within each group."""
+    drawn = []
+    rng = np.random.default_rng(0)
+    for group in groups:
+        values, counts = np.unique(group, return_counts=True)
+        drawn.append(rng.multinomial(len(group), counts / len(group), size=ROUNDS) @ values)
+        drawn[-1] /= len(group)
+    return _ends(np.mean(drawn, axis=0))
 
 
 def text_intervals(counts: Sequence[tuple[int, int, int]]) -> tuple[Interval, Interval, Interval]:

@@ -92,6 +92,26 @@ def evaluate_overlaps(
     return found
 
 
+def overlap_values(
+    space: Space,
+    store: Store,
+    *,
+    queries: str,
+    answers: str,
+    least: float = LEAST_PROBABILITY,
+) -> dict[str, npt.NDArray[np.float64]]:
+    """The `FIGURES` of each accepted overlap of two KBs, all entities of both ranked."""
+    _check_texts(space)
+    segments = {kb: space.segments[kb] for kb in space.segments if kb in (queries, answers)}
+    right, asking = _accepted(store, segments[answers], segments[queries], least)
+    if not len(asking.rows):
+        raise SpaceError(
+            f"{queries} and {answers} have no accepted overlap",
+            hint=f"`kglink overlap {answers} {queries}` looks for some.",
+        )
+    return dict(zip(FIGURES, _values(segments, asking, right), strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class OverlapTest:
     """One figure of the overlaps that two spaces both hold; the other space is on the right."""

@@ -284,7 +284,7 @@ def _begin(workspace: Opened, runs: Runs, job: FinetuneJob, progress: Tell) -> N
     if (runs.path(job.run) / SETTINGS).is_file():
         return  # `train` says that there is a run already
     if job.what not in _LETTERS and "O" in job.stages():
-        _find_missing_overlaps(workspace, job, progress)
+        find_missing_overlaps(workspace, job, progress)
     space = job.space or workspace.settings.space.name
     runs.set_destination(job.run, Destination("" if job.publish is False else space))
 
@@ -300,7 +300,7 @@ def _nothing_left_of_a_refusal(folder: Path) -> Iterator[None]:
         raise
 
 
-def _find_missing_overlaps(workspace: Opened, job: FinetuneJob, progress: Tell) -> None:
+def find_missing_overlaps(workspace: Opened, job: FinetuneJob, progress: Tell) -> None:
     """Compare the KBs that nobody has compared yet."""
     store = workspace.store
     method = job.chosen_recipe().overlap.method

@@ -22,6 +22,8 @@ REVIEWS_FOLDER = "reviews"
 SCRATCH_FOLDER = ".scratch"
 #: Vectors of texts that overlaps were looked for with, a file for each encoder.
 VECTORS_FOLDER = "vectors"
+#: Ranks of mentions that tables of papers are made of, a folder for each space.
+REPRODUCED_FOLDER = "reproduced"
 
 #: What texts speak of and no KB has, and what people said of it.
 DISCOVERIES_FILE = "discoveries.json"
@@ -35,6 +37,7 @@ OWNED = (
     REVIEWS_FOLDER,
     SCRATCH_FOLDER,
     VECTORS_FOLDER,
+    REPRODUCED_FOLDER,
     DISCOVERIES_FILE,
     OVERLAP_MODEL_FILE,
 )

@@ -1,0 +1,247 @@
+"""`kglink reproduce`: a table of a paper, made anew, beside what the paper prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kglink.errors import UsageError
+from kglink_cli.console import counted, display, note, print_json, print_table, say
+from kglink_cli.finetune import read_changes
+from kglink_cli.interrupts import go_on_by
+from kglink_cli.session import session_of, split_names
+from kglink_cli.tables import Figure, Table, check_format, write_tables
+
+if TYPE_CHECKING:
+    from kglink.evaluation.protocols import Protocol
+    from kglink.evaluation.reproduced import Cell
+    from kglink.workspace.reproduce import Reproducer, Reproduction
+
+#: Columns beside each of which the paper's stands in one table; of more it has a table of its own.
+MOST_BESIDE = 4
+
+
+def reproduce(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A table, such as amh/table-2; none: list all.")] = "",
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Folder with the data, in the layout of their release."),
+    ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rows",
+            help="Run these rows alone, by name or by part of one: T,TO or 'DUAL, Hard-ID'; may "
+            "be repeated.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each row.")] = 3,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a value of all recipes: train.epochs=1"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be run, and how long.")
+    ] = False,
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="table, tsv, csv, md, latex or json.")
+    ] = "table",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make a table of a paper: run its recipes, judge them as the paper does, compare.
+
+    Data that the workspace does not have are added, and what was run before is not run again, so
+    that the command may be stopped at any moment and goes on where it was. Each figure stands
+    beside the paper's: mean and standard deviation over seeds, 95% interval, and a mark where it
+    differs from the baseline by more than chance. What differs from the paper is said below.
+    """
+    as_json = as_json or form == "json"
+    shown = "table" if as_json else check_format(form)
+    if not name:
+        _list(as_json=as_json, options=(data, rows, changes, dry_run or None))
+        return
+    from kglink.evaluation.protocols import find_protocol
+    from kglink.workspace.reproduce import Reproducer
+
+    protocol = find_protocol(name)
+    with session_of(context).open(create=True) as workspace:
+        asked = Reproducer(
+            workspace, protocol, _rows(protocol, rows or ()), seeds, read_changes(changes or [])
+        )
+        if dry_run:
+            _print_plan(asked, data, as_json=as_json)
+            return
+        if protocol.adapted:
+            note("adapted", f"{name} is not {protocol.table.source} itself: other data and models")
+        go_on_by("the same command goes on where it was")
+        done = _run(asked, data)
+    if as_json:
+        print_json(done.as_json())
+    else:
+        write_tables(tables_of(done), shown)
+
+
+def _rows(protocol: Protocol, given: Sequence[str]) -> tuple[str, ...]:
+    """Names of rows as they are, for many have a comma; other values are lists."""
+    known = {row.name for row in protocol.rows}
+    return tuple(part for one in given for part in ((one,) if one in known else split_names(one)))
+
+
+def _list(*, as_json: bool, options: tuple[object, ...]) -> None:
+    from kglink.evaluation.protocols import list_protocols
+
+    if any(one is not None for one in options):
+        raise UsageError("which table?", hint="`kglink reproduce` lists them: blink/table-1, ...")
+    found = [
+        {
+            "name": one.name,
+            "rows": sum(not row.not_run for row in one.rows),
+            "data": one.data.title,
+            "adapted": bool(one.adapted),
+            "title": one.title,
+        }
+        for one in list_protocols()
+    ]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("name", "rows", "data", "table"),
+        [[one["name"], one["rows"], one["data"], one["title"]] for one in found],
+        right=(1,),
+    )
+
+
+def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
+    """Every run with its state, its steps, and how long those before it took."""
+    from kglink.workspace.reproduce import plan
+    from kglink.workspace.runs import Runs
+
+    found = plan(asked.opened, asked, data)
+    told = [
+        {
+            "run": model.name,
+            "recipe": model.row.recipe,
+            "state": state,
+            "learns_from": [*model.training.source_kbs, *model.training.target_kbs],
+            "steps": steps,
+            "seconds": None,
+        }
+        for model, state, steps in found
+    ]
+    runs = {run.info.name: run.info for run in Runs(asked.opened.folder).all()}
+    paces = [
+        info.report.seconds / info.steps
+        for info in (runs.get(str(one["run"])) for one in told)
+        if info is not None and info.report is not None and info.steps
+    ]
+    for one in told:
+        steps = one["steps"]
+        if paces and isinstance(steps, int) and one["state"] != "done":
+            one["seconds"] = round(steps * sum(paces) / len(paces))
+    if as_json:
+        print_json(told)
+        return
+    columns = ("run", "recipe", "state", "steps", "minutes")
+    print_table(
+        columns,
+        [
+            [
+                *(one["run"], one["recipe"], one["state"]),
+                "-" if one["steps"] is None else f"{one['steps']:,}",
+                "-" if one["seconds"] is None else f"{int(str(one['seconds'])) / 60:,.0f}",
+            ]
+            for one in told
+        ],
+        right=(3, 4),
+    )
+    left = [one["seconds"] for one in told if one["state"] in ("new", "stopped")]
+    known = [int(str(one)) for one in left if one is not None]
+    if left and len(known) == len(left):
+        say("", f"About {sum(known) / 3600:,.1f} hours of training for what is not done yet, as "
+                "fast as the runs that are; encoding and judging come on top.")  # fmt: skip
+    elif left:
+        say("", f"{counted(len(left), 'run')} to do. How long they take is known once one is done: "
+                "--seeds 1 --rows ROW does the first.")  # fmt: skip
+
+
+def _run(asked: Reproducer, data: Path | None) -> Reproduction:
+    from kglink_cli.finetune_progress import FinetuneNews
+
+    with display() as show:
+        return asked.run(data, FinetuneNews(show).take, note)
+
+
+def tables_of(done: Reproduction) -> Iterator[Table]:
+    """Ours beside the paper's, in its rows and columns; every figure with its test; the rest."""
+    table = done.table
+    protocol = table.protocol
+    columns = [one.name for one in protocol.columns]
+    beside = len(columns) <= MOST_BESIDE and not protocol.adapted
+    rows: list[list[object]] = []
+    for row in protocol.rows:
+        figures: list[object] = []
+        for column in protocol.columns:
+            cell = table.cells.get((row.name, column.name))
+            figures.append(_ours(cell, protocol.scale) if cell else "-")
+            if beside:
+                figures.append(_paper(*protocol.paper(row, column), protocol.scale))
+        if not row.not_run or beside:
+            rows.append([row.name, len(table.seeds.get(row.name, ())) or "-", *figures])
+    head = [word for one in columns for word in ((one, "paper") if beside else (one,))]
+    marks = f"* differs from the baseline ({'; '.join(protocol.baselines)}) by more than chance: " \
+            f"paired randomization test at {table.level}"  # fmt: skip
+    below = ["", marks, *(f"differs: {one}" for one in done.differs)]
+    yield Table(("row", "seeds", *head), rows, 1, protocol.title, below)
+    yield _cells(done)
+    if not beside:
+        paper = protocol.table
+        told = [[one.name, *(_known(v, protocol.scale) for v in one.figures)] for one in paper.rows]
+        title = f"What {paper.source} prints" + (", of its own data" if protocol.adapted else "")
+        yield Table(("row", *paper.columns), told, 1, title)
+
+
+def _cells(done: Reproduction) -> Table:
+    table, scale = done.table, done.table.protocol.scale
+    digits = 2 if scale > 1 else 4
+    rows: list[list[object]] = []
+    for (row, column), cell in table.cells.items():
+        test = cell.test
+        rows.append(
+            [
+                *(row, column, cell.items),
+                Figure(cell.mean, cell.interval, digits),
+                "-" if cell.deviation is None else f"{cell.deviation:.{digits}f}",
+                "-" if cell.paper is None else f"{cell.mean - cell.paper:+.{digits}f}",
+                *((f"{test.difference:+.{digits}f}", f"{test.p:.4f}") if test else ("-", "-")),
+                ("yes" if cell.significant else "no") if test else "-",
+            ]
+        )
+    columns = (
+        *("row", "column", "of", "mean over seeds", "± seeds", "less the paper's"),
+        *("less the baseline's", "p", "significant"),
+    )
+    title = f"Every figure with its 95% interval, and its test at {table.level}"
+    return Table(columns, rows, 2, title)
+
+
+def _ours(cell: Cell, scale: float) -> str:
+    shown = _known(cell.mean, scale)
+    if cell.deviation is not None:
+        shown += f" ± {_known(cell.deviation, scale)}"
+    return shown + "*" * cell.significant
+
+
+def _paper(figure: float, deviation: float, scale: float) -> str:
+    shown = _known(figure, scale)
+    return shown if math.isnan(deviation) else f"{shown} ± {_known(deviation, scale)}"
+
+
+def _known(value: float, scale: float) -> str:
+    digits = 2 if scale > 1 else 4
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"

@@ -1,0 +1,186 @@
+"""`kglink reproduce`: the tables of the papers on data of their layout, small enough for a test."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Kglink
+
+from kglink.evaluation import protocols
+from kglink.evaluation.protocols import Layout, find_protocol, list_protocols
+from kglink.workspace import init_workspace
+from paper_data import write_joint, write_zeshel
+from training_world import world_of, write_world_model
+
+ZESHEL = find_protocol("amh/table-2").data
+#: What makes every recipe small enough; two layers are all that the tiny model has.
+SMALL = (
+    "model.inputs.mention_tokens=16", "model.inputs.entity_tokens=16", "train.epochs=1",
+    "train.batch=8", "overlap.batch=8", "overlap.epochs=1", "overlap.method=full",
+)  # fmt: skip
+OF_PAPERS = [one.name for one in list_protocols() if not one.adapted]
+
+
+@pytest.fixture(autouse=True)
+def _plain_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGLINK_ENCODER_PRECISION", "fp32")
+    monkeypatch.setenv("KGLINK_ENCODER_THREADS", "1")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of all papers, and the tiny model."""
+    folder = tmp_path_factory.mktemp("papers")
+    write_zeshel(folder / "zeshel", ZESHEL)
+    write_joint(folder / "joint", find_protocol("joint/table-3").data)
+    write_world_model(folder / "tiny", world_of())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def workspaces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One for each layout: what one table trained serves the next."""
+    return {name: init_workspace(tmp_path_factory.mktemp(name)) for name in ("zeshel", "joint")}
+
+
+@pytest.fixture(autouse=True)
+def _few_mentions_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper draws thousands of each world's mentions."""
+
+    def few(layout: Layout) -> Layout:
+        kbs = [replace(one, split_random=dict.fromkeys(one.split_random, "9,3,6"))
+               for one in layout.kbs]  # fmt: skip
+        return replace(layout, kbs=tuple(kbs))
+
+    patched = {
+        name: replace(one, data=few(one.data)) for name, one in protocols._protocols().items()
+    }
+    monkeypatch.setattr(protocols, "_protocols", lambda: patched)
+
+
+def settings(data: Path, *more: str) -> list[str]:
+    return [
+        word for one in (f"model.base={data / 'tiny'}", *SMALL, *more) for word in ("--set", one)
+    ]
+
+
+def test_the_list_says_what_each_is(kglink: Kglink) -> None:
+    found = json.loads(kglink("reproduce", "--json").out)
+    assert [one["name"] for one in found] == [one.name for one in list_protocols()]
+    by_name = {one["name"]: one for one in found}
+    assert by_name["amh/table-2"]["rows"] == 13
+    assert by_name["joint/table-3-disease"]["adapted"]
+    assert "ADAPTED" in kglink("reproduce").out
+
+
+@pytest.mark.parametrize("name", OF_PAPERS)
+def test_a_dry_run_names_every_run_and_adds_nothing(
+    name: str, data: Path, tmp_path: Path, kglink: Kglink
+) -> None:
+    workspace = init_workspace(tmp_path)
+    protocol = find_protocol(name)
+    of = ("-w", workspace, "reproduce", name, "--data", data / protocol.data.name)
+    told = json.loads(kglink(*of, "--dry-run", "--seeds", "2", "--json").out)
+    runs = [one["run"] for one in told]
+    assert len(set(runs)) == len(runs)
+    recipes = {row.recipe for row in protocol.rows if not row.not_run}
+    assert {one["recipe"] for one in told} == recipes
+    trained = [one for one in told if one["state"] == "new"]
+    assert {name.rpartition("-")[2] for name in (one["run"] for one in trained)} == {"0", "1"}
+    assert json.loads(kglink("-w", workspace, "kbs", "--json").out) == []
+
+
+def test_a_table_is_made_once_and_then_only_read(
+    data: Path, workspaces: dict[str, Path], kglink: Kglink
+) -> None:
+    of = [
+        *("-w", workspaces["zeshel"], "reproduce", "amh/table-2", "--data", data / "zeshel"),
+        *("--rows", "Wu et al.", "--seeds", "1", *settings(data)),
+    ]
+    first = kglink(*of, "--json")
+    told = json.loads(first.out)
+    assert first.err.count("added") == 16
+    row = next(one for one in told["rows"] if one["name"] == "Wu et al.")
+    assert [cell["items"] for cell in row["cells"]] == [48] * 4
+    assert row["paper"] == [42.79, 89.36, 40.82, 79.13]
+    assert row["cells"][1]["mean"] == 100
+    assert 0 < row["cells"][0]["mean"] < 100
+    assert [len(runs) for runs in told["runs"].values()] == [1]
+    differs = "; ".join(told["differs"])
+    assert "train.epochs = 1, in place of" in differs
+    assert "val R@1: of 48 mentions; the paper's data have 10,000" in differs
+    assert "one seed" in differs
+    again = kglink(*of, "--json")
+    assert json.loads(again.out) == told
+    assert "learns" not in again.err
+    assert "added" not in again.err
+    shown = kglink(*of).out
+    assert "Wu et al.\t1\t" in shown
+    assert "\t42.79\t" in shown
+
+
+@pytest.mark.slow
+def test_what_is_written_for_papers_and_what_is_left_to_run(
+    data: Path, workspaces: dict[str, Path], kglink: Kglink
+) -> None:
+    of = ["-w", workspaces["zeshel"], "reproduce", "amh/table-2", "--data", data / "zeshel"]
+    of += ["--rows", "Wu et al.", "--seeds", "1", *settings(data)]
+    lines = kglink(*of, "--format", "csv").out.splitlines()
+    assert "mean over seeds from" in next(line for line in lines if line.startswith("row,column"))
+    assert kglink(*of, "--format", "latex").out.count("\\begin{tabular}") == 2
+    assert kglink(*of, "--dry-run").out.count("done") == 1
+    of[of.index("--seeds") + 1] = "2"
+    told = json.loads(kglink(*of, "--dry-run", "--json").out)
+    assert [one["state"] for one in told] == ["done", "new"]
+    assert told[1]["steps"] == 96 // 8
+    assert told[1]["seconds"] is not None
+
+
+def test_what_cannot_be_is_refused_before_anything_is_done(
+    data: Path, tmp_path: Path, kglink: Kglink
+) -> None:
+    workspace = init_workspace(tmp_path)
+    of = ("-w", workspace, "reproduce")
+    assert "unknown protocol" in kglink(*of, "amh/table-9", code=2).err
+    assert "--data DIR" in kglink(*of, "amh/table-2", code=2).err
+    other = kglink(*of, "amh/table-2", "--data", data / "joint", code=1).err
+    assert "lacks documents/american_football.json and" in other
+    assert "a folder with documents/WORLD.json" in other
+    assert "not a folder" in kglink(*of, "amh/table-2", "--data", data / "none", code=1).err
+    row = kglink(*of, "amh/table-2", "--data", data / "zeshel", "--rows", "DUALL", code=2).err
+    assert "DUAL" in row
+    cited = ("t-biencoder/table-2", "--data", data / "zeshel", "--rows", "DUAL, Random-CD")
+    assert "figures of Zhang and Stratos 2021" in kglink(*of, *cited, code=2).err
+    bad = kglink(*of, "amh/table-2", "--data", data / "zeshel", "--set", "train.epoch=1", code=2)
+    assert "epochs" in bad.err
+    assert "which table?" in kglink(*of, "--dry-run", code=2).err
+    assert json.loads(kglink("-w", workspace, "kbs", "--json").out) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_PAPERS)
+def test_every_protocol_runs_from_end_to_end(
+    name: str, data: Path, workspaces: dict[str, Path], kglink: Kglink
+) -> None:
+    protocol = find_protocol(name)
+    more = ("train.transformation.layer=1",) if name == "t-biencoder/layers" else ()
+    layout = protocol.data.name
+    told: dict[str, Any] = json.loads(
+        kglink(
+            *("-w", workspaces[layout], "reproduce", name, "--data", data / layout),
+            *("--seeds", "2", "--json", *settings(data, *more)),
+        ).out
+    )
+    run = {row.name for row in protocol.rows if not row.not_run}
+    for row in told["rows"]:
+        assert (row["name"] in run) is all(row["cells"])
+        if row["name"] in run:
+            assert row["seeds"] == ([0] if row["untrained"] else [0, 1])
+            tested = row["name"] not in protocol.baselines
+            assert all((cell["test"] is not None) is tested for cell in row["cells"])
+            assert all(0 <= cell["mean"] <= protocol.scale for cell in row["cells"])
+    assert told["comparisons"] == (len(run) - len(protocol.baselines)) * len(told["columns"])

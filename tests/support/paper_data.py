@@ -1,0 +1,125 @@
+"""The papers' data in the layout of their releases, small enough for a test."""
+
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kglink.evaluation.protocols import Layout
+
+WORDS = (
+    "amber",
+    "heron",
+    "river",
+    "lantern",
+    "stone",
+    "copper",
+    "tower",
+    "meadow",
+    "falcon",
+    "ember",
+)
+
+
+def write_zeshel(folder: Path, layout: Layout, pages: int = 6) -> Path:
+    """Sixteen worlds; every page mentions two others, in the file that its world is of."""
+    parts = {kb: name for name in ("train", "val", "test") for kb in layout.parts[name]["kbs"]}
+    files: dict[str, list[dict[str, object]]] = {
+        name: [] for name in ("train", "heldout_train_seen", "heldout_train_unseen", "val", "test")
+    }
+    for kb, part in parts.items():
+        wanted = ("train", "heldout_train_seen", "heldout_train_unseen")[
+            : 3 if part == "train" else 1
+        ]
+        stems = wanted if part == "train" else (part,)
+        _write_world(folder, kb, pages, [files[stem] for stem in stems])
+    for stem, mentions in files.items():
+        _write(folder / "mentions" / f"{stem}.json", mentions)
+    return folder
+
+
+def write_joint(folder: Path, layout: Layout, pages: int = 12) -> Path:
+    """A catalogue of Wikipedia, four worlds that have half of their titles from it, and Reddit."""
+    rng = random.Random("wikipedia")
+    titles = _titles(rng, 3 * pages)
+    entities = [
+        {
+            "text": f" {title} is {' '.join(rng.choices(WORDS, k=8))} .",
+            "idx": f"https://en.wikipedia.org/wiki?curid={100 + at}",
+            "title": title,
+            "entity": title,
+        }
+        for at, title in enumerate(titles)
+    ]
+    _write(folder / "wikipedia" / "entity.jsonl", entities)
+    mentions: list[dict[str, object]] = []
+    for kb in layout.targets.values():
+        _write_world(folder / "zeshel", kb, pages, [mentions], shared=titles[: pages // 2])
+    _write(folder / "zeshel" / "mentions" / "train.json", mentions)
+    _write_reddit(folder / "reddit_el.zip", rng.sample(titles, 12))
+    return folder
+
+
+def _write_world(
+    folder: Path,
+    kb: str,
+    pages: int,
+    files: Sequence[list[dict[str, object]]],
+    shared: Sequence[str] = (),
+) -> None:
+    rng = random.Random(kb)
+    titles = list(dict.fromkeys([*shared, *_titles(rng, pages)]))[:pages]
+    ids = [f"{kb[:6].upper()}{at:010d}" for at in range(pages)]
+    documents = []
+    for at, title in enumerate(titles):
+        words = [*title.split(), "is", *rng.choices(WORDS, k=4)]
+        for mentions in files:
+            for _ in range(2):
+                gold = rng.randrange(pages)
+                surface = titles[gold].split()
+                start = len(words)
+                words += [*surface, rng.choice(WORDS), "."]
+                mentions.append(
+                    {
+                        "category": "LOW_OVERLAP",
+                        "text": " ".join(surface),
+                        "start_index": start,
+                        "end_index": start + len(surface) - 1,
+                        "context_document_id": ids[at],
+                        "label_document_id": ids[gold],
+                        "mention_id": f"{kb}{at}{start}",
+                        "corpus": kb,
+                    }
+                )
+        documents.append({"document_id": ids[at], "title": title, "text": " ".join(words)})
+    _write(folder / "documents" / f"{kb}.json", documents)
+
+
+def _write_reddit(path: Path, titles: Sequence[str]) -> None:
+    """Posts of one annotation each, of all three tiers."""
+    posts, tiers = [], {"gold": [], "silver": [], "bronze": []}  # type: tuple[list[str], dict[str, list[str]]]
+    for at, title in enumerate(titles):
+        posts.append(f"p{at}\tsub\tWe saw {title} there")
+        fields = (f"p{at}", "sub", title, title.replace(" ", "_"), 7, 7 + len(title), title.lower())
+        tiers[("gold", "silver", "bronze")[at % 3]].append("\t".join(map(str, fields)))
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("posts.tsv", "".join(f"{one}\n" for one in posts))
+        out.writestr("comments.tsv", "c0\tt1_c0\tt3_p0\tsub\tNothing is annotated here\n")
+        for tier, lines in tiers.items():
+            out.writestr(f"{tier}_post_annotations.tsv", "".join(f"{one}\n" for one in lines))
+            out.writestr(f"{tier}_comment_annotations.tsv", "")
+
+
+def _titles(rng: random.Random, count: int) -> list[str]:
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found[" ".join(word.capitalize() for word in rng.sample(WORDS, 2))] = None
+    return list(found)
+
+
+def _write(path: Path, records: Iterable[Mapping[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
