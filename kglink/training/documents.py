@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from kglink.evaluation.not_found import nil_places, with_nil
 from kglink.records import Document, Mention
 from kglink.store import Store
 from kglink.training.recipe import SelectionSection
@@ -83,13 +84,16 @@ def _limit(documents: Iterable[Document], seed: int, limit: int) -> int:
 
 
 def held_back_documents(
-    store: Store, docs: Sequence[str], selection: SelectionSection, seed: int
+    store: Store, docs: Sequence[str], selection: SelectionSection, seed: int, kbs: Sequence[str]
 ) -> Iterator[Document]:
-    """The documents by which a run with these settings chooses its best epoch."""
+    """The documents by which a run with these settings chooses its best epoch.
+
+    Mentions whose golds these KBs do not have are NIL, as `kglink.evaluation.not_found` tells.
+    """
     for name in sources_of_documents(store, docs):
-        for document, held_back in splits_of(store, name, selection, seed).divided(store):
-            if held_back:
-                yield document
+        divided = splits_of(store, name, selection, seed).divided(store)
+        chosen = (document for document, held_back in divided if held_back)
+        yield from with_nil(chosen, nil_places(store, name, kbs))
 
 
 def mentions_of_runs(store: Store, run: Path) -> list[tuple[str, Callable[[], Iterator[Mention]]]]:

@@ -25,6 +25,7 @@ from kglink.evaluation.end_to_end import (
     linked_answers,
 )
 from kglink.evaluation.kept import Evaluated
+from kglink.evaluation.not_found import nil_places, with_nil
 from kglink.evaluation.rankings import RankedMention, in_text
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
@@ -142,7 +143,8 @@ def evaluate_end_to_end(
     texts: list[AnnotatedText] = []
     other_types: Counter[str] = Counter()
     for name in question.docs:
-        whole = merged_texts(name, store.documents(name, question.split or None))
+        documents = store.documents(name, question.split or None)
+        whole = merged_texts(name, with_nil(documents, nil_places(store, name, kbs)))
         own, others = of_linked_types(whole, kbs)
         texts += own
         other_types += others

@@ -58,12 +58,19 @@ def fit(
 ) -> Scoring:
     """Fit how the space weighs evidence to annotated documents; nothing is trained.
 
-    What memory has learnt from these documents does not count while they are judged.
+    What memory has learnt from these documents does not count while they are judged. Mentions
+    whose golds no KB has are NIL, as `kglink.evaluation.not_found` tells.
     """
+    from kglink.evaluation.not_found import nil_places, with_nil
     from kglink.workspace.fitting import is_remembered
 
     names = (docs,) if isinstance(docs, str) else tuple(docs)
-    documents = [one for name in names for one in _documents(opened, name, split)]
+    kbs = opened.space().kbs()
+    documents = [
+        one
+        for name in names
+        for one in with_nil(_documents(opened, name, split), nil_places(opened.store, name, kbs))
+    ]
     remembered = is_remembered(opened.store, names)
     return fit_scoring(opened, documents, remembered=remembered, progress=progress)
 

@@ -62,10 +62,11 @@ def new_space(target: Opened, report: TrainingReport, progress: Tell) -> NewSpac
     if report.recalls is None:  # no mentions were held back
         return NewSpace(joint, model, built, None, Replacement({}) if before else None)
     told = read_settings(report.folder)
-    documents = [*held_back_documents(target.store, told.docs, told.recipe.selection, told.seed)]
+    space = joint.open()
+    asked = told.docs, told.recipe.selection, told.seed, space.kbs()
+    documents = [*held_back_documents(target.store, *asked)]
     remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
     judging = _Judging(target, documents, remembered, progress)
-    space = joint.open()
     fitted = judging.fit(space, joint.encoder)
     replacement = judging.compare(before, space, joint.encoder, fitted) if before else None
     return NewSpace(joint, model, built, fitted.scoring, replacement)

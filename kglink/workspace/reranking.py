@@ -69,7 +69,8 @@ def publish_reranker(
     Both are found on the documents that were held back, the weight by cross-fitting.
     """
     space, store = target.space(), target.store
-    documents = [*held_back_documents(store, told.docs, told.recipe.selection, told.seed)]
+    asked = told.docs, told.recipe.selection, told.seed, space.kbs()
+    documents = [*held_back_documents(store, *asked)]
     remembered = is_remembered(store, sources_of_documents(store, told.docs))
     plain = without_auto(target.settings.link).model_copy(update={"evidence": "all", "rerank": 0})
     reading = plain.model_copy(update={"rerank": target.settings.link.rerank or RERANKED})
