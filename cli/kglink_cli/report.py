@@ -76,7 +76,7 @@ def report(
         if as_json:
             print_json(found)
         else:
-            _write_page(workspace, found, output or Path("report.html"))
+            write_page(workspace, found, output or Path("report.html"))
 
 
 def _make(folder: Path | None) -> None:
@@ -87,7 +87,8 @@ def _make(folder: Path | None) -> None:
             raise cannot_write(folder, error) from error
 
 
-def _write_page(workspace: Workspace, found: dict[str, Any], path: Path) -> None:
+def write_page(workspace: Workspace, found: dict[str, Any], path: Path) -> None:
+    """Write the page of a report."""
     from kglink_cli.report_page.page import page_of
 
     text = page_of(found)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kglink.errors import UsageError
-from kglink_cli.console import counted, display, note, print_json, print_table, say
+from kglink.workspace.outputs import checked_output
+from kglink_cli.console import counted, display, note, print_json, print_table, progress, say
 from kglink_cli.finetune import read_changes
 from kglink_cli.interrupts import go_on_by
+from kglink_cli.report import MAP, write_page
+from kglink_cli.reproduced_tables import tables_of
 from kglink_cli.session import session_of, split_names
-from kglink_cli.tables import Figure, Table, check_format, write_tables
+from kglink_cli.tables import check_format, write_tables
 
 if TYPE_CHECKING:
     from kglink.evaluation.protocols import Protocol
-    from kglink.evaluation.reproduced import Cell
+    from kglink.workspace import Workspace
     from kglink.workspace.reproduce import Reproducer, Reproduction
-
-#: Columns beside each of which the paper's stands in one table; of more it has a table of its own.
-MOST_BESIDE = 4
 
 
 def reproduce(
@@ -45,6 +44,13 @@ def reproduce(
         list[str] | None,
         typer.Option("--set", help="Change a value of all recipes: train.epochs=1"),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            help="Also write a web page: the table, and what the runs of the first seed learnt.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be run, and how long.")
     ] = False,
@@ -63,7 +69,7 @@ def reproduce(
     as_json = as_json or form == "json"
     shown = "table" if as_json else check_format(form)
     if not name:
-        _list(as_json=as_json, options=(data, rows, changes, dry_run or None))
+        _list(as_json=as_json, options=(data, rows, changes, report, dry_run or None))
         return
     from kglink.evaluation.protocols import find_protocol
     from kglink.workspace.reproduce import Reproducer
@@ -76,14 +82,18 @@ def reproduce(
         if dry_run:
             _print_plan(asked, data, as_json=as_json)
             return
+        if report is not None:
+            checked_output(workspace, report)
         if protocol.adapted:
             note("adapted", f"{name} is not {protocol.table.source} itself: other data and models")
         go_on_by("the same command goes on where it was")
         done = _run(asked, data)
+        if report is not None:
+            _write_report(workspace, done, report)
     if as_json:
         print_json(done.as_json())
     else:
-        write_tables(tables_of(done), shown)
+        write_tables(tables_of(done.as_json()), shown)
 
 
 def _rows(protocol: Protocol, given: Sequence[str]) -> tuple[str, ...]:
@@ -177,71 +187,13 @@ def _run(asked: Reproducer, data: Path | None) -> Reproduction:
         return asked.run(data, FinetuneNews(show).take, note)
 
 
-def tables_of(done: Reproduction) -> Iterator[Table]:
-    """Ours beside the paper's, in its rows and columns; every figure with its test; the rest."""
-    table = done.table
-    protocol = table.protocol
-    columns = [one.name for one in protocol.columns]
-    beside = len(columns) <= MOST_BESIDE and not protocol.adapted
-    rows: list[list[object]] = []
-    for row in protocol.rows:
-        figures: list[object] = []
-        for column in protocol.columns:
-            cell = table.cells.get((row.name, column.name))
-            figures.append(_ours(cell, protocol.scale) if cell else "-")
-            if beside:
-                figures.append(_paper(*protocol.paper(row, column), protocol.scale))
-        if not row.not_run or beside:
-            rows.append([row.name, len(table.seeds.get(row.name, ())) or "-", *figures])
-    head = [word for one in columns for word in ((one, "paper") if beside else (one,))]
-    marks = f"* differs from the baseline ({'; '.join(protocol.baselines)}) by more than chance: " \
-            f"paired randomization test at {table.level}"  # fmt: skip
-    below = ["", marks, *(f"differs: {one}" for one in done.differs)]
-    yield Table(("row", "seeds", *head), rows, 1, protocol.title, below)
-    yield _cells(done)
-    if not beside:
-        paper = protocol.table
-        told = [[one.name, *(_known(v, protocol.scale) for v in one.figures)] for one in paper.rows]
-        title = f"What {paper.source} prints" + (", of its own data" if protocol.adapted else "")
-        yield Table(("row", *paper.columns), told, 1, title)
-
-
-def _cells(done: Reproduction) -> Table:
-    table, scale = done.table, done.table.protocol.scale
-    digits = 2 if scale > 1 else 4
-    rows: list[list[object]] = []
-    for (row, column), cell in table.cells.items():
-        test = cell.test
-        rows.append(
-            [
-                *(row, column, cell.items),
-                Figure(cell.mean, cell.interval, digits),
-                "-" if cell.deviation is None else f"{cell.deviation:.{digits}f}",
-                "-" if cell.paper is None else f"{cell.mean - cell.paper:+.{digits}f}",
-                *((f"{test.difference:+.{digits}f}", f"{test.p:.4f}") if test else ("-", "-")),
-                ("yes" if cell.significant else "no") if test else "-",
-            ]
+def _write_report(workspace: Workspace, done: Reproduction, path: Path) -> None:
+    """The page of the runs of the first seed, judged on what the table is of."""
+    runs = list(dict.fromkeys(names[0] for names in done.runs.values()))
+    if not runs:
+        raise UsageError(
+            "no row was trained, and a report is of runs", hint="Leave --rows or --report out."
         )
-    columns = (
-        *("row", "column", "of", "mean over seeds", "± seeds", "less the paper's"),
-        *("less the baseline's", "p", "significant"),
-    )
-    title = f"Every figure with its 95% interval, and its test at {table.level}"
-    return Table(columns, rows, 2, title)
-
-
-def _ours(cell: Cell, scale: float) -> str:
-    shown = _known(cell.mean, scale)
-    if cell.deviation is not None:
-        shown += f" ± {_known(cell.deviation, scale)}"
-    return shown + "*" * cell.significant
-
-
-def _paper(figure: float, deviation: float, scale: float) -> str:
-    shown = _known(figure, scale)
-    return shown if math.isnan(deviation) else f"{shown} ± {_known(deviation, scale)}"
-
-
-def _known(value: float, scale: float) -> str:
-    digits = 2 if scale > 1 else 4
-    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+    with progress() as tell:
+        found = workspace.report(runs, done.docs, split="test", map_entities=MAP, progress=tell)
+    write_page(workspace, {**found, "reproduced": done.as_json()}, path)

@@ -20,7 +20,7 @@ from kglink.errors import UsageError
 from kglink.evaluation.intervals import group_interval
 from kglink.evaluation.metrics import Rank, hit, reciprocal
 from kglink.evaluation.protocols import Average, Column, Protocol, Row
-from kglink.evaluation.significance import ALPHA, RandomizationTest, randomization_test
+from kglink.evaluation.significance import RandomizationTest, randomization_test
 
 FloatArray = npt.NDArray[np.float64]
 #: The values of one seed, a list for each part that is judged on its own.
@@ -44,7 +44,6 @@ class Cell:
     """Over seeds; None of one seed."""
     interval: tuple[float, float]
     paper: float | None
-    paper_deviation: float | None
     baseline: str
     """The row that the figure is tested against; empty: none."""
     test: RandomizationTest | None = None
@@ -58,7 +57,6 @@ class Cell:
             "deviation": self.deviation,
             "interval": list(self.interval),
             "paper": self.paper,
-            "paper_deviation": self.paper_deviation,
             "baseline": self.baseline or None,
             "test": self.test.as_json() if self.test else None,
             "significant": self.significant,
@@ -76,18 +74,14 @@ class ReproducedTable:
     comparisons: int
     """How many tests share the level of .05."""
 
-    @property
-    def level(self) -> str:
-        """The level of the tests, in words."""
-        return f"{ALPHA} / {self.comparisons}" if self.comparisons > 1 else str(ALPHA)
-
     def as_json(self) -> dict[str, Any]:
         """Rows, columns and cells as plain values."""
-        columns = [one.name for one in self.protocol.columns]
+        columns = self.protocol.columns
         return {
-            "columns": columns,
+            "columns": [one.name for one in columns],
             "unit": "percent" if self.protocol.scale > 1 else "share",
             "average": self.protocol.average,
+            "baselines": list(self.protocol.baselines),
             "comparisons": self.comparisons,
             "rows": [
                 {
@@ -96,13 +90,12 @@ class ReproducedTable:
                     "untrained": row.untrained,
                     "not_run": row.not_run or None,
                     "seeds": list(self.seeds.get(row.name, ())),
-                    "paper": [
-                        _known(self.protocol.paper(row, one)[0]) for one in self.protocol.columns
+                    "paper": [_known(self.protocol.paper(row, one)[0]) for one in columns],
+                    "paper_deviations": [
+                        _known(self.protocol.paper(row, one)[1]) for one in columns
                     ],
                     "cells": [
-                        self.cells[row.name, one].as_json()
-                        if (row.name, one) in self.cells
-                        else None
+                        cell.as_json() if (cell := self.cells.get((row.name, one.name))) else None
                         for one in columns
                     ],
                 }
@@ -157,7 +150,6 @@ def _cell(
     parts = _over_seeds(judged)
     each = [_average(values, protocol.average) * scale for values in judged.seeds.values()]
     low, high = group_interval(_groups(parts, protocol.average))
-    paper, deviation = protocol.paper(row, column)
     test = None
     if baseline is not None:
         ours, theirs = (_weighted(one, protocol.average) for one in (parts, _over_seeds(baseline)))
@@ -172,8 +164,7 @@ def _cell(
         mean=statistics.mean(each),
         deviation=statistics.stdev(each) if len(each) > 1 else None,
         interval=(low * scale, high * scale),
-        paper=_known(paper),
-        paper_deviation=_known(deviation),
+        paper=_known(protocol.paper(row, column)[0]),
         baseline=protocol.baseline_of(row.name) if test else "",
         test=test,
         significant=test.is_significant(comparisons=comparisons) if test else False,

@@ -44,6 +44,8 @@ class Reproduction:
     runs: Mapping[str, Sequence[str]]
     """The runs of each row that was trained."""
     differs: Sequence[str]
+    docs: Sequence[str] = ()
+    """The documents of the split test that were judged."""
 
     def as_json(self) -> dict[str, Any]:
         """What ``kglink reproduce --json`` says."""
@@ -137,8 +139,8 @@ class Reproducer:
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise UsageError(f"{self.seeds} seeds", hint="One at least: --seeds 1.")
-        for row in self._rows:
-            load_recipe(row.recipe, self.changes)
+        for recipe in {row.recipe for row in self._rows}:
+            load_recipe(recipe, self.changes)
 
     @cached_property
     def _rows(self) -> list[Row]:
@@ -157,6 +159,12 @@ class Reproducer:
                     f"row {word!r} of {self.protocol.name} cannot be run: {rows[0].not_run}"
                 )
         return list(found.values())
+
+    @cached_property
+    def _sources(self) -> dict[str, str]:
+        """The stages of each row; a model as it comes is one for all columns, as that of S is."""
+        own = {row.name: row.sources or load_recipe(row.recipe).sources for row in self._rows}
+        return own | {row.name: "S" for row in self._rows if row.untrained}
 
     def models(self) -> list[Model]:
         """Every model of the table once, seed by seed: whoever stops has whole seeds."""
@@ -196,12 +204,19 @@ class Reproducer:
                 if not row.untrained and model.name not in runs.setdefault(row.name, []):
                     runs[row.name].append(model.name)
         table = table_of(self.protocol, judged)
-        return Reproduction(table, runs, [*self._differences(table)])
+        docs = {
+            docs: None
+            for row in self._rows
+            for column in self.protocol.columns
+            for part in layout.parts_of(column, row)
+            for docs in part.docs
+            if part.split == "test" and not part.documents
+        }
+        return Reproduction(table, runs, [*self._differences(table)], tuple(docs))
 
     # ------------------------------------------------------------------------------ models
     def _model(self, row: Row, column: Column, seed: int) -> Model:
-        sources = row.sources or load_recipe(row.recipe).sources
-        training = self.protocol.data.training(column.part, "S" if row.untrained else sources)
+        training = self.protocol.data.training(column.part, self._sources[row.name])
         return Model(row, training, 0 if row.untrained else seed, self.changes)
 
     def _train(self, model: Model, tell: Tell) -> None:

@@ -55,6 +55,7 @@ from kglink.workspace.training import (
     finetune,
     recipe,
     recipes,
+    reproduce,
     run,
     runs,
 )
@@ -106,6 +107,7 @@ class Workspace(Opened):
     delete_run = delete_run
     recipes = recipes
     recipe = recipe
+    reproduce = reproduce
     report = report
     # texts
     texts = texts

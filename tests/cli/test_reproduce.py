@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Kglink
 
 from kglink.evaluation import protocols
 from kglink.evaluation.protocols import Layout, find_protocol, list_protocols
+from kglink.evaluation.reproduced import Judged, table_of
 from kglink.workspace import init_workspace
+from kglink.workspace.reproduce import Reproduction
+from kglink_cli.reproduced_tables import best_of, tables_of
 from paper_data import write_joint, write_zeshel
 from training_world import world_of, write_world_model
 
@@ -184,3 +188,46 @@ def test_every_protocol_runs_from_end_to_end(
             assert all((cell["test"] is not None) is tested for cell in row["cells"])
             assert all(0 <= cell["mean"] <= protocol.scale for cell in row["cells"])
     assert told["comparisons"] == (len(run) - len(protocol.baselines)) * len(told["columns"])
+
+
+@pytest.mark.slow
+def test_the_report_of_a_table_tells_what_the_command_tells(
+    data: Path, workspaces: dict[str, Path], kglink: Kglink, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    of = ["-w", workspaces["joint"], "reproduce", "joint/table-3", "--data", data / "joint"]
+    of += ["--rows", "BLINK,TO", "--seeds", "1", *settings(data)]
+    told = json.loads(kglink(*of, "--report", page, "--json").out)
+    text = page.read_text(encoding="utf-8")
+    assert "joint/table-3: ours and the paper&#x27;s" in text
+    assert '<a href="#reproduced">The table</a>' in text
+    for row in told["rows"]:
+        for cell in filter(None, row["cells"]):
+            assert f"{cell['mean']:.4f}" in text
+    assert "0.4227" in text  # the paper's, of a row that is not run
+    assert "no cross-encoder orders" in text
+    refused = kglink(*of, "--rows", "BLINK", "--report", tmp_path / "none" / "x.html", code=2)
+    assert "there is no folder" in refused.err
+
+
+def test_a_page_says_which_row_is_best_and_what_differs() -> None:
+    """Two rows by hand: one far above the baseline, one equal to it."""
+    protocol = find_protocol("joint/table-3-disease")
+    low, high = np.zeros(100), np.r_[np.ones(60), np.zeros(40)]
+    values = {"zero-shot, target": low, "T, target": high, "TO, target": low}
+    table = table_of(
+        protocol, {(name, "hp AP@1"): Judged({0: [one]}) for name, one in values.items()}
+    )
+    shape = Reproduction(table, {}, ["other data"]).as_json()
+    (best,) = best_of(shape)
+    assert best == (
+        "hp AP@1: the best row is T, target with 0.6000, 0.6000 above zero-shot, target "
+        "(p = 0.0001). Of 2 other rows 1 are better than zero-shot, target by more than chance, "
+        "and 0 worse."
+    )
+    ours, cells, paper = tables_of(shape)
+    assert "ADAPTED" in ours.title
+    assert ["T, target", 1, "0.6000*", "-"] in ours.rows
+    assert "differs: other data" in ours.below
+    assert str(cells.rows[0][3]) == "0.0000 [0.0000, 0.0000]"
+    assert paper.rows[0][:2] == ["BLINK, target", "0.1747"]

@@ -18,6 +18,8 @@ from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colour
 from kglink_cli.report_page.leads import lead
 from kglink_cli.report_page.plots import plots_of
 from kglink_cli.report_page.tables import Named, tables_of
+from kglink_cli.reproduced_tables import best_of
+from kglink_cli.reproduced_tables import tables_of as reproduced_tables
 from kglink_cli.tables import Figure, Table
 
 Shape = Mapping[str, Any]
@@ -30,8 +32,11 @@ def page_of(report: Shape) -> str:
     sections = list(_sections(report, {one.name: one for one in tables_of(report)}, plots))
     names = ", ".join(run["name"] for run in report["runs"])
     several = len(report["runs"]) > 1
+    title = f"{names}: fine-tuning compared" if several else f"{names}: what it learnt"
+    if "reproduced" in report:
+        title = f"{report['reproduced']['protocol']}: ours and the paper's"
     values = {
-        "title": _text(f"{names}: fine-tuning compared" if several else f"{names}: what it learnt"),
+        "title": _text(title),
         "subtitle": _text(_subtitle(report)),
         "style": style,
         "style_hash": _csp_hash(style),
@@ -73,6 +78,8 @@ def _sections(
     def plot(*names: str) -> str:
         return "".join(drawn[name] for name in names if name in drawn)
 
+    if "reproduced" in report:
+        yield "reproduced", "The table", _reproduced(report["reproduced"])
     yield "summary", "In short", _cards(report) + _missing(report)
     if "retrieval" in tables:
         body = (
@@ -96,6 +103,23 @@ def _sections(
         body += _browser(report)
         yield "errors", "Why answers are wrong", body
     yield "settings", "Settings and fingerprints", "".join(map(_facts, report["runs"]))
+
+
+def _reproduced(shape: Shape) -> str:
+    """The table of a paper: what came of it in sentences, the tables, what differs."""
+    body = f"<p>{_text(shape['title'])}.</p>"
+    if shape["adapted"]:
+        body += _note(
+            f"{shape['protocol']} is adapted to other data and models: compare which rows are "
+            "better, not how large the figures are."
+        )
+    body += "".join(f"<p>{_text(one)}</p>" for one in best_of(shape))
+    body += "".join(_table(one, one=False) for one in reproduced_tables(shape))
+    missing = [row for row in shape["rows"] if row["not_run"]]
+    if missing:
+        told = {row["name"]: row["not_run"] for row in missing}
+        body += "<h3>Rows that are not run</h3>" + _list(told)
+    return body
 
 
 def _lead(section: str, report: Shape) -> str:
@@ -174,9 +198,10 @@ def _table(table: Table, *, one: bool) -> str:
         numeric = at >= table.figures
         inner = _text(str(value))
         if isinstance(value, Figure):
-            inner = f"{value.value:.3f}"
+            inner = f"{value.value:.{value.digits}f}"
             if value.interval is not None:
-                inner += "<small>{:.3f}–{:.3f}</small>".format(*value.interval)
+                low, high = (f"{end:.{value.digits}f}" for end in value.interval)
+                inner += f"<small>{low}–{high}</small>"
         elif isinstance(value, int):
             inner = f"{value:,}"
         kind = ' class="n"' if numeric else ""
