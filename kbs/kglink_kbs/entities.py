@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
@@ -24,6 +25,12 @@ from kglink_kbs.values import (
 )
 
 _GUESSED = "guessed from its name if empty, `-` for none"
+#: A key that people write in texts: of a catalogue, "KM-200" or "AJ3000". No word, no plain number,
+#: and not the code of an ontology or of Wikidata ("D012345", "Q42", "NCIT123456").
+_MODEL_NUMBER = re.compile(
+    r"(?=.{4,20}$)(?=.*[0-9])(?!.*[0-9]{6})(?=.*[A-Z].*[A-Z]|.*[A-Z].*[-./]|.*[-./].*[A-Z])"
+    r"[A-Z0-9]+(?:[-./][A-Z0-9]+)*$"
+)
 _KINDS: Mapping[str, AliasKind] = {kind: kind for kind in get_args(AliasKind)}
 
 
@@ -76,7 +83,7 @@ class EntityMaker:
             url=one_line(get("url"), "url"),
             popularity=finite_number(get("popularity"), "popularity"),
             language=one_line(get("language"), "language"),
-            aliases=self._aliases(get("aliases")),
+            aliases=_with_number(key, title, self._aliases(get("aliases"))),
             xrefs=tuple(dict.fromkeys(text_list(get("xrefs"), self._separator, "xrefs"))),
             parents=tuple(dict.fromkeys(text_list(get("parents"), self._separator, "parents"))),
         )
@@ -104,6 +111,13 @@ class EntityMaker:
             _kind(values.get("kind")),
             1 if count is None else whole_number(count, "the count of an alias"),
         )
+
+
+def _with_number(key: str, title: str, aliases: tuple[Alias, ...]) -> tuple[Alias, ...]:
+    """The aliases, and the key where it is a model number that no other name says."""
+    if not _MODEL_NUMBER.match(key) or key in {title, *(alias.surface for alias in aliases)}:
+        return aliases
+    return (*aliases, Alias(key))
 
 
 def _kind(value: object) -> AliasKind:

@@ -129,6 +129,20 @@ def test_columns_are_named_by_settings() -> None:
     assert read("id,title,count\n1,T,many\n", popularity="-") == [Entity("1", "T")]
 
 
+@pytest.mark.parametrize("key", ["AJ3000", "KM-200", "SM-3", "T-800", "KM/200"])
+def test_a_model_number_is_a_name(key: str) -> None:
+    assert read(f"sku,title,aliases\n{key},T,A\n")[0].aliases == (Alias("A"), Alias(key))
+    assert read(f"sku,title,aliases\n{key},{key},A\n")[0].aliases == (Alias("A"),)
+    assert read(f"sku,title,aliases\n{key},T,{key}\n")[0].aliases == (Alias(key),)
+
+
+@pytest.mark.parametrize(
+    "key", ["1", "4711", "Q42", "C0001", "D012345", "NCIT123456", "HP:0001", "e006", "ABC", "a-1"]
+)
+def test_another_key_is_no_name(key: str) -> None:
+    assert not read(f"id,title\n{key},T\n")[0].aliases
+
+
 def test_the_separator_of_lists() -> None:
     table = "id,title,aliases\n1,T,a;b|c\n"  # a bar splits unasked, and wins
     assert [alias.surface for alias in read(table)[0].aliases] == ["a;b", "c"]
@@ -191,6 +205,14 @@ def test_the_separator_of_lists() -> None:
             {
                 "columns": "number is key; song is title (a guess); "
                 "also is aliases split at ';'; xrefs is xrefs split at ';'"
+            },
+        ),
+        (
+            "Artikel-Nr.;Bezeichnung;Auch genannt\n7;Lampe;Leuchte|Licht\n",
+            Entity("7", "Lampe", aliases=(Alias("Leuchte"), Alias("Licht"))),
+            {
+                "columns": "Artikel-Nr. is key; Bezeichnung is title; "
+                "Auch genannt is aliases split at '|'"
             },
         ),
         (
