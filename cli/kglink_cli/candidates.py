@@ -49,6 +49,15 @@ def candidates(
             "of united lists, behind them.",
         ),
     ] = False,
+    output_format: Annotated[
+        str, typer.Option("--format", "-f", help="jsonl, or trec: a run for tools of retrieval.")
+    ] = "jsonl",
+    qrels: Annotated[
+        Path | None,
+        typer.Option(
+            "--qrels", help="Also write what is right to this file, as TREC's tools read it."
+        ),
+    ] = None,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
 ) -> None:
     """Write the candidates of every mention with gold in the KBs, one JSON line for each.
@@ -71,6 +80,8 @@ def candidates(
                 k=k,
                 union=union or (),
                 with_gold=with_gold,
+                form=output_format,
+                qrels=qrels,
                 progress=tell,
             )
     note("candidates", f"of {counted(written, 'mention')}" + (f" to {output}" if output else ""))

@@ -107,8 +107,8 @@ def evaluate(
         Path | None,
         typer.Option(
             "--candidates",
-            help="Judge the candidates of this file, as kglink candidates writes it, or of one of "
-            "ZESHEL's tfidf_candidates; --rerank reads them anew.",
+            help="Judge the candidates of this file, as kglink candidates writes it (JSON lines or "
+            "a TREC run), or of one of ZESHEL's tfidf_candidates; --rerank reads them anew.",
         ),
     ] = None,
     end_to_end: Annotated[
@@ -138,7 +138,8 @@ def evaluate(
         Path | None,
         typer.Option(
             "--predictions",
-            help="With --end-to-end: judge this file, as link --format jsonl writes it, instead.",
+            help="Judge this file instead: answers in raw texts, as link --format jsonl or nif "
+            "writes them (--end-to-end), or rankings (--candidates). Its content tells which.",
         ),
     ] = None,
     errors: Annotated[
@@ -199,6 +200,9 @@ def evaluate(
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.evaluation import EndToEnd
 
+    files = Files(predictions, candidates).sorted(end_to_end=end_to_end)
+    predictions, candidates = files
+    end_to_end |= predictions is not None
     as_json = as_json or form == "json"
     overlaps |= bool(overlaps_against)
     shown = Shown("table" if as_json else check_format(form), intervals, comparisons, seed)
@@ -210,7 +214,7 @@ def evaluate(
     reasons.check(predictions)
     _refuse_mixture(
         end_to_end=end_to_end,
-        of_answers=(predictions, complete, None if per_kb else False),
+        of_answers=(complete, None if per_kb else False),
         of_ranks=(overlaps, domains, k != RANKS, seen_in != "auto", candidates is not None),
     )
     kbs, ranks = split_names(kb), _ranks(k)
@@ -259,6 +263,46 @@ def evaluate(
     write_tables(tables, shown.form)
 
 
+#: What a file of predictions is, in words.
+_KINDS = {
+    "answers": "answers in raw texts, as JSON lines",
+    "nif": "answers in raw texts, as NIF",
+    "candidates": "rankings of given mentions, as JSON lines",
+    "run": "rankings of given mentions, as a TREC run",
+    "zeshel": "rankings of given mentions, of ZESHEL",
+}
+
+
+class Files(NamedTuple):
+    """The file that is judged: whole answers in raw texts, or rankings of given mentions."""
+
+    answers: Path | None
+    rankings: Path | None
+
+    def sorted(self, *, end_to_end: bool) -> Files:
+        """As the content of a file of predictions (``answers``) has it; says what it is."""
+        from kglink.evaluation.candidate_files import kind_of
+
+        path = self.answers
+        if path is None:
+            return self
+        if self.rankings is not None:
+            raise UsageError(
+                "--predictions and --candidates name two files to judge", hint="Name one."
+            )
+        kind = kind_of(path)
+        if kind in ("answers", "nif"):
+            note("predictions", f"{path} holds {_KINDS[kind]}")
+            return self
+        if end_to_end:
+            raise UsageError(
+                f"{path} holds {_KINDS[kind]}, and says of no text what is in it",
+                hint="Leave out --end-to-end.",
+            )
+        note("predictions", f"{path} holds {_KINDS[kind]}")
+        return Files(None, path)
+
+
 def _asked_of(workspace: Workspace, question: Question, *, overlaps: bool) -> dict[str, object]:
     """Which space and KBs are evaluated; the space is built where it is asked."""
     from kglink.workspace.evaluation import kbs_of
@@ -288,7 +332,7 @@ def _refuse_mixture(
     """Refuse options of the one kind of evaluation in the other."""
     if not end_to_end and any(value is not None for value in of_answers):
         raise UsageError(
-            "--predictions, --complete, --partial and --joint-only are of whole answers",
+            "--complete, --partial and --joint-only are of whole answers",
             hint="Add --end-to-end.",
         )
     if end_to_end and any(of_ranks):
@@ -325,6 +369,8 @@ def _end_to_end(
     if question.predictions is None:
         ensure_space(workspace)
     report, comparison = judge_end_to_end(workspace, question, sinks)
+    if not report.joint.links["strict"].gold:
+        note("links", "no mention has an entity of these KBs: figures of links say nothing here")
     if as_json:
         record = end_to_end_shape(question, report, workspace.settings.space.name)
         if comparison is not None:

@@ -16,14 +16,17 @@ from kglink_cli.session import session_of
 if TYPE_CHECKING:
     from kglink.store import KBInfo
 
-FORMATS = ("jsonl",)
+FORMATS = ("jsonl", "nif")
 
 
 def export(
     context: typer.Context,
     kb: Annotated[str, typer.Argument(help="The KB.")],
     output_format: Annotated[
-        str, typer.Option("--format", "-f", help="jsonl, which add-kb reads back.")
+        str,
+        typer.Option(
+            "--format", "-f", help="jsonl, which add-kb reads back; nif: documents for GERBIL."
+        ),
     ] = "jsonl",
     output: Annotated[
         Path | None,
@@ -57,11 +60,15 @@ def export(
         visible = output is not None or not sys.stdout.isatty()
         with progress(visible=visible) as tell:
             written = workspace.export(
-                kb, output or sys.stdout, only=only, split=split, progress=tell
+                *(kb, output or sys.stdout),
+                only=only,
+                split=split,
+                form=output_format,
+                progress=tell,
             )
     where = f" to {output}" if output else ""
     note("exported", f"{written:,} records of {kb}{where}")
-    if output is not None:
+    if output is not None and output_format == "jsonl":
         note("read back", _command(info, output))
 
 

@@ -52,7 +52,7 @@ def link(
         typer.Option(
             "--format",
             "-f",
-            help="table, json, jsonl, html, csv, pubtator, brat, brat-text, or a plugin's.",
+            help="table, json, jsonl, html, csv, pubtator, brat, brat-text, nif, or a plugin's.",
         ),
     ] = None,
     output: Annotated[

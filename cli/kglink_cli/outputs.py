@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FORMAT_OF_SUFFIX = {
     "": "table", ".txt": "table", ".log": "table", ".html": "html", ".htm": "html",
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
-    ".csv": "csv", ".pubtator": "pubtator", ".ann": "brat",
+    ".csv": "csv", ".pubtator": "pubtator", ".ann": "brat", ".ttl": "nif",
 }  # fmt: skip
 #: The format that can be written piece by piece, so that an interrupted run can go on.
 _RESUMABLE = "kglink/jsonl"
@@ -52,7 +52,7 @@ def format_of(chosen: str | None, output: Path | None) -> str:
     if suffix not in _FORMAT_OF_SUFFIX:
         raise UsageError(
             f"the ending of {output} tells no format",
-            hint="Name one with --format: table, json, jsonl, html, csv, pubtator, brat or a "
+            hint="Name one with --format: table, json, jsonl, html, csv, pubtator, brat, nif or a "
             "plugin's; or end the "
             f"file's name in {', '.join(filter(None, _FORMAT_OF_SUFFIX))}.",
         )

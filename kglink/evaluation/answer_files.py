@@ -1,17 +1,19 @@
 """Answers in files: predictions of any run or tool, and answers kept to be compared with others.
 
-Predictions have the shape of ``kglink link --format jsonl``. A kept file is JSON lines too: what
-was evaluated, then each text with its mentions and answers.
+Predictions have the shape of ``kglink link --format jsonl``, or are NIF in Turtle. A kept file is
+JSON lines too: what was evaluated, then each text with its mentions and answers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from kglink.errors import UsageError
 from kglink.evaluation.annotated import AnnotatedText
+from kglink.evaluation.candidate_files import kind_of, unknown_entities
 from kglink.evaluation.end_to_end import Answer, JudgedText
 from kglink.evaluation.kept import (
     Evaluated,
@@ -22,6 +24,7 @@ from kglink.evaluation.kept import (
     unreadable,
     write_line,
 )
+from kglink.evaluation.nif import Phrase, named_entity, named_nil, read_nif
 from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
 from kglink.records import EntityId, Mention
 
@@ -34,13 +37,59 @@ _PREDICTIONS_HINT = (
 _NAMED = 3
 
 
+class KnownEntities(Protocol):
+    """What a store says of the entities that a file names."""
+
+    def existing(self, ids: Iterable[EntityId]) -> set[EntityId]:
+        """Those of some ids that entities have."""
+        ...
+
+    def at_addresses(self, urls: Iterable[str]) -> Mapping[str, Sequence[EntityId]]:
+        """The entities that have some web addresses, by these."""
+        ...
+
+
 def read_predictions(
-    path: Path, texts: Sequence[AnnotatedText], kbs: Collection[str]
+    path: Path, texts: Sequence[AnnotatedText], kbs: Collection[str], known: KnownEntities
 ) -> list[list[Answer]]:
     """The answers of a file for each text: of any of its records, each place once.
 
-    ``kbs`` are the KBs that there are: an answer in another one is a mistake in the file.
+    ``kbs`` are the KBs that there are: an answer in another one, or an entity that is not
+    ``known``, is a mistake in the file.
     """
+    kind = kind_of(path)
+    if kind == "nif":
+        found = _of_nif(path, texts, kbs, known)
+    elif kind == "answers":
+        found = _of_lines(path, texts, kbs)
+    else:
+        raise unreadable(
+            path,
+            "it ranks candidates of given mentions, and says of no text what is in it",
+            "Leave out --end-to-end.",
+        )
+    named = {one.entity for answers in found.values() for one in answers if one.entity is not None}
+    if missing := named - known.existing(named):
+        raise unknown_entities(path, missing)
+    missing_texts = [text.id for text in texts if not any(name in found for name in text.ids)]
+    if missing_texts:
+        few = ", ".join(map(repr, missing_texts[:_NAMED])) + ", ..." * (len(missing_texts) > _NAMED)
+        raise unreadable(
+            path,
+            f"{len(missing_texts):,} of {len(texts):,} texts have no line: {few}"
+            if kind == "answers"
+            else f"{len(missing_texts):,} of {len(texts):,} texts have no context: {few}",
+            "A document in which nothing was found has a line with no entities."
+            if kind == "answers"
+            else "A text in which nothing was found has a nif:Context without phrases.",
+        )
+    return [_united(found.get(name, ()) for name in text.ids) for text in texts]
+
+
+def _of_lines(
+    path: Path, texts: Sequence[AnnotatedText], kbs: Collection[str]
+) -> dict[str, list[Answer]]:
+    """The answers of a file of JSON lines by the ids of records."""
     by_id = _by_id(path, texts)
     found: dict[str, list[Answer]] = {}
     for number, record in read_lines(path, _PREDICTIONS_HINT):
@@ -65,15 +114,86 @@ def read_predictions(
                 "Offsets count in the annotated text: predict that, unchanged.",
             )
         found[name] = list(_answers(path, where, record, text, kbs=kbs))
-    missing = [text.id for text in texts if not any(name in found for name in text.ids)]
-    if missing:
-        named = ", ".join(map(repr, missing[:_NAMED])) + ", ..." * (len(missing) > _NAMED)
+        _check_places(path, where, found[name])
+    return found
+
+
+def _of_nif(
+    path: Path, texts: Sequence[AnnotatedText], kbs: Collection[str], known: KnownEntities
+) -> dict[str, list[Answer]]:
+    """The answers of a file of NIF by the first ids of the texts, which are known by themselves."""
+    by_text: dict[str, AnnotatedText] = {}
+    for text in texts:
+        if text.text in by_text:
+            raise UsageError(
+                f"a text stands in {by_text[text.text].docs} and in {text.docs}: it does not say "
+                f"which document a context of {path} is of",
+                hint="Evaluate one of --docs at a time.",
+            )
+        by_text[text.text] = text
+    contexts = read_nif(path)
+    phrases = [phrase for one in contexts for phrase in one.phrases]
+    iris = {iri for phrase in phrases if phrase.entity is None for iri in phrase.iris}
+    addresses = {iri for iri in iris if named_entity(iri) is None and named_nil(iri) is None}
+    located = known.at_addresses(sorted(addresses)) if addresses else {}
+    found: dict[str, list[Answer]] = {}
+    for context in contexts:
+        if context.text not in by_text:
+            raise unreadable(
+                path,
+                f"no evaluated document has the text of {context.name}",
+                "Predict the texts of --docs and --split, unchanged.",
+            )
+        answers = [
+            Answer(
+                *(one.start, one.end, _meant(path, one, located, kbs)),
+                confidence=one.confidence,
+                cluster=next(filter(None, map(named_nil, one.iris)), ""),
+            )
+            for one in context.phrases
+        ]
+        _check_places(path, context.name, answers)
+        own = found.setdefault(by_text[context.text].id, [])
+        own += _united([own, answers])[len(own) :] if own else answers
+    return found
+
+
+def _meant(
+    path: Path,
+    phrase: Phrase,
+    located: Mapping[str, Sequence[EntityId]],
+    kbs: Collection[str],
+) -> EntityId | None:
+    """The entity that a phrase names; None where it names none, or one that no KB has (NIL)."""
+    where = f"the phrase at {phrase.start} to {phrase.end}"
+    own = {one for one in (phrase.entity, *map(named_entity, phrase.iris)) if one is not None}
+    own = own or {one for iri in phrase.iris for one in located.get(iri, ())}
+    if len(own) > 1:
+        few = ", ".join(map(str, sorted(own)[:_NAMED]))
+        raise unreadable(path, f"{where} names several entities: {few}", "A mention means one.")
+    for one in own:
+        _check_kb(path, where, one, kbs)
+        return one
+    if phrase.iris and all(named_nil(iri) is None for iri in phrase.iris):
         raise unreadable(
             path,
-            f"{len(missing):,} of {len(texts):,} texts have no line: {named}",
-            "A document in which nothing was found has a line with no entities.",
+            f"{where} means {phrase.iris[0]}, which is the address of no entity",
+            "Name entities by the address (url) that their KB gives or as "
+            "urn:kglink:entity:KB:KEY, and what no KB has as urn:kglink:nil:ID.",
         )
-    return [_united(found.get(name, ()) for name in text.ids) for text in texts]
+    return None
+
+
+def _check_places(path: Path, where: str, answers: Sequence[Answer]) -> None:
+    """Refuse two answers at one place: which of them counts would be a guess."""
+    places = Counter((one.start, one.end) for one in answers)
+    for (start, end), count in places.items():
+        if count > 1:
+            raise unreadable(
+                path,
+                f"{where} has {count} answers at {start} to {end}",
+                "A mention has one answer: the best one.",
+            )
 
 
 class AnswerWriter:
@@ -211,13 +331,22 @@ def _answers(
                 "Offsets count characters (Unicode code points), not bytes or UTF-16 units.",
             )
         entity = _entity(path, where, entry)
-        if entity is not None and kbs is not None and entity.kb not in kbs:
-            raise unreadable(
-                path,
-                f"{where}: there is no KB {entity.kb!r} in this workspace",
-                f"There is: {', '.join(sorted(kbs))}.",
-            )
-        yield Answer(start, end, entity, _confidence(path, where, entry))
+        if entity is not None and kbs is not None:
+            _check_kb(path, where, entity, kbs)
+        cluster = entry.get("cluster")
+        yield Answer(
+            *(start, end, entity, _confidence(path, where, entry)),
+            cluster=cluster if entity is None and isinstance(cluster, str) else "",
+        )
+
+
+def _check_kb(path: Path, where: str, entity: EntityId, kbs: Collection[str]) -> None:
+    if entity.kb not in kbs:
+        raise unreadable(
+            path,
+            f"{where}: there is no KB {entity.kb!r} in this workspace",
+            f"There is: {', '.join(sorted(kbs))}.",
+        )
 
 
 def _entity(path: Path, where: str, entry: Mapping[str, Any]) -> EntityId | None:

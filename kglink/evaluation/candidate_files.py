@@ -3,26 +3,31 @@
 A file is JSON lines, one for each mention: ``docs``, ``document``, ``start`` and ``end`` say which,
 ``mention`` is its surface, ``gold`` its answers (null: nobody said), ``candidates`` are the ids of
 entities, best first, and ``scores`` theirs. The lists of ZESHEL (``tfidf_candidates/*.json``) are
-read as well; which mention a line is of stands in the folder ``mentions`` beside theirs.
+read as well; which mention a line is of stands in the folder ``mentions`` beside theirs. So are
+runs of TREC (`kglink.evaluation.trec`).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kglink.errors import UsageError
 from kglink.evaluation.kept import read_lines, unreadable
 from kglink.evaluation.rankings import in_text
+from kglink.evaluation.trec import Place, is_run, read_run
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
 from kglink.linking.stages import Stage
 from kglink.records import Candidate, Document, EntityId, Mention, MentionInText, Ranking
+from kglink.sources import Problems, Source
 
 HINT = (
     "A line for each mention, as `kglink candidates` writes them: "
@@ -30,17 +35,12 @@ HINT = (
     "tfidf_candidates."
 )
 ZESHEL_LIST = "tfidf_candidates"
-#: So many mentions that have no line are named.
+#: So many mentions that have no line, or entities that there are not, are named.
 _NAMED = 3
 
-
-class Place(NamedTuple):
-    """Which mention it is."""
-
-    docs: str
-    document: str
-    start: int
-    end: int
+#: Answers (found in raw texts) as JSON lines or NIF, else rankings of given mentions.
+Kind = Literal["answers", "nif", "candidates", "run", "zeshel"]
+_TURTLE = re.compile("@prefix|@base|prefix |base |<", re.IGNORECASE)
 
 
 class Listed(NamedTuple):
@@ -135,6 +135,7 @@ class CandidateFile:
 
     ``documents`` are those of some ``docs``; lines of other ``docs`` are passed over. Every mention
     with gold in ``kbs`` has a line; candidates may be of all KBs that are ``known``, and no others.
+    ``existing`` gives of some ids those of entities that there are.
     """
 
     def __init__(
@@ -144,31 +145,26 @@ class CandidateFile:
         *,
         known: Collection[str],
         kbs: Collection[str],
+        existing: Callable[[Collection[EntityId]], Collection[EntityId]],
     ) -> None:
         self.path = path
         self._kbs = frozenset(known)
         self._known: dict[EntityId, EntityId] = {}  # each id once, however often it is listed
         self._lists: dict[Place, Listed] = {}
-        places = _zeshel_places(path, documents) if _is_zeshel(path) else None
         wanted = {
             Place(docs, document.id, one.start, one.end)
             for docs, some in documents.items()
             for document in some
             for one in document.mentions
         }
-        for number, record in read_lines(path, HINT):
-            place = (
-                self._place(number, record)
-                if places is None
-                else places.get(str(record.get("mention_id")))
-            )
-            if place is None or place.docs not in documents:
+        for number, place, ids, scores in self._lines(documents):
+            if place.docs not in documents:
                 continue
             if place not in wanted:
                 raise self._unknown(number, place)
             if place in self._lists:
                 raise unreadable(path, f"line {number}: the mention stands there twice", HINT)
-            self._lists[place] = self._listed(place, number, record)
+            self._lists[place] = self._listed(number, ids, scores)
         judged = [
             Place(docs, document.id, one.start, one.end)
             for docs, some in documents.items()
@@ -177,9 +173,35 @@ class CandidateFile:
         missing = [place for place in judged if place not in self._lists]
         if missing:
             raise self._missing(missing, len(judged))
+        self._check_entities(existing)
 
     def __getitem__(self, place: Place) -> Listed:
         return self._lists[place]
+
+    def _lines(
+        self, documents: Mapping[str, Sequence[Document]]
+    ) -> Iterator[tuple[int, Place, list[EntityId], Sequence[float]]]:
+        """The number of each line, its mention, and its candidates with their scores."""
+        kind = kind_of(self.path)
+        if kind == "run":
+            yield from read_run(self.path)
+            return
+        if kind == "nif":
+            raise unreadable(
+                self.path,
+                "it is NIF, which holds answers and no rankings",
+                "Judge it with --predictions.",
+            )
+        places = _zeshel_places(self.path, documents) if kind == "zeshel" else None
+        for number, record in read_lines(self.path, HINT):
+            if places is None:
+                place = self._place(number, record)
+                ids = [self._id(number, one) for one in self._named(number, record, "candidates")]
+                yield number, place, ids, self._scores(number, record, len(ids))
+            elif listed := places.get(str(record.get("mention_id"))):
+                # a world is a KB, and its lists stay in it
+                keys = self._named(number, record, ZESHEL_LIST)
+                yield number, listed, [EntityId(listed.docs, one) for one in keys], ()
 
     def _place(self, number: int, record: Mapping[str, Any]) -> Place:
         kinds = {"docs": str, "document": str, "start": int, "end": int}
@@ -188,38 +210,49 @@ class CandidateFile:
                 raise unreadable(self.path, f"line {number} has no {name}", HINT)
         return Place(*(record[name] for name in kinds))
 
-    def _listed(self, place: Place, number: int, record: Mapping[str, Any]) -> Listed:
-        given, scores = record.get("candidates"), record.get("scores") or ()
-        if ZESHEL_LIST in record:
-            given = record[ZESHEL_LIST]
+    def _named(self, number: int, record: Mapping[str, Any], name: str) -> list[str]:
+        given = record.get(name)
         if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
             raise unreadable(self.path, f"line {number} has no list of candidates", HINT)
-        if ZESHEL_LIST in record:  # a world is a KB, and its lists stay in it
-            ids = [EntityId(place.docs, one) for one in given]
-        else:
-            ids = [self._id(number, one) for one in given]
-        if len(set(ids)) < len(ids):
-            raise unreadable(self.path, f"line {number} names a candidate twice", HINT)
-        numbers = isinstance(scores, list | tuple) and all(
-            isinstance(one, int | float) for one in scores
-        )
-        if not numbers or (scores and len(scores) != len(ids)):
-            raise unreadable(self.path, f"line {number} has not a score for each candidate", HINT)
-        known = tuple(self._known.setdefault(one, one) for one in ids)
-        return Listed(known, array("d", scores))
+        return given
 
     def _id(self, number: int, text: str) -> EntityId:
         kb, colon, key = text.partition(":")
         if not colon or not key:
             raise unreadable(self.path, f"line {number}: {text!r} is no entity", HINT)
-        if kb not in self._kbs:
-            raise unreadable(
-                self.path,
-                f"line {number}: the candidate {text!r} is of {kb!r}, and there is no such KB",
-                f"There is: {', '.join(sorted(self._kbs))}. If it was removed, write the "
-                "candidates again with `kglink candidates`.",
-            )
         return EntityId(kb, key)
+
+    def _scores(self, number: int, record: Mapping[str, Any], count: int) -> Sequence[float]:
+        scores = record.get("scores") or ()
+        numbers = isinstance(scores, list | tuple) and all(
+            type(one) in (int, float) and isfinite(one) for one in scores
+        )
+        if not numbers or (scores and len(scores) != count):
+            raise unreadable(self.path, f"line {number} has not a score for each candidate", HINT)
+        return scores
+
+    def _listed(self, number: int, ids: Sequence[EntityId], scores: Sequence[float]) -> Listed:
+        for one in ids:
+            if one.kb not in self._kbs:
+                raise unreadable(
+                    self.path,
+                    f"line {number}: the candidate {str(one)!r} is of {one.kb!r}, and there is no "
+                    "such KB",
+                    f"There is: {', '.join(sorted(self._kbs))}. If it was removed, write the "
+                    "candidates again with `kglink candidates`.",
+                )
+        if len(set(ids)) < len(ids):
+            raise unreadable(self.path, f"line {number} names a candidate twice", HINT)
+        known = tuple(self._known.setdefault(one, one) for one in ids)
+        return Listed(known, array("d", scores))
+
+    def _check_entities(
+        self, existing: Callable[[Collection[EntityId]], Collection[EntityId]]
+    ) -> None:
+        """Refuse candidates that no KB has: they would count as wrong answers."""
+        missing = self._known.keys() - existing(self._known.keys())
+        if missing:
+            raise unknown_entities(self.path, missing)
 
     def _unknown(self, number: int, place: Place) -> UsageError:
         where = f"{place.start}-{place.end} of the document {place.document!r}"
@@ -242,9 +275,41 @@ class CandidateFile:
         )
 
 
-def _is_zeshel(path: Path) -> bool:
-    first = next(read_lines(path, HINT), None)
-    return first is not None and ZESHEL_LIST in first[1]
+def kind_of(path: Path) -> Kind:
+    """What a file of answers or candidates is, by its first line of content."""
+    with Source.open_path(path) as source:
+        lines = (line.text.strip() for line in source.lines(Problems("stop")))
+        first = next((line for line in lines if line and not line.startswith("#")), "")
+    if first.startswith(("{", "[")):
+        try:
+            record = json.loads(first)
+        except ValueError:
+            record = ()
+        if ZESHEL_LIST in record:
+            return "zeshel"
+        return "candidates" if "candidates" in record else "answers"
+    if is_run(first):
+        return "run"
+    if _TURTLE.match(first):
+        return "nif"
+    raise unreadable(
+        path,
+        f"its first line is of no format that is known: {first[:80]!r}",
+        "Answers are JSON lines (`kglink link --format jsonl`) or NIF in Turtle; rankings are JSON "
+        "lines of `kglink candidates`, a TREC run, or a list of ZESHEL.",
+    )
+
+
+def unknown_entities(path: Path, missing: Collection[EntityId]) -> UsageError:
+    """The error of a file that names entities which there are not."""
+    few = ", ".join(repr(str(one)) for one in sorted(missing)[:_NAMED])
+    more = ", ..." * (len(missing) > _NAMED)
+    return unreadable(
+        path,
+        f"no KB has {len(missing):,} of the entities that it names: {few}{more}",
+        "If a KB has changed since, make the file again; else name entities by the keys of "
+        "`kglink export KB`.",
+    )
 
 
 def _zeshel_places(path: Path, documents: Mapping[str, Sequence[Document]]) -> dict[str, Place]:

@@ -17,6 +17,7 @@ from kglink.store.values import StoredAlias
 
 PAGE = 2000
 LOOKUP_PAGE = 500
+ADDRESSES_PAGE = 10_000
 TITLE_PAGE = 20_000
 
 
@@ -55,6 +56,31 @@ def get_entities(connection: Connection, ids: Iterable[EntityId]) -> dict[Entity
             for entity, _ in _entities_where(connection, numbers[kb], entities.c.key.in_(chunk)):
                 found[EntityId(kb, entity.key)] = entity
     return found
+
+
+def existing(connection: Connection, ids: Iterable[EntityId]) -> set[EntityId]:
+    """Those of some public names that entities have."""
+    numbers = kb_ids(connection)
+    e = entities.c
+    return {
+        EntityId(kb, key)
+        for kb, keys in keys_by_kb(ids, numbers).items()
+        for chunk in chunks(keys, LOOKUP_PAGE)
+        for key in connection.scalars(select(e.key).where(e.kb_id == numbers[kb], e.key.in_(chunk)))
+    }
+
+
+def at_addresses(connection: Connection, urls: Iterable[str]) -> dict[str, list[EntityId]]:
+    """The entities that have some web addresses; reads all entities once for each page of them."""
+    names = {number: kb for kb, number in kb_ids(connection).items()}
+    e = entities.c
+    found: dict[str, list[EntityId]] = defaultdict(list)
+    for chunk in chunks(dict.fromkeys(urls), ADDRESSES_PAGE):
+        rows = connection.execute(select(e.kb_id, e.key, e.url).where(e.url.in_(chunk)))
+        for number, key, url in rows:
+            if number in names:
+                found[url].append(EntityId(names[number], key))
+    return dict(found)
 
 
 def read_children(connection: Connection, entity: EntityId) -> list[tuple[EntityId, str]]:

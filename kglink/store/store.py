@@ -163,6 +163,16 @@ class Store:
         with self._db.read() as connection:
             return entity_reader.get_entities(connection, ids)
 
+    def existing(self, ids: Iterable[EntityId]) -> set[EntityId]:
+        """Those of some ids that entities have."""
+        with self._db.read() as connection:
+            return entity_reader.existing(connection, ids)
+
+    def at_addresses(self, urls: Iterable[str]) -> dict[str, list[EntityId]]:
+        """The entities that have some web addresses, by these; slow, for there is no index."""
+        with self._db.read() as connection:
+            return entity_reader.at_addresses(connection, urls)
+
     def children(self, entity: EntityId) -> list[tuple[EntityId, str]]:
         """The entities of its KB of which an entity is a parent, with their titles, by key."""
         with self._db.read() as connection:

@@ -16,7 +16,7 @@ from kglink.evaluation.annotated import (
     without_golds,
 )
 from kglink.evaluation.answer_files import read_predictions
-from kglink.evaluation.candidate_files import CandidateFile, ListedRanker, Place
+from kglink.evaluation.candidate_files import CandidateFile, ListedRanker
 from kglink.evaluation.end_to_end import (
     Answer,
     EndToEndReport,
@@ -29,6 +29,7 @@ from kglink.evaluation.not_found import nil_places, with_nil
 from kglink.evaluation.rankings import RankedMention, in_text
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
+from kglink.evaluation.trec import Place
 from kglink.linking.read_together import ReadOrder, read_together
 from kglink.linking.stages import Stage
 from kglink.records import OnProgress
@@ -71,7 +72,7 @@ def _listed(workspace: Opened, question: Question, path: Path) -> ListedRanker:
         name: list(store.documents(name, question.split or None)) for name in question.docs
     }
     known = [info.name for info in store.kbs() if info.entities]
-    lists = CandidateFile(path, documents, known=known, kbs=question.kbs)
+    lists = CandidateFile(path, documents, known=known, kbs=question.kbs, existing=store.existing)
     places = {
         in_text(document, one): Place(name, document.id, one.start, one.end)
         for name, some in documents.items()
@@ -160,7 +161,7 @@ def evaluate_end_to_end(
 
     else:
         known = {info.name for info in store.kbs() if info.entities}
-        predicted = read_predictions(question.predictions, texts, known)
+        predicted = read_predictions(question.predictions, texts, known, store)
 
         def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
             return iter(predicted)

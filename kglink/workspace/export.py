@@ -29,6 +29,7 @@ Fields = dict[str, object]
 
 PARTS = ("entities", "documents", "mappings")
 SPLITS = ("train", "dev", "test")
+FORMS = ("jsonl", "nif")
 
 
 def export(
@@ -38,14 +39,17 @@ def export(
     *,
     only: str = "",
     split: str = "",
+    form: str = "jsonl",
     progress: OnProgress = lambda _: None,
 ) -> int:
     """Write a KB such that `add_kb` of that file loses nothing; returns how many records it has.
 
     ``only`` is one of `PARTS`, ``split`` that of the documents; empty: all. A gold names its KB:
-    export the KBs that documents link to as well, and add them first.
+    export the KBs that documents link to as well, and add them first. In the ``form`` ``nif`` it is
+    the documents alone, as GERBIL reads a data set.
     """
-    for what, value, known in (("part", only, PARTS), ("split", split, SPLITS)):
+    named = (("part", only, PARTS), ("split", split, SPLITS), ("format", form, FORMS))
+    for what, value, known in named:
         if value and value not in known:
             there_is = ", ".join(known)
             raise UsageError(f"unknown {what} {value!r}", hint=f"There is: {there_is}.")
@@ -53,7 +57,11 @@ def export(
     total = info.entities + info.documents + info.mappings
     if isinstance(output, str | Path):
         with whole_file(opened, Path(output)) as out:
-            return export(opened, kb, out, only=only, split=split, progress=progress)
+            return export(opened, kb, out, only=only, split=split, form=form, progress=progress)
+    if form == "nif":
+        if only not in ("", "documents"):
+            raise UsageError(f"NIF holds no {only}", hint="It holds documents.")
+        return _nif(opened, kb, output, split, progress)
     parts = (only,) if only else PARTS
     records = opened.store.records(kb, parts, split or None)
     written = 0
@@ -61,6 +69,22 @@ def export(
         output.write(record_line(record))
         if written % 1000 == 0:
             progress(Progress("exporting", written, total))
+    return written
+
+
+def _nif(opened: Opened, kb: str, output: TextIO, split: str, progress: OnProgress) -> int:
+    from kglink.evaluation.nif import PREFIXES, gold_phrases, nif_text
+
+    total = opened.store.count_documents(kb, split or None)
+    if not total:
+        raise UsageError(f"{kb!r} has no documents" + (f" in the split {split!r}" if split else ""))
+    output.write(PREFIXES)
+    written = 0
+    for written, document in enumerate(opened.store.documents(kb, split or None), 1):
+        golds = {gold for mention in document.mentions for gold in mention.gold or ()}
+        known = opened.store.get_entities(golds)
+        output.write(nif_text(document.id, document.text, gold_phrases(document, known)))
+        progress(Progress("exporting", written, total))
     return written
 
 

@@ -16,6 +16,7 @@ from kglink_plugins.detectors.models.settings import (
 )
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
+from kglink_plugins.exporters.nif import NifExporter
 from kglink_plugins.exporters.standoff import (
     BratExporter,
     BratTextExporter,
@@ -347,6 +348,11 @@ def register_exporters(register: Register) -> None:
         "kglink/brat-text",
         BratTextExporter,
         summary="the texts that brat's offsets count in (.txt), one on each line",
+    )
+    register(
+        "kglink/nif",
+        NifExporter,
+        summary="NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs",
     )
 
 

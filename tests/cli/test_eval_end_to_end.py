@@ -201,9 +201,8 @@ def test_counterparts_count_together_only(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--docs", "docs", "--predictions", "x.jsonl"], "Add --end-to-end"),
-        (["--docs", "docs", "--partial"], "Add --end-to-end"),
         (["--docs", "docs", "--joint-only"], "Add --end-to-end"),
+        (["--docs", "docs", "--partial"], "Add --end-to-end"),
         (["--docs", "docs", "--end-to-end", "--domains"], "are of rankings"),
         (["--docs", "docs", "--end-to-end", "--overlaps"], "are of rankings"),
         (["--docs", "docs", "--end-to-end", "--k", "1,2"], "are of rankings"),

@@ -10,23 +10,15 @@ from typing import Any
 
 import pytest
 
+from annotated_texts import ADA, FIRST, TEXTS, read_file
 from kglink.errors import RecordError, SourceError, UsageError
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.answer_files import AnswerComparison, AnswerWriter, read_predictions
+from kglink.evaluation.answer_files import AnswerComparison, AnswerWriter
 from kglink.evaluation.end_to_end import Answer, JudgedText
 from kglink.evaluation.kept import Evaluated
 from kglink.evaluation.significance import randomization_test
 from kglink.records import EntityId, Mention
 
-ADA = EntityId("a", "1")
-FIRST = "Ada met 🌊 Bob."
-TEXTS = [
-    AnnotatedText(
-        "docs", ("1", "1b"), FIRST, (Mention(0, 3, "Ada", (ADA,)), Mention(10, 13, "Bob", ()))
-    ),
-    AnnotatedText("docs", ("2",), "Ada left.", (Mention(0, 3, "Ada", (ADA,)),)),
-    AnnotatedText("docs", ("3",), "Nothing.", ()),
-]
 LINES: list[dict[str, Any]] = [
     {
         "id": "1",
@@ -49,7 +41,7 @@ def written(path: Path, lines: Sequence[object]) -> Path:
 
 
 def read(tmp_path: Path, lines: Sequence[object]) -> list[list[Answer]]:
-    return read_predictions(written(tmp_path / "p.jsonl", lines), TEXTS, {"a", "b"})
+    return read_file(written(tmp_path / "p.jsonl", lines))
 
 
 def test_predictions_are_read_in_the_order_of_the_texts(tmp_path: Path) -> None:
@@ -62,7 +54,7 @@ def test_predictions_are_read_in_the_order_of_the_texts(tmp_path: Path) -> None:
     assert read(tmp_path, LINES[::-1]) == expected
     packed = tmp_path / "p.jsonl.gz"
     packed.write_bytes(gzip.compress((tmp_path / "p.jsonl").read_bytes()))
-    assert read_predictions(packed, TEXTS, {"a", "b"}) == expected
+    assert read_file(packed) == expected
 
 
 def test_records_of_one_text_are_united_and_the_first_answer_at_a_place_counts(
@@ -111,6 +103,11 @@ def entity(**changes: object) -> list[object]:
         (entity(start=True), "the span True to 3 is not inside"),
         (entity(text="Bob"), "'Bob' does not stand at 0 to 3, but 'Ada'"),
         (entity(kb="c"), "there is no KB 'c' in this workspace"),
+        (entity(key="ada"), "no KB has 1 of the entities that it names: 'a:ada'"),
+        (
+            [LINES[0] | {"entities": LINES[0]["entities"][:1] * 2}, *LINES[1:]],
+            "line 1 has 2 answers at 0 to 3",
+        ),
         (entity(kb=None), "an entity is a kb and a key"),
         (entity(key=7), "an entity is a kb and a key"),
         (entity(confidence=1.5), "the confidence 1.5 is no number from 0 to 1"),
@@ -133,26 +130,26 @@ def test_many_missing_texts_are_counted(tmp_path: Path) -> None:
     texts = [AnnotatedText("docs", (str(at),), f"Text {at}", ()) for at in range(6)]
     path = written(tmp_path / "p.jsonl", [{"id": "3", "entities": []}])
     with pytest.raises(UsageError, match=r"5 of 6 texts have no line: '0', '1', '2', \.\.\.\n"):
-        read_predictions(path, texts, {"a"})
+        read_file(path, texts)
 
 
 def test_an_id_of_two_sources_is_ambiguous(tmp_path: Path) -> None:
     texts = [AnnotatedText(docs, ("1",), docs, ()) for docs in ("left", "right")]
     path = written(tmp_path / "p.jsonl", LINES)
     with pytest.raises(UsageError, match="the id '1' stands in left and in right"):
-        read_predictions(path, texts, {"a"})
+        read_file(path, texts)
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text("{nothing", "utf-8")
     with pytest.raises(UsageError, match="line 1 is not JSON"):
-        read_predictions(path, TEXTS, {"a"})
+        read_file(path)
     path.write_bytes(b"\xff\n")
     with pytest.raises(RecordError, match="UTF-8"):
-        read_predictions(path, TEXTS, {"a"})
+        read_file(path)
     with pytest.raises(SourceError, match=r"gone\.jsonl"):
-        read_predictions(tmp_path / "gone.jsonl", TEXTS, {"a"})
+        read_file(tmp_path / "gone.jsonl")
 
 
 # -------------------------------------------------------------------- kept and compared

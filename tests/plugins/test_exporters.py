@@ -35,6 +35,7 @@ from kglink_kbs.pubtator import PubtatorAdapter, PubtatorSettings
 from kglink_plugins.exporters.escape import json_text, one_line, web_address
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
+from kglink_plugins.exporters.nif import NifExporter
 from kglink_plugins.exporters.standoff import (
     BratExporter,
     BratTextExporter,
@@ -103,6 +104,11 @@ class TestJsonContract(ExporterContract):
         return JsonExporter(JsonSettings())
 
 
+class TestNifContract(ExporterContract):
+    def make(self) -> Exporter:
+        return NifExporter(PluginSettings())
+
+
 class TestTableContract(ExporterContract):
     def make(self) -> Exporter:
         return TableExporter(TableSettings(colour="always", explain=True))
@@ -164,6 +170,7 @@ def test_all_formats_are_registered() -> None:
         "kglink/pubtator": PubtatorExporter,
         "kglink/brat": BratExporter,
         "kglink/brat-text": BratTextExporter,
+        "kglink/nif": NifExporter,
     }
 
 

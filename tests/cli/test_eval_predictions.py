@@ -1,0 +1,343 @@
+"""`kglink eval --predictions` on the demo: every format, an independent scorer, bad files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from math import log2
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pytest
+from conftest import ROOT, Kglink
+from rdflib import Graph, Namespace
+
+from kglink.workspace import Workspace
+
+DATA = ROOT / "cli" / "kglink_cli" / "demo_data" / "documents.jsonl"
+EVAL = ("eval", "--docs", "docs", "--split", "test")
+NIF = Namespace("http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#")
+ITSRDF = Namespace("http://www.w3.org/2005/11/its/rdf#")
+
+
+@pytest.fixture(scope="module")
+def files(demo_master: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the demo's space answers for the test texts, in all formats."""
+    folder = tmp_path_factory.mktemp("predictions")
+    records = [json.loads(line) for line in DATA.read_text("utf-8").splitlines()]
+    raw = folder / "raw.jsonl"
+    lines = [json.dumps({"id": one["id"], "text": one["text"]}) for one in records
+             if one["split"] == "test"]  # fmt: skip
+    raw.write_text("\n".join(lines), "utf-8")
+    with Workspace.open(demo_master) as workspace:
+        for form in ("jsonl", "nif"):
+            exporter = workspace.registry.create("exporter", form)
+            with (folder / f"answers.{form}").open("w", encoding="utf-8", newline="") as out:
+                exporter.export(workspace.link(workspace.texts(raw)), out)
+        workspace.export("docs", folder / "gold.nif", split="test", form="nif")
+        qrels = folder / "qrels.trec"
+        workspace.write_candidates("docs", folder / "run.trec", split="test", form="trec", k=20,
+                                   qrels=qrels)  # fmt: skip
+        workspace.write_candidates("docs", folder / "rankings.jsonl", split="test", k=20)
+    return folder
+
+
+# --------------------------------------------------------------------- GERBIL, independently
+class Phrase(NamedTuple):
+    start: int
+    end: int
+    iris: frozenset[str]
+
+    def is_in_kb(self) -> bool:
+        return any(not iri.startswith("urn:kglink:nil:") for iri in self.iris)
+
+
+def phrases_by_text(path: Path) -> dict[str, list[Phrase]]:
+    graph = Graph().parse(path, format="turtle")
+    found: dict[str, list[Phrase]] = {}
+    for context, text in graph.subject_objects(NIF.isString):
+        found[str(text)] = sorted(
+            Phrase(
+                int(str(graph.value(one, NIF.beginIndex))),
+                int(str(graph.value(one, NIF.endIndex))),
+                frozenset(map(str, graph.objects(one, ITSRDF.taIdentRef))),
+            )
+            for one in graph.subjects(NIF.referenceContext, context)
+        )
+    return found
+
+
+def strong(one: Phrase, other: Phrase) -> bool:
+    return one[:2] == other[:2] and not one.iris.isdisjoint(other.iris)
+
+
+def weak(one: Phrase, other: Phrase) -> bool:
+    overlap = one.start < other.end and other.start < one.end
+    return overlap and not one.iris.isdisjoint(other.iris)
+
+
+def place(one: Phrase, other: Phrase) -> bool:
+    return one[:2] == other[:2]
+
+
+def scored(
+    golds: dict[str, list[Phrase]],
+    answers: dict[str, list[Phrase]],
+    match: Callable[[Phrase, Phrase], bool],
+    *,
+    in_kb: bool,
+) -> dict[str, dict[str, float]]:
+    """GERBIL's counts: each gold takes the first answer left that matches; micro and macro."""
+    counts = []
+    for text, gold in golds.items():
+        left = [one for one in answers[text] if one.is_in_kb() or not in_kb]
+        wanted = [one for one in gold if one.is_in_kb() or not in_kb]
+        right = 0
+        for one in wanted:
+            fit = next((other for other in left if match(one, other)), None)
+            if fit is not None:
+                left.remove(fit)
+                right += 1
+        counts.append((right, len(left), len(wanted) - right))
+
+    def figures(right: float, wrong: float, missed: float) -> tuple[float, float, float]:
+        if not right:
+            return (0.0, 0.0, 0.0) if wrong or missed else (1.0, 1.0, 1.0)
+        precision, recall = right / (right + wrong), right / (right + missed)
+        return precision, recall, 2 * precision * recall / (precision + recall)
+
+    names = ("precision", "recall", "f1")
+    micro = figures(*map(sum, zip(*counts, strict=True)))
+    each = [figures(*one) for one in counts]
+    macro = [sum(values) / len(each) for values in zip(*each, strict=True)]
+    return {
+        "micro": dict(zip(names, micro, strict=True)),
+        "macro": dict(zip(names, macro, strict=True)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("where", "match"),
+    [(("links", "strict"), strong), (("links", "weak"), weak), (("detection", "strict"), place)],
+)
+def test_scores_of_nif_are_those_of_another_implementation(
+    kglink: Kglink,
+    demo: Path,
+    files: Path,
+    where: tuple[str, str],
+    match: Callable[[Phrase, Phrase], bool],
+) -> None:
+    """GERBIL's A2KB InKB experiment, strong and weak annotation match, and its recognition."""
+    theirs = scored(
+        phrases_by_text(files / "gold.nif"),
+        phrases_by_text(files / "answers.nif"),
+        match,
+        in_kb=where[0] == "links",
+    )
+    ran = kglink(*EVAL, "--predictions", files / "answers.nif", "--json")
+    ours = json.loads(ran.out)["metrics"]["joint"][where[0]][where[1]]
+    for mean in ("micro", "macro"):
+        assert ours[mean] == pytest.approx(theirs[mean])
+    assert 0.3 < ours["micro"]["f1"] < 1
+    assert "answers.nif holds answers in raw texts, as NIF" in ran.err
+
+
+def test_all_formats_of_answers_have_the_same_figures(
+    kglink: Kglink, demo: Path, files: Path
+) -> None:
+    lines, nif = (
+        json.loads(kglink(*EVAL, "--predictions", files / f"answers.{form}", "--json").out)
+        for form in ("jsonl", "nif")
+    )
+    assert nif | {"predictions": ""} == lines | {"predictions": ""}
+    space = json.loads(kglink(*EVAL, "--end-to-end", "--joint-only", "--json").out)
+    assert space["metrics"]["joint"]["links"] == nif["metrics"]["joint"]["links"]
+
+
+def test_the_web_address_of_an_entity_says_which_it_is(
+    kglink: Kglink, demo: Path, files: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.ttl"
+    lines = (files / "answers.nif").read_text("utf-8").splitlines(keepends=True)
+    kept = [one for one in lines if "itsrdf:taSource" not in one and "itsrdf:taIdent " not in one]
+    assert len(kept) < len(lines)
+    own.write_text("".join(kept), "utf-8")
+    found = [
+        json.loads(kglink(*EVAL, "--predictions", path, "--json").out)["metrics"]
+        for path in (own, files / "answers.nif")
+    ]
+    assert found[0] == found[1]
+
+
+# ------------------------------------------------------------------------------ TREC's tools
+def trec_figures(run: Path, qrels: Path) -> dict[str, float]:
+    """What TREC's tools say: of all queries of the qrels, ordered by score."""
+    right: dict[str, set[str]] = {}
+    for line in qrels.read_text("utf-8").splitlines():
+        query, _, name, _ = line.split()
+        right.setdefault(query, set()).add(name)
+    scores: dict[str, list[tuple[float, str]]] = {}
+    for line in run.read_text("utf-8").splitlines():
+        query, _, name, _, score, _ = line.split()
+        scores.setdefault(query, []).append((-float(score), name))
+
+    def rank(query: str) -> float:
+        names = [name for _, name in sorted(scores.get(query, ()))]
+        return next((at for at, name in enumerate(names, 1) if name in right[query]), float("inf"))
+
+    ranks = [rank(query) for query in right]
+    return {
+        "MRR": sum(1 / one for one in ranks) / len(ranks),
+        "R@4": sum(one <= 4 for one in ranks) / len(ranks),
+        "nDCG@10": sum(1 / log2(1 + one) for one in ranks if one <= 10) / len(ranks),
+    }
+
+
+def test_a_run_has_the_figures_that_trec_gives_it(kglink: Kglink, demo: Path, files: Path) -> None:
+    asked = (*EVAL, "--k", "1,4,40", "--json", "--predictions")
+    ran = kglink(*asked, files / "run.trec")
+    found = json.loads(ran.out)
+    assert "run.trec holds rankings of given mentions, as a TREC run" in ran.err
+    theirs = trec_figures(files / "run.trec", files / "qrels.trec")
+    ours = found["metrics"]["joint"]
+    assert {name: ours[name] for name in theirs} == pytest.approx(theirs)
+    lines = json.loads(kglink(*asked, files / "rankings.jsonl").out)
+    assert lines["metrics"] == found["metrics"]
+    asked = (*EVAL, "--k", "1,4,40", "--json", "--candidates")
+    assert json.loads(kglink(*asked, files / "run.trec").out)["metrics"] == found["metrics"]
+
+
+def test_names_in_a_run_are_those_of_mentions_and_entities(files: Path, demo: Path) -> None:
+    with Workspace.open(demo) as workspace:
+        golds = {
+            (f"docs/{document.id}/{one.start}-{one.end}", str(gold))
+            for document in workspace.store.documents("docs", "test")
+            for one in document.mentions
+            for gold in one.gold or ()
+        }
+    lines = [one.split() for one in (files / "qrels.trec").read_text("utf-8").splitlines()]
+    assert {(query, unquote(name)) for query, _, name, _ in lines} == golds
+
+
+# --------------------------------------------------------------------------------- bad files
+def changed(path: Path, change: Callable[[list[str]], Iterable[str] | bytes]) -> bytes:
+    found = change(path.read_text("utf-8").splitlines(keepends=True))
+    return found if isinstance(found, bytes) else "".join(found).encode()
+
+
+def one_entity(**fields: Any) -> Callable[[list[str]], Iterator[str]]:
+    """The first entity of the file with other fields."""
+
+    def change(lines: list[str]) -> Iterator[str]:
+        for line in lines:
+            record = json.loads(line)
+            if record["entities"] and fields:
+                record["entities"][0] |= fields
+                fields.clear()
+            yield json.dumps(record) + "\n"
+
+    return change
+
+
+UNREADABLE = ("UTF-16", "is empty")
+
+
+def twice(lines: list[str]) -> list[str]:
+    records = [json.loads(line) for line in lines]
+    record = next(one for one in records if one["entities"])
+    record["entities"].append(record["entities"][0])
+    return [json.dumps(one) + "\n" for one in records]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "told"),
+    [
+        ("answers.jsonl", one_entity(key="nobody"), "no KB has 1 of the entities"),
+        ("answers.jsonl", one_entity(kb="nowhere"), "there is no KB 'nowhere'"),
+        ("answers.jsonl", one_entity(end=99_999), "is not inside the text"),
+        ("answers.jsonl", one_entity(start=1), "does not stand at"),
+        ("answers.jsonl", one_entity(confidence=float("nan")), "the confidence nan is no number"),
+        ("answers.jsonl", twice, "has 2 answers at"),
+        ("answers.jsonl", lambda lines: [*lines, lines[0]], "stands there twice"),
+        ("answers.jsonl", lambda lines: lines[1:], "1 of 126 texts have no line"),
+        ("answers.jsonl", lambda lines: "".join(lines)[:-30], "is not JSON"),
+        ("answers.jsonl", lambda lines: "".join(lines).encode("utf-16"), "UTF-16"),
+        ("answers.jsonl", lambda lines: "", "is empty"),
+        ("answers.jsonl", lambda lines: "Ada Lovelace\n", "of no format that is known"),
+        ("answers.nif", lambda lines: "".join(lines)[:-30], "is not valid Turtle"),
+        ("answers.nif", lambda lines: lines[:4], "no context in it has a nif:isString"),
+        ("answers.nif", lambda lines: "".join(lines).encode("utf-16"), "UTF-16"),
+        ("run.trec", lambda lines: "".join(lines)[:-9], "is no line of a TREC run"),
+        ("run.trec", lambda lines: lines[: len(lines) // 2], "mentions have no line"),
+        ("run.trec", lambda lines: [*lines, lines[0]], "names a candidate twice"),
+        ("run.trec", lambda lines: ["docs/doc-071/8-15 Q0 a:b 1 nan x\n"], "the score 'nan'"),
+        ("run.trec", lambda lines: ["docs/doc-071/8-15 Q0 a:b 1 inf x\n"], "the score 'inf'"),
+        ("run.trec", lambda lines: ["docs/doc-071/8-15 Q0 a:b 1 1 x\n"], "there is no such KB"),
+        ("run.trec", lambda lines: ["Q1 Q0 a:b 1 1 x\n"], "the query 'Q1', which names no"),
+        ("run.trec", lambda lines: ["docs/doc-071/8-15 Q0 ab 1 1 x\n"], "which is no entity"),
+        ("run.trec", lambda lines: ["docs/doc-071/8-16 Q0 a:b 1 1 x\n"], "has no mention at 8-16"),
+        (
+            "run.trec",
+            lambda lines: [lines[0].replace("lanternfall:", "lanternfall:x"), *lines[1:]],
+            "no KB has 1 of the entities that it names: 'lanternfall:x",
+        ),
+        ("rankings.jsonl", lambda lines: [*lines, lines[0]], "the mention stands there twice"),
+        ("rankings.jsonl", lambda lines: lines[1:], "1 of 164 mentions have no line"),
+        (
+            "rankings.jsonl",
+            lambda lines: [json.dumps(json.loads(lines[0]) | {"scores": [float("nan")] * 40})],
+            "has not a score for each candidate",
+        ),
+        (
+            "rankings.jsonl",
+            lambda lines: [lines[0].replace('"lanternfall:', '"lanternfall:x'), *lines[1:]],
+            "of the entities that it names: 'lanternfall:x",
+        ),
+    ],
+)
+def test_a_file_that_is_wrong_gives_no_figure(
+    kglink: Kglink, demo: Path, files: Path, tmp_path: Path, file: str, change: Any, told: str
+) -> None:
+    path = tmp_path / file
+    path.write_bytes(changed(files / file, change))
+    # What is no text at all is a fault of the source (1), the others are mistakes in it (2).
+    ran = kglink(*EVAL, "--predictions", path, code=1 if told in UNREADABLE else 2)
+    assert told in ran.err
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--end-to-end", "--predictions", "run.trec"], "holds rankings of given mentions"),
+        (["--candidates", "answers.nif"], "answers and no rankings"),
+        (["--predictions", "run.trec", "--candidates", "rankings.jsonl"], "two files to judge"),
+        (["--predictions", "answers.nif", "--domains"], "are of rankings, not of whole answers"),
+        (["--predictions", "run.trec", "--joint-only"], "are of whole answers"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(
+    kglink: Kglink, demo: Path, files: Path, arguments: list[str], told: str
+) -> None:
+    named = [files / one if "." in one else one for one in arguments]
+    assert told in kglink(*EVAL, *named, code=2).err
+
+
+@pytest.mark.parametrize(
+    ("record", "ended", "told"),
+    [
+        ({"entities": []}, 2, "source of annotated documents"),
+        ({"entities": [{"start": 0, "end": 3}]}, 0, "no mention has an entity of these KBs"),
+        ({"entities": [{"start": 0, "end": 3, "gold": []}]}, 0, "no mention has an entity of"),
+    ],
+)
+def test_gold_that_is_empty_is_told(
+    kglink: Kglink, demo_copy: Path, tmp_path: Path, record: dict[str, Any], ended: int, told: str
+) -> None:
+    source, answers = tmp_path / "none.jsonl", tmp_path / "answers.jsonl"
+    source.write_text(json.dumps({"id": "1", "text": "Ada met Bob."} | record) + "\n", "utf-8")
+    kglink("add-kb", "none", source, "--adapter", "documents", "--links-to", "encyclopedia")
+    answers.write_text('{"id": "1", "entities": []}\n', "utf-8")
+    ran = kglink("eval", "--docs", "none", "--predictions", answers, code=ended)
+    assert told in ran.err
