@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from discovery import rand_index
 from safetensors.numpy import load_file, save_file
 
 from kglink.clusters.clustering import (
@@ -36,6 +35,7 @@ from kglink.clusters.clustering import (
     threshold_grid,
 )
 from kglink.clusters.neighbours import nearest_others
+from kglink.evaluation.clusters import adjusted_rand_index
 from kglink.models import choose_hardware, resolve_model
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.plugins import load_registry
@@ -234,9 +234,11 @@ def judged(data: TrainingData, recipe: Recipe, model: BiEncoder, keep: Path) -> 
     alone = [one._replace(entities=np.full(len(one.entities), NO_ENTITY)) for one in graphs]
     least = threshold_grid(alone[0].neighbours.similarities.ravel())
     cuts = [ClusteringChoice("directed", k, cut) for k, cut in product(NEIGHBOURS, least)]
-    chosen, _ = best_choice(alone[0], cuts, lambda f: rand_index(f.labels.tolist(), golds[tuned]))
+    chosen, _ = best_choice(
+        alone[0], cuts, lambda f: adjusted_rand_index(f.labels.tolist(), golds[tuned])
+    )
     _, figures["ARI"] = best_choice(
-        alone[1], [chosen], lambda f: rand_index(f.labels.tolist(), golds[told])
+        alone[1], [chosen], lambda f: adjusted_rand_index(f.labels.tolist(), golds[told])
     )
     return figures
 
