@@ -15,7 +15,7 @@ import contextlib
 import datetime
 import errno
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from kglink.models.hardware import Hardware
 from kglink.training.recipe import Recipe, read_recipe
 
 FORMAT = 1
+#: How settings.json names the folder of the workspace, which may be moved.
+WORKSPACE = "{workspace}"
 SETTINGS, REPORT, MODEL, DATA, CHECKPOINTS = (
     "settings.json",
     "report.json",
@@ -132,8 +134,41 @@ def write_settings(folder: Path, settings: RunSettings) -> None:
     """Create the folder of a run."""
     folder.mkdir(parents=True, exist_ok=True)
     values = {"format": FORMAT, **asdict(settings)}
-    values["recipe"] = settings.recipe.model_dump(mode="json")
+    values["recipe"] = kept_recipe(settings.recipe, folder)
     write_atomically(folder / SETTINGS, json.dumps(values, indent=1))
+
+
+def kept_recipe(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """The values of a run's recipe: folders within the workspace are told from there."""
+
+    def kept(told: str) -> str:
+        place = Path(told).expanduser()
+        if not place.is_absolute() or workspace not in place.resolve().parents:
+            return told
+        return f"{WORKSPACE}/{place.resolve().relative_to(workspace).as_posix()}"
+
+    workspace = _workspace_of(folder)
+    return _with_places(recipe.model_dump(mode="json"), kept)
+
+
+def _found_again(kept: str, folder: Path) -> str:
+    """A folder of the workspace where the workspace lies now; anything else as it is."""
+    first, _, rest = kept.partition("/")
+    return str(_workspace_of(folder) / rest) if first == WORKSPACE else kept
+
+
+def _workspace_of(run: Path) -> Path:
+    return run.resolve().parent.parent
+
+
+def _with_places(recipe: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """The values of a recipe, with those changed that may name a folder."""
+    model = recipe.get("model", {})
+    if base := model.get("base"):
+        recipe = recipe | {"model": model | {"base": change(base)}}
+    if teacher := recipe.get("teacher"):
+        recipe = recipe | {"teacher": change(teacher)}
+    return recipe
 
 
 def read_settings(folder: Path) -> RunSettings:
@@ -144,7 +179,8 @@ def read_settings(folder: Path) -> RunSettings:
             f"{folder / SETTINGS}: of another format than this kglink writes",
             hint="Go on with the kglink that began the run.",
         )
-    values["recipe"] = read_recipe(values["recipe"], str(folder / SETTINGS))
+    recipe = _with_places(values["recipe"], lambda kept: _found_again(kept, folder))
+    values["recipe"] = read_recipe(recipe, str(folder / SETTINGS))
     for name in ("source_kbs", "target_kbs", "docs"):
         values[name] = tuple(values[name])
     values["hardware"] = Hardware(**values["hardware"])

@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from kglink.training.run import (
     RunSettings,
     TrainingReport,
     alone,
+    kept_recipe,
     read_report,
     read_settings,
     recalls_of_epoch,
@@ -132,7 +133,8 @@ class _Run:
         if job.recipe is not None or job.changes:
             # Changes alone are of the run's own recipe.
             whole = chosen_recipe(began.recipe if job.recipe is None else job.recipe, job.changes)
-            given.append(("recipe", _facts(whole), _facts(began.recipe)))
+            both = [_facts(kept_recipe(one, self.folder)) for one in (whole, began.recipe)]
+            given.append(("recipe", both[0], both[1]))
         if job.sources:
             given.append(("list of sources", read_sources(job.sources), began.sources))
         for what, now, before in (
@@ -171,7 +173,9 @@ class _Run:
         if self._is_new and not (self.job.sources or recipe.sources):
             settings = self._of_stages_with_data(settings, data)
         stages = make_plan(data, recipe, settings.sources)
-        checkpoints = Checkpoints(self.folder / CHECKPOINTS, _identity(settings, model, data))
+        checkpoints = Checkpoints(
+            self.folder / CHECKPOINTS, _identity(settings, model, data, self.folder)
+        )
         notes = warnings_of(data)
         if model.inputs.added_tags:
             added = ", ".join(model.inputs.added_tags)
@@ -290,16 +294,20 @@ def _planned(
     )
 
 
-def _facts(recipe: Recipe) -> dict[str, Any]:
+def _facts(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe's values, without its descriptions."""
-    return recipe.model_dump(mode="json", exclude={"summary", "source", "extends"})
+    told = ("summary", "source", "extends")
+    return {key: value for key, value in recipe.items() if key not in told}
 
 
-def _identity(settings: RunSettings, model: BiEncoder, data: TrainingData) -> dict[str, str]:
+def _identity(
+    settings: RunSettings, model: BiEncoder, data: TrainingData, folder: Path
+) -> dict[str, str]:
     """What must be equal to resume from a checkpoint."""
+    recipe = kept_recipe(settings.recipe, folder)
     teacher = teacher_fingerprint(settings.recipe.teacher)
     return {
-        "recipe": _digest(_facts(settings.recipe)),
+        "recipe": _digest(_facts(recipe)),
         "base model": model.base.fingerprint,
         "list of stages and KBs": _digest(
             [settings.sources, settings.source_kbs, settings.target_kbs]

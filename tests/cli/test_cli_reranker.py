@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
-from kglink.records import Document, EntityId, Mention
+from kglink.records import Document, EntityId, Mention, Split
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
 from kglink.training.teacher import Teacher
@@ -32,15 +32,20 @@ FINETUNE = ("finetune", "--what", "reranker", *(f"--set={one}" for one in SMALL)
 TEXT = "the river of a [[mercury]]\n"
 
 
-def documents(count: int, seed: int) -> Sequence[Document]:
+def documents(
+    count: int, seed: int, *, split: Split = "", shuffled: bool = False
+) -> Sequence[Document]:
+    """Texts of both kinds; ``shuffled``: their golds are those of other texts."""
     chance = random.Random(seed)
     made = []
     for number in range(count):
         by_river = chance.random() < 0.5
         text = f"the {'river' if by_river else 'planet'} of a mercury"
-        gold = EntityId("things", "bird" if by_river else "metal")
+        is_bird = chance.random() < 0.5 if shuffled else by_river
+        gold = EntityId("things", "bird" if is_bird else "metal")
         mention = Mention(len(text) - 7, len(text), "mercury", (gold,))
-        made.append(Document(f"{seed}-{number}", text, (mention,), title=f"{seed}-{number}"))
+        title = f"{seed}-{number}"
+        made.append(Document(title, text, (mention,), title=title, split=split))
     return made
 
 
@@ -153,6 +158,28 @@ def _candidates(entities: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [candidate for one in entities for candidate in one["candidates"]]
 
 
+def test_what_was_learnt_from_wrong_golds_is_not_given_to_the_space(
+    kglink: Kglink, here: Path
+) -> None:
+    with Store.open(f"sqlite:///{here}/kglink.db") as store:
+        learnt = documents(250, 1, split="train", shuffled=True)
+        held_back = documents(60, 2, split="dev")
+        about = job("wrong", fingerprint="wrong", links_to=("things",))
+        store.ingest(about, [*learnt, *held_back])
+    link = ("link", "-", "--marked", "--format", "jsonl")
+    before = kglink(*link, stdin=TEXT).out
+    base = ("--set", f"model.base={here / 'tiny'}")
+    said = kglink(*FINETUNE, *base, "--docs", "wrong", "--seed", "1", code=1).err
+    assert "unpublished" in said
+    assert "the space stays as it was: it would answer" in " ".join(said.split())
+    assert "--resume --run reranker-1 --publish" in " ".join(said.split())
+    assert not list(here.glob("spaces/*/reranker"))
+    assert "no trained reranker" in kglink(*link, "--rerank", "2", stdin=TEXT, code=2).err
+    assert kglink(*link, stdin=TEXT).out == before
+    kglink("finetune", "--resume", "--run", "reranker-1", "--publish")
+    assert kglink(*link, "--rerank", "2", stdin=TEXT).out
+
+
 def test_without_annotated_mentions_it_says_why(kglink: Kglink, here: Path) -> None:
     with Store.open(f"sqlite:///{here}/kglink.db") as store:
         store.ingest(
@@ -202,17 +229,20 @@ def test_the_model_of_the_space_learns_what_its_reranker_knows(
     )
     kglink("build", "--model", here / "tiny")
     kglink(*FINETUNE, "--set", f"model.base={here / 'tiny'}")
-    # Stopped after its first epoch it goes on without asking the teacher again.
+    # Stopped after its first epoch it goes on without asking the teacher again, wherever the
+    # workspace lies by then.
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "save", _stopping(Checkpoints.save))
         kglink(*DISTIL, code=130)
+    here = here.rename(here.with_name("moved"))
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(here))
     with monkeypatch.context() as patch:
         patch.setattr(Teacher, "scores", None)
         done = json.loads(kglink("finetune", "--resume", "--json").out)
     assert done["run"] == "distilled-1"
     told = json.loads((here / "runs" / "distilled-1" / "settings.json").read_text())["recipe"]
-    assert told["model"]["base"] == str(here / "tiny")
-    assert Path(told["teacher"]).samefile(next(here.glob("spaces/*/reranker")))
+    assert told["model"]["base"] == "{workspace}/tiny"
+    assert told["teacher"] == "{workspace}/spaces/default/reranker"
     assert done["after"]["mean"]["R@1"] > 0.9 > done["before"]["mean"]["R@1"]
     out = kglink("link", "-", "--marked", "--format", "jsonl", stdin=TEXT).out
     assert json.loads(out)["entities"][0]["key"] == "bird"
@@ -221,5 +251,5 @@ def test_the_model_of_the_space_learns_what_its_reranker_knows(
     again = kglink(*DISTIL[:7], "--set=train.epochs=1", "--set=train.negatives=1", "--publish")
     assert "was trained for another model of the space" in " ".join(again.err.split())
     told = json.loads((here / "runs" / "distilled-2" / "settings.json").read_text())["recipe"]
-    assert Path(told["model"]["base"]) == here / "runs" / "distilled-1" / "model"
+    assert told["model"]["base"] == "{workspace}/runs/distilled-1/model"
     assert told["model"]["inputs"]["mention_tokens"] == 12

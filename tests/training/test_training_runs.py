@@ -17,14 +17,17 @@ from safetensors.torch import load_file, save_file
 
 from kglink.errors import KglinkError, ModelError, TrainingError, UnknownNameError, UsageError
 from kglink.models import Encoder, resolve_model
+from kglink.models.hardware import Hardware
 from kglink.models.model_folder import read_manifest
 from kglink.plugins import load_registry
 from kglink.records import Entity, Progress
 from kglink.store import Store
 from kglink.training import Recipe
 from kglink.training.job import EpochNews, FinetuneJob, News, Note, StepNews, Tell
+from kglink.training.recipe import chosen_recipe
 from kglink.training.run import (
     Curve,
+    RunSettings,
     TrainingReport,
     list_runs,
     read_run,
@@ -334,6 +337,22 @@ def test_going_on_with_something_else_is_refused(run: Run, recipe: Recipe, tmp_p
         run(folder)
     with pytest.raises(TrainingError, match="no run to go on with"):
         run(tmp_path / "nothing", None, resume=True)
+
+
+def test_folders_of_a_workspace_are_found_after_it_was_moved(tmp_path: Path) -> None:
+    folder = tmp_path / "here" / "runs" / "one"
+    asked = {"teacher": f"{tmp_path}/here/spaces/a/reranker", "model": {"base": "runs/none"}}
+    hardware = Hardware("cpu", "fp32", 1)
+    told = RunSettings(chosen_recipe("default", asked), "", "T", (), ("saga",), (), hardware)
+    write_settings(folder, told)
+    (tmp_path / "here").rename(tmp_path / "there")
+    moved = read_settings(tmp_path / "there" / "runs" / "one").recipe
+    assert moved.teacher == f"{tmp_path}/there/spaces/a/reranker"
+    assert moved.model.base == "runs/none"
+    elsewhere = {"teacher": f"{tmp_path}/elsewhere", "model": {"base": f"{tmp_path}/there/m"}}
+    write_settings(folder, dataclasses.replace(told, recipe=chosen_recipe("default", elsewhere)))
+    again = read_settings(folder).recipe
+    assert (again.teacher, again.model.base) == (f"{tmp_path}/elsewhere", f"{tmp_path}/there/m")
 
 
 def test_a_checkpoint_of_another_model_is_refused(
