@@ -14,6 +14,7 @@ from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.scores import Score
 from kglink.linking.scoring import read_scoring
 from kglink.models.reranker_folder import RERANKER
+from kglink.models.static_folder import is_static_folder
 from kglink.models.tagger_folder import TAGGER, Comparison
 from kglink.records import Document, TextInput
 from kglink.training.detector import (
@@ -247,9 +248,10 @@ _LETTERS = {"detector": SOURCES_OF_DETECTOR, "reranker": SOURCES_OF_RERANKER}
 
 def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
     """Refuse what could not be published, before hours of training."""
-    model = workspace.settings.encoder.model
+    opened = workspace.with_settings({"space.name": job.space}) if job.space else workspace
     if job.what in _LETTERS:
-        model = AUTO  # the space keeps the model that it has
+        return  # the space keeps the model that it has
+    model = workspace.settings.encoder.model
     if model != AUTO and not job.resume:
         origin = workspace.resolved.origins.get("encoder.model", "settings")
         raise UsageError(
@@ -257,8 +259,12 @@ def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
             hint="Take the setting back: without it each space goes on with its own model. "
             "--no-publish trains a model alone, and model.base says where it begins.",
         )
-    if job.space:
-        workspace.with_settings({"space.name": job.space})
+    space = opened.joint_space.folder
+    if is_static_folder(space.student):
+        raise UsageError(
+            f"space {space.name!r} is read by a static model, and a run has a model of its own",
+            hint="Name another space: --space NAME. A new one is made where there is none.",
+        )
 
 
 def _name(runs: Runs, job: FinetuneJob, team: Team) -> str:

@@ -51,6 +51,8 @@ class SpaceSummary:
     model: str = ""
     fingerprint: str = ""
     dim: int = 0
+    static: bool = False
+    """Whether mentions are read by a static model, which `kglink distill` made."""
     run: str = ""
     """The run that made its model; empty for an untrained one."""
     index: str = ""
@@ -109,7 +111,7 @@ def _folder_of(opened: Opened, name: str) -> SpaceFolder:
 
 
 def _summary(opened: Opened, name: str) -> SpaceSummary:
-
+    from kglink.models.static_folder import is_static_folder
     from kglink.space.folder import SpaceFolder
     from kglink.space.manifest import SegmentInfo, read_part
     from kglink.space.segment import INFO_FILE
@@ -139,6 +141,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
         model=manifest.model.name,
         fingerprint=manifest.model.fingerprint,
         dim=manifest.model.dim,
+        static=is_static_folder(folder.student),
         run=run.group(1) if run else "",
         index=_index_name(opened, manifest.index),
         index_settings=manifest.index_settings,

@@ -172,6 +172,21 @@ def test_what_cannot_be_distilled_is_refused(workspace_folder: Path, kglink: Kgl
     assert SpaceFolder(workspace_folder / "spaces", "x").pointer is None
 
 
+def test_a_static_space_is_told_from_others_and_not_trained(
+    workspace_folder: Path, kglink: Kglink
+) -> None:
+    kglink("distill")
+    rows = {row.split()[0]: row for row in kglink("spaces").out.splitlines() if "birds" in row}
+    assert "tiny, static" in rows["static"]
+    assert ", static" not in rows["*"]
+    assert "read by a static model" in kglink("spaces", "static").out
+    assert json.loads(kglink("spaces", "static", "--json").out)["static"] is True
+    refused = kglink("finetune", "--space", "static", code=2)
+    assert "read by a static model" in refused.err
+    assert "--space NAME" in refused.err
+    assert not (workspace_folder / "runs").exists()
+
+
 def test_without_a_space_it_is_refused(
     kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
