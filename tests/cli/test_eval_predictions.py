@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from math import log2
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pytest
 from conftest import ROOT, Kglink
+from nervaluate import Evaluator
+from pytrec_eval import RelevanceEvaluator, parse_qrel, parse_run
 from rdflib import Graph, Namespace
 
 from kglink.workspace import Workspace
@@ -143,6 +144,50 @@ def test_scores_of_nif_are_those_of_another_implementation(
     assert "answers.nif holds answers in raw texts, as NIF" in ran.err
 
 
+def labelled(
+    ones: Iterable[Phrase], others: Iterable[Phrase] = (), *, in_kb: bool
+) -> list[dict[str, Any]]:
+    """Phrases with one label each: of several IRIs one that an overlapping phrase has as well."""
+    return [
+        {
+            "label": min((one.iris & other.iris) or one.iris) if in_kb else "mention",
+            "start": one.start,
+            "end": one.end - 1,  # nervaluate counts the last character
+        }
+        for one in ones
+        if one.is_in_kb() or not in_kb
+        for other in [next((other for other in others if weak(one, other)), one)]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "scheme"),
+    [
+        (("links", "strict"), "strict"),
+        (("links", "weak"), "ent_type"),
+        (("detection", "strict"), "exact"),
+    ],
+)
+def test_scores_of_nif_are_those_of_nervaluate(
+    kglink: Kglink, demo: Path, files: Path, where: tuple[str, str], scheme: str
+) -> None:
+    """The files are read by rdflib and scored by nervaluate, an entity being a label."""
+    golds, answers = (phrases_by_text(files / f"{name}.nif") for name in ("gold", "answers"))
+    in_kb = where[0] == "links"
+    true = [labelled(gold, answers[text], in_kb=in_kb) for text, gold in golds.items()]
+    found = [labelled(answers[text], in_kb=in_kb) for text in golds]
+    tags = sorted({one["label"] for text in true + found for one in text})
+    theirs = Evaluator(true, found, tags, loader="dict").evaluate()["overall"][scheme]
+    ran = kglink(*EVAL, "--predictions", files / "answers.nif", "--json")
+    ours = json.loads(ran.out)["metrics"]["joint"][where[0]][where[1]]
+    assert (ours["right"], ours["found"], ours["gold"]) == (
+        *(theirs.correct, theirs.actual, theirs.possible),
+    )
+    assert ours["micro"] == pytest.approx(
+        {"precision": theirs.precision, "recall": theirs.recall, "f1": theirs.f1}
+    )
+
+
 def test_all_formats_of_answers_have_the_same_figures(
     kglink: Kglink, demo: Path, files: Path
 ) -> None:
@@ -172,30 +217,16 @@ def test_the_web_address_of_an_entity_says_which_it_is(
 
 # ------------------------------------------------------------------------------ TREC's tools
 def trec_figures(run: Path, qrels: Path) -> dict[str, float]:
-    """What TREC's tools say: of all queries of the qrels, ordered by score."""
-    right: dict[str, set[str]] = {}
-    for line in qrels.read_text("utf-8").splitlines():
-        query, _, name, _ = line.split()
-        right.setdefault(query, set()).add(name)
-    scores: dict[str, list[tuple[float, str]]] = {}
-    for line in run.read_text("utf-8").splitlines():
-        query, _, name, _, score, _ = line.split()
-        scores.setdefault(query, []).append((-float(score), name))
-
-    def rank(query: str) -> float:
-        names = [name for _, name in sorted(scores.get(query, ()))]
-        return next((at for at, name in enumerate(names, 1) if name in right[query]), float("inf"))
-
-    ranks = [rank(query) for query in right]
-    return {
-        "MRR": sum(1 / one for one in ranks) / len(ranks),
-        "R@4": sum(one <= 4 for one in ranks) / len(ranks),
-        "nDCG@10": sum(1 / log2(1 + one) for one in ranks if one <= 10) / len(ranks),
-    }
+    """What trec_eval says of a run: the means over all queries."""
+    with qrels.open(encoding="utf-8") as right, run.open(encoding="utf-8") as ranked:
+        judge = RelevanceEvaluator(parse_qrel(right), {"recip_rank", "success"})
+        found = judge.evaluate(parse_run(ranked)).values()
+    names = {"R@1": "success_1", "R@10": "success_10", "MRR": "recip_rank"}
+    return {ours: sum(one[theirs] for one in found) / len(found) for ours, theirs in names.items()}
 
 
 def test_a_run_has_the_figures_that_trec_gives_it(kglink: Kglink, demo: Path, files: Path) -> None:
-    asked = (*EVAL, "--k", "1,4,40", "--json", "--predictions")
+    asked = (*EVAL, "--k", "1,10,40", "--json", "--predictions")
     ran = kglink(*asked, files / "run.trec")
     found = json.loads(ran.out)
     assert "run.trec holds rankings of given mentions, as a TREC run" in ran.err
@@ -204,7 +235,7 @@ def test_a_run_has_the_figures_that_trec_gives_it(kglink: Kglink, demo: Path, fi
     assert {name: ours[name] for name in theirs} == pytest.approx(theirs)
     lines = json.loads(kglink(*asked, files / "rankings.jsonl").out)
     assert lines["metrics"] == found["metrics"]
-    asked = (*EVAL, "--k", "1,4,40", "--json", "--candidates")
+    asked = (*EVAL, "--k", "1,10,40", "--json", "--candidates")
     assert json.loads(kglink(*asked, files / "run.trec").out)["metrics"] == found["metrics"]
 
 
