@@ -38,6 +38,8 @@ class SourceOfKBs:
     split: str = ""
     split_random: Mapping[str, str] = field(default_factory=dict)
     """How many mentions of a KB are drawn for train, dev and test."""
+    bad_records: bool = False
+    """Whether the files are known to have bad records, which are left out and counted."""
 
 
 class Part(NamedTuple):

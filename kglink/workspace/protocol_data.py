@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kglink.errors import SourceError, UsageError
 from kglink.records import OnProgress
 from kglink.sources import OnNote
-from kglink.workspace.kbs import add_kb
+from kglink.workspace.kbs import AddedKB, add_kb
 from kglink.workspace.random_split import read_random_split
 
 if TYPE_CHECKING:
@@ -59,16 +60,23 @@ def add_data(
     if folder is None:
         return
     for source in layout.kbs:
+        own = opened.with_settings({"ingest.on_error": "skip"} if source.bad_records else {})
         for kb in source.names:
             if kb in missing:
-                added = add_kb(
-                    opened, kb, folder / source.path.replace(_KB, kb),
-                    **_told(source, kb), progress=progress,
-                )  # fmt: skip
-                summary = added.summary
-                counts = f"{summary.added:,} records, {summary.mentions:,} mentions"
-                lost = f", {n:,} golds not found" if (n := summary.gold_unresolved) else ""
-                on_note("added", f"{kb}: {counts}{lost}")
+                path = folder / source.path.replace(_KB, kb)
+                added = add_kb(own, kb, path, **_told(source, kb), progress=progress)
+                on_note("added", f"{kb}: {', '.join(_counts(added))}")
+
+
+def _counts(added: AddedKB) -> Iterator[str]:
+    """What was added, and what was not."""
+    summary = added.summary
+    yield f"{summary.added:,} records"
+    yield f"{summary.mentions:,} mentions"
+    if bad := added.problems.total:
+        yield f"{bad:,} bad record{'s' * (bad > 1)} left out"
+    if lost := summary.gold_unresolved:
+        yield f"{lost:,} golds that these KBs do not have"
 
 
 def _told(source: SourceOfKBs, kb: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from kglink.evaluation.reproduced import Judged, table_of
 from kglink.workspace import init_workspace
 from kglink.workspace.reproduce import Reproduction
 from kglink_cli.reproduced_tables import best_of, tables_of
-from paper_data import write_joint, write_zeshel
+from paper_data import write_disease, write_joint, write_zeshel
 from training_world import world_of, write_world_model
 
 ZESHEL = find_protocol("amh/table-2").data
@@ -26,7 +26,7 @@ SMALL = (
     "model.inputs.mention_tokens=16", "model.inputs.entity_tokens=16", "train.epochs=1",
     "train.batch=8", "overlap.batch=8", "overlap.epochs=1", "overlap.method=full",
 )  # fmt: skip
-OF_PAPERS = [one.name for one in list_protocols() if not one.adapted]
+ALL = [one.name for one in list_protocols()]
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +41,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("papers")
     write_zeshel(folder / "zeshel", ZESHEL)
     write_joint(folder / "joint", find_protocol("joint/table-3").data)
+    write_disease(folder / "disease")
     write_world_model(folder / "tiny", world_of())
     return folder
 
@@ -48,7 +49,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def workspaces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One for each layout: what one table trained serves the next."""
-    return {name: init_workspace(tmp_path_factory.mktemp(name)) for name in ("zeshel", "joint")}
+    layouts = {one.data.name for one in list_protocols()}
+    return {name: init_workspace(tmp_path_factory.mktemp(name)) for name in layouts}
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +83,7 @@ def test_the_list_says_what_each_is(kglink: Kglink) -> None:
     assert "ADAPTED" in kglink("reproduce").out
 
 
-@pytest.mark.parametrize("name", OF_PAPERS)
+@pytest.mark.parametrize("name", ALL)
 def test_a_dry_run_names_every_run_and_adds_nothing(
     name: str, data: Path, tmp_path: Path, kglink: Kglink
 ) -> None:
@@ -127,6 +129,16 @@ def test_a_table_is_made_once_and_then_only_read(
     assert "\t42.79\t" in shown
 
 
+def test_bad_records_that_the_data_are_known_to_have_are_counted(
+    data: Path, workspaces: dict[str, Path], kglink: Kglink
+) -> None:
+    of = ("-w", workspaces["disease"], "reproduce", "joint/table-2-disease")
+    more = ("--data", data / "disease", "--rows", "zero-shot", "--seeds", "1", *settings(data))
+    told = kglink(*of, *more)
+    assert "ncbi_train: 0 records, 11 mentions, 1 bad record left out" in told.err
+    assert "st21pv_train: 0 records, 12 mentions\n" in told.err
+
+
 @pytest.mark.slow
 def test_what_is_written_for_papers_and_what_is_left_to_run(
     data: Path, workspaces: dict[str, Path], kglink: Kglink
@@ -166,7 +178,7 @@ def test_what_cannot_be_is_refused_before_anything_is_done(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OF_PAPERS)
+@pytest.mark.parametrize("name", ALL)
 def test_every_protocol_runs_from_end_to_end(
     name: str, data: Path, workspaces: dict[str, Path], kglink: Kglink
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import zipfile
@@ -60,6 +61,50 @@ def write_joint(folder: Path, layout: Layout, pages: int = 12) -> Path:
         _write_world(folder / "zeshel", kb, pages, [mentions], shared=titles[: pages // 2])
     _write(folder / "zeshel" / "mentions" / "train.json", mentions)
     _write_reddit(folder / "reddit_el.zip", rng.sample(titles, 12))
+    return folder
+
+
+def write_disease(folder: Path, diseases: int = 12) -> Path:
+    """Two ontologies of the same names, and mentions of both; one record of them is bad."""
+    rng = random.Random("disease")
+    titles = _titles(rng, diseases)
+    nodes = [
+        {
+            "id": f"http://purl.obolibrary.org/obo/DOID_{at}",
+            "type": "CLASS",
+            "lbl": title.lower(),
+            "meta": {"definition": {"val": f"A disease of the {rng.choice(WORDS)}."}},
+        }
+        for at, title in enumerate(titles)
+    ]
+    terms = "".join(
+        f'\n[Term]\nid: HP:{at:07d}\nname: {title}\ndef: "Any {rng.choice(WORDS)}." [HPO:x]\n'
+        for at, title in enumerate(titles)
+    )
+    _write_packed(
+        folder / "kb" / "doid.obographs.json.gz", json.dumps({"graphs": [{"nodes": nodes}]})
+    )
+    _write_packed(folder / "kb" / "hp.obo.gz", f"format-version: 1.2\n{terms}")
+    for stem in ("ncbi_train", "bc5cdr_train", "st21pv_train", "ncbi_dev", "bc5cdr_dev"):
+        records: list[dict[str, object]] = []
+        for at, title in enumerate(titles):
+            context = f"Near the {rng.choice(WORDS)} they suffer from {title.lower()} and fall ill."
+            start = context.index(title.lower())
+            records.append(
+                {
+                    "id": f"{stem}-{at}",
+                    "doc": f"{stem}-{at // 2}",
+                    "context": context,
+                    "start": start,
+                    "end": start + len(title),
+                    "mention": title.lower()
+                    if records or stem != "ncbi_train"
+                    else "no such words",
+                    "gold": {"doid": [f"DOID:{at}"], "hp": [f"HP:{at:07d}"]},
+                }
+            )
+        lines = "".join(f"{json.dumps(one)}\n" for one in records)
+        _write_packed(folder / "mentions" / f"{stem}.jsonl.gz", lines)
     return folder
 
 
@@ -123,3 +168,8 @@ def _titles(rng: random.Random, count: int) -> list[str]:
 def _write(path: Path, records: Iterable[Mapping[str, object]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def _write_packed(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
