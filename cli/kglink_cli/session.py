@@ -50,9 +50,8 @@ def tell_reranker(workspace: Workspace) -> None:
     if workspace.is_reranker_of_another_model():
         note(
             "rerank",
-            "the reranker was trained for another model of the space, and counts as much as by "
-            "default; `kglink fit DOCS --rerank N` weighs it anew, `kglink finetune --what "
-            "reranker` trains it anew",
+            "the reranker was trained for another model of the space, and is not asked; `kglink "
+            "fit DOCS --rerank N` weighs it anew, `kglink finetune --what reranker` trains it anew",
         )
 
 

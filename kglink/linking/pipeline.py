@@ -76,11 +76,13 @@ class Linker:
         preferred: Sequence[str] = (),
         unfinished: Mapping[str, object] | None = None,
         clusters: Mapping[str, str] | None = None,
+        not_reranked: Sequence[str] = (),
     ) -> None:
         """``preferred`` are the KBs in the order in which they answer for the same thing.
 
         ``unfinished`` tells with each answer what of the space is not made yet; ``clusters`` is
-        by folded name what was discovered, which NIL mentions of that name are told to be.
+        by folded name what was discovered, which NIL mentions of that name are told to be;
+        ``not_reranked`` says why nothing is read together with its mention.
         """
         self._search = search
         self._make_detectors = detectors
@@ -91,6 +93,7 @@ class Linker:
         self._settings = settings
         self._unfinished = dict(unfinished or {})
         self._clusters = clusters or {}
+        self._not_reranked = tuple(not_reranked)
         self.stages = tuple(stages)
         for stage in self.stages:
             if isinstance(stage.plugin, ReadsMentions):
@@ -263,10 +266,10 @@ class Linker:
             meta["language"] = language
         if source.meta:
             meta["source"] = dict(source.meta)
-        if notes := Counter(one.note for one in rankings if one.note):
-            meta["not_reranked"] = [
-                f"{count} of the mentions: {one}" for one, count in notes.items()
-            ]
+        notes = Counter(one.note for one in rankings if one.note)
+        of_some = [f"{count} of the mentions: {one}" for one, count in notes.items()]
+        if not_reranked := [*self._not_reranked, *of_some]:
+            meta["not_reranked"] = not_reranked
         if cut := self._search.reading.count_truncated([one.mention for one in rankings]):
             meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
         return meta

@@ -21,7 +21,7 @@ from kglink.linking.pipeline import Linker
 from kglink.linking.ranked import joint_ranking
 from kglink.linking.read_together import read_together
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
-from kglink.linking.scoring import SEARCH_SCORING, Scoring, read_scoring
+from kglink.linking.scoring import SCORING_FILE, SEARCH_SCORING, Scoring, read_scoring
 from kglink.linking.stages import Stage
 from kglink.plugins import DefaultWeights, KeepsFiles, NameRow, PluginSettings
 from kglink.plugins.settings import setting_keys
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from kglink.plugins import Detector, Registry
     from kglink.store import Store
     from kglink.store.memory import PartOfMemory
+
+
+_ANOTHER_MODEL = "the trained reranker was weighed for another model of the space"
 
 
 def reader_of(encoder: Encoder, window_chars: int) -> Reader:
@@ -66,11 +69,13 @@ def search_of(
     """A search as the settings want it; ``candidates`` per KB at least are found.
 
     ``scoring``: this one, what is kept of the space, or what a space has before it is fitted.
-    ``reranker``: the folder of one that is not the space's.
+    ``reranker``: the folder of one that is not the space's. The space's own is not asked where
+    it was weighed for another model.
     """
     asked = asked_kinds(settings, registry)
     place = space.folder.path
-    if settings.rerank and settings.evidence == "all":
+    unfit = scoring == "kept" and not reranker and is_reranker_of_another_model(space)
+    if settings.rerank and settings.evidence == "all" and not unfit:
         place = reranker or space.folder.reranker
         asked.append(read_together(place, encoder.hardware, settings.rerank))
     if scoring == "kept":
@@ -96,6 +101,13 @@ def search_of(
         asked=asked,
         facts=store,
     )
+
+
+def is_reranker_of_another_model(space: Space) -> bool:
+    """Whether the space's trained reranker was weighed for a model that the space had before."""
+    place = space.folder.reranker
+    weighed = (place / SCORING_FILE).exists()
+    return weighed and read_scoring(place, space.manifest.model.fingerprint) is None
 
 
 def remembered_of(space: Space, encoder: Encoder, store: Store) -> RememberedVectors | None:
@@ -173,6 +185,9 @@ def linker_of(
         preferred=preferred_kbs(space, kbs, settings, store),
         unfinished=unfinished,
         clusters=clusters,
+        not_reranked=[_ANOTHER_MODEL]
+        if settings.rerank and is_reranker_of_another_model(space)
+        else [],
     )
 
 

@@ -271,13 +271,14 @@ class Opened:
             space = space or self.space()
             detector, names = self.detector(space), self.linked_kbs(space, kbs)
             link = detector.link
-            place = space.folder.reranker if link.rerank else space.folder.path
-            scoring = stamp_of(place), stamp_of(place / SCORING_FILE)
+            reranker = space.folder.reranker
+            places = (reranker, reranker / SCORING_FILE) if link.rerank else ()
+            scoring = [stamp_of(one) for one in (space.folder.path / SCORING_FILE, *places)]
             states = self.store.overlap_state(), self.store.memory_state()
             limits = limits or self.limits()
             discovered = stamp_of(self.folder / DISCOVERIES_FILE)
             key = (
-                id(space), names, limits, candidates, scoring, detector.identity, states,
+                id(space), names, limits, candidates, tuple(scoring), detector.identity, states,
                 discovered, self._student_stamp(),
             )  # fmt: skip
             linker = self._linkers.get(key)
@@ -299,11 +300,9 @@ class Opened:
 
     def is_reranker_of_another_model(self) -> bool:
         """Whether the trained reranker that is asked was weighed for a model before the space's."""
-        from kglink.linking.scoring import SCORING_FILE, read_scoring
+        from kglink.workspace.links import is_reranker_of_another_model
 
-        space, place = self.space(), self.space().folder.reranker
-        asked = self.settings.link.rerank and (place / SCORING_FILE).exists()
-        return bool(asked) and read_scoring(place, space.manifest.model.fingerprint) is None
+        return bool(self.settings.link.rerank) and is_reranker_of_another_model(self.space())
 
     def told_by_stages(self) -> list[tuple[str, str]]:
         """What rerankers and clusterers say of the run that is done, each with its name."""

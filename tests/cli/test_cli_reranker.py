@@ -127,8 +127,10 @@ def orders_candidates_of_files(kglink: Kglink, here: Path) -> None:
 def bad_input_stops_no_link(kglink: Kglink, here: Path) -> None:
     """Nothing to read, a KB that is gone, a reranker that was weighed for another model."""
 
+    link = ("link", "-", "--marked", "--format", "jsonl")
+
     def links(text: str) -> tuple[list[dict[str, Any]], str]:
-        ran = kglink("link", "-", "--marked", "--rerank", "2", "--format", "jsonl", stdin=text)
+        ran = kglink(*link, "--rerank", "2", stdin=text)
         return json.loads(ran.out)["entities"], ran.err
 
     assert len(links("a [[\u2603]]\n")[0]) == 1
@@ -145,9 +147,18 @@ def bad_input_stops_no_link(kglink: Kglink, here: Path) -> None:
     (scoring,) = here.glob("spaces/*/reranker/scoring.json")
     kept = json.loads(scoring.read_text())
     scoring.write_text(json.dumps(kept | {"fingerprint": "of another"}))
+    # What it says cannot be weighed: the first stage answers, and the output says so.
+    ran = kglink(*link, "--rerank", "2", stdin=TEXT)
+    assert "trained for another model of the space, and is not asked" in " ".join(ran.err.split())
+    answer, plain = (json.loads(one) for one in (ran.out, kglink(*link, stdin=TEXT).out))
+    assert answer["entities"] == plain["entities"]
+    (why,) = answer["meta"]["not_reranked"]
+    assert "another model" in why
+    assert "not_reranked" not in plain["meta"]
+    # Weighed for this model it is asked again.
+    kglink("fit", "docs", "--rerank", "2")
     found, told = links(TEXT)
-    assert found[0]["key"] == "bird"
-    assert "trained for another model of the space" in " ".join(told.split())
+    assert (found[0]["key"], "another model" in told) == ("bird", False)
     (weights,) = here.glob("spaces/*/reranker/head.safetensors")
     weights.write_bytes(weights.read_bytes()[:-4])
     said = kglink("link", "-", "--marked", "--rerank", "2", stdin=TEXT, code=1).err

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Kglink
+from conftest import ROOT, Kglink
 
 from fake_distributions import FakeEnvironment
 from kglink.errors import PluginError
@@ -17,7 +17,8 @@ from kglink.linking.stages import Stage, run_stages
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 
 RERANKER = """
-    from dataclasses import replace
+    import json, os
+    from dataclasses import asdict, replace
 
     class Birds:
         '''What is described as a bird is certain, everything else is impossible.'''
@@ -26,6 +27,10 @@ RERANKER = """
             pass
 
         def rank(self, rankings):
+            if path := os.environ.get("ACME_GIVEN"):
+                given = [json.dumps(asdict(every)) for one in rankings for every in one.candidates]
+                with open(path, "a") as out:
+                    out.writelines(line + "\\n" for line in given)
             return [replace(one, candidates=self.ranked(one.candidates)) for one in rankings]
 
         def ranked(self, candidates):
@@ -66,6 +71,7 @@ CLUSTERER = """
     def register_clusterers(register):
         register("acme/one-sense", OneSense, summary="One sense for each surface")
 """
+DATA = ROOT / "cli" / "kglink_cli" / "demo_data"
 KEEPER = "[[Heron]] counts the lamps at [[Skerrow Light]] and finds one too many."
 BIRD = "A grey [[heron]] stood on one leg in the shallow pond and caught a fish."
 
@@ -110,6 +116,29 @@ def test_a_reranker_changes_answer_nil_and_confidence(
     assert light["nil"]
     assert light["key"] is None
     assert light["confidence"] > 0.5
+
+
+def test_a_reranker_is_given_all_that_is_known_of_every_candidate(
+    link: Callable[..., list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tmp_path / "given.jsonl"
+    monkeypatch.setenv("ACME_GIVEN", str(given))
+    link(KEEPER, reranker="acme/birds")
+    entities = {
+        (kb, one["id"]): one
+        for kb in ("encyclopedia", "lanternfall")
+        for one in map(json.loads, (DATA / f"{kb}.jsonl").read_text("utf-8").splitlines())
+    }
+    seen = [json.loads(line) for line in given.read_text().splitlines()]
+    assert len(seen) == 20, "two mentions with ten candidates each"
+    for one in seen:
+        kb, key = one["id"]
+        entity = entities[kb, key]
+        told = ("title", "description", "type", "url")
+        assert [one[name] for name in told] == [entity[name] for name in told]
+        assert set(entity["aliases"]) <= set(one["aliases"])
+        assert one["type"]
+        assert any(one["evidence"].values())
 
 
 def test_a_clusterer_carries_an_answer_from_one_text_to_another(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 from kglink.errors import ModelError
+from kglink.linking.read_together import READ, ReadOrder
 from kglink.models.cross_encoder import PairInputs, open_cross_encoder
 from kglink.models.inputs import Inputs
 from kglink.models.opening import resolve_model
@@ -141,6 +144,30 @@ def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Pat
     alone = [reader.logits([one.ranking])[0] for one in data.held_out[:5]]
     np.testing.assert_allclose(np.concatenate(alone), np.concatenate(logits[:5]), atol=1e-5)
     assert reader.logits([]) == []
+    # Long and short pairs in one batch, in any order: each candidate keeps its own score.
+    mention = data.held_out[0].ranking.mention
+    several = [candidate(key, key) for key in ("metal", "the river of the planet", "bird", "a")]
+    several[1] = replace(several[1], description="a metal of the river of a planet of the bird")
+    (scores,) = reader.logits([Ranking(mention, tuple(several))])
+    (turned,) = reader.logits([Ranking(mention, tuple(several[::-1]))])
+    np.testing.assert_allclose(turned[::-1], scores, atol=1e-5)
+    assert len(np.unique(scores.round(3))) == 4
+    for one, score in zip(several, scores, strict=True):
+        np.testing.assert_allclose(reader.logits([Ranking(mention, (one,))])[0], score, atol=1e-5)
+    nothing, some = reader.logits([Ranking(mention, ()), Ranking(mention, (several[0],))])
+    assert (len(nothing), len(some)) == (0, 1)
+
+
+def test_equal_scores_leave_candidates_in_their_order() -> None:
+    class Same:
+        weights = READ.weights
+
+        def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
+            return [[0.5 if one.id.key != "d" else 0.9 for one in m.candidates] for m in mentions]
+
+    asked = judged("c", "a", "d", "b").ranking
+    (told,) = ReadOrder(Same()).rank([asked])
+    assert [one.id.key for one in told.candidates] == ["d", "c", "a", "b"]
 
 
 def test_a_damaged_folder_is_named(tmp_path: Path) -> None:
