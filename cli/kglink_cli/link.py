@@ -16,13 +16,21 @@ import typer
 from kglink.errors import RecordError, SpaceBusyError, UsageError
 from kglink.records import LinkedDocument, Progress
 from kglink.sources import Problems, Source
+from kglink.workspace.clusterer import CLUSTERER
 from kglink.workspace.shapes import found_shape
 from kglink.workspace.texts import TextReader
 from kglink_cli.build import build_with_progress, ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.outputs import Written, after, format_of, reserved, write_to
-from kglink_cli.session import parse_options, session_of, split_names, tell_reranker, tell_stages
+from kglink_cli.session import (
+    parse_options,
+    session_of,
+    split_names,
+    tell_clusterer,
+    tell_reranker,
+    tell_stages,
+)
 
 if TYPE_CHECKING:
     from kglink.space.space import Space
@@ -31,8 +39,6 @@ if TYPE_CHECKING:
     from kglink.workspace.opened import NamesAlone
 
 STDIN = "-"
-#: What --cluster asks.
-CLUSTERER = "kglink/mentions"
 #: Settings that change no answer.
 _NO_MATTER = {"ingest": {"on_error", "batch_size"}, "link": {"workers"}}
 
@@ -195,6 +201,7 @@ def link(
         if names_alone:
             _tell_names_alone(names_alone)
         tell_reranker(workspace)
+        clustering = tell_clusterer(workspace)
         found_by = _announced_detector(workspace, published)
         linker = workspace.linker(space=published)
         answer = linker.link if lines else partial(answers, workspace, linker)
@@ -227,7 +234,7 @@ def link(
             # before it.
             made_by = [
                 opened and state_of(opened), name, explain, marked, lines,
-                published.manifest.segments, str(linker.scoring), found_by.identity,
+                published.manifest.segments, str(linker.scoring), found_by.identity, clustering,
                 workspace.store.overlap_state(),
                 workspace.store.memory_state(),
                 settings.model_dump(mode="json", exclude=_NO_MATTER),

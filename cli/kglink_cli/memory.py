@@ -64,16 +64,29 @@ def fit(
     docs: Docs,
     split: Split = "",
     rerank: Rerank = None,
+    clustered: Annotated[
+        bool,
+        typer.Option("--cluster", help="Choose how kglink link --cluster clusters, if at all."),
+    ] = False,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit how the space weighs evidence, and how sure it is, to annotated documents.
 
     Nothing is trained. New weights are kept only where they put more right answers first in
-    documents that they were not fitted to. Links with --rerank have weights of their own.
+    documents that they were not fitted to. Links with --rerank have weights of their own. With
+    --cluster nothing is weighed anew: the documents say whether mentions that are like each other
+    help each other here, and with which settings.
     """
     with session_of(context).open({"space.name": space, "link.rerank": rerank}) as workspace:
         ensure_space(workspace)
+        if clustered:
+            with progress() as tell:
+                choice = workspace.fit_clusterer(_named(docs), split=split, progress=tell)
+            note("cluster", str(choice))
+            if as_json:
+                print_json(choice.model_dump(mode="json", exclude={"format", "fingerprint"}))
+            return
         with progress() as tell:
             scoring = workspace.fit(_named(docs), split=split, progress=tell)
     before, after = scoring.recall

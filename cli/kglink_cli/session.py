@@ -13,6 +13,7 @@ from kglink.errors import UsageError
 from kglink.workspace import Workspace, find_workspace
 from kglink_cli.console import note
 
+_NOT_CHOSEN = "by default settings; `kglink fit DOCS --cluster` finds out whether it helps here"
 DEBUG_VARIABLE = "KGLINK_DEBUG"
 
 
@@ -43,6 +44,18 @@ def tell_stages(workspace: Workspace) -> None:
     """Say what rerankers and clusterers have to say of the run that is done."""
     for name, line in workspace.told_by_stages():
         note(name.rpartition("/")[2], line)
+
+
+def tell_clusterer(workspace: Workspace) -> str:
+    """Say how the clusterer that is asked clusters, where that was chosen for the space."""
+    if not workspace.settings.link.clusterer:
+        return ""
+    choice, own = workspace.kept_clusterer_choice(), workspace.settings.link.clusterer_settings
+    told = f"chosen by kglink fit --cluster: {choice}" if choice else _NOT_CHOSEN
+    if own:
+        told += "; link.clusterer_settings: " + ", ".join(f"{key} {own[key]}" for key in own)
+    note("cluster", told)
+    return told
 
 
 def tell_reranker(workspace: Workspace) -> None:

@@ -141,6 +141,10 @@ class Linker:
                 )
                 yield LinkedDocument(source.id, source.text, links, self._meta(source, own))
 
+    def decided(self, ranking: Ranking) -> Link:
+        """What a mention with these candidates means, or NIL."""
+        return self._decision().link(ranking)
+
     def _decision(self) -> Decision:
         """How rankings become links."""
         settings = self._settings

@@ -6,12 +6,12 @@ sees all mentions of a run at once, so that an easy mention in one text helps a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from kglink.errors import PluginError
-from kglink.plugins import Clusterer, Reranker
+from kglink.errors import PluginError, UsageError
+from kglink.plugins import Clusterer, OffersSettings, Reranker
 from kglink.records import Candidate, Ranking
 
 
@@ -29,8 +29,29 @@ class Stage:
         """The first candidates as the plugin orders them, and the others behind them."""
         if not rankings:
             return []
-        heads = [replace(one, candidates=one.candidates[: self.depth]) for one in rankings]
-        answers = self.plugin.rank(heads)
+        heads = self._heads(rankings)
+        return self._merged(rankings, heads, self.plugin.rank(heads))
+
+    def alternatives(
+        self, rankings: Sequence[Ranking]
+    ) -> Iterator[tuple[Mapping[str, str | int | float | bool], list[Ranking]]]:
+        """The settings that the plugin offers, each with the candidates as it then orders them."""
+        if not isinstance(self.plugin, OffersSettings):
+            raise UsageError(
+                f"{self.name} has no settings that documents could choose",
+                hint="Say them yourself, in link.clusterer_settings.",
+            )
+        heads = self._heads(rankings)
+        for settings, answers in self.plugin.alternatives(heads):
+            yield settings, self._merged(rankings, heads, answers)
+
+    def _heads(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        return [replace(one, candidates=one.candidates[: self.depth]) for one in rankings]
+
+    def _merged(
+        self, rankings: Sequence[Ranking], heads: Sequence[Ranking], answers: Sequence[Ranking]
+    ) -> list[Ranking]:
+        """What the plugin answered, and behind it the candidates that it was not given."""
         if len(answers) != len(heads):
             raise self._broken(f"{len(heads)} rankings were given, {len(answers)} came back")
         return [

@@ -253,6 +253,21 @@ class ReadsMentions(Protocol):
 
 
 @runtime_checkable
+class OffersSettings(Protocol):
+    """A clusterer of whose settings the best are chosen for a space by `kglink fit --cluster`."""
+
+    def alternatives(
+        self, rankings: Sequence[Ranking]
+    ) -> Iterator[tuple[Mapping[str, str | int | float | bool], Sequence[Ranking]]]:
+        """Settings worth a try, each with what `rank` answers with them.
+
+        The first are those with which no mention helps another; of equally good ones the earlier
+        are chosen.
+        """
+        ...
+
+
+@runtime_checkable
 class KeepsFiles(Protocol):
     """A reranker or clusterer that keeps files of its own between runs."""
 

@@ -79,7 +79,7 @@ def _listed(workspace: Opened, question: Question, path: Path) -> ListedRanker:
         for document in some
         for one in document.mentions
     }
-    stages = stages_of(link, workspace.registry, workspace.joint_space.folder.path / "cache")
+    stages = stages_of(link, workspace.registry, workspace.joint_space.folder)
     if link.rerank:
         joint = workspace.joint_space
         kind = read_together(joint.folder.reranker, joint.encoder.hardware, link.rerank)

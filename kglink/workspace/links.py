@@ -15,6 +15,7 @@ from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import TokenSearchOf
 from kglink.linking.counterparts import Counterparts
+from kglink.linking.fit_clusterer import ClustererChoice, read_choice
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind
 from kglink.linking.pipeline import Linker
@@ -26,6 +27,7 @@ from kglink.linking.stages import Stage
 from kglink.plugins import DefaultWeights, KeepsFiles, NameRow, PluginSettings
 from kglink.plugins.settings import setting_keys
 from kglink.records import Candidate, MentionInText
+from kglink.space.folder import SpaceFolder
 from kglink.space.remembered import RememberedSurface, RememberedVectors, remembered_vectors
 from kglink.space.space import Space, SpaceNames
 
@@ -181,7 +183,7 @@ def linker_of(
             settings.least_mention,
             settings.nested,
         ),
-        stages=stages_of(settings, registry, space.folder.path / "cache"),
+        stages=stages_of(settings, registry, space.folder),
         preferred=preferred_kbs(space, kbs, settings, store),
         unfinished=unfinished,
         clusters=clusters,
@@ -233,22 +235,33 @@ def search(
     return joint_ranking(found[0], kbs)[:k]
 
 
-def stages_of(settings: LinkSection, registry: Registry, folder: Path) -> list[Stage]:
+def stages_of(settings: LinkSection, registry: Registry, folder: SpaceFolder) -> list[Stage]:
     """The stages that the settings name: first the reranker, then the clusterer.
 
-    In the folder they may keep files between runs.
+    The clusterer has the settings that were chosen for the space, where the user says no others.
     """
     stages: list[Stage] = []
     if settings.reranker:
         plugin = registry.create("reranker", settings.reranker, settings.reranker_settings)
         stages.append(Stage(settings.reranker, plugin, settings.reranked))
     if settings.clusterer:
-        plugin = registry.create("clusterer", settings.clusterer, settings.clusterer_settings)
+        chosen = clusterer_choice(settings, registry, folder)
+        own = {**(chosen.settings if chosen else {}), **settings.clusterer_settings}
+        plugin = registry.create("clusterer", settings.clusterer, own)
         stages.append(Stage(settings.clusterer, plugin, settings.reranked, sees_all=True))
     for stage in stages:
         if isinstance(stage.plugin, KeepsFiles):
-            stage.plugin.keep_in(folder)
+            stage.plugin.keep_in(folder.path / "cache")
     return stages
+
+
+def clusterer_choice(
+    settings: LinkSection, registry: Registry, folder: SpaceFolder
+) -> ClustererChoice | None:
+    """What was chosen for the clusterer in a space with the model that it has; None: nothing."""
+    model = folder.model()
+    name = registry.get("clusterer", settings.clusterer).name
+    return read_choice(folder.path, name, model.fingerprint) if model else None
 
 
 class NamesWithMemory:

@@ -61,16 +61,10 @@ def fit(
     What memory has learnt from these documents does not count while they are judged. Mentions
     whose golds no KB has are NIL, as `kglink.evaluation.not_found` tells.
     """
-    from kglink.evaluation.not_found import nil_places, with_nil
     from kglink.workspace.fitting import is_remembered
 
     names = (docs,) if isinstance(docs, str) else tuple(docs)
-    kbs = opened.space().kbs()
-    documents = [
-        one
-        for name in names
-        for one in with_nil(_documents(opened, name, split), nil_places(opened.store, name, kbs))
-    ]
+    documents = judged_documents(opened, names, split)
     remembered = is_remembered(opened.store, names)
     return fit_scoring(opened, documents, remembered=remembered, progress=progress)
 
@@ -92,6 +86,18 @@ def fit_scoring(
 
     parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
     return fit_space(*parts, documents, progress, remembered=remembered).scoring
+
+
+def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
+    """The documents of some sources; mentions whose golds no KB of the space has are NIL."""
+    from kglink.evaluation.not_found import nil_places, with_nil
+
+    kbs = opened.space().kbs()
+    return [
+        one
+        for name in names
+        for one in with_nil(_documents(opened, name, split), nil_places(opened.store, name, kbs))
+    ]
 
 
 def _unmarked(opened: Opened, name: str, split: str) -> Unmarked:

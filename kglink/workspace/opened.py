@@ -263,6 +263,7 @@ class Opened:
         candidates: int = 0,
     ) -> Linker:
         """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
+        from kglink.linking.fit_clusterer import CHOICE_FILE
         from kglink.linking.scoring import SCORING_FILE
         from kglink.workspace.discoveries import names_of_discoveries
         from kglink.workspace.links import linker_of, search_of
@@ -279,7 +280,7 @@ class Opened:
             discovered = stamp_of(self.folder / DISCOVERIES_FILE)
             key = (
                 id(space), names, limits, candidates, tuple(scoring), detector.identity, states,
-                discovered, self._student_stamp(),
+                discovered, self._student_stamp(), stamp_of(space.folder.path / CHOICE_FILE),
             )  # fmt: skip
             linker = self._linkers.get(key)
             if linker is None:

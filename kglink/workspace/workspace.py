@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.candidates import write_candidates
+from kglink.workspace.clusterer import fit_clusterer, kept_clusterer_choice
 from kglink.workspace.clusters import evaluate_clusters
 from kglink.workspace.discover import discover, discovered, judge_discovery, promote
 from kglink.workspace.distill import distill
@@ -122,6 +123,8 @@ class Workspace(Opened):
     forget = forget
     fit = fit
     fit_scoring = fit_scoring
+    fit_clusterer = fit_clusterer
+    kept_clusterer_choice = kept_clusterer_choice
     write_candidates = write_candidates
     evaluate = evaluate
     evaluate_end_to_end = evaluate_end_to_end

@@ -41,6 +41,15 @@ def listed(kglink: Kglink, *options: str) -> dict[str, Any]:
     return {one["title"]: one for one in json.loads(kglink("discover", *options, "--json").out)}
 
 
+def test_the_page_shows_what_the_letters_speak_of(world: Path, kglink: Kglink) -> None:
+    found = json.loads(kglink("discover", "--json").out)
+    page = (ROOT / "docs" / "discover.md").read_text("utf-8")
+    mentions = sum(one["mentions"] for one in found)
+    assert f"found      {len(found)} things in {mentions} mentions" in page
+    shown = [line.split("  ")[0] for line in page.splitlines() if line.startswith("new-")]
+    assert shown == [one["id"] for one in found]
+
+
 def test_letters_speak_of_three_things_that_no_kb_has(world: Path, kglink: Kglink) -> None:
     found = listed(kglink, "--mentions", "2")
     assert found.keys() == TITLES

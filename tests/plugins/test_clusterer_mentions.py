@@ -93,3 +93,15 @@ def test_none_one_and_mentions_without_candidates() -> None:
     assert clusterer().rank([HARD]) == [HARD]
     empty = ranking("Mercury is here.")
     assert clusterer().rank([empty, EASY])[0] == empty
+
+
+def test_settings_that_are_tried_answer_as_they_do_when_set() -> None:
+    rankings = [HARD, EASY]
+    tried = list(clusterer().alternatives(rankings))
+    settings, alone = tried[0]
+    assert settings == {"mode": "independent"}
+    assert alone == rankings == clusterer(mode="independent").rank(rankings)
+    helped = [own for own, answers in tried if answers != rankings]
+    assert {own["mode"] for own in helped} == {"directed", "undirected"}
+    for own, answers in tried:
+        assert answers == clusterer(**own).rank(rankings)

@@ -6,14 +6,16 @@ as probably as the two are alike; what explains it best, along a tree, is what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kglink.clusters.clustering import NO_ENTITY, ClusteringChoice, MentionGraph, cluster
-from kglink.clusters.neighbours import nearest_others
+from kglink.clusters.clustering import NO_ENTITY, ClusteringChoice, MentionGraph, Mode, cluster
+from kglink.clusters.neighbours import Neighbours, nearest_others
 from kglink.plugins import MentionVectors
 from kglink.records import Candidate, EntityId, Ranking
 from kglink_plugins.clusterers.settings import MentionsSettings
@@ -21,6 +23,20 @@ from kglink_plugins.clusterers.settings import MentionsSettings
 FloatArray = npt.NDArray[np.float32]
 #: By so much what others say is better than what a mention says itself.
 _BEFORE = 0.001
+#: What is tried where documents choose the settings.
+_MODES: tuple[Mode, ...] = ("directed", "undirected")
+_NEIGHBOURS = (1, 4, 8)
+_CONTEXTS = (0.0, 0.5)
+_THRESHOLDS = (0.0, 0.5, 0.7, 0.9)
+
+
+class _Compared(NamedTuple):
+    """Mentions in the order of their places, whatever order they came in."""
+
+    places: list[int]
+    """Where each came in."""
+    vectors: FloatArray
+    near: Neighbours
 
 
 class MentionsClusterer:
@@ -38,19 +54,35 @@ class MentionsClusterer:
 
     def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """All rankings of a run, each with what its cluster means first."""
-        if self._vectors is None:
+        told = self._settings
+        if self._vectors is None or told.mode == "independent":
             return list(rankings)
-        order = sorted(range(len(rankings)), key=lambda at: _place(rankings[at]))
-        ordered = [rankings[at] for at in order]
-        through, alike = self._explained(ordered, self._vectors)
-        answers = list(rankings)
-        for own, (at, root, near) in enumerate(zip(order, through, alike, strict=True)):
-            if root in (-1, own):  # nothing explains it, or its own entity does
-                continue
-            answers[at] = _helped(ordered[own], ordered[root].candidates[0], near)
-            self._changed += _first(answers[at]) != _first(ordered[own])
+        compared = _compared(rankings, self._vectors, told.context, told.neighbours)
+        answers = self._helped(rankings, compared, told)
         self._asked += len(rankings)
+        self._changed += sum(
+            _first(one) != _first(asked) for one, asked in zip(answers, rankings, strict=True)
+        )
         return answers
+
+    def alternatives(
+        self, rankings: Sequence[Ranking]
+    ) -> Iterator[tuple[Mapping[str, str | int | float | bool], list[Ranking]]]:
+        """Modes, numbers of neighbours, shares of contexts and thresholds, the plainest first."""
+        yield {"mode": "independent"}, list(rankings)
+        if self._vectors is None:
+            return
+        for context in _CONTEXTS:
+            compared = _compared(rankings, self._vectors, context, max(_NEIGHBOURS))
+            for mode, neighbours, threshold in product(_MODES, _NEIGHBOURS, _THRESHOLDS):
+                tried: dict[str, str | int | float | bool] = {
+                    "mode": mode,
+                    "neighbours": neighbours,
+                    "context": context,
+                    "threshold": threshold,
+                }
+                told = self._settings.model_copy(update=tried)
+                yield tried, self._helped(rankings, compared, told)
 
     def told(self) -> list[str]:
         """How many answers others have changed."""
@@ -58,38 +90,44 @@ class MentionsClusterer:
         self._asked = self._changed = 0
         return [f"{changed:,} of {asked:,} mentions are taken for what others mean"] * bool(asked)
 
-    def _explained(
-        self, rankings: Sequence[Ranking], read: MentionVectors
-    ) -> tuple[list[int], list[float]]:
-        """For each mention the one that explains it, and how like it that is."""
-        told = self._settings
-        names, contexts = read([one.mention for one in rankings])
-        shares = np.float32(1 - told.context) ** 0.5, np.float32(told.context) ** 0.5
-        vectors = np.hstack([names * shares[0], contexts * shares[1]]).astype(np.float32)
-        near = nearest_others(vectors, told.neighbours)
+    def _helped(
+        self, rankings: Sequence[Ranking], compared: _Compared, told: MentionsSettings
+    ) -> list[Ranking]:
+        """The rankings with what explains each mention first."""
+        ordered = [rankings[at] for at in compared.places]
+        near = compared.near.first(told.neighbours)
         alike = np.maximum(near.similarities, 0) ** np.float32(told.power)
         near = near._replace(similarities=np.where(near.numbers < 0, -np.inf, alike))
         numbers: dict[EntityId, int] = {}
-        graph = MentionGraph(
-            np.array(
-                [
-                    numbers.setdefault(one.candidates[0].id, len(numbers))
-                    if one.candidates
-                    else NO_ENTITY
-                    for one in rankings
-                ],
-                dtype=np.int64,
-            ),
-            np.array([self._probability(one) for one in rankings], dtype=np.float32),
-            near,
-        )
-        choice = ClusteringChoice(told.mode, told.neighbours, told.threshold)
-        through = cluster(graph, choice).through
-        cosines = np.einsum("md,md->m", vectors, vectors[through])
-        return through.tolist(), (np.maximum(cosines, 0) ** told.power).tolist()
+        entities = [
+            numbers.setdefault(first, len(numbers)) if (first := _first(one)) else NO_ENTITY
+            for one in ordered
+        ]
+        sure = np.array([self._probability(one) for one in ordered], dtype=np.float32)
+        graph = MentionGraph(np.array(entities, dtype=np.int64), sure, near)
+        through = cluster(
+            graph, ClusteringChoice(told.mode, told.neighbours, told.threshold)
+        ).through
+        cosines = np.einsum("md,md->m", compared.vectors, compared.vectors[through])
+        answers = list(rankings)
+        for own, (at, root) in enumerate(zip(compared.places, through.tolist(), strict=True)):
+            if root not in (-1, own):  # else nothing explains it, or its own entity does
+                likeness = max(0.0, float(cosines[own])) ** told.power
+                answers[at] = _with_first(ordered[own], ordered[root].candidates[0], likeness)
+        return answers
 
 
-def _helped(ranking: Ranking, meant: Candidate, alike: float) -> Ranking:
+def _compared(
+    rankings: Sequence[Ranking], read: MentionVectors, context: float, neighbours: int
+) -> _Compared:
+    places = sorted(range(len(rankings)), key=lambda at: _place(rankings[at]))
+    names, contexts = read([rankings[at].mention for at in places])
+    shares = np.float32(1 - context) ** 0.5, np.float32(context) ** 0.5
+    vectors = np.hstack([names * shares[0], contexts * shares[1]]).astype(np.float32)
+    return _Compared(places, vectors, nearest_others(vectors, neighbours))
+
+
+def _with_first(ranking: Ranking, meant: Candidate, alike: float) -> Ranking:
     """The ranking with an entity first that another mention means, if it is a candidate."""
     own = next((one for one in ranking.candidates if one.id == meant.id), None)
     if own is None:

@@ -10,12 +10,13 @@ from kglink.plugins import PluginSettings
 
 
 class MentionsSettings(PluginSettings):
-    """Settings of the clusterer ``kglink/mentions``, chosen on dev documents."""
+    """Settings of ``kglink/mentions``, until `kglink fit --cluster` chooses others."""
 
-    mode: Literal["directed", "undirected"] = Field(
+    mode: Literal["independent", "directed", "undirected"] = Field(
         "directed",
-        description="directed: each mention has the entity that explains it best, along a tree; "
-        "undirected: clusters of the most similar, cut between their entities.",
+        description="independent: no mention helps another; directed: each mention has the entity "
+        "that explains it best, along a tree; undirected: clusters of the most similar, cut "
+        "between their entities.",
     )
     neighbours: int = Field(
         8, ge=1, le=64, description="How many nearest other mentions each is compared with."
