@@ -1,7 +1,7 @@
 """The rows of ArboEL at a small equal budget: in-batch, k-NN, full, 1-NN, 1-Rand, on NCBI Disease.
 
-    python benchmarks/arboel_rows.py ../shared/data/disease --keep FOLDER [--seeds 3] [--layers 2]
-        [--train 640] [--entities 2000] [--rows in-batch knn full 1-nn 1-rand]
+    python benchmarks/arboel_rows.py ../shared/data/disease --keep FOLDER [--seeds 3] [--layers 6]
+        [--train 320] [--entities 1200] [--rows in-batch knn full 1-nn 1-rand]
 
 DOID and HP, all golds of the documents and so many entities in all; documents of NCBI Disease (gold
 by cross-references) with so many mentions to learn from, all of its dev documents to judge by. The
@@ -72,15 +72,16 @@ class Budget(NamedTuple):
     layers: int
     epochs: int
     negatives: int
+    learning_rate: float
 
     def recipe(self, base: Path, row: str, seed: int) -> Recipe:
         """The recipe of a row."""
         train = {
             "columns": "own", "objective": "pos_neg", "negatives": self.negatives, "names": 0,
             "objective_settings": {"temperature": 0.05}, "epochs": self.epochs, "batch": 16,
-            "micro_batch": 0, "learning_rate": 1e-4, **ROWS[row],
+            "micro_batch": 0, "learning_rate": self.learning_rate, **ROWS[row],
         }  # fmt: skip
-        inputs = {"mention_tokens": 32, "entity_tokens": 32}
+        inputs = {"mention_tokens": 24, "entity_tokens": 16}
         changes = {
             "seed": seed,
             "model": {"base": str(base), "inputs": inputs},
@@ -98,14 +99,15 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, required=True, help="folder to work in")
     parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=list(ROWS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--layers", type=int, default=2, help="of MiniLM's six")
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--negatives", type=int, default=6)
-    parser.add_argument("--train", type=int, default=640, help="mentions to learn from")
-    parser.add_argument("--entities", type=int, default=2000)
+    parser.add_argument("--layers", type=int, default=6, help="of MiniLM's six")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--negatives", type=int, default=4)
+    parser.add_argument("--learning-rate", type=float, default=5e-5)
+    parser.add_argument("--train", type=int, default=320, help="mentions to learn from")
+    parser.add_argument("--entities", type=int, default=1200)
     given = parser.parse_args()
     given.keep.mkdir(parents=True, exist_ok=True)
-    budget = Budget(given.layers, given.epochs, given.negatives)
+    budget = Budget(given.layers, given.epochs, given.negatives, given.learning_rate)
     base = first_layers(given.keep / f"minilm-{given.layers}", given.layers)
     with small_world(given.keep, given.disease, given.train, given.entities) as workspace:
         for row in given.rows:
