@@ -48,13 +48,17 @@ def text_intervals(counts: Sequence[tuple[int, int, int]]) -> tuple[Interval, In
 
     By bootstrap over the texts: mentions of one text are right and wrong together.
     """
-    texts = np.asarray(counts, dtype=np.float64).reshape(-1, 3)
-    if not len(texts):
+    if not counts:
         return ((0.0, 0.0),) * 3
+    # Texts with the same counts need no draw each: how many are drawn is multinomial.
+    texts, times = np.unique(np.asarray(counts), axis=0, return_counts=True)
     rng = np.random.default_rng(0)
-    chances = np.full(len(texts), 1 / len(texts))
+    chances = times / len(counts)
     sums = np.concatenate(
-        [rng.multinomial(len(texts), chances, size=_CHUNK) @ texts for _ in range(ROUNDS // _CHUNK)]
+        [
+            rng.multinomial(len(counts), chances, size=_CHUNK) @ texts
+            for _ in range(ROUNDS // _CHUNK)
+        ]
     )
     right, found, gold = sums.T
     empty = (found + gold) == 0

@@ -11,7 +11,7 @@ has, and what is right in a single KB, stays the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -109,10 +109,6 @@ class _Place(NamedTuple):
     mention: Mention
     gold: frozenset[EntityId]
 
-    @property
-    def in_text(self) -> MentionInText:
-        return in_text(self.document, self.mention)
-
 
 def in_text(document: Document, mention: Mention) -> MentionInText:
     """A mention of a document as candidates are looked for."""
@@ -120,22 +116,28 @@ def in_text(document: Document, mention: Mention) -> MentionInText:
 
 
 class _Pool(NamedTuple):
-    """One ranking of a mention, and what is right in it."""
+    """Some KBs, and what is right in them."""
 
     name: str
-    ranking: Ranking
+    kbs: frozenset[str]
     right: frozenset[EntityId]
 
-    def rank_in(self, ranking: Ranking) -> Rank:
-        """Where the first right entity stands in a ranking."""
-        ids = (one.id for one in ranking.candidates)
-        return next((at for at, one in enumerate(ids, 1) if one in self.right), None)
+    def first(self, candidates: Iterable[Candidate], most: int) -> tuple[Candidate, ...]:
+        """The first of its KBs; what a KB has of a joint list is in the KB's own order."""
+        return tuple(islice((one for one in candidates if one.id.kb in self.kbs), most))
+
+    def rank_in(self, candidates: Iterable[Candidate], depth: int) -> Rank:
+        """Where the first right entity stands among the first ``depth`` of its KBs."""
+        own = islice((one.id for one in candidates if one.id.kb in self.kbs), depth)
+        return next((at for at, one in enumerate(own, 1) if one in self.right), None)
 
 
 class _Judged(NamedTuple):
-    """A mention with its pools, and which of its golds have what was asked for."""
+    """A mention with its candidates and pools, and which of its golds have what was asked for."""
 
     place: _Place
+    mention: MentionInText
+    candidates: Sequence[Candidate]
     pools: list[_Pool]
     with_counterpart: bool
     domains: tuple[Domain, ...]
@@ -160,34 +162,34 @@ def rank_mentions(
         and any(one.kb in kbs for one in gold)
     )
     waiting: list[list[_Judged]] = []
+    given = min(ranker.stage_depth, depth)
 
     def heads() -> Iterator[list[Ranking]]:
         """What the stages are given: the first candidates of each pool, the same ones once."""
         while batch := list(islice(places, BATCH_MENTIONS)):
             waiting.append(_judged(ranker, batch, kbs, depth, judging))
-            yield ranker.described(list(_heads(waiting[-1], ranker.stage_depth).values()))
+            yield ranker.described(list(_heads(waiting[-1], given).values()))
 
     for staged in run_stages(ranker.stages, heads()):
         batch = waiting.pop(0)
-        given = ranker.stage_depth
         orders = dict(zip(_heads(batch, given), staged, strict=True))
         for judged in batch:
-            mention = judged.place.mention
-            ranks = {pool.name: pool.rank_in(pool.ranking) for pool in judged.pools}
+            mention, found = judged.place.mention, judged.candidates
+            ranks = {pool.name: pool.rank_in(found, depth) for pool in judged.pools}
             yield RankedMention(
                 docs=docs,
                 document=judged.place.document.id,
                 start=mention.start,
                 end=mention.end,
-                surface=judged.place.in_text.surface,
+                surface=judged.mention.surface,
                 ranks=ranks,
-                reranked=_after_stages(judged.pools, orders, given) if orders else ranks,
+                reranked=_after_stages(judged, orders, given, ranks) if orders else ranks,
                 with_counterpart=judged.with_counterpart,
                 domains=judged.domains,
                 quality=mention.quality,
                 text=judged.place.document.text,
                 gold=tuple(sorted(judged.place.gold)),
-                candidates=_ordered_anew(judged.pools, orders, given),
+                candidates=_ordered_anew(judged, orders, given, depth),
             )
 
 
@@ -198,15 +200,18 @@ def _judged(
     golds = {one for place in batch for one in place.gold}
     same = judging.counterparts(golds) if judging.counterparts else {}
     known = judging.entities(golds) if judging.entities else {}
-    found = ranker.joint([place.in_text for place in batch], limit=depth)
+    mentions = [in_text(place.document, place.mention) for place in batch]
+    found = ranker.joint(mentions, limit=depth)
     judged = []
-    for place, candidates in zip(batch, found, strict=True):
+    for place, mention, candidates in zip(batch, mentions, found, strict=True):
         others = {other for one in place.gold for other in same.get(one, ())}
         domains = {Domain(one.kb, known[one].type) for one in place.gold if one in known}
         judged.append(
             _Judged(
                 place,
-                _pools(place, candidates, place.gold | others, kbs, depth),
+                mention,
+                candidates,
+                [*_pools(place.gold, place.gold | others, kbs)],
                 any(other.kb in kbs and other not in place.gold for other in others),
                 tuple(sorted(one for one in domains if one.kb in kbs)),
             )
@@ -215,58 +220,53 @@ def _judged(
 
 
 def _pools(
-    place: _Place,
-    candidates: Sequence[Candidate],
-    right: frozenset[EntityId],
-    kbs: Sequence[str],
-    depth: int,
-) -> list[_Pool]:
-    """What a KB has of a joint list is in the KB's own order."""
-    with_gold = [kb for kb in kbs if any(one.kb == kb for one in place.gold)]
-
-    def pool(name: str, of_kbs: Sequence[str], right: frozenset[EntityId]) -> _Pool:
-        own = [one for one in candidates if one.id.kb in of_kbs]
-        return _Pool(name, Ranking(place.in_text, tuple(own[:depth])), right)
-
-    return [
-        *(pool(kb, [kb], place.gold) for kb in with_gold),
-        pool(JOINT, kbs, right),
-        pool(JUDGED_JOINT, with_gold, right),
-    ]
+    gold: frozenset[EntityId], right: frozenset[EntityId], kbs: Sequence[str]
+) -> Iterator[_Pool]:
+    with_gold = {one.kb for one in gold}
+    for kb in kbs:
+        if kb in with_gold:
+            yield _Pool(kb, frozenset([kb]), gold)
+    yield _Pool(JOINT, frozenset(kbs), right)
+    yield _Pool(JUDGED_JOINT, frozenset(with_gold.intersection(kbs)), right)
 
 
 _Head = tuple[MentionInText, tuple[EntityId, ...]]
 
 
-def _heads(batch: Sequence[_Judged], depth: int) -> dict[_Head, Ranking]:
+def _heads(batch: Sequence[_Judged], given: int) -> dict[_Head, Ranking]:
     """The first candidates of all pools; none where no stage asks for them."""
-    pools = (pool for judged in batch for pool in judged.pools) if depth else ()
-    return {
-        _head(pool, depth): replace(pool.ranking, candidates=pool.ranking.candidates[:depth])
-        for pool in pools
-    }
+    if not given:
+        return {}
+    firsts = (
+        (judged.mention, pool.first(judged.candidates, given))
+        for judged in batch
+        for pool in judged.pools
+    )
+    return {_head(mention, first): Ranking(mention, first) for mention, first in firsts}
 
 
-def _head(pool: _Pool, depth: int) -> _Head:
-    return pool.ranking.mention, tuple(one.id for one in pool.ranking.candidates[:depth])
+def _head(mention: MentionInText, first: Iterable[Candidate]) -> _Head:
+    return mention, tuple(one.id for one in first)
 
 
 def _ordered_anew(
-    pools: Sequence[_Pool], orders: Mapping[_Head, Ranking], depth: int
+    judged: _Judged, orders: Mapping[_Head, Ranking], given: int, depth: int
 ) -> tuple[Candidate, ...]:
     """The candidates of all KBs in the new order."""
-    pool = next(one for one in pools if one.name == JOINT)
+    pool = next(one for one in judged.pools if one.name == JOINT)
+    found = pool.first(judged.candidates, depth)
     if not orders:
-        return pool.ranking.candidates
-    return (*orders[_head(pool, depth)].candidates, *pool.ranking.candidates[depth:])
+        return found
+    return (*orders[_head(judged.mention, found[:given])].candidates, *found[given:])
 
 
 def _after_stages(
-    pools: Sequence[_Pool], orders: Mapping[_Head, Ranking], depth: int
+    judged: _Judged, orders: Mapping[_Head, Ranking], given: int, before: Mapping[str, Rank]
 ) -> dict[str, Rank]:
     """The ranks in the new order; what the stages were not given keeps its place."""
     found = {}
-    for pool in pools:
-        rank = pool.rank_in(orders[_head(pool, depth)])
-        found[pool.name] = pool.rank_in(pool.ranking) if rank is None else rank
+    for pool in judged.pools:
+        head = _head(judged.mention, pool.first(judged.candidates, given))
+        rank = pool.rank_in(orders[head].candidates, given)
+        found[pool.name] = before[pool.name] if rank is None else rank
     return found

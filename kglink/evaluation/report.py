@@ -69,7 +69,9 @@ class Figures:
 
     def add_rank(self, pool: str, rank: Rank, reranked: Rank) -> None:
         """Count a mention in one pool."""
-        self._pools.setdefault(pool, PoolRanks()).add(rank, reranked)
+        if pool not in self._pools:
+            self._pools[pool] = PoolRanks()
+        self._pools[pool].add(rank, reranked)
 
     @property
     def mentions(self) -> dict[str, int]:
