@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -123,7 +123,10 @@ def end_to_end(lists: Lists, texts: Sequence[Document]) -> None:
         for text in texts
     ]  # fmt: skip
     annotated = [AnnotatedText("docs", (one.id,), one.text, one.mentions) for one in texts]
-    given: Callable[[Sequence[str]], Iterator[Sequence[Answer]]] = lambda _: iter(answers)  # noqa: E731
+
+    def given(_: Sequence[str]) -> Iterator[Sequence[Answer]]:
+        return iter(answers)
+
     with timed("detection, links, calibration, end to end"):
         report = evaluate_answers(annotated, KBS, given, per_kb=False)
     with timed("their figures with intervals over texts"):
