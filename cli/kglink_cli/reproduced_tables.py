@@ -64,12 +64,16 @@ def _table(shape: Shape, *, beside: bool) -> Table:
             figures += [_with_deviation(*paper, shape)] * beside
         rows.append([row["name"], len(row["seeds"]) or "-", *figures])
     head = [word for one in shape["columns"] for word in ((one, "paper") if beside else (one,))]
-    marks = (
+    below = ["", marks(shape), *shape["meanings"], *(f"differs: {one}" for one in shape["differs"])]
+    return Table(("row", "seeds", *head), rows, 1, shape["title"], below)
+
+
+def marks(shape: Shape) -> str:
+    """What the mark of a figure says."""
+    return (
         f"* differs from the baseline ({'; '.join(shape['baselines'])}) by more than chance: "
         f"paired randomization test at {level(shape)}"
     )
-    below = ["", marks, *(f"differs: {one}" for one in shape["differs"])]
-    return Table(("row", "seeds", *head), rows, 1, shape["title"], below)
 
 
 def level(shape: Shape) -> str:

@@ -25,6 +25,17 @@ _TARGET = "{target}"
 
 Average = Literal["micro", "macro"]
 
+#: What a metric says of a column, by how its name begins.
+MEANINGS = {
+    "R@": "R@k is the share of mentions with a right entity among the first k candidates.",
+    "AP@": "AP@1 is the share of mentions whose first candidate is right.",
+    "MAP@": "MAP@10 is the mean over mentions of 1 / place of the first right candidate, 0 beyond "
+    "the tenth.",
+    "MRR": "MRR is the mean over overlaps of 1 / place of the counterpart where all entities are "
+    "searched with the target KB's; the entity itself stands first, so that .5 is the most.",
+    "ACS": "ACS is the mean cosine of the two entities of an overlap.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOfKBs:
@@ -106,6 +117,8 @@ class Layout:
     parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     source: str = ""
     targets: Mapping[str, str] = field(default_factory=dict)
+    rows: tuple[str, ...] = ()
+    """What the names of rows say."""
     docs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     judged: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -163,6 +176,17 @@ class Protocol:
         """What the table is of; an adapted one says so."""
         adapted = ", ADAPTED to other data" if self.adapted else ""
         return f"{self.table.source}{adapted}: {self.table.title}"
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What rows and figures say, for who did not read the paper."""
+        metrics = {one.metric for one in self.columns}
+        known = (
+            told
+            for begin, told in MEANINGS.items()
+            if any(one.startswith(begin) for one in metrics)
+        )
+        return (*self.data.rows, *known)
 
     def row(self, name: str) -> Row:
         """The row of this name."""

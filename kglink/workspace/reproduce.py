@@ -55,6 +55,7 @@ class Reproduction:
             "source": protocol.table.source,
             "title": protocol.title,
             "adapted": bool(protocol.adapted),
+            "meanings": list(protocol.meanings),
             "differs": list(self.differs),
             **self.table.as_json(),
             "paper": {
@@ -307,7 +308,7 @@ def _changed(rows: Sequence[Row], changes: Mapping[str, Any]) -> Iterator[str]:
         walk(recipe, before, after, "")
     for (place, value), was in found.items():
         told = [
-            f"{old} ({', '.join(names)})" if len(names) < len(recipes) else old
+            f"{old or 'none'} ({', '.join(names)})" if len(names) < len(recipes) else old or "none"
             for old, names in was.items()
         ]
         yield f"{place} = {value}, in place of {'; '.join(told)}"

@@ -16,6 +16,8 @@ from kglink.evaluation.protocols import Layout, find_protocol, list_protocols
 from kglink.evaluation.reproduced import Judged, table_of
 from kglink.workspace import init_workspace
 from kglink.workspace.reproduce import Reproduction
+from kglink_cli.report_page.drawing import Words
+from kglink_cli.report_page.reproduced import charts_of, reproduced
 from kglink_cli.reproduced_tables import best_of, tables_of
 from paper_data import write_disease, write_joint, write_zeshel
 from training_world import world_of, write_world_model
@@ -217,6 +219,8 @@ def test_the_report_of_a_table_tells_what_the_command_tells(
         for cell in filter(None, row["cells"]):
             assert f"{cell['mean']:.4f}" in text
     assert "0.4227" in text  # the paper's, of a row that is not run
+    assert "mentions of the source KB (Wikipedia)" in text
+    assert text.count("95% intervals over mentions") >= len(told["columns"])
     assert "no cross-encoder orders" in text
     refused = kglink(*of, "--rows", "BLINK", "--report", tmp_path / "none" / "x.html", code=2)
     assert "there is no folder" in refused.err
@@ -237,6 +241,14 @@ def test_a_page_says_which_row_is_best_and_what_differs() -> None:
         "(p = 0.0001). Of 2 other rows 1 are better than zero-shot, target by more than chance, "
         "and 0 worse."
     )
+    (chart,) = charts_of({**shape, "columns": shape["columns"][:1]})
+    words = [one.text for one in chart.items if isinstance(one, Words)]
+    assert "T, target *" in words
+    assert "0.600 of 100" in words
+    assert "TO, target" in words
+    page = reproduced(shape)
+    assert page.index("mentions of the source KB (DOID)") < page.index("<table>")
+    assert "<li>other data</li>" in page
     ours, cells, paper = tables_of(shape)
     assert "ADAPTED" in ours.title
     assert ["T, target", 1, "0.6000*", "-"] in ours.rows

@@ -57,6 +57,9 @@ def test_a_protocol_is_whole(protocol: Protocol) -> None:
             if not column.is_of_overlaps:
                 value_of(column.metric)
     assert ("ADAPTED" in protocol.title) is bool(protocol.adapted)
+    for column in protocol.columns:
+        begin = column.metric.rpartition("@")[0] or column.metric
+        assert any(one.startswith(begin) for one in protocol.meanings)
     if not protocol.adapted:
         table = protocol.table
         assert [row.name for row in protocol.rows] == [row.name for row in table.rows]

@@ -6,21 +6,19 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
 from kglink.evaluation.error_groups import REASONS
-from kglink.text.printable import printable_json, printable_line
+from kglink.text.printable import printable_json
 from kglink_cli.console import counted
 from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colours
 from kglink_cli.report_page.leads import lead
+from kglink_cli.report_page.markup import list_of, note_of, table_of, text_of
 from kglink_cli.report_page.plots import plots_of
+from kglink_cli.report_page.reproduced import reproduced
 from kglink_cli.report_page.tables import Named, tables_of
-from kglink_cli.reproduced_tables import best_of
-from kglink_cli.reproduced_tables import tables_of as reproduced_tables
-from kglink_cli.tables import Figure, Table
 
 Shape = Mapping[str, Any]
 
@@ -34,20 +32,22 @@ def page_of(report: Shape) -> str:
     several = len(report["runs"]) > 1
     title = f"{names}: fine-tuning compared" if several else f"{names}: what it learnt"
     if "reproduced" in report:
-        title = f"{report['reproduced']['protocol']}: ours and the paper's"
+        shape = report["reproduced"]
+        what = "a table of a paper on other data" if shape["adapted"] else "ours and the paper's"
+        title = f"{shape['protocol']}: {what}"
     values = {
-        "title": _text(title),
-        "subtitle": _text(_subtitle(report)),
+        "title": text_of(title),
+        "subtitle": text_of(_subtitle(report)),
         "style": style,
         "style_hash": _csp_hash(style),
         "script": script,
         "script_hash": _csp_hash(script),
         "contents": "".join(
-            f'<li><a href="#{key}">{_text(heading)}</a></li>' for key, heading, _ in sections
+            f'<li><a href="#{key}">{text_of(heading)}</a></li>' for key, heading, _ in sections
         ),
         "sections": "\n".join(
-            f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{_text(heading)}</h2>'
-            f"\n{body}\n</section>"
+            f'<section id="{key}" aria-labelledby="{key}-h">'
+            f'<h2 id="{key}-h">{text_of(heading)}</h2>\n{body}\n</section>'
             for key, heading, body in sections
         ),
         "footer": "Made by kglink report. The JSON of all figures is within this file "
@@ -73,13 +73,13 @@ def _sections(
     drawn = {plot.name: f"<figure>{plot.svg(alone=False)}</figure>" for plot in plots}
 
     def table(*names: str) -> str:
-        return "".join(_table(tables[name].table, one=one) for name in names if name in tables)
+        return "".join(table_of(tables[name].table, one=one) for name in names if name in tables)
 
     def plot(*names: str) -> str:
         return "".join(drawn[name] for name in names if name in drawn)
 
     if "reproduced" in report:
-        yield "reproduced", "The table", _reproduced(report["reproduced"])
+        yield "reproduced", "The table", reproduced(report["reproduced"])
     yield "summary", "In short", _cards(report) + _missing(report)
     if "retrieval" in tables:
         body = (
@@ -93,37 +93,20 @@ def _sections(
         body = _lead("answers", report) + table("answers") + plot("reliability")
         yield "answers", "What links of raw text are worth", body
     body = _lead("training", report) + table("training") + plot("loss", "epochs")
-    yield "training", "How it was trained", body or _note("The run has no curve yet.")
+    yield "training", "How it was trained", body or note_of("The run has no curve yet.")
     maps = "".join(_map(at, run) for at, run in enumerate(report["runs"]) if run["map"])
     if maps:
         yield "map", "The joint space as a map", maps
     if "errors" in tables:
-        body = _lead("errors", report) + _list(REASONS) + table("errors")
+        body = _lead("errors", report) + list_of(REASONS) + table("errors")
         body += plot(*(one for one in drawn if one.startswith("confusion-")))
         body += _browser(report)
         yield "errors", "Why answers are wrong", body
     yield "settings", "Settings and fingerprints", "".join(map(_facts, report["runs"]))
 
 
-def _reproduced(shape: Shape) -> str:
-    """The table of a paper: what came of it in sentences, the tables, what differs."""
-    body = f"<p>{_text(shape['title'])}.</p>"
-    if shape["adapted"]:
-        body += _note(
-            f"{shape['protocol']} is adapted to other data and models: compare which rows are "
-            "better, not how large the figures are."
-        )
-    body += "".join(f"<p>{_text(one)}</p>" for one in best_of(shape))
-    body += "".join(_table(one, one=False) for one in reproduced_tables(shape))
-    missing = [row for row in shape["rows"] if row["not_run"]]
-    if missing:
-        told = {row["name"]: row["not_run"] for row in missing}
-        body += "<h3>Rows that are not run</h3>" + _list(told)
-    return body
-
-
 def _lead(section: str, report: Shape) -> str:
-    return "".join(f"<p>{_text(one)}</p>" for one in lead(section, report))
+    return "".join(f"<p>{text_of(one)}</p>" for one in lead(section, report))
 
 
 def _cards(report: Shape) -> str:
@@ -136,8 +119,8 @@ def _cards_of(run: Shape, several: bool) -> Iterator[str]:
     where = f"{run['name']}: " if several else ""
 
     def card(value: str, label: str, more: str = "") -> str:
-        return f"<li><b>{_text(value)}</b><span>{_text(where + label)}</span>" + (
-            f"<small>{_text(more)}</small></li>" if more else "</li>"
+        return f"<li><b>{text_of(value)}</b><span>{text_of(where + label)}</span>" + (
+            f"<small>{text_of(more)}</small></li>" if more else "</li>"
         )
 
     before, after = run["before"], run["recalls"]
@@ -181,46 +164,7 @@ def _missing(report: Shape) -> str:
             "There are no annotated documents to judge on: kglink add-kb DOCS FILE --links-to KB "
             "adds some."
         )
-    return "".join(map(_note, notes))
-
-
-def _note(text: str) -> str:
-    return f'<p class="note">{_text(text)}</p>'
-
-
-def _table(table: Table, *, one: bool) -> str:
-    """A table for the page; of ``one`` run it does not say which in each row."""
-    if one and table.columns[0] == "run":
-        rows = [row[1:] for row in table.rows]
-        table = table._replace(columns=table.columns[1:], rows=rows, figures=table.figures - 1)
-
-    def cell(value: object, at: int, row: bool) -> str:
-        numeric = at >= table.figures
-        inner = _text(str(value))
-        if isinstance(value, Figure):
-            inner = f"{value.value:.{value.digits}f}"
-            if value.interval is not None:
-                low, high = (f"{end:.{value.digits}f}" for end in value.interval)
-                inner += f"<small>{low}–{high}</small>"
-        elif isinstance(value, int):
-            inner = f"{value:,}"
-        kind = ' class="n"' if numeric else ""
-        return f'<th scope="row"{kind}>{inner}</th>' if row else f"<td{kind}>{inner}</td>"
-
-    head = "".join(
-        f'<th scope="col"{" class=n" if at >= table.figures else ""}>{_text(str(one))}</th>'
-        for at, one in enumerate(table.columns)
-    )
-    body = "\n".join(
-        f"<tr>{''.join(cell(one, at, at == 0) for at, one in enumerate(row))}</tr>"
-        for row in table.rows
-    )
-    below = "".join(f'<p class="below">{_text(line)}</p>' for line in table.below if line)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title)}">'
-        f"<table><caption>{_text(table.title)}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>{below}"
-    )
+    return "".join(map(note_of, notes))
 
 
 def _map(at: int, run: Shape) -> str:
@@ -234,13 +178,13 @@ def _map(at: int, run: Shape) -> str:
     kbs = "".join(
         f'<label><input type="checkbox" checked data-kb="{kb}">'
         f"{_swatch(kb)}"
-        f"{_text(name)} <small>{count:,}</small></label>"
+        f"{text_of(name)} <small>{count:,}</small></label>"
         for kb, (name, count) in enumerate(zip(shape["kbs"], shape["counts"], strict=True))
     )
     of = "" if shape["shown"] == shape["entities"] else f" of {shape['entities']:,}"
     told = "".join(
         f'<p class="below" data-of-side="{side}"{" hidden" if side != "after" else ""}>'
-        f"{_text(_side_told(shape, side))}</p>"
+        f"{text_of(_side_told(shape, side))}</p>"
         for side in sides
     )
     how = (
@@ -248,9 +192,9 @@ def _map(at: int, run: Shape) -> str:
         f"{counted(shape['pair_count'], 'overlap')} as lines: the shorter, the nearer. "
         "Drag to move, wheel or + and − to zoom, arrows to pan, 0 for the whole."
     )
-    lost = "" if shape["before"] else _note("The model before training is not there any more.")
+    lost = "" if shape["before"] else note_of("The model before training is not there any more.")
     return (
-        f'<h3>{_text(run["name"])}</h3><p class="soft">{_text(how)}</p>{lost}'
+        f'<h3>{text_of(run["name"])}</h3><p class="soft">{text_of(how)}</p>{lost}'
         f'<div class="map" data-map="{at}"><div class="tools">'
         f"<fieldset><legend>Fine-tuning</legend>{radios}</fieldset>"
         f'<fieldset class="kbs"><legend>Show</legend>{kbs}'
@@ -300,19 +244,19 @@ def _browser(report: Shape) -> str:
     told = f"{wrong:,} of {first['mentions']:,} mentions of {runs[0][1]['name']} are wrong"
     if len(runs[0][1]["cases"]) < wrong:
         told += f"; the first {len(runs[0][1]['cases']):,} of them, of each reason some, are here"
-    choose = "".join(f'<option value="{at}">{_text(run["name"])}</option>' for at, run in runs)
+    choose = "".join(f'<option value="{at}">{text_of(run["name"])}</option>' for at, run in runs)
     reasons = "".join(
-        f'<option value="{_text(one)}">{_text(one)} ({first["reasons"][one]:,})</option>'
+        f'<option value="{text_of(one)}">{text_of(one)} ({first["reasons"][one]:,})</option>'
         if len(runs) == 1
-        else f'<option value="{_text(one)}">{_text(one)}</option>'
+        else f'<option value="{text_of(one)}">{text_of(one)}</option>'
         for one in first["reasons"]
     )
     kbs = "".join(
-        f'<option value="{_text(one)}">{_text(one)}</option>'
+        f'<option value="{text_of(one)}">{text_of(one)}</option>'
         for one in (*(kb["name"] for kb in report["kbs"]), "[NIL]")
     )
     return (
-        f'<h3>Mentions, one by one</h3><p>{_text(told)}.</p><div data-errors><div class="tools">'
+        f'<h3>Mentions, one by one</h3><p>{text_of(told)}.</p><div data-errors><div class="tools">'
         f"<label>Run <select data-pick=run>{choose}</select></label>"
         f'<label>Reason <select data-pick=reason><option value="">all</option>{reasons}</select>'
         f'</label><label>KB <select data-pick=kb><option value="">all</option>{kbs}</select>'
@@ -346,12 +290,12 @@ def _facts(run: Shape) -> str:
         **{f"fingerprint of {name}": one for name, one in run.get("fingerprints", {}).items()},
         **{f"revision of {name}": one for name, one in run.get("revisions", {}).items()},
     }
-    notes = "".join(f"<li>{_text(one)}</li>" for one in run["notes"])
+    notes = "".join(f"<li>{text_of(one)}</li>" for one in run["notes"])
     return (
-        f"<h3>{_text(run['name'])}</h3>{_list(facts)}"
+        f"<h3>{text_of(run['name'])}</h3>{list_of(facts)}"
         + (f"<p>Notes</p><ul>{notes}</ul>" if notes else "")
         + "<details><summary>All settings of the recipe</summary>"
-        + f"{_list(dict(_flat(run['settings'])))}</details>"
+        + f"{list_of(dict(_flat(run['settings'])))}</details>"
     )
 
 
@@ -361,17 +305,6 @@ def _flat(values: Shape, above: str = "") -> Iterator[tuple[str, object]]:
             yield from _flat(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
-
-
-def _list(facts: Mapping[str, object]) -> str:
-    rows = "".join(
-        f"<dt>{_text(name)}</dt><dd>{_text(str(value))}</dd>" for name, value in facts.items()
-    )
-    return f'<dl class="facts">{rows}</dl>'
-
-
-def _text(text: str) -> str:
-    return escape(printable_line(text), quote=True)
 
 
 def _page_json(value: object) -> str:
