@@ -189,7 +189,7 @@ class LinkSection(Section):
     rerank: int = Field(
         0,
         ge=0,
-        le=64,
+        le=100,
         description="First candidates of each KB that the space's trained reranker reads together "
         "with the mention (`kglink finetune --what reranker`); 0: it is not asked.",
     )

@@ -26,7 +26,7 @@ Rerank = Annotated[
     typer.Option(
         "--rerank",
         min=0,
-        max=64,
+        max=100,
         help="The trained reranker reads so many first candidates of each KB with the mention.",
     ),
 ]

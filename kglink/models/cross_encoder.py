@@ -6,13 +6,14 @@ logit beside that of "nothing here", which is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
@@ -102,21 +103,44 @@ def open_cross_encoder(folder: Path, hardware: Hardware) -> CrossEncoder:
     manifest = RERANKER.read(folder)
     source = describe_folder(str(folder), folder / ENCODER)
     head = load_file(folder / HEAD, device=hardware.device)
-    weight, bias = head["weight"], head["bias"]
+    weight, bias, pooler = head["weight"], head["bias"], pooler_in(head, source.dim)
     if weight.shape != (1, source.dim) or bias.shape != (1,):
         raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=RERANKER.damaged)
     states = load_states(source, hardware)
     inputs = Inputs(source, manifest.inputs, rows=states.rows, tag_ids=manifest.tag_ids)
     encoder = TokenEncoder(source.name, states, hardware, "cls")
     return CrossEncoder(
-        PairInputs(inputs), encoder, head_of(weight, bias), segments=manifest.segments
+        PairInputs(inputs), encoder, head_of(weight, bias, pooler), segments=manifest.segments
     )
 
 
-def head_of(weight: Tensor, bias: Tensor) -> Callable[[Tensor], Tensor]:
+def pooler_in(weights: Mapping[str, Tensor], dim: int) -> nn.Linear | None:
+    """The layer of these weights that BERT puts behind the state of the first token, if any."""
+    found = {
+        part: value
+        for name, value in weights.items()
+        for part in ("weight", "bias")
+        if name.endswith(f"pooler.dense.{part}")
+    }
+    shapes = {part: tuple(value.shape) for part, value in found.items()}
+    if shapes != {"weight": (dim, dim), "bias": (dim,)}:
+        return None
+    layer = nn.Linear(dim, dim, device=found["weight"].device).requires_grad_(requires_grad=False)
+    layer.load_state_dict({part: value.float() for part, value in found.items()})
+    return layer
+
+
+def head_of(
+    weight: Tensor, bias: Tensor, pooler: nn.Linear | None = None
+) -> Callable[[Tensor], Tensor]:
     """Turns the states of first tokens into logits."""
     weight, bias = weight.detach().float(), bias.detach().float()
-    return lambda states: states @ weight.T + bias
+    return lambda states: pooled(states, pooler) @ weight.T + bias
+
+
+def pooled(states: Tensor, pooler: nn.Linear | None) -> Tensor:
+    """What a pooler makes of the states of first tokens; without one they are what is read."""
+    return states if pooler is None else torch.tanh(pooler(states))
 
 
 def _entity(candidate: Candidate) -> Entity:

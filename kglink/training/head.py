@@ -85,6 +85,8 @@ class Network(nn.Module):
         self.source = source
         self.tower = load_tower(source, hardware, rows=rows)
         self.head = nn.Linear(self.tower.dim, answers).to(hardware.device)
+        self.pooler: nn.Linear | None = None
+        """Stands before the head where it is wanted, and is not trained."""
         self.tower.freeze_embeddings(section.freeze_embeddings)
         self.dropout = section.dropout
 
@@ -100,6 +102,8 @@ class Network(nn.Module):
         """Encoder and head as they are written."""
         tower = TowerFiles(self.tower.config, self.tower.weights(), tokenizer_files(self.source))
         head = {"weight": self.head.weight, "bias": self.head.bias}
+        if self.pooler is not None:
+            head |= {f"pooler.dense.{name}": one for name, one in self.pooler.named_parameters()}
         return tower, {name: value.detach().cpu().contiguous() for name, value in head.items()}
 
 

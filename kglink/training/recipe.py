@@ -37,6 +37,8 @@ Options = dict[str, str | int | float | bool]
 #: Which entities a mention is compared with: see `StageSection.columns`.
 Columns = Literal["in_batch", "own", "both", "shared"]
 LossMode = Literal["both", "only_prime", "base"]
+#: See `LinkSection.evidence`.
+FoundBy = Literal["all", "vectors", "names", "bm25", "tfidf"]
 
 
 class _Section(BaseModel):
@@ -228,6 +230,14 @@ class RerankerSection(HeadSection):
     segments: bool = Field(
         True,
         description="Tell the tokens of the candidate from those of the mention by their kind.",
+    )
+    head: Literal["cls", "pooler"] = Field(
+        "cls",
+        description="What the last layer reads: the state of the first token (`cls`), or what the "
+        "pooler of the base makes of it (`pooler`; its weights stay as they are).",
+    )
+    found_by: FoundBy = Field(
+        "all", description="What finds the candidates to learn from, as `kglink eval --by`."
     )
     candidates: int = Field(
         6, ge=2, description="Candidates of a mention to learn from: the best of all KBs."

@@ -18,16 +18,18 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
-from torch import Tensor
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
-from kglink.errors import UsageError
+from kglink.errors import ModelError, UsageError
 from kglink.files.digest import digest_of
-from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of
+from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of, pooled, pooler_in
+from kglink.models.hardware import Hardware
 from kglink.models.inputs import Inputs
 from kglink.models.model_folder import BaseInfo
 from kglink.models.reranker_folder import RERANKER, RerankerManifest
 from kglink.models.runtime import TokenEncoder
-from kglink.models.source import read_config
+from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import pack, pool
 from kglink.records import EntityId, Ranking
 from kglink.store import Store
@@ -157,12 +159,26 @@ def train_reranker(
     rows = int(read_config(source.path)["vocab_size"])
     inputs = Inputs(source, job.section.inputs, rows=rows)
     network = Network(source, 1, job.hardware, job.section, rows=inputs.rows)
+    if job.section.head == "pooler":
+        network.pooler = _pooler_of(source, job.hardware)
     training = _Training(data, job, folder, network, inputs, tell)
     training.run()
     manifest = training.write()
     right = training.held_out_figures().right
     training.clear()
     return RerankerReport(folder / FOLDER, manifest, training.at.total, right)
+
+
+def _pooler_of(source: ModelSource, hardware: Hardware) -> nn.Linear:
+    """The pooler that a model folder brings."""
+    weights = {name: value for path in source.weights for name, value in load_file(path).items()}
+    pooler = pooler_in(weights, source.dim)
+    if pooler is None:
+        raise ModelError(
+            f"{source.name}: has no pooler, and the reranker is to read what one says",
+            hint="Set reranker.head = cls, or name a model with a pooler, such as BERT.",
+        )
+    return pooler.to(hardware.device)
 
 
 class _HeldOut(NamedTuple):
@@ -220,7 +236,7 @@ class _Training(HeadTraining[RerankerSection, JudgedRanking]):
         device = network.head.weight.device
         ids, seconds = self._pairs.pairs([one.ranking for one in batch])
         packed = pack(ids, device, seconds if section.segments else None)
-        firsts = pool(network.tower(packed), packed, "cls")
+        firsts = pooled(pool(network.tower(packed), packed, "cls"), network.pooler)
         firsts = F.dropout(firsts, network.dropout, network.training)
         logits = network.head(firsts).squeeze(1)
         counts = [len(one.ranking.candidates) for one in batch]
@@ -246,7 +262,7 @@ class _Training(HeadTraining[RerankerSection, JudgedRanking]):
         encoder = TokenEncoder(
             network.source.name, network.tower.snapshot(hardware), hardware, "cls"
         )
-        head = head_of(network.head.weight, network.head.bias)
+        head = head_of(network.head.weight, network.head.bias, network.pooler)
         reader = CrossEncoder(self._pairs, encoder, head, segments=self.job.section.segments)
         answers = reader.logits([one.ranking for one in self.held_out])
         nothing = self.job.section.nothing

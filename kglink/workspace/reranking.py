@@ -18,7 +18,7 @@ from kglink.models.reranker_folder import RERANKER, AnswersCompared
 from kglink.records import Document, OnProgress, Progress, Ranking
 from kglink.training.documents import held_back_documents, sources_of_documents, splits_of
 from kglink.training.job import FinetuneJob, Tell
-from kglink.training.recipe import SelectionSection
+from kglink.training.recipe import FoundBy, Recipe
 from kglink.training.reranker import JudgedRanking, RerankerReport, ToRead, reranker_run
 from kglink.training.run import RunSettings, TrainingReport
 from kglink.workspace.detectors import without_auto
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: So many first candidates of each KB are read where the settings say nothing.
 RERANKED = 8
-#: A reranker learns from, and is asked, no more of a mention's candidates than these.
+#: So many first candidates of a mention are found at least: a right one may stand far behind.
 DEPTH = 64
 #: More mentions than these judge no better.
 MOST_HELD_OUT = 1000
@@ -51,9 +51,7 @@ def train_for(
     return reranker_run(
         target.store,
         lambda told: mentions_to_read(
-            *(target, told.docs, told.recipe.selection, told.seed),
-            most=told.recipe.reranker.most_mentions * told.recipe.reranker.epochs,
-            progress=progress,
+            *(target, told.docs, told.recipe, told.seed), progress=progress
         ),
         job,
         folder,
@@ -112,64 +110,76 @@ def publish_reranker(
 def mentions_to_read(
     opened: Opened,
     docs: Sequence[str],
-    selection: SelectionSection,
+    recipe: Recipe,
     seed: int,
     *,
-    most: int,
     progress: OnProgress = lambda _: None,
 ) -> ToRead:
-    """The mentions of annotated documents, divided as for all stages, ``most`` to learn from."""
-    store = opened.store
+    """The mentions of annotated documents, divided as for all stages."""
+    store, section = opened.store, recipe.reranker
     train: list[Document] = []
     held_out: list[Document] = []
     used: list[str] = []
     for name in sources_of_documents(store, docs):
-        for document, held_back in splits_of(store, name, selection, seed).divided(store):
+        for document, held_back in splits_of(store, name, recipe.selection, seed).divided(store):
             (held_out if held_back else train).append(document)
         used.append(name)
     remembered = is_remembered(store, used)
+    searching = Searching(section.found_by, max(DEPTH, section.candidates), remembered)
     return ToRead(
-        _judged(opened, train, most, remembered, progress),
-        _judged(opened, held_out, MOST_HELD_OUT, remembered, progress),
+        _judged(opened, train, section.most_mentions * section.epochs, searching, progress),
+        _judged(opened, held_out, MOST_HELD_OUT, searching, progress),
         tuple(used),
     )
 
 
-def _judged(
-    opened: Opened, documents: Sequence[Document], most: int, remembered: bool, progress: OnProgress
-) -> list[JudgedRanking]:
-    """Mentions with their candidates, from all documents alike.
+class Searching(NamedTuple):
+    """How candidates to learn from are found.
 
-    ``remembered``: memory was learnt from them, and is asked without what the documents of the
-    same part say themselves.
+    ``remembered``: memory was learnt from the same documents, and is asked without what those of
+    the same part say themselves.
     """
+
+    found_by: FoundBy
+    depth: int
+    remembered: bool
+
+
+def _judged(
+    opened: Opened,
+    documents: Sequence[Document],
+    most: int,
+    searching: Searching,
+    progress: OnProgress,
+) -> list[JudgedRanking]:
+    """Mentions with their candidates, from all documents alike."""
     space, store = opened.space(), opened.store
     kbs = space.kbs()
-    link = opened.settings.link.model_copy(update={"evidence": "all", "rerank": 0})
+    link = opened.settings.link.model_copy(update={"evidence": searching.found_by, "rerank": 0})
     parts = (link, store, opened.registry)
     search = search_of(space, opened.encoder, *parts)
     chosen = judged_mentions(documents, kbs, most)
     found: list[JudgedRanking] = []
     for fold in range(FOLDS):
         part = [one for one in documents if fold_of(one) == fold]
-        memory = memory_of(store, remembered=remembered)(part)
+        memory = memory_of(store, remembered=searching.remembered)(part)
         linker = linker_of(search.with_memory(memory), space, kbs, *parts)
         own = iter([one for one in chosen if one.fold == fold])
         while batch := list(islice(own, BATCH_MENTIONS)):
-            found += _with_candidates(linker, batch, kbs)
+            found += _with_candidates(linker, batch, kbs, searching.depth)
             progress(Progress("candidates of mentions", len(found), len(chosen)))
     return found
 
 
 def _with_candidates(
-    linker: Linker, batch: Sequence[JudgedMention], kbs: Sequence[str]
+    linker: Linker, batch: Sequence[JudgedMention], kbs: Sequence[str], depth: int
 ) -> Iterator[JudgedRanking]:
     """Of what is right in some KBs the candidates there: nobody has judged those of the others."""
-    answers = linker.candidates([one.mention for one in batch], limit=DEPTH)
+    answers = linker.candidates([one.mention for one in batch], limit=depth)
     rankings = []
     for (_, mention, gold), by_kb in zip(batch, answers, strict=True):
         judged = [kb for kb in kbs if not gold or any(one.kb == kb for one in gold)]
-        rankings.append(Ranking(mention, tuple(joint_ranking(by_kb, judged)[:DEPTH])))
+        rankings.append(Ranking(mention, tuple(joint_ranking(by_kb, judged)[:depth])))
     for ranking, one in zip(linker.described(rankings), batch, strict=True):
         if ranking.candidates:
             yield JudgedRanking(ranking, one.gold)

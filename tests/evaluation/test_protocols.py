@@ -24,6 +24,7 @@ WITHOUT_PROTOCOL = {
     "blink/table-5": "TAC-KBP 2010 is licensed",
     "blink/table-6": "WikilinksNED with all of Wikipedia",
     "blink/table-7": "WikilinksNED with all of Wikipedia",
+    "blink/table-9": "both of these",
     "arboel/table-5": "clusters of mentions, not ranks",
     "arboel/table-6": "clusters of mentions, not ranks",
 }

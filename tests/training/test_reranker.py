@@ -11,16 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from kglink.errors import ModelError
 from kglink.linking.read_together import READ, ReadOrder
-from kglink.models.cross_encoder import PairInputs, open_cross_encoder
+from kglink.models.cross_encoder import PairInputs, head_of, open_cross_encoder, pooler_in
 from kglink.models.inputs import Inputs
 from kglink.models.opening import resolve_model
 from kglink.models.reranker_folder import RERANKER
 from kglink.models.settings import InputSettings
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
-from kglink.training.recipe import RerankerSection
+from kglink.training.recipe import RerankerSection, load_recipe
 from kglink.training.reranker import (
     JudgedRanking,
     RerankerJob,
@@ -42,6 +43,31 @@ def judged(*keys: str, right: str = "") -> JudgedRanking:
     mention = MentionInText("a heron", 2, 7)
     gold = frozenset([EntityId("birds", right)] if right else ())
     return JudgedRanking(Ranking(mention, tuple(map(candidate, keys))), gold)
+
+
+#: Recipes of rows that end with a cross-encoder: how many candidates it reads, what it learns
+#: from where none is right, what its last layer reads, mentions of a step, and the learning rate.
+OF_PAPERS = {
+    "blink/zeshel-base-hard": (64, "drop", "cls", 1, 1e-5),
+    "blink/zeshel-tfidf": (64, "drop", "cls", 1, 1e-5),
+    "blink/tac": (100, "drop", "cls", 1, 1e-5),
+    "blink/wikilinksned": (100, "drop", "cls", 5, 2e-6),
+    "arboel/zeshel-arborescence": (64, "last", "pooler", 2, 2e-5),
+    "arboel/medmentions-knn": (64, "last", "pooler", 2, 2e-5),
+}
+
+
+@pytest.mark.parametrize("name", OF_PAPERS)
+def test_recipes_of_the_papers_say_how_their_cross_encoders_learn(name: str) -> None:
+    told = load_recipe(name).reranker
+    found = (told.candidates, told.gold, told.head, told.batch, told.learning_rate)
+    assert found == OF_PAPERS[name]
+    assert (told.inputs.mention_tokens, told.inputs.entity_tokens) == (128, 128)
+    assert told.inputs.parts == ("title", "description")
+    assert told.inputs.strip_title_prefix == name.startswith("arboel")
+    assert told.found_by == ("tfidf" if name.endswith("tfidf") else "vectors")
+    assert not told.nothing
+    assert told.segments
 
 
 def test_the_loss_by_hand() -> None:
@@ -168,6 +194,37 @@ def test_equal_scores_leave_candidates_in_their_order() -> None:
     asked = judged("c", "a", "d", "b").ranking
     (told,) = ReadOrder(Same()).rank([asked])
     assert [one.id.key for one in told.candidates] == ["d", "c", "a", "b"]
+
+
+def test_what_the_pooler_of_the_base_says_is_read_and_not_trained(tmp_path: Path) -> None:
+    data = ToRead(data_of(250, 0), data_of(60, 1), ("docs",))
+    job = reranker_job(tmp_path, head="pooler", epochs=6)
+    with pytest.raises(ModelError, match="has no pooler"):
+        train_reranker(data, job, tmp_path / "run")
+    base = tmp_path / "tiny" / "model.safetensors"
+    chance = torch.Generator().manual_seed(0)
+    pooler = {
+        "pooler.dense.weight": torch.randn(32, 32, generator=chance) * 0.3,
+        "pooler.dense.bias": torch.zeros(32),
+    }
+    save_file(load_file(base) | pooler, base)
+    done = train_reranker(data, job, tmp_path / "run")
+    head = load_file(done.folder / "head.safetensors")
+    for name, value in pooler.items():
+        assert torch.equal(head[name], value)
+    assert done.right > 0.9
+    logits = open_cross_encoder(done.folder, HARDWARE).logits(
+        [one.ranking for one in data.held_out]
+    )
+    right = [
+        one.ranking.candidates[int(np.argmax(own))].id in one.right
+        for one, own in zip(data.held_out, logits, strict=True)
+    ]
+    assert np.mean(right) == pytest.approx(done.right)
+    state = torch.randn(3, 32, generator=chance)
+    read = head_of(head["weight"], head["bias"], pooler_in(head, 32))(state)
+    inside = torch.tanh(state @ head["pooler.dense.weight"].T + head["pooler.dense.bias"])
+    torch.testing.assert_close(read, inside @ head["weight"].T + head["bias"])
 
 
 def test_a_damaged_folder_is_named(tmp_path: Path) -> None:
