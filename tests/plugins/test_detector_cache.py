@@ -140,7 +140,8 @@ def test_a_manifest_of_another_format_is_not_read(tmp_path: Path) -> None:
     key = user_key()
     assert key is not None
     assert cache.load(folder, key) is not None
-    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    text = manifest.read_text()
+    manifest.write_text(text.replace(f'"format": {cache.FORMAT}', f'"format": {cache.FORMAT + 1}'))
     assert cache.load(folder, key) is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alias_names import Names
+from kglink.config import LinkSection
 from kglink.testing.contracts.base import NASTY_TEXTS
 from kglink_plugins.detectors.dictionary.detector import NameDetector, name_detector
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
@@ -106,6 +108,40 @@ def test_common_words_and_modifiers_are_less_probable() -> None:
     assert score("it was myoclonus again", "myoclonus") > 0.7
     assert score("it was a cell again", "cell") < score("it was myoclonus again", "myoclonus")
     assert score("we lost the Hope in a storm", "Hope") > score("we lost the hope of it", "hope")
+
+
+#: An ontology of some size, and a text with plain words that are names in it.
+FINDINGS = ("Alopecia", "Hair loss", "Nausea", "Seizures", "Fatigue", "Cerebellar atrophy")
+ONTOLOGY = (
+    *FINDINGS,
+    *(f"{FINDINGS[number % 6]} of kind {number:x}q" for number in range(24)),
+    *(f"{number:x}q {FINDINGS[number % 6]}" for number in range(24)),
+    *(f"Abnormality {number:x}q of part {number % 97}" for number in range(9_000)),
+)
+COMPLAINTS = "Patients had hair loss, nausea, seizures and fatigue; MRI showed cerebellar atrophy."
+
+
+def scores(names: Sequence[str], others: Sequence[str] = ()) -> dict[str, float]:
+    """How probable each place of the text is a mention, with a KB alone or beside another one."""
+    detector = name_detector(DictionarySettings(), Names(names, others=others))
+    return {COMPLAINTS[one.start : one.end]: one.score for one in detector.detect(COMPLAINTS)}
+
+
+def test_plain_words_are_found_where_one_kb_alone_has_them() -> None:
+    found = scores(ONTOLOGY)
+    least = LinkSection().least_mention
+    assert {surface for surface, score in found.items() if score >= least} == {
+        "hair loss", "nausea", "seizures", "fatigue", "cerebellar atrophy"
+    }  # fmt: skip
+
+
+def test_kbs_about_other_things_say_nothing_of_a_name_and_those_about_the_same_do() -> None:
+    catalogue = [f"Harrow {number}" for number in range(50)]
+    alone = scores([*ONTOLOGY, *catalogue])
+    assert scores(ONTOLOGY, catalogue) == pytest.approx(alone, abs=0.02)
+    beside = scores(ONTOLOGY, [*ONTOLOGY[:5000:2], "Ataxia"])
+    assert beside["hair loss"] < alone["hair loss"]
+    assert beside["nausea"] > alone["nausea"]
 
 
 def test_the_weights_are_a_table_of_all_facts() -> None:

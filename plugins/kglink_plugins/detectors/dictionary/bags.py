@@ -8,8 +8,10 @@ misspelt words are found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from itertools import accumulate, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +20,6 @@ import numpy.typing as npt
 from kglink.files.digest import text_hash
 from kglink.plugins import NameRow
 from kglink.text.name_words import name_words
-from kglink_plugins.detectors.dictionary.guard import shape_of
 from kglink_plugins.detectors.dictionary.text_words import MASK, bag_hash, word_hash
 
 Hashes = npt.NDArray[np.uint64]
@@ -31,11 +32,23 @@ MOST_WORDS = 8
 #: A part of fewer letters says nothing.
 LEAST_PART = 3
 _PAIR = 2
-_MOST = 65_535
 #: Shorter words are not corrected.
 LEAST_MISSPELT = 4
 #: A larger vocabulary has a neighbour for every word.
 _MOST_CORRECTED = 300_000
+
+
+#: KBs that share so many of the names of the smaller one are about the same things.
+_RELATED = 0.2
+
+
+class Agreed(IntEnum):
+    """Whether several KBs have a name, in thirds."""
+
+    NO = 0
+    NOBODY_ASKED = 1
+    """No other KB is about the same things."""
+    YES = 3
 
 
 class Bags(NamedTuple):
@@ -43,10 +56,8 @@ class Bags(NamedTuple):
 
     bags: Hashes
     bag_kinds: npt.NDArray[np.uint8]
-    bag_cases: npt.NDArray[np.uint8]
-    """How whole names are written: the bits of the guard."""
-    bag_entities: npt.NDArray[np.uint16]
-    """How many entities have a name of these words."""
+    bag_agreed: npt.NDArray[np.uint8]
+    """Whether several KBs have a name of these words, as `Agreed`."""
     bag_names: npt.NDArray[np.uint32]
     """A name of these words, or of which they are a part: its id in the trie of surfaces."""
     words: Hashes
@@ -64,9 +75,9 @@ def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
     """The bags of all names; ``id_of`` numbers the surfaces."""
     entities: dict[tuple[str, str], int] = {}
     owners: dict[int, set[int]] = {}
-    cases: dict[int, int] = {}
     names: dict[int, str] = {}
     titles: list[str] = []
+    kbs: list[str] = []
     kinds: dict[int, int] = {}
     parts: set[tuple[int, int]] = set()
     vocabulary: dict[str, list[int]] = {}
@@ -77,11 +88,11 @@ def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
         entity = entities.setdefault((row.kb, row.key or row.folded), len(entities))
         if entity == len(titles):
             titles.append(row.surface)
+            kbs.append(row.kb)
         for word in set(named):
             vocabulary.setdefault(word, [0, 0])[0] += 1
         vocabulary[named[-1]][1] += 1
         bag = bag_hash(named)
-        cases[bag] = cases.get(bag, 0) | shape_of(row.surface)
         names.setdefault(bag, row.surface)
         bearers = owners.setdefault(bag, set())
         if entity in bearers:
@@ -97,13 +108,17 @@ def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
         kinds[bag] = kinds.get(bag, 0) | PART
         names.setdefault(bag, titles[entity])
     order = sorted(kinds)
+
+    def kbs_of(bag: int) -> frozenset[str]:
+        return frozenset(kbs[entity] for entity in owners.get(bag, ()))
+
+    agreed = _agreed(Counter(map(kbs_of, owners)))
     words = sorted(vocabulary, key=word_hash)
     deleted, deleted_from = _deletions(words)
     return Bags(
         np.array(order, dtype=np.uint64),
         np.array([kinds[bag] for bag in order], dtype=np.uint8),
-        np.array([cases.get(bag, 0) for bag in order], dtype=np.uint8),
-        np.array([min(len(owners.get(bag, "1")), _MOST) for bag in order], dtype=np.uint16),
+        np.array([agreed.get(kbs_of(bag), Agreed.NO) for bag in order], dtype=np.uint8),
         np.array([id_of(names[bag]) for bag in order], dtype=np.uint32),
         np.array([word_hash(word) for word in words], dtype=np.uint64),
         np.array([vocabulary[word][0] for word in words], dtype=np.uint32),
@@ -111,6 +126,24 @@ def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
         deleted,
         deleted_from,
     )
+
+
+def _agreed(names: Mapping[frozenset[str], int]) -> dict[frozenset[str], Agreed]:
+    """Whether several KBs have the names of just these KBs; ``names`` counts those."""
+    own: Counter[str] = Counter()
+    shared: Counter[tuple[str, str]] = Counter()
+    for kbs, count in names.items():
+        for kb in kbs:
+            own[kb] += count
+        for pair in permutations(kbs, 2):
+            shared[pair] += count
+    related = {
+        kb for (kb, other), count in shared.items() if count >= _RELATED * min(own[kb], own[other])
+    }
+    return {
+        kbs: Agreed.YES if len(kbs) > 1 else Agreed.NO if kbs & related else Agreed.NOBODY_ASKED
+        for kbs in names
+    }
 
 
 def _parts(named: list[str]) -> set[int]:

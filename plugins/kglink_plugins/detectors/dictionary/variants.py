@@ -23,11 +23,12 @@ from kglink_plugins.detectors.dictionary.bags import (
     PART,
     SHORT,
     WHOLE,
+    Agreed,
     Bags,
     deletions,
 )
 from kglink_plugins.detectors.dictionary.english import FUNCTION_WORDS
-from kglink_plugins.detectors.dictionary.guard import CASES, LOWER, begins_sentence, case_of
+from kglink_plugins.detectors.dictionary.guard import begins_sentence
 from kglink_plugins.detectors.dictionary.text_words import (
     WORD,
     Form,
@@ -79,8 +80,6 @@ class Facts(NamedTuple):
     """It is a name but for a space or hyphen."""
     short: float
     """It is the first or last word of a whole name that stands before it in the text."""
-    misspelt: float
-    """A word of it was corrected."""
     several: float
     """It has more than one word that counts."""
     words: float
@@ -95,18 +94,12 @@ class Facts(NamedTuple):
     """How many names hold its rarest word, in orders of magnitude as a share of all names'."""
     ends: float
     """The share of the names with its last word that end in it."""
-    bearers: float
-    """How many entities have this name, in powers of ten."""
+    agreed: float
+    """It is a name in several KBs; a third, where no other KB is about the same things."""
     capital: float
     """It has a capital; one half, where the beginning of a sentence may have given it."""
-    proper: float
-    """It has a capital, and so have all its names."""
     capitals: float
     """It is a short word in capitals."""
-    other_case: float
-    """No name is written in its case."""
-    lowered: float
-    """It is in lower case, and no name is."""
     number: float
     """It has a digit."""
     inside: float
@@ -191,7 +184,6 @@ class VariantFinder:
                 self._facts(
                     text, words, hashes, hit, heeded,
                     written=exact.get((start, end), 0.0),
-                    misspelt=bool(misspelt[hit.first : hit.stop].any()),
                     inside=longest[hit.first] >= hit.stop
                     and (longest[hit.first] > hit.stop or _begins_before(wholes, hit, longest)),
                     repeated=repeated[hit.bag],
@@ -294,7 +286,6 @@ class VariantFinder:
         heeded: frozenset[str],
         *,
         written: float,
-        misspelt: bool,
         inside: bool,
         repeated: int,
     ) -> Facts:
@@ -309,18 +300,15 @@ class VariantFinder:
         ends = np.where(same, bags.word_ends[rows], 0)
         common = min(words.forms[at].common for at in counted)
         several = len(counted) > 1
-        case, cases = case_of(surface), int(bags.bag_cases[hit.bag]) & CASES
         whole = bool(hit.kind & WHOLE)
         is_part = bool(hit.kind & PART) and not whole
         capital = _capital(text, surface, start)
-        lower_names = bool(cases & LOWER)
         return Facts(
             written=written,
             variant=float(whole and not written),
             part=float(is_part),
             joined=float(hit.kind & JOINED != 0 and not whole),
             short=float(hit.kind & SHORT != 0),
-            misspelt=float(misspelt),
             several=float(several),
             words=min(len(counted), 4) / 4,
             common=0.0 if several else common * (1 - capital),
@@ -328,12 +316,9 @@ class VariantFinder:
             common_words=common if several else 0.0,
             spread=float(np.log(max(1, names.min())) / np.log(self._names)),
             ends=float(ends[-1] / max(1, names[-1])),
-            bearers=float(np.log10(max(1, int(bags.bag_entities[hit.bag])))),
+            agreed=float(bags.bag_agreed[hit.bag]) / Agreed.YES,
             capital=capital,
-            proper=capital * (cases != 0 and not lower_names),
             capitals=float(surface.isupper() and 1 < len(surface) <= _SHORT),
-            other_case=float(whole and not case & cases),
-            lowered=float(whole and not capital and cases != 0 and not lower_names),
             number=float(_has_digit(surface)),
             inside=float(inside),
             before=float(
