@@ -9,12 +9,15 @@ these are better still. Two probabilities are then fitted to the score of a KB's
 mentions that mean nothing too: that it is right, and that the KB has what is meant at all. A
 probability that was there before counts as much as some mentions do, and gives way only where
 another is better, by more than chance, on documents that it was not fitted to.
+
+Texts repeat their words, and what is right of a word once is right of it again: mentions of the
+same words are one witness wherever chance is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +27,12 @@ from scipy.optimize import minimize
 from kglink.errors import UsageError
 from kglink.files.digest import text_hash
 from kglink.linking.candidates import CandidateSearch
+from kglink.linking.fit_probability import Foretold, fit_calibrations, standard_error
 from kglink.linking.kinds import Evidence, Weights
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import Calibration, Scoring
 from kglink.records import Candidate, Document, EntityId, MentionInText, OnProgress, Progress
+from kglink.text.fold import fold as folded
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -38,8 +43,6 @@ MOST_MENTIONS = 4000
 _BATCH = 256
 #: So many of a KB's best candidates are weighed.
 DEPTH = 32
-#: A probability that was there before counts as so many mentions that it foretold.
-_FORETOLD = 40
 #: How strongly the prior holds a weight, in mentions that contradict it.
 _PRIOR = 4.0
 #: Documents are dealt out to so many parts; what judges one was fitted to the others.
@@ -71,6 +74,8 @@ class Rankings:
     """For each ranking whether the mention means something in its KB; None: all do."""
     mentions: int = 0
     """How many mentions there are; one with answers in two KBs has two rankings."""
+    surfaces: IntArray | None = None
+    """For each ranking a number of its mention's words; None: no two have the same."""
 
     def first_is_right(self, weights: Weights) -> BoolArray:
         """For each mention whether its best candidate is right; of equal ones the first is best."""
@@ -90,6 +95,7 @@ class Rankings:
             folds=self.folds[chosen],
             of_kb=None if self.of_kb is None else self.of_kb[chosen],
             answered=None if self.answered is None else self.answered[chosen],
+            surfaces=None if self.surfaces is None else self.surfaces[chosen],
         )
 
     def without(self, fold: int) -> Rankings:
@@ -105,6 +111,10 @@ class Rankings:
     def has_answer(self) -> BoolArray:
         """Which rankings are of mentions that mean something in their KB."""
         return np.ones(len(self.starts), np.bool_) if self.answered is None else self.answered
+
+    def words(self) -> IntArray:
+        """For each ranking a number of its mention's words."""
+        return np.arange(len(self.starts)) if self.surfaces is None else self.surfaces
 
     def with_answers(self) -> Rankings:
         """Those of mentions that mean something in their KB."""
@@ -137,35 +147,6 @@ class Rankings:
         return np.diff(np.append(self.starts, rows))
 
 
-@dataclass(frozen=True, slots=True)
-class Foretold:
-    """What is known of some rankings, and what was to be foretold of each."""
-
-    facts: FloatArray
-    """The best score, the lead, what memory says of NIL, and a one."""
-    true: FloatArray
-    folds: IntArray
-
-    @classmethod
-    def joined(cls, some: Collection[Foretold]) -> Foretold:
-        """All of them."""
-        return cls(
-            np.concatenate([one.facts for one in some]),
-            np.concatenate([one.true for one in some]),
-            np.concatenate([one.folds for one in some]),
-        )
-
-    def part(self, chosen: BoolArray) -> Foretold:
-        """Some of the rankings."""
-        return Foretold(self.facts[chosen], self.true[chosen], self.folds[chosen])
-
-    def loss(self, calibration: Calibration) -> FloatArray:
-        """How wrong each probability is: minus the logarithm of that of what came true."""
-        logits = self.facts @ np.array(astuple(calibration))
-        loss: FloatArray = np.logaddexp(0, logits) - self.true * logits
-        return loss
-
-
 def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
     """Weights and calibration, beginning with those of ``start``; of no mentions: these."""
     if not len(rankings.starts):
@@ -183,14 +164,15 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
         if fitted != weights:
             fitted = own[kb] = _in_measure_of(weights, fitted, part.with_answers())
         facts, first_is_right = part.decisions(fitted)
-        right[kb] = Foretold(facts, first_is_right, part.folds)
-        present[kb] = Foretold(facts, part.has_answer().astype(np.float64), part.folds)
-    common, by_kb = _fit_calibrations(right, start.calibration)
+        of_part = part.folds, part.words()
+        right[kb] = Foretold(facts, first_is_right, *of_part)
+        present[kb] = Foretold(facts, part.has_answer().astype(np.float64), *of_part)
+    common, by_kb = fit_calibrations(right, start.calibration)
     presence = start.presence
     presence_by_kb: dict[str, Calibration] = {}
     # Documents that mark what has an answer alone do not tell how much has none.
     if rankings.answered is not None and not rankings.answered.all():
-        presence, presence_by_kb = _fit_calibrations(present, start.presence or start.calibration)
+        presence, presence_by_kb = fit_calibrations(present, start.presence or start.calibration)
     return replace(
         start,
         weights=weights,
@@ -202,15 +184,6 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
         presence=presence,
         presence_by_kb=presence_by_kb,
     )
-
-
-def _fit_calibrations(
-    told: Mapping[str, Foretold], start: Calibration
-) -> tuple[Calibration, dict[str, Calibration]]:
-    """One for all KBs, and those of KBs that have better ones of their own."""
-    common = fit_calibration(Foretold.joined(told.values()), start)
-    by_kb = {kb: fit_calibration(own, common) for kb, own in told.items()}
-    return common, {kb: own for kb, own in by_kb.items() if own != common}
 
 
 def fit_weights(rankings: Rankings, start: Weights) -> tuple[Weights, float, float]:
@@ -229,7 +202,7 @@ def fit_weights(rankings: Rankings, start: Weights) -> tuple[Weights, float, flo
         fitted = conditional_logit(rankings.part(~inside), start)
         after[inside] = rankings.part(inside).first_is_right(fitted)
     gain = after - before
-    if gain.mean() <= gain.std() / np.sqrt(len(gain)):
+    if gain.sum() <= standard_error(gain, rankings.words()):
         return start, float(before.mean()), float(before.mean())
     return conditional_logit(rankings, start), float(before.mean()), float(after.mean())
 
@@ -293,36 +266,6 @@ def _shares(logits: FloatArray, owner: IntArray, starts: IntArray) -> tuple[Floa
     return most + np.log(sums), odds / sums[owner]
 
 
-def fit_calibration(told: Foretold, start: Calibration) -> Calibration:
-    """The probability of what came true; ``start`` where no other is better by more than chance."""
-    gain = np.zeros(len(told.true))
-    for fold in np.unique(told.folds):
-        inside = told.folds == fold
-        if inside.all():
-            return start
-        fitted = _calibrated(told.part(~inside), start)
-        gain[inside] = told.part(inside).loss(start) - told.part(inside).loss(fitted)
-    if gain.mean() <= 2 * gain.std() / np.sqrt(len(gain)):
-        return start
-    return _calibrated(told, start)
-
-
-def _calibrated(told: Foretold, start: Calibration) -> Calibration:
-    """The best one, where ``start`` foretold some mentions and these ones came besides."""
-    first = np.array(astuple(start))
-    share = _FORETOLD / (_FORETOLD + len(told.true))
-    wanted = (1 - share) * told.true + share / (1 + np.exp(-told.facts @ first))
-
-    def cost(values: FloatArray) -> tuple[float, FloatArray]:
-        logits = told.facts @ values
-        loss = np.sum(np.logaddexp(0, logits) - wanted * logits)
-        return float(loss), told.facts.T @ (1 / (1 + np.exp(-logits)) - wanted)
-
-    bounds = [(0.0, None), (0.0, None), (0.0, None), (None, None)]
-    best = minimize(cost, first, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return Calibration(*best.round(4).tolist())
-
-
 def judged_rankings(
     search: CandidateSearch,
     documents: Sequence[Document],
@@ -349,6 +292,8 @@ def judged_rankings(
         )
     parts = [[one for one in documents if fold_of(one) == fold] for fold in range(FOLDS)]
     found: list[tuple[int, int, bool, _Ranking]] = []
+    words: dict[str, int] = {}
+    surfaces: list[int] = []
     kinds: tuple[str, ...] = ()
     done = 0
     for fold, part in enumerate(parts):
@@ -363,6 +308,7 @@ def judged_rankings(
                     if kb in wanted and by_kb[kb]:
                         kinds = tuple(by_kb[kb][0].evidence)
                         found.append((fold, place, bool(gold), _ranking(by_kb[kb], gold)))
+                        surfaces.append(words.setdefault(folded(mention.surface), len(words)))
                         each(mention, gold, kb)
             done += len(batch)
             progress(Progress("mentions", done, len(judged)))
@@ -377,6 +323,7 @@ def judged_rankings(
         np.array([place for _, place, *_ in found], dtype=np.int64),
         np.array([some for _, _, some, _ in found], dtype=np.bool_),
         len(judged),
+        np.array(surfaces, dtype=np.int64),
     )
 
 

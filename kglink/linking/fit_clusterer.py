@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kglink.errors import DamagedFileError, NewerFileError, SpaceError
 from kglink.files.atomic import write_atomically
 from kglink.files.manifest import ManifestPart, read_manifest
+from kglink.linking.fit_probability import standard_error
 from kglink.linking.stages import Stage
 from kglink.records import EntityId, OnProgress, Progress, Ranking
 from kglink.text.fold import fold
@@ -90,12 +91,10 @@ def choose_settings(
     gains = np.nan_to_num(right - right[0])
     folds = np.array([one.fold for one in mentions])
     held_out = gain_elsewhere(gains, folds)
-    by_surface: dict[str, float] = {}
-    for one, gain in zip(mentions, held_out.tolist(), strict=True):
-        surface = fold(one.ranking.mention.surface)
-        by_surface[surface] = by_surface.get(surface, 0.0) + gain
-    error = float(np.sqrt(sum(gain * gain for gain in by_surface.values())))
-    helps = float(held_out.sum()) > _LEAST_GAIN * error
+    _, words = np.unique(
+        [fold(one.ranking.mention.surface) for one in mentions], return_inverse=True
+    )
+    helps = float(held_out.sum()) > _LEAST_GAIN * standard_error(held_out, words)
     judged = np.isfinite(right[0])
     alone = float(right[0][judged].mean())
     return ClustererChoice(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from kglink.linking.fit import Foretold, Rankings, conditional_logit, fit_rankings, fit_weights
+from kglink.linking.fit import Rankings, conditional_logit, fit_rankings, fit_weights
+from kglink.linking.fit_probability import Foretold, fit_calibration, standard_error
 from kglink.linking.kinds import RETRIEVED, Weights
 from kglink.linking.scoring import PLAIN_SCORING, TRAINED_SCORING, Scoring
 from kglink.records import Candidate, EntityId
@@ -183,9 +184,29 @@ def loss_of_others(seed: int, taught: Scoring) -> float:
     some = some_mean_nothing(seed, 310)
     few = np.arange(310) < 10
     fitted = fit_rankings(some.part(few), taught)
-    told = Foretold(*some.part(~few).decisions(taught.weights), some.folds[~few])
+    rest = some.part(~few)
+    told = Foretold(*rest.decisions(taught.weights), rest.folds, rest.words())
     own = fitted.calibration_by_kb.get("k", fitted.calibration)
     return float((told.loss(own) - told.loss(taught.calibration)).mean())
+
+
+def test_mentions_of_the_same_words_are_one_witness() -> None:
+    """What one name alone says a hundred times is no more than chance; a hundred names are not."""
+    some = some_mean_nothing(16, 300)
+    facts, right = some.decisions(PLAIN_SCORING.weights)
+    wrong = Foretold(facts, 1 - right, some.folds, some.words())
+    assert fit_calibration(wrong, PLAIN_SCORING.calibration) != PLAIN_SCORING.calibration
+    one = replace(wrong, words=np.zeros(300, dtype=np.int64))
+    assert fit_calibration(one, PLAIN_SCORING.calibration) == PLAIN_SCORING.calibration
+    gain = np.array([1.0, 1.0, -1.0, 2.0])
+    assert standard_error(gain, np.array([5, 5, 7, 8])) == pytest.approx(3.0)  # 2² + 1² + 2²
+
+
+def test_evidence_for_one_name_changes_no_weights() -> None:
+    some = random_rankings(4, 300, 0.6, 0.5)
+    assert fit_weights(some, TRAINED_WEIGHTS)[0] != TRAINED_WEIGHTS
+    same = replace(some, surfaces=np.zeros(300, dtype=np.int64))
+    assert fit_weights(same, TRAINED_WEIGHTS)[0] == TRAINED_WEIGHTS
 
 
 def test_of_one_document_nothing_can_be_held_out() -> None:

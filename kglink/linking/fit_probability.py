@@ -1,0 +1,105 @@
+"""Fitting a probability to what came true: that an answer is right, or that a KB has what is meant.
+
+A logistic model of a few facts of each ranking. The one that was there before counts as much as
+some mentions do, and gives way only where another foretells more, by more than chance, of
+documents that it was not fitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import astuple, dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from kglink.linking.scoring import Calibration
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+#: A probability that was there before counts as so many mentions that it foretold.
+_FORETOLD = 40
+#: Another one is better if it gains so many standard errors on other documents.
+_LEAST_GAIN = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """What is known of some rankings, and what was to be foretold of each."""
+
+    facts: FloatArray
+    """The best score, the lead, what memory says of NIL, and a one."""
+    true: FloatArray
+    folds: IntArray
+    words: IntArray
+    """For each ranking a number of its mention's words."""
+
+    @classmethod
+    def joined(cls, some: Collection[Foretold]) -> Foretold:
+        """All of them."""
+        return cls(
+            np.concatenate([one.facts for one in some]),
+            np.concatenate([one.true for one in some]),
+            np.concatenate([one.folds for one in some]),
+            np.concatenate([one.words for one in some]),
+        )
+
+    def part(self, chosen: BoolArray) -> Foretold:
+        """Some of the rankings."""
+        return Foretold(
+            self.facts[chosen], self.true[chosen], self.folds[chosen], self.words[chosen]
+        )
+
+    def loss(self, calibration: Calibration) -> FloatArray:
+        """How wrong each probability is: minus the logarithm of that of what came true."""
+        logits = self.facts @ np.array(astuple(calibration))
+        loss: FloatArray = np.logaddexp(0, logits) - self.true * logits
+        return loss
+
+
+def standard_error(gain: FloatArray, words: IntArray) -> float:
+    """Of a sum of gains, where those of the same words are one witness."""
+    _, places = np.unique(words, return_inverse=True)
+    return float(np.sqrt((np.bincount(places.reshape(-1), gain) ** 2).sum()))
+
+
+def fit_calibrations(
+    told: Mapping[str, Foretold], start: Calibration
+) -> tuple[Calibration, dict[str, Calibration]]:
+    """One for all KBs, and those of KBs that have better ones of their own."""
+    common = fit_calibration(Foretold.joined(told.values()), start)
+    by_kb = {kb: fit_calibration(own, common) for kb, own in told.items()}
+    return common, {kb: own for kb, own in by_kb.items() if own != common}
+
+
+def fit_calibration(told: Foretold, start: Calibration) -> Calibration:
+    """The probability of what came true; ``start`` where no other is better by more than chance."""
+    gain = np.zeros(len(told.true))
+    for fold in np.unique(told.folds):
+        inside = told.folds == fold
+        if inside.all():
+            return start
+        fitted = _calibrated(told.part(~inside), start)
+        gain[inside] = told.part(inside).loss(start) - told.part(inside).loss(fitted)
+    if gain.sum() <= _LEAST_GAIN * standard_error(gain, told.words):
+        return start
+    return _calibrated(told, start)
+
+
+def _calibrated(told: Foretold, start: Calibration) -> Calibration:
+    """The best one, where ``start`` foretold some mentions and these ones came besides."""
+    first = np.array(astuple(start))
+    share = _FORETOLD / (_FORETOLD + len(told.true))
+    wanted = (1 - share) * told.true + share / (1 + np.exp(-told.facts @ first))
+
+    def cost(values: FloatArray) -> tuple[float, FloatArray]:
+        logits = told.facts @ values
+        loss = np.sum(np.logaddexp(0, logits) - wanted * logits)
+        return float(loss), told.facts.T @ (1 / (1 + np.exp(-logits)) - wanted)
+
+    bounds = [(0.0, None), (0.0, None), (0.0, None), (None, None)]
+    best = minimize(cost, first, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return Calibration(*best.round(4).tolist())
