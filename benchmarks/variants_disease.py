@@ -2,15 +2,15 @@
 
     python benchmarks/variants_disease.py ../shared/data/disease --keep FOLDER [--seeds 3]
         [--samplers ...] [--scorers ...] [--encoders ...] [--batch 32] [--others 2000]
-        [--share 0.4] [--json FILE]
+        [--share 0.4] [--epochs 1] [--epsilon 20] [--json FILE]
 
-The pool are the entities of NCIT and HP that any of the mentions means, and so many others of each
-KB, by lot: a run takes a minute or two. What is learnt are the mentions of HP (stage T) in a share
-of the train abstracts of NCBI Disease and BC5CDR, one epoch of them in windows of 32 tokens, the
-same batches for all variants of one seed. Figures are recalls on the tenth of the abstracts that is
-held out, by exact search of the pool. Negatives of a mention are four, in a row of its own;
-``in_batch`` has the other golds of the batch. Cross-domain samplers draw from both KBs. Then the
-papers' claims are counted, pair by pair. What is in the folder already is not made again.
+The pool are the entities of NCIT and HP that any of the mentions means, and so many others of
+each KB, by lot: a run takes a minute or two. What is learnt are the mentions of HP (stage T) in a
+share of the train abstracts of NCBI Disease and BC5CDR, in windows of 32 tokens, the same batches
+for all variants of one seed. Figures are recalls on the tenth of the abstracts that is held out,
+by exact search of the pool. Negatives of a mention are four, in a row of its own; ``in_batch``
+has the other golds of the batch. Cross-domain samplers draw from both KBs. Then the papers'
+claims are counted, pair by pair. What is in the folder already is not made again.
 """
 
 from __future__ import annotations
@@ -54,10 +54,7 @@ POOLINGS = {"dual": "cls", "mean": "mean", "sum_of_max": "tokens"}
 TOKENS = 32
 #: A sum over all tokens of a mention is as many times larger than a cosine, and so is its share.
 TEMPERATURES = {"dual": 0.05, "mean": 0.05, "sum_of_max": 0.05 * TOKENS}
-ENCODERS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "transformed": {"transformation": {"layer": 1, "epsilon": 20.0}},
-}
+ENCODERS = ("plain", "transformed")
 
 
 class Variant(NamedTuple):
@@ -66,6 +63,14 @@ class Variant(NamedTuple):
     sampler: str
     scorer: str
     encoder: str
+
+
+class Budget(NamedTuple):
+    """How long a variant is trained, and how far its adversary may go."""
+
+    batch: int
+    epochs: int
+    epsilon: float
 
 
 class Claim(NamedTuple):
@@ -85,19 +90,22 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--samplers", nargs="+", default=SAMPLERS, choices=SAMPLERS)
     parser.add_argument("--scorers", nargs="+", default=list(POOLINGS), choices=POOLINGS)
-    parser.add_argument("--encoders", nargs="+", default=list(ENCODERS), choices=ENCODERS)
+    parser.add_argument("--encoders", nargs="+", default=ENCODERS, choices=ENCODERS)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--others", type=int, default=2000, help="entities of a KB that none means")
     parser.add_argument("--share", type=float, default=0.4, help="of the abstracts for training")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--epsilon", type=float, default=20.0, help="ball of the transformation")
     parser.add_argument("--json", type=Path, help="where all figures are written")
     given = parser.parse_args()
     folder = given.keep / f"variants-{given.others}-{given.share}"
     prepare(folder, given.disease, given.others, given.share)
+    budget = Budget(given.batch, given.epochs, given.epsilon)
     found: dict[Variant, list[dict[str, float]]] = {}
     print(f"{'sampler':20} {'scorer':11} {'encoder':12} R@1           R@64          s a run")
     for names in itertools.product(given.samplers, given.scorers, given.encoders):
         variant = Variant(*names)
-        runs = [run(folder, variant, seed, given.batch) for seed in range(given.seeds)]
+        runs = [run(folder, variant, seed, budget) for seed in range(given.seeds)]
         found[variant] = runs
         cells = [spread([one[metric] for one in runs]) for metric in ("R@1", "R@64", "seconds")]
         print(f"{variant.sampler:20} {variant.scorer:11} {variant.encoder:12}", *cells, flush=True)
@@ -148,24 +156,25 @@ def drawn(kb: str, source: Path, meant: Set[str], others: int) -> Iterator[Entit
         yield from (one for one in whole.store.entities(kb) if one.key in kept)
 
 
-def run(folder: Path, variant: Variant, seed: int, batch: int) -> dict[str, float]:
+def run(folder: Path, variant: Variant, seed: int, budget: Budget) -> dict[str, float]:
     """The recalls of one run, trained where it is not there yet."""
-    place = folder / "variants" / "-".join([*variant, str(batch), str(seed)])
+    place = folder / "variants" / "-".join([*variant, *map(str, budget), str(seed)])
     began = time.monotonic()
     report = read_report(place)
     if report is None:
         with Workspace.open(folder, flags=FLAGS) as workspace:
             job = FinetuneJob(
-                (SOURCE,), (TARGET,), "T", TRAIN, changes=changes_of(variant, seed, batch)
+                (SOURCE,), (TARGET,), "T", TRAIN, changes=changes_of(variant, seed, budget)
             )
             report = train(workspace.store, load_registry(only="builtin"), job, place)
     recalls: Any = report.recalls
     return {**recalls["kb"][TARGET], "seconds": report.seconds or time.monotonic() - began}
 
 
-def changes_of(variant: Variant, seed: int, batch: int) -> dict[str, Any]:
+def changes_of(variant: Variant, seed: int, budget: Budget) -> dict[str, Any]:
     """What differs from the default recipe."""
     own = variant.sampler != "in_batch"
+    ball = {"transformation": {"layer": 1, "epsilon": budget.epsilon}}
     return {
         "seed": seed,
         "model": {
@@ -180,9 +189,9 @@ def changes_of(variant: Variant, seed: int, batch: int) -> dict[str, Any]:
             "negatives_from": "all" if "cross" in variant.sampler else "stage",
             "objective_settings": {"temperature": TEMPERATURES[variant.scorer]},
             "names": 0.0,
-            "epochs": 1,
-            "batch": batch,
-            **ENCODERS[variant.encoder],
+            "epochs": budget.epochs,
+            "batch": budget.batch,
+            **(ball if variant.encoder == "transformed" else {}),
         },
         "selection": {"documents": "dev"},
     }
