@@ -43,6 +43,8 @@ def taken_for(text: str, *names: str) -> dict[str, str]:
         ("a hedgetrimmer", "hedge trimmer", "hedgetrimmer"),
         ("a hegde trimmer and a hedge trimer", "hedge trimmer", "hedge trimer"),
         ("my BL40", "BL-40", "BL40"),
+        ("mein Norderney 1,7l da", "Norderney 1,7 l", "Norderney 1,7l"),
+        ("a Norderney 1.7 l here", "Norderney 1,7 l", "Norderney 1.7 l"),
         ("my H-3500", "H3500", "H-3500"),
         ("ein Gartenschläuche", "Gartenschlauche", "Gartenschläuche"),
     ],
@@ -79,6 +81,12 @@ def test_a_part_with_another_number_behind_it_is_no_part() -> None:
     assert taken_for("my Heron 5000", name) == {}
     # With a number of its own it is the thing, whatever is counted behind it.
     assert "LawnMaster B46" in taken_for("the LawnMaster B46 2024", "LawnMaster B46")
+
+
+def test_a_comma_joins_the_halves_of_a_number_and_no_two_numbers() -> None:
+    name = "Heron 1,7 l"
+    assert "Heron 1,7l" in taken_for("a Heron 1,7l", name)
+    assert "Heron 1, 7l" not in taken_for("a Heron 1, 7l", name)
 
 
 def test_sentences_and_brackets_are_no_part_of_a_name() -> None:

@@ -25,6 +25,8 @@ WORD = re.compile(r"[^\W_]+")
 _JOINED = frozenset(
     (" ", "  ", "\n", "\u00a0", "-", "\u2010", "\u2011", "\u2013", "'", "\u2019", "/", "&", " & ")
 )
+#: And between the two halves of a number: "1,7 l".
+_DECIMAL = frozenset(",.")
 
 MASK = (1 << 64) - 1
 
@@ -71,7 +73,11 @@ def _words(text: str, start: int, stop: int) -> TextWords:
     forms = [form_of(text[first:last]) for first, last in found]
     joined = np.zeros(len(found), dtype=np.bool_)
     for at in range(len(found) - 1):
-        joined[at] = text[found[at][1] : found[at + 1][0]] in _JOINED
+        left, right = found[at][1], found[at + 1][0]
+        between = text[left:right]
+        joined[at] = between in _JOINED or (
+            between in _DECIMAL and text[left - 1].isdigit() and text[right].isdigit()
+        )
     return TextWords(
         [first for first, _ in found],
         [last for _, last in found],

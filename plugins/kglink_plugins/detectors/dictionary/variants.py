@@ -241,6 +241,9 @@ class VariantFinder:
         """Runs of words whose hashes sum up to a bag."""
         filled = hashes != 0
         known = ~filled | _among(self._bags.words, hashes)
+        for at in np.flatnonzero(~known).tolist():
+            parts = words.forms[at].word.split(" ")  # of "7l" two
+            known[at] = len(parts) > 1 and all(map(self._is_known, parts))
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])
         # A run goes over no break, and, where it has several words, over no word that no name has.
         breaks = np.concatenate([[0], np.cumsum(~words.joined[:-1])])
