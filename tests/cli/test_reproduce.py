@@ -246,7 +246,8 @@ def test_a_page_says_which_row_is_best_and_what_differs() -> None:
     assert "T, target *" in words
     assert "0.600 of 100" in words
     assert "TO, target" in words
-    page = reproduced(shape)
+    page = reproduced({**shape, "runs": {"T, target": ["t-0", "t-1"], "T, source": ["t-0"]}})
+    assert "<dt>t-0</dt><dd>T, target; T, source</dd><dt>t-1</dt><dd>T, target</dd>" in page
     assert page.index("mentions of the source KB (DOID)") < page.index("<table>")
     assert "<li>other data</li>" in page
     ours, cells, paper = tables_of(shape)

@@ -33,6 +33,7 @@ def reproduced(shape: Shape) -> str:
     if differs := shape["differs"]:
         told = "".join(f"<li>{text_of(one)}</li>" for one in differs)
         body += f"<h3>What differs from the paper</h3><ul>{told}</ul>"
+    body += "<h3>The runs behind the rows</h3>" + list_of(_rows_by_run(shape["runs"]))
     missing = [row for row in shape["rows"] if row["not_run"]]
     if missing:
         why = {row["name"]: row["not_run"] for row in missing}
@@ -60,6 +61,15 @@ def charts_of(shape: Shape) -> Iterator[Drawing]:
         ]
         title = f"{column}: the mean over seeds, with 95% intervals over mentions"
         yield bar_chart(f"reproduced-{at}", title, column, groups, [column])
+
+
+def _rows_by_run(runs: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Each run with the rows that it is of."""
+    found: dict[str, list[str]] = {}
+    for row, names in runs.items():
+        for name in names:
+            found.setdefault(name, []).append(row)
+    return {name: "; ".join(rows) for name, rows in found.items()}
 
 
 def _sentences(sentences: Iterable[str]) -> str:
