@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -219,16 +220,16 @@ def link(
                     inputs = reader.read_lines(_lines_of(opened, problems), opened.label)
                 else:
                     inputs = reader.read(opened)
-                rest = after(inputs, written)
+                rest = after(inputs, written, again=linker.sees_all)
                 batches = ([text] for text in rest) if lines else [rest]
                 # A bar would run through a table that is printed to the same terminal.
                 visible = output is not None or not sys.stdout.isatty()
                 with progress(visible=visible) as tell:
-                    for batch in batches:
-                        for document in answer(batch):
-                            mentions += len(document.links)
-                            tell(Progress("mentions", mentions))
-                            yield document
+                    documents = (one for batch in batches for one in answer(batch))
+                    for document in islice(documents, len(written) * linker.sees_all, None):
+                        mentions += len(document.links)
+                        tell(Progress("mentions", mentions))
+                        yield document
 
             # Overlaps are shown, and weigh in the decision. What a bad text does changes no line
             # before it.

@@ -93,8 +93,13 @@ def write_to(
             exporter.export(link(()), out)
 
 
-def after(inputs: Iterator[TextInput], written: Sequence[Written]) -> Iterator[TextInput]:
-    """The inputs after those that are written; they are counted, since an id may come twice."""
+def after(
+    inputs: Iterator[TextInput], written: Sequence[Written], *, again: bool = False
+) -> Iterator[TextInput]:
+    """The inputs after those that are written; they are counted, since an id may come twice.
+
+    ``again``: those that are written as well, for they help the others.
+    """
     for number, known in enumerate(written, 1):
         text = next(inputs, None)
         if text is None or (text.id, text.text) != known:
@@ -105,6 +110,8 @@ def after(inputs: Iterator[TextInput], written: Sequence[Written]) -> Iterator[T
                 f"document {number:,} of the interrupted run was {known.id!r}, and is {found}",
                 hint="The source changed: remove the hidden .partial file beside the output.",
             )
+        if again:
+            yield text
     yield from inputs
 
 

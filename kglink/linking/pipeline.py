@@ -106,6 +106,11 @@ class Linker:
         return max((stage.depth for stage in self.stages), default=0)
 
     @property
+    def sees_all(self) -> bool:
+        """Whether some stage sees all mentions of a run: texts that are left out change answers."""
+        return any(stage.sees_all for stage in self.stages)
+
+    @property
     def scoring(self) -> Scoring:
         """How evidence is weighed."""
         return self._search.scoring

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TextIO
@@ -77,6 +78,25 @@ def test_a_run_goes_on_after_as_many_documents_as_are_written(
     assert texts_of(output) == [record["text"] for record in TEXTS]
     assert output.read_bytes().startswith(kept)
     assert hidden_files(tmp_path) == []
+
+
+def test_texts_that_are_written_help_the_others_of_a_run_that_goes_on(
+    kglink: Kglink,
+    demo: Path,
+    texts: Path,
+    interrupt: Interrupt,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KGLINK_LINK_CLUSTERER", "kglink/mentions")
+    whole = kglink("link", texts, "-o", tmp_path / "whole.jsonl").err
+    (told,) = re.findall(r"of ([0-9]+) mentions are taken for what others mean", whole)
+    output = tmp_path / "out.jsonl"
+    interrupt(texts, output)
+    resumed = kglink("link", texts, "-o", output).err
+    assert "after 2 documents" in resumed
+    assert f"of {told} mentions are taken for what others mean" in resumed
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize(
