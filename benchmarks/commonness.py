@@ -29,7 +29,7 @@ from kglink.linking.kinds import Weights
 from kglink.records import Document, EntityId
 from kglink.sources import Problems, Source
 from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
-from kglink.workspace.links import search_of
+from kglink.workspace.linker import search_of
 from kglink_kbs.mediawiki.wikis import WikipediaSettings, make
 
 BoolArray = npt.NDArray[np.bool_]

@@ -39,7 +39,7 @@ from kglink.linking.scoring import Scoring, write_scoring
 from kglink.records import Document, EntityId, Link, MentionInText, Span, TextInput
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
-from kglink.workspace.links import search_of
+from kglink.workspace.linker import search_of
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]

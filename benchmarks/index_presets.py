@@ -34,7 +34,7 @@ from kglink.space.index import IndexChoice, trial_index
 from kglink.space.recall import measure_index
 from kglink.workspace import Workspace
 from kglink.workspace.index import Value, index_queries, presets_of
-from kglink.workspace.links import reader_of
+from kglink.workspace.linker import reader_of
 from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
 

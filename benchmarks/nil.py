@@ -21,7 +21,7 @@ from kglink.linking.fit import fit_rankings, judged_rankings
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import SCORING_FILE, write_scoring
 from kglink.records import Document, Span, TextInput
-from kglink.workspace.links import search_of
+from kglink.workspace.linker import search_of
 
 
 def main() -> None:

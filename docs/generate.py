@@ -27,7 +27,7 @@ from kglink.linking.kinds import OF_WORDS, RETRIEVED
 from kglink.linking.read_together import READ
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
 from kglink.training.recipe import Recipe, list_recipes, section_of
-from kglink.workspace.links import asked_kinds
+from kglink.workspace.linker import asked_kinds
 from kglink_cli.examples import EXAMPLES
 
 FOLDER = Path(__file__).parent / "reference"

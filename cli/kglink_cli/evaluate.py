@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.report import RetrievalReport
     from kglink.evaluation.retrieval import Question
     from kglink.workspace import Workspace
-    from kglink.workspace.evaluation import EndToEnd
+    from kglink.workspace.judging import EndToEnd
 
 RANKS = "1,4,8,16,32,64"
 
@@ -198,7 +198,7 @@ def evaluate(
     without one AP@1 is R@1. MRR: the mean of 1/rank as retrieved.
     """
     from kglink.evaluation.retrieval import Question
-    from kglink.workspace.evaluation import EndToEnd
+    from kglink.workspace.judging import EndToEnd
 
     files = Files(predictions, candidates).sorted(end_to_end=end_to_end)
     predictions, candidates = files
@@ -305,7 +305,7 @@ class Files(NamedTuple):
 
 def _asked_of(workspace: Workspace, question: Question, *, overlaps: bool) -> dict[str, object]:
     """Which space and KBs are evaluated; the space is built where it is asked."""
-    from kglink.workspace.evaluation import kbs_of
+    from kglink.workspace.judging import kbs_of
 
     if question.candidates is None or overlaps:
         ensure_space(workspace)
@@ -389,7 +389,7 @@ def _end_to_end(
 
 
 def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> RetrievalReport:
-    from kglink.workspace.evaluation import evaluate as evaluate_question
+    from kglink.workspace.judging import evaluate as evaluate_question
 
     with ExitStack() as stack:
         told = sinks.open(workspace, question, stack)

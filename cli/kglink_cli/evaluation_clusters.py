@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.clusters import ClusterFigures, Coreference
     from kglink.evaluation.retrieval import Question
     from kglink.workspace import Workspace
-    from kglink.workspace.evaluation import EndToEnd
+    from kglink.workspace.judging import EndToEnd
 
 
 @dataclass

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.end_to_end import Answer, EndToEndReport, JudgedText
     from kglink.evaluation.scores import Score
     from kglink.workspace import Workspace
-    from kglink.workspace.evaluation import EndToEnd
+    from kglink.workspace.judging import EndToEnd
     from kglink_cli.evaluation_sinks import Sinks
 
 
@@ -27,7 +27,7 @@ def judge_end_to_end(
     """The figures, and the comparison with a kept file; what was asked for is kept."""
     from kglink.evaluation.answer_files import AnswerComparison, AnswerWriter
     from kglink.evaluation.seen import AUTO
-    from kglink.workspace.evaluation import evaluate_end_to_end, evaluated_end_to_end
+    from kglink.workspace.judging import evaluate_end_to_end, evaluated_end_to_end
 
     comparison = None
     with ExitStack() as stack:

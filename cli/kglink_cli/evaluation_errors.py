@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.errors import Case, ErrorAnalysis
     from kglink.evaluation.retrieval import Question
     from kglink.workspace import Workspace
-    from kglink.workspace.evaluation import EndToEnd
+    from kglink.workspace.judging import EndToEnd
 
 #: The types that are shown; --json has all.
 MOST_TYPES = 12

@@ -42,7 +42,7 @@ class Sinks:
         if self.keep is None and self.against is None:
             return told
         from kglink.evaluation.kept import Comparison, KeptWriter
-        from kglink.workspace.evaluation import evaluated
+        from kglink.workspace.judging import evaluated
 
         facts = evaluated(workspace, question)
         if self.against is not None:

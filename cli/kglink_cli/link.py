@@ -317,7 +317,7 @@ def _tell_of_rest(reader: TextReader, problems: Problems) -> None:
 
 def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:
     """The detector of a run, its settings checked; says where it comes from if it was trained."""
-    from kglink.workspace.links import detector_settings
+    from kglink.workspace.linker import detector_settings
 
     detector = workspace.detector(space)
     # Where all mentions are given no detector is made, and none would refuse its settings.

@@ -35,7 +35,7 @@ def fit_clusterer(
     from kglink.linking.fit_clusterer import choose_settings, write_choice
     from kglink.workspace.detectors import without_auto
     from kglink.workspace.fitting import is_remembered, memory_of
-    from kglink.workspace.links import linker_of, search_of
+    from kglink.workspace.linker import linker_of, search_of
     from kglink.workspace.memory import judged_documents
 
     names = (docs,) if isinstance(docs, str) else tuple(docs)
@@ -75,7 +75,7 @@ def fit_clusterer(
 
 def kept_clusterer_choice(opened: Opened) -> ClustererChoice | None:
     """What `fit_clusterer` chose for the clusterer of the settings; None: nothing."""
-    from kglink.workspace.links import clusterer_choice
+    from kglink.workspace.linker import clusterer_choice
 
     return clusterer_choice(opened.settings.link, opened.registry, opened.space().folder)
 

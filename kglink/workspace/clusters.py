@@ -11,7 +11,7 @@ from kglink.workspace.build import build_if_stale
 if TYPE_CHECKING:
     from kglink.evaluation.clusters import ClusterFigures, Coreference
     from kglink.evaluation.retrieval import Question
-    from kglink.workspace.evaluation import EndToEnd
+    from kglink.workspace.judging import EndToEnd
     from kglink.workspace.opened import Opened
 
 
@@ -33,7 +33,7 @@ def evaluate_clusters(
     1.0
     """
     from kglink.evaluation.retrieval import Question, judged_split
-    from kglink.workspace.evaluation import EndToEnd, evaluate, evaluate_end_to_end
+    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
 
     build_if_stale(opened)
     names = (docs,) if isinstance(docs, str) else tuple(docs)
@@ -54,7 +54,7 @@ def coreference(opened: Opened, question: Question | EndToEnd) -> Coreference:
     from kglink.evaluation.annotated import annotation_of, merged_texts
     from kglink.evaluation.clusters import Coreference
     from kglink.evaluation.retrieval import check_documents
-    from kglink.workspace.evaluation import EndToEnd
+    from kglink.workspace.judging import EndToEnd
 
     check_documents(opened.store, question.docs, question.split)
     if not isinstance(question, EndToEnd):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.error_groups import ErrorSummary
     from kglink.evaluation.errors import Case, ErrorAnalysis, LearntFrom
     from kglink.evaluation.retrieval import Question
-    from kglink.workspace.evaluation import EndToEnd
+    from kglink.workspace.judging import EndToEnd
     from kglink.workspace.opened import Opened
 
 #: So many candidates of a mention in raw text are asked for a right one.
@@ -40,7 +40,7 @@ def evaluate_errors(
     Counter({None: 1})
     """
     from kglink.evaluation.retrieval import Question, judged_split
-    from kglink.workspace.evaluation import EndToEnd, evaluate, evaluate_end_to_end
+    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
 
     build_if_stale(opened)
     names = (docs,) if isinstance(docs, str) else tuple(docs)
@@ -66,7 +66,7 @@ def error_analysis(
     """What is to be told of each mention, or each text, of an evaluation."""
     from kglink.evaluation.errors import ErrorAnalysis
     from kglink.evaluation.retrieval import check_documents
-    from kglink.workspace.evaluation import EndToEnd, kbs_of
+    from kglink.workspace.judging import EndToEnd, kbs_of
 
     check_documents(opened.store, question.docs, question.split)
     kbs = kbs_of(opened, question)

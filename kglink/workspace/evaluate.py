@@ -1,4 +1,4 @@
-"""Measuring on annotated documents, end to end or by retrieval, and on accepted overlaps."""
+"""`Workspace.evaluate` and its like: what is asked of documents and overlaps. `judging` answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def evaluate(
     {'R@1': 1.0, 'R@5': 1.0}
     """
     from kglink.evaluation.retrieval import Question, judged_split
-    from kglink.workspace.evaluation import evaluate
+    from kglink.workspace.judging import evaluate
 
     names = (docs,) if isinstance(docs, str) else tuple(docs)
     split = judged_split(opened.store, names, split)
@@ -85,7 +85,7 @@ def evaluate_end_to_end(
     1.0
     """
     from kglink.evaluation.retrieval import judged_split
-    from kglink.workspace.evaluation import EndToEnd, evaluate_end_to_end
+    from kglink.workspace.judging import EndToEnd, evaluate_end_to_end
 
     names = (docs,) if isinstance(docs, str) else tuple(docs)
     question = EndToEnd(

@@ -34,7 +34,7 @@ from kglink.training.train import train
 from kglink.workspace.build import build_if_stale
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector
 from kglink.workspace.joint_space import AUTO
-from kglink.workspace.links import linker_of, search_of
+from kglink.workspace.linker import linker_of, search_of
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import new_space
 from kglink.workspace.reranking import publish_reranker, train_for

@@ -16,7 +16,7 @@ from kglink.linking.scoring import Scoring, write_scoring
 from kglink.records import Document, OnProgress
 from kglink.space.space import Space
 from kglink.workspace.detectors import without_auto
-from kglink.workspace.links import linker_of, search_of
+from kglink.workspace.linker import linker_of, search_of
 
 if TYPE_CHECKING:
     from kglink.models import Encoder

@@ -203,7 +203,7 @@ def measure_index(
     """Compare the space's index with exact search on the same vectors."""
     from kglink.space.index import DEFAULT_INDEX, IndexChoice, trial_index
     from kglink.space.recall import measure_index
-    from kglink.workspace.links import reader_of
+    from kglink.workspace.linker import reader_of
 
     if queries < 1:
         raise UsageError(f"{queries} queries measure nothing", hint="--queries 256")

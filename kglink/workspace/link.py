@@ -1,4 +1,4 @@
-"""Linking texts and searching."""
+"""`Workspace.link` and `Workspace.search`; what they link with is made in `linker`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def search(
     >>> [str(one.id) for one in workspace.search("a wading bird", k=1, kbs=["birds"])]
     ['birds:h']
     """
-    from kglink.workspace.links import search
+    from kglink.workspace.linker import search
 
     build_if_stale(opened)
     names = opened.space().kbs(kbs)

@@ -109,7 +109,7 @@ def _unmarked(opened: Opened, name: str, split: str) -> Unmarked:
     from kglink.linking.detect import proposals
     from kglink.workspace.build import build_if_stale
     from kglink.workspace.detectors import without_auto
-    from kglink.workspace.links import detectors_of
+    from kglink.workspace.linker import detectors_of
 
     sample = list(islice(_documents(opened, name, split), _JUDGED_BY))
     if annotation_of(merged_texts(name, sample)).partial:

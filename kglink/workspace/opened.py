@@ -266,7 +266,7 @@ class Opened:
         from kglink.linking.fit_clusterer import CHOICE_FILE
         from kglink.linking.scoring import SCORING_FILE
         from kglink.workspace.discoveries import names_of_discoveries
-        from kglink.workspace.links import linker_of, search_of
+        from kglink.workspace.linker import linker_of, search_of
 
         with self.lock:
             space = space or self.space()
@@ -301,7 +301,7 @@ class Opened:
 
     def is_reranker_of_another_model(self) -> bool:
         """Whether the trained reranker that is asked was weighed for a model before the space's."""
-        from kglink.workspace.links import is_reranker_of_another_model
+        from kglink.workspace.linker import is_reranker_of_another_model
 
         return bool(self.settings.link.rerank) and is_reranker_of_another_model(self.space())
 

@@ -19,7 +19,7 @@ from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.detectors import without_auto
 from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
 from kglink.workspace.folder import SPACES_FOLDER
-from kglink.workspace.links import linker_of, search_of
+from kglink.workspace.linker import linker_of, search_of
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring

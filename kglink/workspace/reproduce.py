@@ -18,9 +18,9 @@ from kglink.sources import OnNote
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.recipe import Recipe, load_recipe, merged
 from kglink.training.run import MODEL, is_busy
-from kglink.workspace.evaluation import evaluate
 from kglink.workspace.finetune import find_missing_overlaps, finetune
 from kglink.workspace.folder import REPRODUCED_FOLDER
+from kglink.workspace.judging import evaluate
 from kglink.workspace.protocol_data import add_data, check_folder, missing_kbs
 from kglink.workspace.runs import Runs
 
@@ -347,7 +347,7 @@ def _kept(own: Opened, part: Part, tell: Tell) -> Path:
     from kglink.evaluation.kept import KeptWriter
     from kglink.evaluation.retrieval import Question
     from kglink.files.atomic import atomic_path, sweep_drafts
-    from kglink.workspace.evaluation import evaluated
+    from kglink.workspace.judging import evaluated
 
     manifest = own.space().manifest
     question = Question(part.docs, part.split, part.kbs, KS)

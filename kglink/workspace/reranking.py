@@ -23,7 +23,7 @@ from kglink.training.reranker import JudgedRanking, RerankerReport, ToRead, rera
 from kglink.training.run import RunSettings, TrainingReport
 from kglink.workspace.detectors import without_auto
 from kglink.workspace.fitting import fit_space, is_remembered, memory_of
-from kglink.workspace.links import linker_of, search_of
+from kglink.workspace.linker import linker_of, search_of
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened

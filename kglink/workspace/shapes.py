@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kglink.space.index import IndexChange
     from kglink.training.detector import DetectorReport
     from kglink.training.reranker import RerankerReport
-    from kglink.workspace.evaluation import EndToEnd
     from kglink.workspace.finetune import Finetuned
+    from kglink.workspace.judging import EndToEnd
     from kglink.workspace.runs import WorkspaceRun
 
 Shape = dict[str, Any]

@@ -242,7 +242,7 @@ def compare_recalls(
     """Evaluate both spaces on the same documents and KBs, and test the differences."""
     from kglink.evaluation.kept import Comparison, KeptWriter
     from kglink.evaluation.retrieval import Question, judged_split
-    from kglink.workspace.evaluation import evaluate, evaluated
+    from kglink.workspace.judging import evaluate, evaluated
 
     theirs = {share.kb for share in space_summary(opened, right).kbs}
     ours = [share.kb for share in space_summary(opened, left).kbs]

@@ -14,7 +14,7 @@ from kglink.linking.kinds import Weights
 from kglink.linking.scoring import Scoring
 from kglink.records import Candidate, MentionInText, Span, TextInput
 from kglink.workspace import Workspace
-from kglink.workspace.links import search_of
+from kglink.workspace.linker import search_of
 
 TEXT = "They spoke of the inventor."
 EVAL = ("eval", "--docs", "docs", "--split", "test", "--k", "1,5,64", "--json")

@@ -1,4 +1,4 @@
-"""Linking and searching with what a workspace has: its space, encoder, store and plugins."""
+"""Makes the linker, the search and the detectors of a workspace: of its space, store, plugins."""
 
 from __future__ import annotations
 

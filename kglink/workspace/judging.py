@@ -1,4 +1,4 @@
-"""Evaluation with what a workspace has: its space, its linker, the run that made its model."""
+"""Answers a question about quality with what a workspace has: its space, its linker, its runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from kglink.linking.stages import Stage
 from kglink.records import OnProgress
 from kglink.training.documents import mentions_of_runs
 from kglink.training.run import run_of_model
-from kglink.workspace.links import stages_of
+from kglink.workspace.linker import stages_of
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
