@@ -34,6 +34,8 @@ LICENCE = "CC0-1.0"
 RECIPE = "small"
 #: A third of the recipe's: on dev the others answer no more by all evidence, and take a minute.
 EPOCHS = 2
+#: So many first candidates of each KB a reranker reads here.
+RERANKED = 2
 #: What the demo's annotators marked.
 ANNOTATED = """
 Every name of the two KBs is annotated in these texts, so the precision of links is known. Of names
@@ -43,6 +45,11 @@ that neither KB has (NIL) only some are: answers at the others count against det
 STEPS = """
 Each step is measured on the same mentions, of texts that nothing was learnt or chosen from. A KB's
 row ranks its entities alone, [joint] those of both KBs, [judged joint] those of KBs with an answer.
+"""
+#: What is said of the step with a reranker.
+READ_AGAIN = f"""
+With rerank the first {RERANKED} candidates of each KB are read together with the mention. The
+fine-tuning makes another model, which is measured without a reranker: it wants one of its own.
 """
 
 
@@ -55,10 +62,10 @@ def demo(
         Path | None, typer.Option("--html", help="Where the page goes; in the folder else.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out the fine-tuning, which takes a minute.")
+        bool, typer.Option("--quick", help="Train nothing, which takes most of the time.")
     ] = False,
 ) -> None:
-    """Add two KBs, build their space, find what they share, link, learn, fine-tune; measure each.
+    """Add two KBs, build their space, find what they share, link, learn, train; measure each step.
 
     An encyclopedia and the fan wiki of an invented series, which share names that mean the same
     thing, and names that do not.
@@ -92,12 +99,31 @@ def demo(
         raw = workspace.evaluate_end_to_end(DOCUMENTS, split="test", complete=True)
         write_tables([end_to_end_table(raw)])
         say(*ANNOTATED.splitlines())
+        if not quick and _train_reranker(workspace):
+            with workspace.with_settings({"link.rerank": RERANKED}) as asking:
+                steps["rerank"] = _measured(asking)
         if not quick and _finetune(workspace):
             steps["finetune"] = _measured(workspace)
         _show(f"kglink eval --docs {DOCUMENTS} --split test   # R@1 after each step, places given")
         _print_steps(steps)
         say("", f"{time.monotonic() - began:.1f} s in all")
     _next_steps(page)
+
+
+def _train_reranker(workspace: Workspace) -> bool:
+    """Teach a reranker to read mention and candidate together; whether the space has it now."""
+    from kglink.training.job import FinetuneJob
+
+    reading = f"KGLINK_LINK_RERANK={RERANKED}"
+    _show(f"{reading} kglink finetune --what reranker --recipe {RECIPE} --docs {DOCUMENTS}")
+    job = FinetuneJob(docs=(DOCUMENTS,), what="reranker", recipe=RECIPE)
+    with workspace.with_settings({"link.rerank": RERANKED}) as asking:
+        done = finetune_with_progress(asking, job)
+    if done.refused:
+        say("", f"The reranker is not used: {done.refused}.")
+    else:
+        say("", f"It is asked by kglink link --rerank {RERANKED}.")
+    return not done.refused
 
 
 def _finetune(workspace: Workspace) -> bool:
@@ -130,6 +156,8 @@ def _print_steps(steps: Mapping[str, RetrievalReport]) -> None:
     columns = ("pool", "mentions", *steps)
     print_table(columns, rows, right=range(1, len(columns)))
     say(*STEPS.splitlines())
+    if "rerank" in steps:
+        say(*READ_AGAIN.splitlines())
 
 
 def _link(workspace: Workspace, text: Path, page: Path) -> None:
