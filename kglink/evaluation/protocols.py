@@ -296,6 +296,6 @@ def _rows(table: ReferenceTable, values: Mapping[str, Any]) -> Iterator[Row]:
         elif row.by:
             yield Row(row.name, not_run=f"figures of {row.by}")
         elif row.reranked or not row.recipe:
-            yield Row(row.name, not_run="no recipe trains it yet")
+            yield Row(row.name, not_run="`kglink reproduce` trains nothing for it")
         else:
             yield Row(row.name, row.recipe)
