@@ -28,7 +28,7 @@ from kglink.training.encoded_pool import EncodedPool
 from kglink.training.head import Network
 from kglink.training.pool import as_ids
 from kglink.training.processes import Team
-from kglink.training.recipe import RerankerSection
+from kglink.training.recipe import RerankerSection, list_recipes, load_recipe
 from kglink.training.stages import batches_of, make_plan
 from kglink.training.step import Tools, Trainer, check_sections
 from kglink.training.teacher import Teacher
@@ -37,6 +37,8 @@ from training_world import KBS, fill, small, world_of, write_world_model
 CPU = choose_hardware("cpu", "fp32", 1)
 #: The teacher reads more than the student, who reads 16 tokens of each.
 INPUTS = InputSettings(mention_tokens=20, entity_tokens=24)
+#: All recipes.
+NAMES = [info.name for info in list_recipes()]
 TAUGHT = {
     "train": {
         "negatives": 4,
@@ -152,10 +154,10 @@ def test_what_is_read_beside_a_pair_changes_nothing(teacher: Teacher) -> None:
 
 
 def taught(
-    base: Path, registry: Registry, folder: Path, teacher: Teacher
+    base: Path, registry: Registry, folder: Path, teacher: Teacher, name: str = "distilled"
 ) -> tuple[Trainer, TrainingData]:
     """The trainer of a stage whose candidates are searched, and scored by the teacher."""
-    recipe = small("distilled", base, TAUGHT)
+    recipe = small(name, base, TAUGHT)
     data = TrainingData(folder)
     model = load_bi_encoder(str(base), settings=recipe.model.settings, hardware=CPU)
     check_sections(recipe.sections("S"), model, registry, taught=True)
@@ -197,6 +199,15 @@ def test_each_mention_has_its_gold_once_and_the_scores_of_its_own_candidates(
         np.testing.assert_allclose(told, wanted, rtol=1e-4, atol=1e-5)
         several += sum(len(one) > 1 for one in data.train.gold_sets(mentions.tolist()))
     assert several, "no mention has a gold in both KBs"
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if load_recipe(one).teacher])
+def test_every_recipe_with_a_teacher_trains(
+    name: str, base: Path, registry: Registry, folder: Path, teacher: Teacher
+) -> None:
+    trainer, _ = taught(base, registry, folder, teacher, name)
+    batch = batches_of(trainer._stage, 0, trainer.order_seed)[0]
+    assert 0 < trainer.step(batch, 0, 0).loss < np.inf
 
 
 def test_the_loss_of_a_batch_by_hand(
