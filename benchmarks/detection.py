@@ -1,10 +1,11 @@
 """From raw text: strict F1 of detection and of links, by each detector and by both together.
 
-    python benchmarks/detection.py WORKSPACE [--train DOCS] [--docs DOCS] [--rows ROWS] [--texts N]
+    python benchmarks/detection.py WORKSPACE [--train DOCS] [--docs DOCS] [--rows ROWS] [--kbs KBS]
 
 WORKSPACE holds KBs, and annotated documents of which every mention is marked. With --train a
 detector is trained on these documents first (`kglink finetune --what detector`); without, the
-space's own is measured. --docs are measured, each by itself; --texts takes the first N of each.
+space's own is measured. --docs are measured, each by itself; --texts takes the first N of each,
+and --kbs links to these KBs alone.
 Every row is measured in a process of its own: its memory is the peak of that process, and its
 seconds are those of linking alone, after the first text. --speed links one long text besides.
 """
@@ -40,12 +41,14 @@ def main() -> None:
     parser.add_argument("--docs", default="pt_ncbi_devel,pt_bc5cdr_development")
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--texts", type=int, default=0)
+    parser.add_argument("--kbs", default="", help="KBs that are linked to; none: all")
     parser.add_argument("--speed", type=int, default=0, help="characters of the long text")
     parser.add_argument("--row", default="", help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.row:
         for docs in told.docs.split(","):
-            print(json.dumps(measured(told.workspace, told.row, docs, told.texts)), flush=True)
+            found = measured(told.workspace, told.row, docs, told.texts, told.kbs)
+            print(json.dumps(found), flush=True)
         if told.speed:
             print(json.dumps(speed(told.workspace, told.row, told.docs, told.speed)), flush=True)
         return
@@ -72,13 +75,13 @@ def train(folder: Path, docs: Sequence[str]) -> None:
         )
 
 
-def measured(folder: Path, row: str, docs: str, most: int) -> dict[str, object]:
+def measured(folder: Path, row: str, docs: str, most: int, named: str) -> dict[str, object]:
     """The figures of one row on the documents of one source."""
     with Workspace.open(folder, flags={"link.detector": ROWS[row]}) as workspace:
-        kbs = workspace.space().kbs()
+        kbs = workspace.space().kbs(tuple(filter(None, named.split(","))))
         whole = merged_texts(docs, workspace.store.documents(docs))
         texts = of_linked_types(whole, kbs)[0][: most or None]
-        linker = workspace.linker()
+        linker = workspace.linker(kbs)
         warm(linker, texts[0].text)
         seconds = 0.0
 
