@@ -154,8 +154,12 @@ def test_a_table_has_the_reasons_that_there_are(kglink: Kglink, workspace: Works
     assert "outranked      a right entity is among the candidates" in out
 
 
-def test_what_has_no_candidates_is_refused(kglink: Kglink, workspace: Workspace) -> None:
-    asked = ("eval", "--docs", "texts", "--end-to-end", "--predictions", "p.jsonl", "--errors")
+def test_what_has_no_candidates_is_refused(
+    kglink: Kglink, workspace: Workspace, tmp_path: Path
+) -> None:
+    answers = tmp_path / "p.jsonl"
+    answers.write_text('{"id": "right", "mentions": []}\n', "utf-8")
+    asked = ("eval", "--docs", "texts", "--end-to-end", "--predictions", answers, "--errors")
     assert "without a space" in kglink(*asked, code=2).err
     assert "no documents to evaluate on" in kglink("eval", "--overlaps", "--errors", code=2).err
 
