@@ -62,7 +62,11 @@ def demo(
         Path | None, typer.Option("--html", help="Where the page goes; in the folder else.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Train nothing, which takes most of the time.")
+        bool, typer.Option("--quick", help="Leave out the fine-tuning, which takes half a minute.")
+    ] = False,
+    rerank: Annotated[
+        bool,
+        typer.Option("--rerank", help="Train a reranker as well, and see whether it helps."),
     ] = False,
 ) -> None:
     """Add two KBs, build their space, find what they share, link, learn, train; measure each step.
@@ -99,7 +103,7 @@ def demo(
         raw = workspace.evaluate_end_to_end(DOCUMENTS, split="test", complete=True)
         write_tables([end_to_end_table(raw)])
         say(*ANNOTATED.splitlines())
-        if not quick and _train_reranker(workspace):
+        if rerank and _train_reranker(workspace):
             with workspace.with_settings({"link.rerank": RERANKED}) as asking:
                 steps["rerank"] = _measured(asking)
         if not quick and _finetune(workspace):
