@@ -18,9 +18,6 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-#: How the positives of an epoch are chosen: by the tree over all mentions of the entity, or over
-#: a mention and one other, its nearest or a random one.
-Positives = Literal["full", "nearest", "random"]
 #: What the tree over a mention and one other spans: these two alone (``query``, the paper), or all
 #: mentions of the entity, with such a pair of each as the only arcs between them (``cluster``, the
 #: released code).

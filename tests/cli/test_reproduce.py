@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from kglink.evaluation.protocols import Layout, find_protocol, list_protocols
 from kglink.evaluation.reproduced import Judged, table_of
 from kglink.workspace import init_workspace
 from kglink.workspace.reproduce import Reproduction
+from kglink_cli.examples import EXAMPLES
 from kglink_cli.report_page.drawing import Words
 from kglink_cli.report_page.reproduced import charts_of, reproduced
 from kglink_cli.reproduced_tables import best_of, tables_of
@@ -100,6 +102,16 @@ def test_a_dry_run_names_every_run_and_adds_nothing(
     trained = [one for one in told if one["state"] == "new"]
     assert {name.rpartition("-")[2] for name in (one["run"] for one in trained)} == {"0", "1"}
     assert json.loads(kglink("-w", workspace, "kbs", "--json").out) == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES["reproduce"])
+def test_the_examples_of_its_help(
+    example: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kglink: Kglink
+) -> None:
+    monkeypatch.chdir(init_workspace(tmp_path))
+    for name in ("zeshel", "disease"):
+        (tmp_path / name).symlink_to(data / name)
+    kglink(*shlex.split(example)[1:], *settings(data))
 
 
 def test_a_table_is_made_once_and_then_only_read(

@@ -52,6 +52,7 @@ METHODS = {
         "overlap_significance",
     ),
     "report": ("report",),
+    "reproduce": ("reproduce",),
     "settings": ("resolved",),
     "doctor": ("doctor", "licences"),
     "plugins": ("plugins",),

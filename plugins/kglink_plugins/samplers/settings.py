@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from kglink.clusters.arborescence import NnScope, Positives
 from kglink.plugins import PluginSettings
 
 
@@ -21,12 +20,12 @@ class KnnSettings(PluginSettings):
 class ArborescenceSettings(KnnSettings):
     """What each mention is drawn to."""
 
-    positives: Positives = Field(
+    positives: Literal["full", "nearest", "random"] = Field(
         "full",
         description="Its parent in the tree over all mentions of its entity (`full`), or over "
         "itself and one other, the `nearest` or a `random` one (1-NN, 1-Rand).",
     )
-    nn_scope: NnScope = Field(
+    nn_scope: Literal["query", "cluster"] = Field(
         "query",
         description="With one other: a tree for each mention (`query`, as in the paper), or one "
         "over all such pairs of an entity (`cluster`, as in the released code).",
