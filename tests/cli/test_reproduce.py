@@ -212,7 +212,8 @@ def test_every_protocol_runs_from_end_to_end(
             assert row["seeds"] == ([0] if row["untrained"] else [0, 1])
             tested = row["name"] not in protocol.baselines
             assert all((cell["test"] is not None) is tested for cell in row["cells"])
-            assert all(0 <= cell["mean"] <= protocol.scale for cell in row["cells"])
+            # The cosine of a vector with itself may be a rounding above one.
+            assert all(0 <= cell["mean"] <= protocol.scale + 1e-5 for cell in row["cells"])
     assert told["comparisons"] == (len(run) - len(protocol.baselines)) * len(told["columns"])
 
 
