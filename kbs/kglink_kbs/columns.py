@@ -18,6 +18,8 @@ _SEPARATORS: Mapping[str, tuple[str, ...]] = {
     "xrefs": ("|", ";", ",", "\n"),
     "parents": ("|", ";", ",", "\n"),
 }
+#: Signs that are said and never split at unasked, since names hold them too.
+_UNSURE = (",", " / ")
 _SIGN_NAMES = {"\n": "line breaks", " ": "spaces", "\t": "tabs"}
 #: A sign that fewer of the cells hold is taken for a part of a name.
 _LEAST_SHARE = 0.1
@@ -189,7 +191,8 @@ def _separators(
     unsplit: dict[str, tuple[str, int]] = {}
     for field in lists:
         cells = [cell for row in sample if (cell := row[places[field]].strip())]
-        held = {sign: sum(sign in cell for cell in cells) for sign in (*_SEPARATORS[field], ",")}
+        signs_of_lists = (*_SEPARATORS[field], *_UNSURE)
+        held = {sign: sum(sign in cell for cell in cells) for sign in signs_of_lists}
         least = max(1.0, _LEAST_SHARE * len(cells))
         # A bar is in no name: one is enough, also behind the beginning of the table.
         splitting = (sign for sign in _SEPARATORS[field] if held[sign] >= least)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Progress
 from kglink.workspace.build import build_if_stale
+from kglink.workspace.named import named
 from kglink.workspace.outputs import whole_file
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def write_candidates(
     output: str | Path | TextIO,
     *,
     split: str | None = None,
-    kbs: Sequence[str] = (),
+    kbs: str | Sequence[str] = (),
     k: int = 64,
     union: Sequence[str | Path] = (),
     with_gold: bool = False,
@@ -46,14 +47,14 @@ def write_candidates(
 
     if form not in FORMS:
         raise UsageError(f"unknown format {form!r}", hint=f"There is: {', '.join(FORMS)}.")
-    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    names = named(docs)
     split = judged_split(opened.store, names, split)
     check_documents(opened.store, names, split)
     files = [Path(one) for one in union]
     if not files:
         build_if_stale(opened)
     known = tuple(info.name for info in opened.store.kbs() if info.entities)
-    asked = tuple(kbs) or (known if files else opened.linked_kbs(opened.space()))
+    asked = named(kbs) or (known if files else opened.linked_kbs(opened.space()))
     given = (
         _united(opened, names, split, asked, known, files)
         if files

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.records import EntityId, OnProgress, Progress, Ranking
+from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from kglink.linking.fit import JudgedMention
@@ -38,7 +39,7 @@ def fit_clusterer(
     from kglink.workspace.linker import linker_of, search_of
     from kglink.workspace.memory import judged_documents
 
-    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    names = named(docs)
     documents = judged_documents(opened, names, split)
     space, store, registry = opened.space(), opened.store, opened.registry
     kbs = space.kbs()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kglink.records import OnProgress
 from kglink.workspace.build import build_if_stale
+from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from kglink.evaluation.clusters import ClusterFigures, Coreference
@@ -20,7 +21,7 @@ def evaluate_clusters(
     docs: str | Sequence[str],
     *,
     split: str | None = None,
-    kbs: Sequence[str] = (),
+    kbs: str | Sequence[str] = (),
     end_to_end: bool = False,
     progress: OnProgress = lambda _: None,
 ) -> ClusterFigures:
@@ -36,14 +37,14 @@ def evaluate_clusters(
     from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
 
     build_if_stale(opened)
-    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    names = named(docs)
     split = judged_split(opened.store, names, split)
     if end_to_end:
-        raw = EndToEnd(names, split, tuple(kbs), per_kb=False)
+        raw = EndToEnd(names, split, named(kbs), per_kb=False)
         found = coreference(opened, raw)
         evaluate_end_to_end(opened, raw, progress=progress, each=found.add_answers)
     else:
-        asked = Question(names, split, tuple(kbs), (1,))
+        asked = Question(names, split, named(kbs), (1,))
         found = coreference(opened, asked)
         evaluate(opened, asked, progress=progress, each=found.add_ranked)
     return figures_of(opened, found)

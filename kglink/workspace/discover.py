@@ -58,7 +58,7 @@ class Promoted:
 def discover(
     opened: Opened,
     texts: str | TextInput | Iterable[TextInput | str],
-    kbs: Sequence[str] = (),
+    kbs: str | Sequence[str] = (),
     *,
     least: float = LEAST_UNKNOWN,
     progress: OnProgress = lambda _: None,

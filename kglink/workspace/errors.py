@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kglink.records import OnProgress
 from kglink.workspace.build import build_if_stale
+from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from kglink.evaluation.error_groups import ErrorSummary
@@ -24,7 +25,7 @@ def evaluate_errors(
     docs: str | Sequence[str],
     *,
     split: str | None = None,
-    kbs: Sequence[str] = (),
+    kbs: str | Sequence[str] = (),
     end_to_end: bool = False,
     counterparts: bool = False,
     seen_in: str = "auto",
@@ -43,14 +44,14 @@ def evaluate_errors(
     from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
 
     build_if_stale(opened)
-    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    names = named(docs)
     split = judged_split(opened.store, names, split)
     if end_to_end:
-        raw = EndToEnd(names, split, tuple(kbs), counterparts, per_kb=False)
+        raw = EndToEnd(names, split, named(kbs), counterparts, per_kb=False)
         analysis = error_analysis(opened, raw, seen_in=seen_in, each=each)
         evaluate_end_to_end(opened, raw, progress=progress, each=analysis.add_answers)
     else:
-        asked = Question(names, split, tuple(kbs), (DEPTH,), counterparts, seen_in=seen_in)
+        asked = Question(names, split, named(kbs), (DEPTH,), counterparts, seen_in=seen_in)
         analysis = error_analysis(opened, asked, seen_in=seen_in, each=each)
         evaluate(opened, asked, progress=progress, each=analysis.add_ranked)
     return analysis.finish()

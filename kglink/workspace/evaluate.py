@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kglink.records import OnProgress
 from kglink.workspace.build import build_if_stale
+from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from kglink.evaluation.end_to_end import Answer, EndToEndReport, JudgedText
@@ -22,7 +23,7 @@ def evaluate(
     docs: str | Sequence[str],
     *,
     split: str | None = None,
-    kbs: Sequence[str] = (),
+    kbs: str | Sequence[str] = (),
     ks: Sequence[int] = (1, 5),
     counterparts: bool = False,
     domains: bool = False,
@@ -47,10 +48,10 @@ def evaluate(
     from kglink.evaluation.retrieval import Question, judged_split
     from kglink.workspace.judging import evaluate
 
-    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    names = named(docs)
     split = judged_split(opened.store, names, split)
     question = Question(
-        *(names, split, tuple(kbs), tuple(ks), counterparts),
+        *(names, split, named(kbs), tuple(ks), counterparts),
         domains=domains,
         seen_in=seen_in,
         candidates=None if candidates is None else Path(candidates),
@@ -65,7 +66,7 @@ def evaluate_end_to_end(
     docs: str | Sequence[str],
     *,
     split: str | None = None,
-    kbs: Sequence[str] = (),
+    kbs: str | Sequence[str] = (),
     counterparts: bool = False,
     complete: bool | None = None,
     per_kb: bool = True,
@@ -87,11 +88,11 @@ def evaluate_end_to_end(
     from kglink.evaluation.retrieval import judged_split
     from kglink.workspace.judging import EndToEnd, evaluate_end_to_end
 
-    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    names = named(docs)
     question = EndToEnd(
         docs=names,
         split=judged_split(opened.store, names, split),
-        kbs=tuple(kbs),
+        kbs=named(kbs),
         counterparts=counterparts,
         complete=complete,
         per_kb=per_kb,
@@ -103,7 +104,7 @@ def evaluate_end_to_end(
 
 
 def evaluate_overlaps(
-    opened: Opened, kbs: Sequence[str] = (), *, progress: OnProgress = lambda _: None
+    opened: Opened, kbs: str | Sequence[str] = (), *, progress: OnProgress = lambda _: None
 ) -> list[OverlapFigures]:
     """How near to each other the accepted overlaps of these KBs, or of all, are."""
     from kglink.evaluation.overlaps import evaluate_overlaps
@@ -115,7 +116,7 @@ def evaluate_overlaps(
 
 
 def overlap_significance(
-    opened: Opened, other: str, kbs: Sequence[str] = (), *, seed: int = 0
+    opened: Opened, other: str, kbs: str | Sequence[str] = (), *, seed: int = 0
 ) -> list[OverlapTest]:
     """Whether MRR and ACS of the space differ from those of another by more than chance.
 

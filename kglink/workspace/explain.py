@@ -20,21 +20,28 @@ def explain(
     *,
     surface: str = "",
     span: tuple[int, int] | None = None,
-    kbs: Sequence[str] = (),
+    kbs: str | Sequence[str] = (),
 ) -> list[Explanation]:
     """Why mentions of a text are linked as they are.
 
     The mention is at ``span``, or wherever ``surface`` stands; of neither, all that the detector
-    finds. A space that is missing or older than the store is built first.
+    finds. What it finds there is answered as when the text is linked, anything else as a given
+    mention. A space that is missing or older than the store is built first.
     """
     from kglink.linking.explain import Explanation
 
     spans = _spans(text, surface, span)
     build_if_stale(opened)
     linker = opened.linker(kbs)
-    (document,) = linker.link([TextInput("", text, spans)])
+    (document,) = linker.link([TextInput("", text)])
+    links = {(one.start, one.end): one for one in document.links}
+    if spans is not None:
+        missed = tuple(one for one in spans if (one.start, one.end) not in links)
+        for given in linker.link([TextInput("", text, missed)]) if missed else ():
+            links |= {(one.start, one.end): one for one in given.links}
+        links = {(one.start, one.end): links[one.start, one.end] for one in spans}
     threshold = opened.settings.link.threshold
-    return [Explanation(link, linker.scoring, threshold) for link in document.links]
+    return [Explanation(link, linker.scoring, threshold) for link in links.values()]
 
 
 def _spans(text: str, surface: str, span: tuple[int, int] | None) -> tuple[Span, ...] | None:

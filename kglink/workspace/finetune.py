@@ -35,6 +35,7 @@ from kglink.workspace.build import build_if_stale
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector
 from kglink.workspace.joint_space import AUTO
 from kglink.workspace.linker import linker_of, search_of
+from kglink.workspace.named import named
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import new_space
 from kglink.workspace.reranking import publish_reranker, train_for
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
     from kglink.space.build import BuildReport
     from kglink.store import Store
-    from kglink.workspace.opened import Opened
+from kglink.workspace.opened import Opened
 
 #: So many held-out documents are enough to compare detectors by.
 _MOST_COMPARED = 40
@@ -98,6 +99,9 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
         team = Team(encoder.device)
         job = replace(
             job,
+            source_kbs=named(job.source_kbs),
+            target_kbs=named(job.target_kbs),
+            docs=named(job.docs),
             run=_name(runs, job, team),
             device=encoder.device if job.device == "auto" else job.device,
             precision=encoder.precision if job.precision == "auto" else job.precision,

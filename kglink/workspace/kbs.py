@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, get_args
 from uuid import uuid4
 
 from kglink.errors import UsageError
-from kglink.records import CodeMapping, Document, Entity, OnProgress, Record, Split
+from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Record, Split
 from kglink.sources import OnNote, Problems, Source, check_sizes
 from kglink.workspace.folder import SCRATCH_FOLDER
+from kglink.workspace.named import named
 from kglink.workspace.random_split import SPLITS, RandomSplit
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def add_kb(
     *,
     adapter: str = "",
     options: Mapping[str, object] | None = None,
-    links_to: Sequence[str] = (),
+    links_to: str | Sequence[str] = (),
     split: str = "",
     split_random: RandomSplit | None = None,
     resolve: str = "",
@@ -93,12 +94,13 @@ def add_kb(
     """
     from kglink.store import IngestJob
 
+    links_to = named(links_to)
     ingest = opened.settings.ingest
     problems = Problems(ingest.on_error, on_note=on_note)
     job = partial(
         IngestJob,
         kb=name,
-        links_to=tuple(links_to),
+        links_to=links_to,
         split=_split(split),
         licence=licence,
         batch_size=ingest.batch_size,
@@ -163,9 +165,19 @@ def _checked_records(records: Iterable[Record]) -> Iterator[Record]:
         if not isinstance(record, Entity | Document | CodeMapping):
             kind = type(record).__name__
             raise UsageError(f"record {number:,} is of the type {kind}", hint=made_of)
+        if isinstance(record, Entity):
+            _check_aliases(record)
         yield record
     if not number:
         raise UsageError("no record was given", hint=made_of)
+
+
+def _check_aliases(entity: Entity) -> None:
+    for alias in entity.aliases:
+        if not isinstance(alias, Alias):
+            kind = type(alias).__name__
+            hint = f"Write it as Alias({alias!r}), in a tuple."
+            raise UsageError(f"an alias of entity {entity.key!r} is of the type {kind}", hint=hint)
 
 
 def _split(split: str) -> Split:

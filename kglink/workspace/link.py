@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kglink.errors import UsageError
 from kglink.records import Candidate, LinkedDocument, TextInput
 from kglink.workspace.build import build_if_stale
+from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 def link(
     opened: Opened,
     texts: str | TextInput | Iterable[TextInput | str],
-    kbs: Sequence[str] = (),
+    kbs: str | Sequence[str] = (),
     *,
-    types: Sequence[str] = (),
-    under: Sequence[str] = (),
-    not_under: Sequence[str] = (),
+    types: str | Sequence[str] = (),
+    under: str | Sequence[str] = (),
+    not_under: str | Sequence[str] = (),
     wait: bool = True,
 ) -> Iterator[LinkedDocument]:
     """Link a text, or several, to the space; plain strings are numbered.
@@ -49,7 +50,7 @@ def link(
     linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
-    flags = {f"link.{name}": tuple(value) for name, value in asked.items() if value}
+    flags = {f"link.{name}": named(value) for name, value in asked.items() if value}
     return answers(opened, linker, inputs, flags)
 
 
@@ -69,10 +70,10 @@ def search(
     text: str,
     *,
     k: int = 10,
-    kbs: Sequence[str] = (),
-    types: Sequence[str] = (),
-    under: Sequence[str] = (),
-    not_under: Sequence[str] = (),
+    kbs: str | Sequence[str] = (),
+    types: str | Sequence[str] = (),
+    under: str | Sequence[str] = (),
+    not_under: str | Sequence[str] = (),
 ) -> list[Candidate]:
     """The entities of the space that a text names or describes, best first.
 
@@ -85,6 +86,6 @@ def search(
     from kglink.workspace.linker import search
 
     build_if_stale(opened)
-    names = opened.space().kbs(kbs)
+    names = opened.space().kbs(named(kbs))
     limited = opened.limited(opened.space(), names, opened.limits(types, under, not_under))
     return search(limited, opened.encoder, opened.registry, text, k, names)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Document, OnProgress
+from kglink.workspace.named import named
 
 #: So many documents tell whether all are annotated whole or in part.
 _JUDGED_BY = 500
@@ -63,7 +64,7 @@ def fit(
     """
     from kglink.workspace.fitting import is_remembered
 
-    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    names = named(docs)
     documents = judged_documents(opened, names, split)
     remembered = is_remembered(opened.store, names)
     return fit_scoring(opened, documents, remembered=remembered, progress=progress)

@@ -21,6 +21,7 @@ from kglink.workspace.folder import (
     is_trusted,
     safe_workspaces_file,
 )
+from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -225,21 +226,24 @@ class Opened:
                 self._linkers.clear()
             return self._space[1]
 
-    def linked_kbs(self, space: Space, kbs: Sequence[str] = ()) -> tuple[str, ...]:
+    def linked_kbs(self, space: Space, kbs: str | Sequence[str] = ()) -> tuple[str, ...]:
         """The KBs to link to: these, else those of the settings, else all of the space."""
-        return space.kbs(kbs or self.settings.link.kbs)
+        return space.kbs(named(kbs) or self.settings.link.kbs)
 
     def limits(
-        self, types: Sequence[str] = (), under: Sequence[str] = (), not_under: Sequence[str] = ()
+        self,
+        types: str | Sequence[str] = (),
+        under: str | Sequence[str] = (),
+        not_under: str | Sequence[str] = (),
     ) -> Limits:
         """Which entities may be found: as told here, else as the settings have it."""
         from kglink.workspace.limits import Limits
 
         link = self.settings.link
         return Limits(
-            tuple(types) or link.types,
-            tuple(under) or link.under,
-            tuple(not_under) or link.not_under,
+            named(types) or link.types,
+            named(under) or link.under,
+            named(not_under) or link.not_under,
         )
 
     def limited(self, space: Space, kbs: tuple[str, ...], limits: Limits) -> Space:
@@ -256,7 +260,7 @@ class Opened:
 
     def linker(
         self,
-        kbs: Sequence[str] = (),
+        kbs: str | Sequence[str] = (),
         *,
         limits: Limits | None = None,
         space: Space | None = None,

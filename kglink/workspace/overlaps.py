@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
 from kglink.workspace.folder import REVIEWS_FOLDER
+from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
@@ -88,7 +89,7 @@ def overlaps(
     left: str | None = None,
     right: str | None = None,
     *,
-    verdicts: Sequence[str] = VERDICTS,
+    verdicts: str | Sequence[str] = VERDICTS,
     stale: bool = False,
     min_probability: float = 0.0,
 ) -> Iterator[Overlap]:
@@ -103,8 +104,9 @@ def overlaps(
     return (one for one in found if (one.verdict or "unjudged") in chosen)
 
 
-def checked_verdicts(verdicts: Sequence[str]) -> frozenset[str]:
+def checked_verdicts(verdicts: str | Sequence[str]) -> frozenset[str]:
     """These verdicts; unknown ones are refused."""
+    verdicts = named(verdicts)
     for name in verdicts:
         if name not in VERDICTS:
             raise UsageError(f"unknown verdict {name!r}", hint=f"There is: {', '.join(VERDICTS)}.")
@@ -231,7 +233,7 @@ def export_overlaps(
     left: str | None = None,
     right: str | None = None,
     *,
-    verdicts: Sequence[str] = (),
+    verdicts: str | Sequence[str] = (),
     min_probability: float = 0.0,
     author: str = "",
     licence: str = "",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kglink.errors import KglinkError, UsageError
 from kglink.records import OnProgress
 from kglink.workspace.build import build_if_stale
+from kglink.workspace.named import named
 from kglink.workspace.shapes import comparison_shape, end_to_end_shape, evaluation_shape
 
 if TYPE_CHECKING:
@@ -50,12 +51,12 @@ def report(
     """
     from kglink.workspace.runs import Runs
 
-    names = (runs,) if isinstance(runs, str) else tuple(dict.fromkeys(runs))
+    names = tuple(dict.fromkeys(named(runs)))
     if not names:
         raise UsageError("a report needs a run", hint="`kglink runs` lists those there are.")
     known = Runs(opened.folder)
     found = [known.get(name) for name in names]
-    asked = _documents(opened, found[0], (docs,) if isinstance(docs, str) else tuple(docs))
+    asked = _documents(opened, found[0], named(docs))
     split = _split(opened, asked, split)
     shapes = []
     with tempfile.TemporaryDirectory(prefix="kglink-report-") as scratch:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kglink.errors import KglinkError, SpaceError, UnknownNameError, UsageError
 from kglink.records import OnProgress
 from kglink.workspace.folder import SPACES_FOLDER
+from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from kglink.evaluation.report import RetrievalReport
@@ -249,7 +250,7 @@ def compare_recalls(
     kbs = tuple(kb for kb in ours if kb in theirs)
     if not kbs:
         raise UsageError(f"spaces {left!r} and {right!r} have no KB in common to evaluate")
-    names = (docs,) if isinstance(docs, str) else tuple(docs)
+    names = named(docs)
     split = judged_split(opened.store, names, split)
     asked = Question(names, split, kbs, tuple(ks))
     one, other = (opened.with_settings({"space.name": name}) for name in (left, right))

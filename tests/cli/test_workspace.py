@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from kglink.errors import ConfigError, UnknownNameError, UsageError
 from kglink.records import Document, Entity, EntityId, Mention, TextInput
+from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
 from kglink_cli.main import build_app
 
@@ -121,6 +122,26 @@ def test_linking_builds_what_is_not_built(tmp_path: Path) -> None:
         assert found.id.key == "c"
 
 
+def test_a_bare_string_is_one_name(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, create=True) as workspace:
+        for kb in ("birds", "zoo"):
+            workspace.add_kb(kb, [Entity("h", "heron", type="bird")])
+        note = Document(
+            "1", "A heron.", (Mention(2, 7, "heron", (EntityId("zoo", "h"),)),), split="dev"
+        )
+        workspace.add_kb("notes", [note], links_to="zoo")
+        assert workspace.kb("notes").links_to == ("zoo",)
+        (document,) = workspace.link("A heron.", "zoo", types="bird")
+        assert [str(one.id) for one in document.links[0].candidates] == ["zoo:h"]
+        assert [str(one.id) for one in workspace.search("heron", kbs="birds")] == ["birds:h"]
+        assert workspace.evaluate("notes", kbs="zoo").recall("zoo")["R@1"] == 1
+        (why,) = workspace.explain("A heron.", surface="heron", kbs="zoo")
+        assert why.link.candidates[0].id == EntityId("zoo", "h")
+        assert list(workspace.overlaps(verdicts="correct")) == []
+        with pytest.raises(UnknownNameError, match="unknown KB 'owls'"):
+            workspace.finetune(FinetuneJob(target_kbs="owls", docs="notes"))
+
+
 # ------------------------------------------------------------------------- entities in memory
 def test_a_kb_grows_one_entity_at_a_time(tmp_path: Path) -> None:
     with Workspace.open(tmp_path, create=True) as workspace:
@@ -159,6 +180,8 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             workspace.add_kb("x", [Entity("1", "T")], adapter="csv")
         with pytest.raises(UsageError, match="not of one Entity"):
             workspace.add_kb("x", Entity("1", "T"))  # type: ignore[arg-type]  # wrong
+        with pytest.raises(UsageError, match="an alias of entity '1' is of the type str"):
+            workspace.add_kb("x", [Entity("1", "T", aliases=("U",))])  # type: ignore[arg-type]  # wrong
         with pytest.raises(UsageError, match="no record was given") as refused:
             workspace.add_kb("x", [])
         assert "file" not in refused.value.hint

@@ -172,6 +172,16 @@ def test_the_separator_of_lists() -> None:
             },
         ),
         (
+            "Artikelnummer;Bezeichnung;auch genannt\n1;Säge;Fuchsschwanz / Handsäge\n",
+            Entity("1", "Säge", aliases=(Alias("Fuchsschwanz / Handsäge"),)),
+            {
+                "columns": "Artikelnummer is key; Bezeichnung is title; "
+                "auch genannt is aliases split at '|'",
+                "not split": "' / ' stands in 1 of the first cells of auch genannt: "
+                "--set separator=' / ' splits them",
+            },
+        ),
+        (
             "identifiant,Désignation\nA,Roue\nB,Vélo\n",
             Entity("A", "Roue"),
             {"columns": "identifiant is key; Désignation is title"},

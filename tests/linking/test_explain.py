@@ -90,6 +90,16 @@ def test_json_adds_up(demo: Path, kglink: Kglink) -> None:
     assert linked["entities"][0]["candidates"] == found["candidates"]
 
 
+def test_words_that_are_found_are_explained_as_they_are_linked(demo: Path, kglink: Kglink) -> None:
+    text = "Two grey herons stood by the lighthouses."
+    for surface in ("grey herons", "lighthouses"):
+        (told,) = json.loads(kglink("explain", text, "--surface", surface, "--json").out)
+        (document,) = json.loads(kglink("link", "-", "-f", "json", "--explain", stdin=text).out)
+        (linked,) = (one for one in document["entities"] if one["text"] == surface)
+        assert told["candidates"] == linked["candidates"]
+        assert told["confidence"] == linked["confidence"]
+
+
 def test_where_there_is_no_mention(demo: Path, kglink: Kglink) -> None:
     assert "does not stand in the text" in kglink("explain", "a", "--surface", "b", code=2).err
     assert "START:END" in kglink("explain", "a", "--span", "b", code=2).err
