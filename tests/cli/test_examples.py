@@ -63,8 +63,8 @@ def test_an_example_is_a_call_that_the_command_takes(root: Any, path: str, examp
 # ------------------------------------------------------------------------------ running them
 #: What is asked back, and answered.
 ANSWERS = {"kglink kbs remove products": "y\n"}
-#: Of these one takes minutes.
-LONG = ("demo", "finetune")
+#: These take a quarter of a minute or more.
+LONG = ("demo", "finetune", "distill")
 JETS = tuple(str(jet) for jet in range(1000, 9000, 1000))
 
 
