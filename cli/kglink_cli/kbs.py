@@ -81,7 +81,8 @@ def remove(
         if not yes:
             typer.confirm(f"Remove {name} with {held}?", abort=True, err=True)
         workspace.remove_kb(name)
-    note("removed", f"{name} with {held}; `kglink build` takes it out of the space")
+    rest = "; `kglink build` takes it out of the space" if info.entities else ""
+    note("removed", f"{name} with {held}{rest}")
 
 
 def _row(info: KBInfo) -> list[object]:
