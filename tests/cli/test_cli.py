@@ -111,7 +111,7 @@ def test_kbs_lists_shows_and_removes(kglink: Kglink, here: Path) -> None:
     assert (info["name"], info["entities"], info["aliases"]) == ("planets", 3, 5)
     assert "Morning Star" in kglink("kbs", "show", "planets").out
     assert "planets" in kglink("kbs").out
-    kglink("kbs", "remove", "planets", "--yes")
+    assert "the space" in kglink("kbs", "remove", "planets", "--yes").err
     assert json.loads(kglink("kbs", "--json").out) == []
 
 

@@ -242,7 +242,7 @@ def test_another_index_is_measured_beside_an_exact_one(kglink: Kglink, demo_copy
 
 
 def test_without_documents_the_queries_are_rows(kglink: Kglink, demo_copy: Path) -> None:
-    kglink("kbs", "remove", "docs", "--yes")
+    assert "the space" not in kglink("kbs", "remove", "docs", "--yes").err
     words = ("index", "--factory", "SQfp16", "--queries", "25")
     measured = read(kglink, *words)["measured"]
     assert "each less itself" in measured["asked"]
