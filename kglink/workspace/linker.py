@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from kglink.config import LinkSection
+from kglink.config import LinkSection, all_settings, env_name
 from kglink.errors import ConfigError, UsageError
 from kglink.files.digest import digest_of
 from kglink.linking.asked import AskedKind
@@ -312,6 +312,11 @@ def detector_settings(registry: Registry, settings: LinkSection) -> dict[str, Pl
     names = list(dict.fromkeys(registry.get("detector", one).name for one in settings.detector))
     raw: dict[str, dict[str, object]] = {name: {} for name in names}
     for setting, value in settings.detector_settings.items():
+        if setting in dict(all_settings()):
+            raise ConfigError(
+                f"{setting!r} is a setting of the workspace, not of a detector",
+                hint=f"Write it in kglink.toml, or for one command: {env_name(setting)}={value}",
+            )
         name, dot, key = setting.rpartition(".")
         full = registry.get("detector", name).name if dot else names[0]
         if full not in raw or (len(names) > 1 and not dot):
