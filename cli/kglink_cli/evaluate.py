@@ -206,7 +206,7 @@ def evaluate(
     as_json = as_json or form == "json"
     overlaps |= bool(overlaps_against)
     shown = Shown("table" if as_json else check_format(form), intervals, comparisons, seed)
-    names = tuple(dict.fromkeys(split_names(docs)))
+    names = split_names(docs)
     reasons = WantedErrors(errors or errors_to is not None, errors_to)
     together = WantedClusters(clusters)
     if not names and (not overlaps or keep or against or reasons.wanted or clusters):

@@ -9,7 +9,7 @@ import typer
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, progress, say_cells
 from kglink_cli.limits import Rerank
-from kglink_cli.session import session_of
+from kglink_cli.session import session_of, split_names
 
 Docs = Annotated[
     str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
@@ -38,7 +38,7 @@ def learn(
     place of what was remembered of them.
     """
     with session_of(context).open() as workspace:
-        for name in _named(docs):
+        for name in split_names(docs):
             told = workspace.learn(name, split=split)
             note("learnt", f"what {told:,} surfaces mean in {name}")
         sources = workspace.store.memory_sources()
@@ -54,7 +54,7 @@ def learn(
 def forget(context: typer.Context, docs: Docs) -> None:
     """Forget what surfaces meant in the documents of a KB."""
     with session_of(context).open() as workspace:
-        for name in _named(docs):
+        for name in split_names(docs):
             workspace.forget(name)
             note("forgotten", f"what surfaces mean in {name}")
 
@@ -82,13 +82,13 @@ def fit(
         ensure_space(workspace)
         if clustered:
             with progress() as tell:
-                choice = workspace.fit_clusterer(_named(docs), split=split, progress=tell)
+                choice = workspace.fit_clusterer(split_names(docs), split=split, progress=tell)
             note("cluster", str(choice))
             if as_json:
                 print_json(choice.model_dump(mode="json", exclude={"format", "fingerprint"}))
             return
         with progress() as tell:
-            scoring = workspace.fit(_named(docs), split=split, progress=tell)
+            scoring = workspace.fit(split_names(docs), split=split, progress=tell)
     before, after = scoring.recall
     note(
         "fitted",
@@ -103,7 +103,3 @@ def fit(
     else:
         for name, weight in weights.items():
             say_cells(name, f"{weight:.3f}")
-
-
-def _named(docs: str) -> list[str]:
-    return [name for name in docs.split(",") if name]

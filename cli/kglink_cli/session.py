@@ -80,5 +80,5 @@ def parse_options(pairs: list[str]) -> dict[str, object]:
 
 
 def split_names(names: str | None) -> tuple[str, ...]:
-    """``a,b`` as a tuple."""
-    return tuple(name.strip() for name in (names or "").split(",") if name.strip())
+    """``a,b`` as a tuple, each name once."""
+    return tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))

@@ -40,7 +40,7 @@ _NAMED = 3
 
 #: Answers (found in raw texts) as JSON lines or NIF, else rankings of given mentions.
 Kind = Literal["answers", "nif", "candidates", "run", "zeshel"]
-_TURTLE = re.compile("@prefix|@base|prefix |base |<", re.IGNORECASE)
+_TURTLE = re.compile("@prefix|@base|prefix |base |<(?![!?])", re.IGNORECASE)
 
 
 class Listed(NamedTuple):

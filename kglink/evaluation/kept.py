@@ -176,6 +176,8 @@ def read_lines(path: Path, hint: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The records of a file of JSON lines with their numbers; ``hint`` says what else to name."""
     with Source.open_path(path) as source:
         for line in source.lines(Problems("stop")):
+            if not line.text.strip():
+                continue
             try:
                 record = json.loads(line.text)
             except ValueError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import get_args
 
-from kglink.errors import UnknownNameError, UsageError
+from kglink.errors import UsageError
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.store import Store
 from kglink.text.fold import fold
@@ -79,7 +79,10 @@ def check_annotated(store: Store, name: str) -> None:
     """Refuse a KB that has no annotated documents."""
     if not store.kb(name).mentions:
         annotated = [info.name for info in store.kbs() if info.mentions]
-        raise UnknownNameError("source of annotated documents", name, annotated)
+        raise UsageError(
+            f"no mention of {name!r} is annotated",
+            hint=f"Annotated documents: {', '.join(annotated) or 'there are none yet'}.",
+        )
 
 
 def _of_runs(runs: Sequence[tuple[str, Mentions]]) -> Learnt | None:

@@ -331,7 +331,7 @@ class Source:
             raise text_too_long(self.label, longest)
         if "\0" in text:  # behind the beginning, which was checked
             check_text(self.label, raw)
-        return text
+        return text.removeprefix("\ufeff")  # a mark of the encoding, and no character
 
     # -------------------------------------------------------------------------------- scratch
     @property

@@ -50,7 +50,7 @@ def _hash(document: Document, seed: int) -> int:
 
 def sources_of_documents(store: Store, docs: Sequence[str]) -> list[str]:
     """The KBs whose documents are read: these, or all with annotated documents."""
-    return list(docs) or [info.name for info in store.kbs() if info.mentions]
+    return list(dict.fromkeys(docs)) or [info.name for info in store.kbs() if info.mentions]
 
 
 def splits_of(store: Store, name: str, selection: SelectionSection, seed: int) -> Splits:

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kglink.errors import UnknownNameError, UsageError
+from kglink.errors import UsageError
 from kglink.records import Document, OnProgress
 from kglink.workspace.named import named
 
@@ -130,6 +130,8 @@ def _unmarked(opened: Opened, name: str, split: str) -> Unmarked:
 
 def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:
     """The documents of a split; of none named those to train with, or all."""
+    from kglink.evaluation.seen import check_annotated
+
     store = opened.store
     if Path(name).exists() and name not in (info.name for info in store.kbs()):
         raise UsageError(
@@ -137,9 +139,7 @@ def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:
             hint=f"Add it first: `kglink add-kb NAME {shlex.quote(name)} --links-to KB`; its NAME "
             "is then what is learnt from.",
         )
-    if not store.kb(name).mentions:
-        annotated = [info.name for info in store.kbs() if info.mentions]
-        raise UnknownNameError("source of annotated documents", name, annotated)
+    check_annotated(store, name)
     if not split and next(store.documents(name, "train"), None) is not None:
         split = "train"
     return store.documents(name, split or None)

@@ -6,5 +6,5 @@ from collections.abc import Iterable
 
 
 def named(names: str | Iterable[str]) -> tuple[str, ...]:
-    """The names that were given; a bare string is one name, not its letters."""
-    return (names,) if isinstance(names, str) else tuple(names)
+    """The names that were given, each once; a bare string is one name, not its letters."""
+    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))

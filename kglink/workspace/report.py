@@ -49,15 +49,20 @@ def report(
     run learnt from; their split test where all have one, else dev. Several runs are tested against
     the first. ``map_entities`` are shown on the map at most; 0: there is none.
     """
+    from kglink.evaluation.retrieval import check_documents
     from kglink.workspace.runs import Runs
 
-    names = tuple(dict.fromkeys(named(runs)))
+    names = named(runs)
     if not names:
         raise UsageError("a report needs a run", hint="`kglink runs` lists those there are.")
     known = Runs(opened.folder)
     found = [known.get(name) for name in names]
-    asked = _documents(opened, found[0], named(docs))
+    given = named(docs)
+    asked = _documents(opened, found[0], given)
+    is_asked = bool(given) or split is not None
     split = _split(opened, asked, split)
+    if is_asked:
+        check_documents(opened.store, asked, split)
     shapes = []
     with tempfile.TemporaryDirectory(prefix="kglink-report-") as scratch:
         kept = Path(scratch) / "ranks.jsonl"

@@ -51,6 +51,13 @@ def test_a_file_that_is_read_back_is_judged_as_what_was_found(
     assert found["space"] == "default"
 
 
+def test_documents_that_are_named_twice_are_written_once(
+    kglink: Kglink, demo: Path, written: Path
+) -> None:
+    twice = kglink("candidates", "docs,docs", "--split", "test")
+    assert twice.out == written.read_text("utf-8")
+
+
 def test_lists_are_written_best_first_with_their_scores(written: Path) -> None:
     for one in records_of(written):
         assert one["scores"] == sorted(one["scores"], reverse=True)

@@ -275,7 +275,10 @@ def test_a_file_that_does_not_fit_is_refused_and_nothing_is_kept(
         (["--docs", "docs", "--k", "0"], "begin at 1"),
         (["--docs", "docs", "--k", "one"], "list of numbers"),
         (["--docs", "docs", "--split", "north"], "unknown split"),
-        (["--docs", "docs,encyclopedia", "--split", ""], "source of annotated documents"),
+        (
+            ["--docs", "docs,encyclopedia", "--split", ""],
+            "no mention of 'encyclopedia' is annotated",
+        ),
         (["--docs", "docs", "--by", "luck"], "link.evidence"),
         (["--docs", "docs", "--seen-in", "docs:other"], "no documents in the split"),
         (["--docs", "docs", "--against", "gone.json"], "gone.json"),

@@ -209,7 +209,7 @@ def test_counterparts_count_together_only(workspace: Workspace) -> None:
         (["--docs", "docs", "--end-to-end", "--seen-in", ""], "are of rankings"),
         (["--end-to-end"], "--docs"),
         (["--docs", "nothing", "--end-to-end"], "nothing"),
-        (["--docs", "encyclopedia", "--end-to-end"], "source of annotated documents"),
+        (["--docs", "encyclopedia", "--end-to-end"], "no mention of 'encyclopedia' is annotated"),
         (["--docs", "docs", "--end-to-end", "--split", "north"], "unknown split"),
         (["--docs", "docs", "--end-to-end", "--kb", "none"], "none"),
         (["--docs", "docs", "--end-to-end", "--predictions", "gone.jsonl"], "gone.jsonl"),

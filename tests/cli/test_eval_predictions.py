@@ -358,7 +358,7 @@ def test_a_file_of_another_kind_is_refused(
 @pytest.mark.parametrize(
     ("record", "ended", "told"),
     [
-        ({"entities": []}, 2, "source of annotated documents"),
+        ({"entities": []}, 2, "no mention of 'none' is annotated"),
         ({"entities": [{"start": 0, "end": 3}]}, 0, "no mention has an entity of these KBs"),
         ({"entities": [{"start": 0, "end": 3, "gold": []}]}, 0, "no mention has an entity of"),
     ],

@@ -143,6 +143,9 @@ def test_a_run_without_a_space_shows_its_training(found: Shape) -> None:
     alone = page_of({**found, "runs": [lone]})
     assert "How it was trained" in alone
     assert "How often a right entity is found" not in alone
+    detector = page_of({**found, "runs": [{**lone, "sources": "D"}]})
+    assert "run-2 trained a detector of mentions and no model of a space" in detector
+    assert "gives it one" not in detector
 
 
 def test_without_documents_there_is_the_training_and_the_map(folder: Path, tmp_path: Path) -> None:
@@ -252,6 +255,8 @@ def test_what_cannot_be_reported_is_refused(kglink: Kglink, here: Path, tmp_path
     assert "names a page" in kglink("report", "run-0", "--json", "-o", page, code=2).err
     gone = tmp_path / "no" / "page.html"
     assert "there is no folder" in kglink("report", "run-2", "-o", gone, code=2).err
+    assert "unknown split 'north'" in kglink("report", "run-2", "--split", "north", code=2).err
+    assert "is annotated" in kglink("report", "run-2", "--docs", "saga", "-o", page, code=2).err
     assert not page.exists()
 
 

@@ -36,7 +36,7 @@ FACTS = Evaluated(("docs",), "dev", ("a", "b"), counterparts=False, protocol="en
 
 
 def written(path: Path, lines: Sequence[object]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "\n", "utf-8")
     return path
 
 

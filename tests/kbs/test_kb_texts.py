@@ -47,6 +47,14 @@ def mail(subject: str = "Größe der Lampe") -> EmailMessage:
     return made
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.txt", "The lamp."), ("a.md", "# The *lamp*."), ("a.html", "<p>The <b>la</b>mp.")],
+)
+def test_a_mark_of_the_encoding_is_no_part_of_the_text(name: str, content: str) -> None:
+    assert read(name, b"\xef\xbb\xbf" + content.encode()).text == "The lamp."
+
+
 # ------------------------------------------------------------------------------------ mails
 def test_a_mail_is_its_subject_and_its_plain_body() -> None:
     made = mail()

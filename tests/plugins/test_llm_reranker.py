@@ -183,7 +183,8 @@ def test_none_lowers_all_scores(serve: Serve) -> None:
         ("2", 2), (" **2**. Heron engine, of 1950", 2), ('{"answer": 1}', 1), ("0", 0),
         ("None of these.", 0), ("<think>1 or 2? 1.</think>\n2", 2), ("The answer is 1.", 1),
         ("3", None), ("-", None), ("", None), ("1 or 2", 1), ("either 1 or 2", None),
-        ("9" * 5000, None), ("I cannot say", None),
+        ("9" * 5000, None), ("I cannot say", None), ("-1", None), ("- 1", 1),
+        ("<think>2, or", None), ("1 is a bird, 2 a machine.</think>\n2", 2),
     ],
 )  # fmt: skip
 def test_answers_are_read_with_care(answer: str, number: int | None) -> None:
@@ -220,6 +221,16 @@ def test_prompts_of_ones_own(serve: Serve, tmp_path: Path) -> None:
         asking(server.url, prompt=str(prompt))
     with pytest.raises(UsageError, match="cannot read the prompt"):
         asking(server.url, prompt=str(tmp_path / "nothing.txt"))
+
+
+@pytest.mark.parametrize(
+    "usage", [None, [1], "3", {"prompt_tokens": "many"}, {"prompt_tokens": 1e99}]
+)
+def test_an_answer_counts_whatever_is_said_of_its_cost(serve: Serve, usage: object) -> None:
+    record = {"choices": [{"message": {"content": "2"}}], "usage": usage}
+    reranker = asking(serve(sends(200, json.dumps(record).encode())).url)
+    assert ids(reranker.rank([RANKING])[0]) == ["E1", "B1"]
+    assert "1 question to tiny, 0 tokens read" in reranker.told()[0]
 
 
 # ------------------------------------------------------------------------------------ failures

@@ -21,6 +21,8 @@ from kglink_cli.report_page.reproduced import reproduced
 from kglink_cli.report_page.tables import Named, tables_of
 
 Shape = Mapping[str, Any]
+#: What a run of one of these stages alone trains.
+_HEADS = {"D": "a detector of mentions", "R": "a reranker"}
 
 
 def page_of(report: Shape) -> str:
@@ -93,7 +95,7 @@ def _sections(
         body = _lead("answers", report) + table("answers") + plot("reliability")
         yield "answers", "What links of raw text are worth", body
     body = _lead("training", report) + table("training") + plot("loss", "epochs")
-    yield "training", "How it was trained", body or note_of("The run has no curve yet.")
+    yield "training", "How it was trained", body or note_of("No curve is kept of it.")
     maps = "".join(_map(at, run) for at, run in enumerate(report["runs"]) if run["map"])
     if maps:
         yield "map", "The joint space as a map", maps
@@ -154,7 +156,10 @@ def _interval(ends: list[float]) -> str:
 def _missing(report: Shape) -> str:
     """What cannot be said of a run, and how it could."""
     notes = [
-        f"{run['name']} is the model of no space now, so that only its training is shown. "
+        f"{run['name']} trained {_HEADS[run['sources']]} and no model of a space, so that only its "
+        "training is shown."
+        if run["sources"] in _HEADS
+        else f"{run['name']} is the model of no space now, so that only its training is shown. "
         f"kglink finetune --resume --run {run['name']} --space NAME gives it one."
         for run in report["runs"]
         if not run["space"]

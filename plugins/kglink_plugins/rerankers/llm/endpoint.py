@@ -170,12 +170,16 @@ def _cut(connected: socket.socket, late: Event) -> None:
 
 def _reply(record: Any) -> Reply:
     text = record["choices"][0]["message"]["content"]
-    usage = record.get("usage") or {}
     if not isinstance(text, str):
         raise TypeError("no text")
-    return Reply(
-        text, int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-    )
+    usage = record.get("usage")
+    told = usage if isinstance(usage, dict) else {}
+    read, written = (told.get(one) for one in ("prompt_tokens", "completion_tokens"))
+    return Reply(text, _count(read), _count(written))
+
+
+def _count(told: object) -> int:
+    return told if isinstance(told, int) else 0
 
 
 def _after(response: HTTPResponse) -> float | None:

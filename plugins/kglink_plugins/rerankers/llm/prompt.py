@@ -14,7 +14,9 @@ from kglink.text.words import cuts_word
 _FIELDS = {"text", "mention", "candidates"}
 #: So many other names of a candidate are told.
 _MOST_ALIASES = 5
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+#: Some servers leave out where thoughts begin; of an answer that was cut there is no end.
+_THOUGHTS = re.compile(r"\A.*</think>|<think>.*", re.DOTALL)
+_NEGATIVE = re.compile(r"\W*-\d")
 _LEADING_NUMBER = re.compile(r"\W*(\d+)\b")
 _NONE = re.compile(r"\W*none(?: of (?:these|them))?\W*", re.IGNORECASE)
 
@@ -59,6 +61,8 @@ def chosen_number(answer: str, count: int) -> int | None:
     answer = _THOUGHTS.sub("", answer).strip()
     if _NONE.fullmatch(answer):
         return 0
+    if _NEGATIVE.match(answer):
+        return None
     leading = _LEADING_NUMBER.match(answer)
     numbers = {leading[1]} if leading else set(re.findall(r"\d+", answer))
     if len(numbers) != 1:
