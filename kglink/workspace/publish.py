@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from kglink.errors import ModelError, SpaceError
 from kglink.evaluation.replacement import Replacement, compare_spaces
 from kglink.linking.pipeline import Linker
-from kglink.linking.scoring import write_scoring
-from kglink.records import Document
+from kglink.linking.scoring import read_scoring, write_scoring
+from kglink.records import Document, OnProgress
 from kglink.training.documents import held_back_documents, sources_of_documents
 from kglink.training.job import Note, Tell
-from kglink.training.run import TrainingReport, read_settings
+from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.detectors import without_auto
 from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
@@ -61,15 +61,27 @@ def new_space(target: Opened, report: TrainingReport, progress: Tell) -> NewSpac
     before = _published_before(target, built.manifest.model.fingerprint, progress)
     if report.recalls is None:  # no mentions were held back
         return NewSpace(joint, model, built, None, Replacement({}) if before else None)
-    told = read_settings(report.folder)
     space = joint.open()
-    asked = told.docs, told.recipe.selection, told.seed, space.kbs()
-    documents = [*held_back_documents(target.store, *asked)]
-    remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
-    judging = _Judging(target, documents, remembered, progress)
+    judging = _judging(target, read_settings(report.folder), space, progress)
     fitted = judging.fit(space, joint.encoder)
     replacement = judging.compare(before, space, joint.encoder, fitted) if before else None
     return NewSpace(joint, model, built, fitted.scoring, replacement)
+
+
+def fit_to_held_back(target: Opened, told: RunSettings, progress: OnProgress) -> None:
+    """Fit the space of a run's model as if it were published, where nobody has fitted it."""
+    space = target.space()
+    if read_scoring(space.folder.path, space.manifest.model.fingerprint) is None:
+        judging = _judging(target, told, space, progress)
+        if judging.documents:
+            judging.fit(space, target.encoder)
+
+
+def _judging(target: Opened, told: RunSettings, space: Space, progress: OnProgress) -> _Judging:
+    asked = told.docs, told.recipe.selection, told.seed, space.kbs()
+    documents = [*held_back_documents(target.store, *asked)]
+    remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
+    return _Judging(target, documents, remembered, progress)
 
 
 def _published_before(target: Opened, fingerprint: str, progress: Tell) -> Space | None:
@@ -96,7 +108,7 @@ class _Judging:
     documents: Sequence[Document]
     remembered: bool
     """Whether memory was learnt from them."""
-    progress: Tell
+    progress: OnProgress
 
     def fit(self, space: Space, encoder: Encoder) -> Fitted:
         """Fit the new space to the documents."""

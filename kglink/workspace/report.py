@@ -50,6 +50,7 @@ def report(
     the first. ``map_entities`` are shown on the map at most; 0: there is none.
     """
     from kglink.evaluation.retrieval import check_documents
+    from kglink.workspace.publish import fit_to_held_back
     from kglink.workspace.runs import Runs
 
     names = named(runs)
@@ -73,6 +74,8 @@ def report(
                 build_if_stale(other)
                 shape |= _fingerprints(other)
                 if asked:
+                    # A run of `kglink reproduce` was never published, and so never fitted.
+                    fit_to_held_back(other, run.info.settings, progress)
                     shape |= _evaluated(other, asked, split, kept, len(found) - 1, progress)
                 if map_entities:
                     shape["map"] = _map(other, run, map_entities, progress)

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from conftest import Kglink
 
+from kglink.linking.scoring import SCORING_FILE
 from kglink.records import EntityId
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
@@ -446,3 +447,18 @@ class TestBrowser:
             )
         ]
         assert cells == expected
+
+
+def test_a_space_that_nobody_fitted_is_fitted_as_a_published_one_is(
+    folder: Path, tmp_path: Path, found: Shape
+) -> None:
+    """The spaces of a reproduced table are not published, and links of raw text want a fit."""
+    copied = tmp_path / "copied"
+    shutil.copytree(folder, copied, symlinks=True)
+    (scoring,) = (copied / "spaces" / "space-0").rglob(SCORING_FILE)
+    fitted = scoring.read_bytes()
+    scoring.unlink()
+    with Workspace.open(copied, flags=CPU) as workspace:
+        told = workspace.report(["run-0"], map_entities=0)
+    assert scoring.read_bytes() == fitted
+    assert told["runs"][0]["end_to_end"] == found["runs"][0]["end_to_end"]
