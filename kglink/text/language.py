@@ -29,11 +29,11 @@ _FUNCTION_WORDS = {
         "da": "af alle at blev bliver da de den der deres det dig eller en er et for fra ham "
         "han har havde hun hvad hvor i ikke jeg kan kunne med mig men min nogle når og "
         "også om op os på sig skal som til ud var vi vil være",
-        "de": "aber als am an auch auf aus bei bis bitte da dann das dass dem den der des die "
-        "doch du durch ein eine einem einen einer eines er es für haben hat ich ihr im "
-        "in ist ja kann keine man mehr mein meine mit nach nicht noch nur oder sehr "
-        "sich sie sind so über um und uns unter vom von vor war was wenn werden wie wir "
-        "wird wo wurde zu zum zur",
+        "de": "aber als am an auch auf aus bei bis bitte da dann das dass dem den der des "
+        "die diese dieser doch du durch ein eine einem einen einer eines er es für "
+        "haben hat ich ihr im in ist ja kann keine man mehr mein meine mit nach nicht "
+        "noch nur oder sehr sich sie sind so über um und uns unter vom von vor war "
+        "waren was wenn werden wie wir wird wo wurde wurden zu zum zur",
         "en": "a about after all also an and are as at be been between but by can could do "
         "for from had has have he her his how i if in into is it its may more my not of "
         "on or our please she should so than that the their them there these they this "

@@ -69,6 +69,12 @@ def test_a_part_of_one_entitys_names_stands_for_it() -> None:
         "path light": "Nightjar path light",
         "Nightjar light": "Nightjar path light",
     }
+    # What another KB calls the same is the same thing.
+    names = ("Nightjar path light", *FILLING)
+    both = name_detector(DictionarySettings(), Names(names, others=names))
+    assert [(one.start, one.end) for one in both.detect("the Nightjar, its path light")] == [
+        (4, 12), (18, 28)
+    ]  # fmt: skip
     # Of two entities it says nothing, and neither does a number with its unit.
     assert taken_for("the Rainer, 20 m", "Rainer hose 20 m", "Rainer reel") == {}
 

@@ -15,6 +15,7 @@ from kglink.text.language import language_of
         ("en", "Identification of APC2, a homologue of the adenomatous polyposis coli suppressor"),
         ("de", "Bitte schicken Sie mir zwei Lampen für den Reiher."),
         ("de", "Wo ist meine Bestellung?"),
+        ("de", "Die Schneefräsen wurden geliefert."),
         ("fr", "La maladie de Crohn est une maladie inflammatoire chronique."),
         ("es", "¿Dónde está mi pedido? No lo he recibido."),
         ("it", "La malattia di Crohn è una malattia infiammatoria cronica dell'intestino."),

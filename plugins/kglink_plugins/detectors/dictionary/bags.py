@@ -1,7 +1,7 @@
 """Names as bags of words: found however they are inflected, spelled and ordered, and in part.
 
 Each name is one number, the sum of the hashes of its words, so that a run of words in a text is
-looked up by a sum. Beside whole names there are parts that belong to one entity alone (a head, a
+looked up by a sum. Beside whole names there are parts that belong to one thing alone (a head, a
 beginning, a word), names written as one word, and words with one letter left out, by which
 misspelt words are found.
 """
@@ -97,9 +97,12 @@ def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
         bearers = owners.setdefault(bag, set())
         if entity in bearers:
             continue
-        bearers.add(entity)
         kinds[bag] = kinds.get(bag, 0) | WHOLE
-        parts.update((part, entity) for part in _parts(named))
+        # What another KB calls the same counts as the same thing.
+        first = min(bearers, default=entity)
+        thing = entity if kbs[first] == row.kb else first
+        bearers.add(entity)
+        parts.update((part, thing) for part in _parts(named))
         if len(named) == _PAIR:
             whole = bag_hash(["".join(named)])
             kinds[whole] = kinds.get(whole, 0) | JOINED
@@ -158,7 +161,7 @@ def _parts(named: list[str]) -> set[int]:
 
 
 def _unique(parts: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The parts of the names of one entity alone, with that entity."""
+    """The parts of the names of one thing alone, with that entity."""
     bags = np.fromiter((part for part, _ in parts), np.uint64, len(parts))
     owners = np.fromiter((entity for _, entity in parts), np.int64, len(parts))
     found, first, counts = np.unique(bags, return_index=True, return_counts=True)

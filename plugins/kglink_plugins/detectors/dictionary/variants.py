@@ -75,7 +75,7 @@ class Facts(NamedTuple):
     variant: float
     """It is a whole name in another inflection, spelling or order."""
     part: float
-    """It is a part of the names of one entity alone."""
+    """It is a part of the names of one thing alone, whatever KBs have it."""
     joined: float
     """It is a name but for a space or hyphen."""
     short: float
