@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.text.printable import printable
-from kglink_cli.console import note, print_json, print_table, say
+from kglink_cli.console import counted, note, print_json, print_table, say
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def remove(
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
     with session_of(context).open() as workspace:
         info = workspace.kb(name)
-        held = f"{info.entities:,} entities and {info.documents:,} documents"
+        entities = "1 entity" if info.entities == 1 else f"{info.entities:,} entities"
+        held = f"{entities} and {counted(info.documents, 'document')}"
         if not yes:
             typer.confirm(f"Remove {name} with {held}?", abort=True, err=True)
         workspace.remove_kb(name)

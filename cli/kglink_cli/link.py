@@ -62,6 +62,7 @@ def link(
             help="table, json, jsonl, html, csv, pubtator, brat, brat-text, nif, or a plugin's.",
         ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to a file.", dir_okay=False)
     ] = None,
@@ -184,7 +185,7 @@ def link(
 
     with session_of(context).open(flags) as workspace, reserved(workspace, output, sources):
         registry, settings = workspace.registry, workspace.settings
-        asked_format = output_format or ("jsonl" if lines and output is None else None)
+        asked_format = _asked_format(output_format, as_json, to_stream=lines and output is None)
         name = registry.get("exporter", format_of(asked_format, output)).name
         exporter = registry.create("exporter", name, {"explain": True} if explain else {})
         problems = InputProblems(settings.ingest.on_error)
@@ -272,6 +273,12 @@ def _tell_linked(
     where = f" to {output}" if output else ""
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")
     _tell_of_rest(reader, problems)
+
+
+def _asked_format(output_format: str | None, as_json: bool, *, to_stream: bool) -> str | None:
+    if as_json and output_format not in (None, "json"):
+        raise UsageError(f"--json, and --format {output_format}", hint="Leave one of the two out.")
+    return output_format or ("json" if as_json else "jsonl" if to_stream else None)
 
 
 def _check(

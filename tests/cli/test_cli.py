@@ -111,7 +111,9 @@ def test_kbs_lists_shows_and_removes(kglink: Kglink, here: Path) -> None:
     assert (info["name"], info["entities"], info["aliases"]) == ("planets", 3, 5)
     assert "Morning Star" in kglink("kbs", "show", "planets").out
     assert "planets" in kglink("kbs").out
-    assert "the space" in kglink("kbs", "remove", "planets", "--yes").err
+    removed = kglink("kbs", "remove", "planets", "--yes").err
+    assert "3 entities and 0 documents" in removed
+    assert "the space" in removed
     assert json.loads(kglink("kbs", "--json").out) == []
 
 

@@ -200,3 +200,11 @@ def test_a_pipeline_of_ones_own_finds_the_mentions(
     assert "needs the setting 'folder'" in kglink(
         "link", "-", "--detector", "spacy", stdin="x", code=2
     ).err.replace("\n", " ")
+
+
+def test_json_is_a_format_by_another_name(kglink: Kglink, demo: Path) -> None:
+    asked = ("link", "-", "--json")
+    told = kglink(*asked, stdin="Heron walks.").out
+    assert told == kglink("link", "-", "--format", "json", stdin="Heron walks.").out
+    assert json.loads(told)
+    assert "Leave one" in kglink(*asked, "--format", "csv", stdin="Heron walks.", code=2).err

@@ -21,7 +21,7 @@ def texts(folder: Path, count: int) -> Path:
     made.mkdir()
     for at in range(count):
         # Of different lengths, so that they are divided unevenly.
-        (made / f"{at:02}.txt").write_text(TEXT * (1 + at * 37 % 30))
+        (made / f"{at:02}.txt").write_text(TEXT * (1 + at * 37 % 90))
     return made
 
 

@@ -113,9 +113,10 @@ def test_documents_by_name(store: Store) -> None:
 
 
 def test_names_and_splits_that_are_not_there_are_refused(store: Store) -> None:
-    for name in ("plain", "nobody"):
-        with pytest.raises(UnknownNameError):
-            find_learnt(store, name, ["both"], "dev", None)
+    with pytest.raises(UnknownNameError):
+        find_learnt(store, "nobody", ["both"], "dev", None)
+    with pytest.raises(UsageError, match="no mention of 'plain' is annotated"):
+        find_learnt(store, "plain", ["both"], "dev", None)
     for text in ("both:test", "both:other", "more:train"):
         with pytest.raises(UsageError, match="no documents in the split"):
             find_learnt(store, text, ["both"], "dev", None)
