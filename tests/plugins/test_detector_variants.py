@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from importlib.resources import files
 
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from alias_names import Names
 from kglink.config import LinkSection
+from kglink.plugins import NameRow
 from kglink.testing.contracts.base import NASTY_TEXTS
+from kglink_plugins.detectors.dictionary.bags import compile_bags
 from kglink_plugins.detectors.dictionary.detector import NameDetector, name_detector
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 from kglink_plugins.detectors.dictionary.variants import Facts
@@ -77,6 +80,17 @@ def test_a_part_of_one_entitys_names_stands_for_it() -> None:
     ]  # fmt: skip
     # Of two entities it says nothing, and neither does a number with its unit.
     assert taken_for("the Rainer, 20 m", "Rainer hose 20 m", "Rainer reel") == {}
+
+
+def test_a_name_that_very_many_things_have_is_compiled_in_linear_time() -> None:
+    def seconds(count: int) -> float:
+        rows = [NameRow("Path lamp", "path lamp", "kb", 1, str(key)) for key in range(count)]
+        began = time.process_time()
+        compile_bags(rows, lambda _: 0)
+        return time.process_time() - began
+
+    seconds(1000)
+    assert seconds(40_000) < 9 * seconds(10_000)
 
 
 def test_a_part_with_another_number_behind_it_is_no_part() -> None:

@@ -74,7 +74,7 @@ class Bags(NamedTuple):
 def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
     """The bags of all names; ``id_of`` numbers the surfaces."""
     entities: dict[tuple[str, str], int] = {}
-    owners: dict[int, set[int]] = {}
+    owners: dict[int, dict[int, None]] = {}  # in the order in which they came
     names: dict[int, str] = {}
     titles: list[str] = []
     kbs: list[str] = []
@@ -94,14 +94,14 @@ def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
         vocabulary[named[-1]][1] += 1
         bag = bag_hash(named)
         names.setdefault(bag, row.surface)
-        bearers = owners.setdefault(bag, set())
+        bearers = owners.setdefault(bag, {})
         if entity in bearers:
             continue
         kinds[bag] = kinds.get(bag, 0) | WHOLE
         # What another KB calls the same counts as the same thing.
-        first = min(bearers, default=entity)
+        first = next(iter(bearers), entity)
         thing = entity if kbs[first] == row.kb else first
-        bearers.add(entity)
+        bearers[entity] = None
         parts.update((part, thing) for part in _parts(named))
         if len(named) == _PAIR:
             whole = bag_hash(["".join(named)])
