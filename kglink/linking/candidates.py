@@ -312,6 +312,13 @@ class CandidateSearch:
         other.memory = memory
         return other
 
+    def with_counterparts(self, counterparts: Counterparts) -> CandidateSearch:
+        """The same search with other counterparts."""
+        other = copy(self)
+        other._counterparts = counterparts
+        other.sameness = Sameness(self._space, counterparts)
+        return other
+
     def _with_context(self, found: Found, at: int, batch: Batch, segment: Segment) -> Found:
         """Add the context, for the candidates for which it counts."""
         values = np.zeros(len(found.entities), dtype=np.float32)

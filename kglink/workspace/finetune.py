@@ -293,10 +293,11 @@ def _begin(workspace: Opened, runs: Runs, job: FinetuneJob, progress: Tell) -> N
     """Find the overlaps that are to be learnt from, and note where the model will go."""
     if (runs.path(job.run) / SETTINGS).is_file():
         return  # `train` says that there is a run already
+    compared: list[tuple[str, str]] = []
     if job.what not in _LETTERS and "O" in job.stages():
-        find_missing_overlaps(workspace, job, progress)
-    space = job.space or workspace.settings.space.name
-    runs.set_destination(job.run, Destination("" if job.publish is False else space))
+        compared = find_missing_overlaps(workspace, job, progress)
+    space = "" if job.publish is False else job.space or workspace.settings.space.name
+    runs.set_destination(job.run, Destination(space, compared=tuple(compared)))
 
 
 @contextmanager
@@ -310,18 +311,23 @@ def _nothing_left_of_a_refusal(folder: Path) -> Iterator[None]:
         raise
 
 
-def find_missing_overlaps(workspace: Opened, job: FinetuneJob, progress: Tell) -> None:
-    """Compare the KBs that nobody has compared yet."""
+def find_missing_overlaps(
+    workspace: Opened, job: FinetuneJob, progress: Tell
+) -> list[tuple[str, str]]:
+    """Compare the KBs that nobody has compared yet; returns which these were."""
     store = workspace.store
     method = job.chosen_recipe().overlap.method
     searching = workspace.with_settings({"overlap.method": method}) if method else workspace
     for kb in chain(job.source_kbs, job.target_kbs):
         store.kb(kb)
     searched = {frozenset((run.left, run.right)) for run in store.overlap_runs()}
+    compared = []
     for left, right in product(job.source_kbs, job.target_kbs):
         known = left == right or frozenset((left, right)) in searched
         if not known and next(store.overlaps(left, right), None) is None:
             find_overlaps(searching, left, right, progress=progress)
+            compared.append((left, right))
+    return compared
 
 
 def _published(
@@ -334,12 +340,17 @@ def _published(
 ) -> Finetuned:
     """Build the space that the run is for, and publish it with the detector, unless it is worse."""
     name = report.folder.name
-    space = job.space or runs.destination(name).space or workspace.settings.space.name
+    was = runs.destination(name)
+    space = job.space or was.space or workspace.settings.space.name
     target = workspace.with_settings({"space.name": space})
     try:
-        new = new_space(target, report, progress)
+        new = new_space(target, report, was.compared, progress)
         objection = new.replacement.objection if new.replacement else ""
         if objection and not job.publish:
+            for pair in was.compared:
+                workspace.store.save_overlaps(*pair, (), lambda _: None)
+                told = " and ".join(pair)
+                progress(Note(f"the overlaps of {told}, found for this run, are forgotten again"))
             runs.set_destination(name, Destination(space, refused=True))
             return Finetuned(
                 report,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
@@ -144,12 +144,16 @@ def asked_kinds(settings: LinkSection, registry: Registry) -> list[AskedKind]:
     return made
 
 
-def counterparts_of(store: Store, space: Space) -> Counterparts:
-    """The accepted overlaps of the space's KBs."""
+def counterparts_of(
+    store: Store, space: Space, *, but: Collection[tuple[str, str]] = ()
+) -> Counterparts:
+    """The accepted overlaps of the space's KBs, but not those of some pairs."""
+    left_out = {frozenset(pair) for pair in but}
     here = {info.name for info in store.kbs()} & space.segments.keys()
     overlaps = (
         overlap
         for left, right in combinations(sorted(here), 2)
+        if frozenset((left, right)) not in left_out
         for overlap in store.overlaps(left, right)
         if overlap.is_accepted(0.5)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,10 @@ from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.detectors import without_auto
 from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
 from kglink.workspace.folder import SPACES_FOLDER
-from kglink.workspace.linker import linker_of, search_of
+from kglink.workspace.linker import counterparts_of, linker_of, search_of
 
 if TYPE_CHECKING:
+    from kglink.linking.counterparts import Counterparts
     from kglink.linking.scoring import Scoring
     from kglink.models import Encoder
     from kglink.space.build import BuildReport
@@ -53,8 +54,14 @@ class NewSpace:
         return replace(self.build, manifest=built.manifest)
 
 
-def new_space(target: Opened, report: TrainingReport, progress: Tell) -> NewSpace:
-    """Build the space of a run's model in the run's folder, fit it, and compare its answers."""
+def new_space(
+    target: Opened, report: TrainingReport, compared: Collection[tuple[str, str]], progress: Tell
+) -> NewSpace:
+    """Build the space of a run's model in the run's folder, fit it, and compare its answers.
+
+    ``compared``: the KBs whose overlaps were found for the run; the published space answers
+    without these.
+    """
     model = str(report.model)
     joint = replace(target.joint_space.with_model(model), root=report.folder)
     built = joint.build(progress=progress)
@@ -64,7 +71,9 @@ def new_space(target: Opened, report: TrainingReport, progress: Tell) -> NewSpac
     space = joint.open()
     judging = _judging(target, read_settings(report.folder), space, progress)
     fitted = judging.fit(space, joint.encoder)
-    replacement = judging.compare(before, space, joint.encoder, fitted) if before else None
+    replacement = None
+    if before:
+        replacement = judging.compare(before, space, joint.encoder, fitted, compared)
     return NewSpace(joint, model, built, fitted.scoring, replacement)
 
 
@@ -119,23 +128,38 @@ class _Judging:
             remembered=self.remembered,
         )
 
-    def compare(self, before: Space, after: Space, encoder: Encoder, fitted: Fitted) -> Replacement:
-        """The published space as it is; the new one fitted to the other documents each time."""
+    def compare(
+        self,
+        before: Space,
+        after: Space,
+        encoder: Encoder,
+        fitted: Fitted,
+        compared: Collection[tuple[str, str]],
+    ) -> Replacement:
+        """The published space as it was; the new one fitted to the other documents each time."""
         target = self.target
+        known = counterparts_of(target.store, before, but=compared)
         return compare_spaces(
             self.documents,
             after.kbs(),
-            lambda fold, part: self._linker(before, target.encoder, part, None),
+            lambda fold, part: self._linker(before, target.encoder, part, None, known),
             lambda fold, part: self._linker(after, encoder, part, fitted.without(fold)),
             progress=self.progress,
         )
 
     def _linker(
-        self, space: Space, encoder: Encoder, part: Sequence[Document], scoring: Scoring | None
+        self,
+        space: Space,
+        encoder: Encoder,
+        part: Sequence[Document],
+        scoring: Scoring | None,
+        known: Counterparts | None = None,
     ) -> Linker:
         """A linker that remembers nothing of some documents; ``scoring`` None: the space's."""
         store, registry = self.target.store, self.target.registry
         link = without_auto(self.target.settings.link).model_copy(update={"evidence": "all"})
         search = search_of(space, encoder, link, store, registry, scoring=scoring or "kept")
+        if known is not None:
+            search = search.with_counterparts(known)
         memory = memory_of(store, remembered=self.remembered)(part)
         return linker_of(search.with_memory(memory), space, space.kbs(), link, store, registry)

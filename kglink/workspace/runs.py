@@ -30,6 +30,8 @@ class Destination:
     published: bool = False
     refused: bool = False
     """Whether the space answers no better with the model than without, or nobody can tell."""
+    compared: tuple[tuple[str, str], ...] = ()
+    """The KBs whose overlaps were found for the run; where it is refused they are taken back."""
 
     @property
     def is_ahead(self) -> bool:
@@ -137,8 +139,12 @@ class Runs:
             return Destination()
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-            refused = bool(values.get("refused", False))
-            return Destination(str(values["space"]), bool(values["published"]), refused)
+            return Destination(
+                str(values["space"]),
+                bool(values["published"]),
+                bool(values.get("refused", False)),
+                tuple((str(left), str(right)) for left, right in values.get("compared", ())),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise TrainingError(
                 f"{path}: is not what a run writes",

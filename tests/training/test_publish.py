@@ -181,6 +181,33 @@ def test_a_handful_of_notes_does_not_replace_a_space_that_answers_them(
     assert (_manifest(here), linked(kglink)) == (manifest, before)
 
 
+def test_overlaps_found_for_a_training_that_is_refused_are_forgotten(
+    here: Path, kglink: Kglink
+) -> None:
+    """They would change what the space answers, and nobody asked for them."""
+    songs = [
+        {"id": name, "title": name, "description": "Singer of love songs, on stage with a band."}
+        for name in NAMES
+    ]
+    (here / "songs.jsonl").write_text("\n".join(map(json.dumps, songs)), encoding="utf-8")
+    kglink("add-kb", "songs", here / "songs.jsonl")
+    kglink("build")
+    before = linked(kglink)
+    ruinous = [*finetune(RUINOUS), "--source-kb", "songs"]
+    ruinous[ruinous.index("T")] = "TO"
+    ran = kglink(*ruinous, "--run", "ruined", code=1)
+    assert "O (overlaps): 10 pairs" in ran.err
+    assert "the overlaps of songs and known, found for this run, are forgotten again" in ran.err
+    assert linked(kglink) == before
+    with Workspace.open(here) as workspace:
+        assert (list(workspace.overlaps()), workspace.store.overlap_runs()) == ([], [])
+    # Those that somebody asked for stay.
+    kglink("overlap", "songs", "known")
+    kglink(*ruinous, "--run", "again", code=1)
+    with Workspace.open(here) as workspace:
+        assert len(list(workspace.overlaps())) >= 10
+
+
 def _manifest(folder: Path) -> dict[str, dict[str, str]]:
     (path,) = folder.glob("spaces/default/versions/*/manifest.json")
     manifest: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
