@@ -10,7 +10,7 @@ import typer
 
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, progress
-from kglink_cli.limits import JudgedSplit, Rerank
+from kglink_cli.limits import JudgedSplit, Rerank, check_rerank
 from kglink_cli.session import session_of, split_names
 
 
@@ -64,6 +64,7 @@ def candidates(
 
     What kglink eval --candidates FILE judges again, and what another tool can read or order anew.
     """
+    check_rerank(rerank, by)
     flags = {"space.name": space, "link.evidence": by, "link.rerank": rerank}
     with session_of(context).open(flags) as workspace:
         names = split_names(docs)

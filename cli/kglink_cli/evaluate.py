@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -37,7 +37,16 @@ from kglink_cli.evaluation_tables import (
     seen_table,
     slices_tables,
 )
-from kglink_cli.limits import JudgedSplit, NotUnder, Rerank, Types, Under, limit_flags
+from kglink_cli.limits import (
+    JudgedSplit,
+    NotUnder,
+    Rerank,
+    Types,
+    Under,
+    check_rerank,
+    limit_flags,
+    refuse_ignored,
+)
 from kglink_cli.session import session_of, split_names, tell_reranker, tell_stages
 from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
@@ -200,8 +209,7 @@ def evaluate(
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.judging import EndToEnd
 
-    files = Files(predictions, candidates).sorted(end_to_end=end_to_end)
-    predictions, candidates = files
+    predictions, candidates = files = Files(predictions, candidates).sorted(end_to_end=end_to_end)
     end_to_end |= predictions is not None
     as_json = as_json or form == "json"
     overlaps |= bool(overlaps_against)
@@ -217,6 +225,9 @@ def evaluate(
         of_answers=(complete, None if per_kb else False),
         of_ranks=(overlaps, domains, k != RANKS, seen_in != "auto", candidates is not None),
     )
+    limits = {"--by": by, "--type": types, "--under": under, "--not-under": not_under}
+    files.refuse(limits, {"--rerank": rerank, "--space": space})
+    check_rerank(rerank, by)
     kbs, ranks = split_names(kb), _ranks(k)
     flags = {
         "space.name": space,
@@ -301,6 +312,13 @@ class Files(NamedTuple):
             )
         note("predictions", f"{path} holds {_KINDS[kind]}")
         return Files(None, path)
+
+    def refuse(self, search: Mapping[str, object], order: Mapping[str, object]) -> None:
+        """Refuse options of the search beside a file, and with answers those of the order too."""
+        if any(self):
+            refuse_ignored("where a file is judged", search)
+        if self.answers is not None:
+            refuse_ignored("where a file of answers is judged", order)
 
 
 def _asked_of(workspace: Workspace, question: Question, *, overlaps: bool) -> dict[str, object]:

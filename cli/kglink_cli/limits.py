@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
+
+from kglink.errors import UsageError
 
 Types = Annotated[
     list[str] | None,
@@ -49,3 +51,18 @@ def limit_flags(
         "link.under": tuple(under or ()) or None,
         "link.not_under": tuple(not_under or ()) or None,
     }
+
+
+def refuse_ignored(why: str, options: Mapping[str, object]) -> None:
+    """Refuse options that are given and would change nothing; ``why`` says beside what."""
+    if named := [name for name, value in options.items() if value]:
+        raise UsageError(
+            f"{' and '.join(named)} would change nothing {why}",
+            hint=f"Leave out {'them' if named[1:] else named[0]}.",
+        )
+
+
+def check_rerank(rerank: int | None, by: str | None) -> None:
+    """Refuse a trained reranker where one kind of evidence alone ranks."""
+    if by not in (None, "all"):
+        refuse_ignored(f"beside --by {by}, which ranks alone", {"--rerank": rerank})

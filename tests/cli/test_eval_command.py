@@ -280,6 +280,7 @@ def test_a_file_that_does_not_fit_is_refused_and_nothing_is_kept(
             "no mention of 'encyclopedia' is annotated",
         ),
         (["--docs", "docs", "--by", "luck"], "link.evidence"),
+        (["--docs", "docs", "--by", "names", "--rerank", "8"], "would change nothing beside --by"),
         (["--docs", "docs", "--seen-in", "docs:other"], "no documents in the split"),
         (["--docs", "docs", "--against", "gone.json"], "gone.json"),
     ],

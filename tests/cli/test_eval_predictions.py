@@ -346,6 +346,10 @@ def test_a_file_that_is_wrong_gives_no_figure(
         (["--predictions", "run.trec", "--candidates", "rankings.jsonl"], "two files to judge"),
         (["--predictions", "answers.nif", "--domains"], "are of rankings, not of whole answers"),
         (["--predictions", "run.trec", "--joint-only"], "are of whole answers"),
+        (["--predictions", "answers.nif", "--rerank", "8"], "--rerank would change nothing where"),
+        (["--predictions", "answers.nif", "--space", "x"], "--space would change nothing where"),
+        (["--predictions", "run.trec", "--by", "names", "--type", "x"], "--by and --type would"),
+        (["--candidates", "run.trec", "--under", "a:b"], "--under would change nothing where"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(
