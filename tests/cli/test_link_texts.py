@@ -23,7 +23,7 @@ MAIL = "Subject: Skerrow Light\nMessage-ID: <1@a>\nReceived: b\n\nHeron counts t
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "texts"
     made.mkdir()
-    (made / "a.eml").write_text(MAIL, encoding="utf-8")
+    (made / "a.eml").write_text(MAIL, encoding="utf-8-sig")  # as Windows writes it
     (made / "b.html").write_text("<!doctype html><p>Heron &amp; <b>Tur</b>ner", encoding="utf-8")
     (made / "c.md").write_text("# Heron\n\n```\nTurner\n```\n", encoding="utf-8")
     (made / "d.docx").write_bytes(word_file(paragraph("The Heron")))

@@ -20,7 +20,9 @@ from kglink_kbs.texts.settings import TextSettings
 
 _NAMES = (".html", ".htm", ".xhtml")
 _BEGINS = re.compile(
-    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html[\s>])", re.I | re.S
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?"
+    rb"(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html[\s>])",
+    re.I | re.S,
 )
 
 #: Their content is text and no markup; but for the title, nobody sees it.

@@ -40,7 +40,7 @@ class MailAdapter(OneTextAdapter):
     def document(self, source: Source) -> Document:
         """The mail."""
         with source.open() as stream:
-            raw = stream.read(4 * source.limits.max_text_chars)
+            raw = stream.read(4 * source.limits.max_text_chars).removeprefix(codecs.BOM_UTF8)
         if not _HEADER.match(raw):
             raise SourceError(
                 f"{source.label} begins with no header of a mail",
@@ -86,8 +86,9 @@ class MailAdapter(OneTextAdapter):
 
 def sniff(head: SourceHead) -> float:
     """Sure of what begins with the headers of a mail, or is named so and begins with headers."""
-    begins = bool(_HEADER.match(head.head))
-    if begins and len(_OF_MAILS.findall(head.head.partition(b"\n\n")[0][:20_000])) > 1:
+    start = head.head.removeprefix(codecs.BOM_UTF8)
+    begins = bool(_HEADER.match(start))
+    if begins and len(_OF_MAILS.findall(start.partition(b"\n\n")[0][:20_000])) > 1:
         return 0.9
     return 0.9 if begins and head.name.lower().endswith(".eml") else 0.0
 
@@ -105,7 +106,7 @@ def _of_charset(content: bytes, part: Message) -> str:
     for charset in (part.get_content_charset(""), "utf-8"):
         try:
             if charset and codecs.lookup(charset).name.replace("-", "_") not in _NO_CHARSETS:
-                return content.decode(charset)
+                return content.decode(charset).removeprefix("\ufeff")
         except (LookupError, ValueError):
             continue
     return content.decode("cp1252", errors="replace")
