@@ -120,6 +120,8 @@ def _row(
     told: list[object] = [*shares, Figure(macro.f1)]
     if not complete:
         told = [shares[1], Figure(macro.recall)]
+    if not score.gold:
+        told = ["-"] * len(told)
     if what == "NIL":  # Most texts have none: the mean over texts would say nothing.
         told[-1] = "-"
     return [what, pool, match, score.gold, score.found, score.right, *told]

@@ -50,7 +50,7 @@ class ClusterFigures(NamedTuple):
     def as_json(self) -> dict[str, object]:
         """By name, in the shape of ``kglink eval --clusters --json``."""
         told = {
-            name: value.as_json(complete=True) if isinstance(value, PrecisionRecall) else value
+            name: value._asdict() if isinstance(value, PrecisionRecall) else value
             for name, value in self._asdict().items()
         }
         return {**told, f"mention_recall@{NEAREST}": told.pop("mention_recall")}

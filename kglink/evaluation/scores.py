@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 Interval = tuple[float, float]
@@ -27,14 +28,6 @@ class PrecisionRecall(NamedTuple):
             right / gold if gold else 0.0,
             2 * right / (found + gold),
         )
-
-    def as_json(self, *, complete: bool) -> dict[str, float | None]:
-        """By name; where mentions are annotated in part only recall is known."""
-        return {
-            "precision": self.precision if complete else None,
-            "recall": self.recall,
-            "f1": self.f1 if complete else None,
-        }
 
 
 class Score:
@@ -76,17 +69,24 @@ class Score:
         return PrecisionRecall(*(sum(each) / len(texts) for each in zip(*texts, strict=True)))
 
     def as_json(self, *, complete: bool) -> dict[str, object]:
-        """Counts and figures in the shape of ``kglink eval --json``."""
+        """Counts and figures in the shape of ``kglink eval --json``.
+
+        Where there is nothing to find no figure is known.
+        """
+        fields = PrecisionRecall._fields
+        known = {name for name in fields if self.gold and (complete or name == "recall")}
+
+        def told(values: Iterable[object]) -> dict[str, object]:
+            named = zip(fields, values, strict=True)
+            return {name: value if name in known else None for name, value in named}
+
         return {
             "gold": self.gold,
             "found": self.found,
             "right": self.right,
-            "micro": self.micro.as_json(complete=complete),
-            "intervals": {
-                name: list(interval) if complete or name == "recall" else None
-                for name, interval in zip(PrecisionRecall._fields, self.intervals(), strict=True)
-            },
-            "macro": self.macro(complete=complete).as_json(complete=complete),
+            "micro": told(self.micro),
+            "intervals": told(map(list, self.intervals())),
+            "macro": told(self.macro(complete=complete)),
         }
 
 

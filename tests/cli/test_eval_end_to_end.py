@@ -191,6 +191,24 @@ def test_texts_annotated_in_part_have_no_precision(kglink: Kglink, demo: Path) -
     assert (found["complete"], found["partial_because"], found["invented"]) == (False, None, None)
 
 
+def test_a_kb_that_no_mention_means_has_no_figures(
+    kglink: Kglink, demo_copy: Path, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes.jsonl"
+    heron = {"start": 2, "end": 7, "gold": "encyclopedia:heron"}
+    notes.write_text(json.dumps({"text": "A heron slept.", "entities": [heron]}), "utf-8")
+    kglink("add-kb", "notes", notes, "--links-to", ",".join(KBS))
+    asked = ("eval", "--docs", "notes", "--end-to-end")
+    rows = [line.split(",") for line in kglink(*asked, "--format", "csv").out.splitlines()]
+    (alone,) = (row for row in rows if row[:3] == ["links", KBS[1], "strict"])
+    assert (alone[3], alone[6:]) == ("0", ["-"] * 4)
+    metrics = json.loads(kglink(*asked, "--json").out)["metrics"]
+    strict = metrics["kb"][KBS[1]]["links"]["strict"]
+    nothing = dict.fromkeys(("precision", "recall", "f1"))
+    assert (strict["micro"], strict["intervals"], strict["macro"]) == (nothing,) * 3
+    assert metrics["joint"]["links"]["strict"]["micro"]["recall"] is not None
+
+
 def test_counterparts_count_together_only(workspace: Workspace) -> None:
     plain = workspace.evaluate_end_to_end("docs", split="dev")
     found = workspace.evaluate_end_to_end("docs", split="dev", counterparts=True)

@@ -137,8 +137,9 @@ def _cards_of(run: Shape, several: bool) -> Iterator[str]:
     if run["end_to_end"]:
         links = run["end_to_end"]["metrics"]["joint"]["links"]["strict"]
         which, name = ("recall", "recall") if links["micro"]["f1"] is None else ("f1", "F1")
-        yield card(f"{links['micro'][which]:.3f}", f"{name} of links in raw text",
-                   _interval(links["intervals"][which]) + "; place and entity right")  # fmt: skip
+        if links["micro"][which] is not None:
+            more = _interval(links["intervals"][which]) + "; place and entity right"
+            yield card(f"{links['micro'][which]:.3f}", f"{name} of links in raw text", more)
         calibration = run["end_to_end"]["metrics"]["joint"]["calibration"]
         if calibration["ece"] is not None:
             yield card(f"{calibration['ece']:.3f}", "between confidence and share of right answers",
