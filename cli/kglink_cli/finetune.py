@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -124,8 +124,10 @@ def finetune(
         if not _is_first():
             workspace.finetune(job)
             return
-        go_on_by(f"`kglink finetune --resume{f' --run {run}' * bool(run)}` goes on with the run")
-        done = finetune_with_progress(workspace, job)
+        words = f"`kglink finetune --resume{f' --run {run}' * bool(run)}` goes on with the run"
+        if resume:
+            go_on_by(words)
+        done = finetune_with_progress(workspace, job, begun=lambda: go_on_by(words))
     if as_json:
         print_json(finetuned_shape(done))
     else:
@@ -134,12 +136,17 @@ def finetune(
         raise typer.Exit(1)
 
 
-def finetune_with_progress(workspace: Workspace, job: FinetuneJob) -> Finetuned:
-    """Fine-tune with a progress bar, and a line for each epoch, on standard error."""
+def finetune_with_progress(
+    workspace: Workspace, job: FinetuneJob, begun: Callable[[], None] = lambda: None
+) -> Finetuned:
+    """Fine-tune with a progress bar, and a line for each epoch, on standard error.
+
+    ``begun`` is called once there is a run that can be gone on with.
+    """
     from kglink_cli.finetune_progress import FinetuneNews
 
     with display() as show:
-        done = workspace.finetune(job, progress=FinetuneNews(show).take)
+        done = workspace.finetune(job, progress=FinetuneNews(show, begun).take)
     _tell(done)
     return done
 

@@ -30,8 +30,9 @@ _SEEN = 1e-3
 class FinetuneNews:
     """Shows what a run tells: a bar that moves, and a line for what is done."""
 
-    def __init__(self, show: Show) -> None:
+    def __init__(self, show: Show, begun: Callable[[], None] = lambda: None) -> None:
         self._show = show
+        self._begun = begun
         self._handlers: Mapping[type, Callable[[Any], None]] = {
             Progress: lambda told: show(reached(told)),
             Note: lambda news: note("note", news.text),
@@ -45,6 +46,8 @@ class FinetuneNews:
 
     def take(self, news: News) -> None:
         """Take news of the run."""
+        if not isinstance(news, Progress | Note):  # those may come before its settings are kept
+            self._begun()
         self._handlers[type(news)](news)
 
     def _planned(self, news: Planned) -> None:

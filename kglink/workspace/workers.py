@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -80,7 +81,8 @@ def _by_workers(
     )
     try:
         for group in text_groups(texts):
-            waiting.append(pool.submit(_link, group))
+            with _interrupts_held():
+                waiting.append(pool.submit(_link, group))
             if len(waiting) > _AHEAD * workers:
                 yield from waiting.popleft().result()
         while waiting:
@@ -94,6 +96,19 @@ def _by_workers(
         ours.close()
         pool.shutdown(wait=True, cancel_futures=True)
         theirs.close()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """A Ctrl-C comes when this is over, and never to processes that are started in it.
+
+    A worker cannot leave it to its parent before it has loaded what it begins with.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 #: Of a worker: its work, once it has begun.

@@ -165,10 +165,18 @@ def test_while_a_model_learns(demo_copy: Path, named: tuple[str, ...]) -> None:
     """The same command would begin another run."""
     kbs = ("--source-kb", "encyclopedia", "--target-kb", "lanternfall")
     process = start("finetune", "--recipe", "small", "--sources", "T", *kbs, *named)
-    wait_until(lambda: any((demo_copy / "runs").glob("*/data")))
+    wait_until(lambda: any((demo_copy / "runs").glob("*/curve.jsonl")))
     goes_on = " ".join(("kglink finetune --resume", *named))
     told = f"error  stopped: what was done stays; `{goes_on}` goes on with the run"
     ended(process, signal.SIGINT, told=told)
+
+
+def test_before_a_model_learns(demo_copy: Path) -> None:
+    """There is no run yet that --resume could go on with."""
+    kbs = ("--source-kb", "encyclopedia", "--target-kb", "lanternfall")
+    process = start("finetune", "--recipe", "small", "--sources", "T", *kbs)
+    wait_until(lambda: any((demo_copy / "runs").glob("*/*")))
+    ended(process, signal.SIGINT)
 
 
 def test_a_signal_that_is_ignored_stays_so(here: Path) -> None:
