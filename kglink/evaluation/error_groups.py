@@ -58,10 +58,12 @@ class ErrorSummary:
         self._groups: dict[str, dict[str, Counter[str | None]]] = {}
         self._confusion: Counter[tuple[str, str]] = Counter()
         self._right: Counter[tuple[str, str]] = Counter()
+        self._typed: set[str] = set()
 
     def add(self, facts: Facts) -> None:
         """Count a mention."""
         self.all[facts.reason] += 1
+        self._typed |= {gold.kb for gold, kind in facts.golds if kind}
         for name, group in _groups(facts):
             self._groups.setdefault(name, {}).setdefault(group, Counter())[facts.reason] += 1
         pair = _confused(facts, self.kbs)
@@ -74,7 +76,10 @@ class ErrorSummary:
         return self.all.total()
 
     def groups(self) -> dict[str, dict[str, Counter[str | None]]]:
-        """The counts of each group: types by their size, other groups in their own order."""
+        """The counts of each group: types by their size, other groups in their own order.
+
+        A KB none of whose golds has a type has no group of types.
+        """
         orders: dict[str, Callable[[str], Any]] = {
             "kb": self._place_of_kb,
             "type": lambda group: (-self._groups["type"][group].total(), group),
@@ -82,13 +87,16 @@ class ErrorSummary:
             "ambiguity": _first_number,
             "surfaces": str,
         }
-        return {
+        found = {
             name: {
                 group: self._groups[name][group] for group in sorted(self._groups[name], key=key)
             }
             for name, key in orders.items()
-            if name in self._groups
+            if name in self._groups and (name != "type" or self._typed)
         }
+        for kb in found.get("kb", {}).keys() - self._typed:
+            found.get("type", {}).pop(f"{kb}: [none]", None)
+        return found
 
     def as_json(self) -> dict[str, Any]:
         """In the shape of ``kglink eval --errors --json``."""

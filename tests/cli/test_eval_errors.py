@@ -204,3 +204,24 @@ def test_groups_of_counts_have_their_ends() -> None:
     }  # fmt: skip
     assert list(groups["ambiguity"]) == ["0", "1", "2", "3-9", "10+"]
     assert "surfaces" not in groups
+    assert list(groups["type"]) == ["a: t"]
+    summary.add(Facts(None, ((EntityId("b", "x"), ""),), "b", True, 1, None, 1))
+    assert list(summary.groups()["type"]) == ["a: t"]  # b has no types
+
+
+def test_kbs_without_types_have_no_rows_of_types(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(init_workspace(tmp_path)))
+    heron = {"start": 2, "end": 7, "gold": "birds:heron"}
+    files = {
+        "birds": {"id": "heron", "title": "Heron"},
+        "notes": {"text": "A heron slept.", "entities": [heron]},
+    }
+    for name, record in files.items():
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(record), "utf-8")
+        kglink("add-kb", name, tmp_path / f"{name}.jsonl",
+               *(("--links-to", "birds") if name == "notes" else ()))  # fmt: skip
+    out = kglink("eval", "--docs", "notes", "--errors").out
+    assert "KB of the gold\tbirds" in out
+    assert "type of the gold" not in out

@@ -65,7 +65,11 @@ def _bars(report: Shape) -> Iterator[Drawing]:
         {(kb, kind): one for kb, kinds in run["retrieval"].get("domains", {}).items()
          for kind, one in kinds.items()} for run in runs
     ]  # fmt: skip
-    largest = sorted(domains[0], key=lambda place: (-domains[0][place]["mentions"], place))
+    typed = {kb for kb, kind in domains[0] if kind}
+    largest = sorted(
+        (place for place in domains[0] if place[0] in typed),
+        key=lambda place: (-domains[0][place]["mentions"], place),
+    )
     groups = [
         (f"{kb}: {kind or '[none]'}", [_bar(one.get((kb, kind)), {}, None) for one in domains])
         for kb, kind in largest[:MOST_DOMAINS]
