@@ -193,6 +193,12 @@ class LinkSection(Section):
         description="First candidates of each KB that the space's trained reranker reads together "
         "with the mention (`kglink finetune --what reranker`); 0: it is not asked.",
     )
+    rerank_margin: float = Field(
+        0.3,
+        ge=0,
+        description="Of these only candidates are read whose score is at most so much below that "
+        "of the best one: what lies further behind cannot win.",
+    )
     reranker: str = Field("", description="Reranker (`kglink plugins`); empty: none.")
     reranker_settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Settings of the reranker."

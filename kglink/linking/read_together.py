@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -37,23 +39,48 @@ class ReadTogether:
 
     weights = READ.weights
 
-    def __init__(self, folder: Path, hardware: Hardware) -> None:
+    def __init__(self, folder: Path, hardware: Hardware, depth: int, margin: float) -> None:
         self._folder = folder
         self._hardware = hardware
+        self._depth = depth
+        self._margin = margin
         self._opening = threading.Lock()
 
     def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
         """Each mention by itself."""
         with self._opening:
             encoder = self._encoder
-        logits = encoder.logits(mentions)
-        return [np.clip((own / _SURE + 1) / 2, 0, 1).tolist() for own in logits]
+        told = [np.zeros(len(one.candidates)) for one in mentions]
+        read = [to_read(one.candidates, self._depth, self._margin) for one in mentions]
+        logits = encoder.logits(
+            [
+                replace(one, candidates=tuple(one.candidates[place] for place in places))
+                for one, places in zip(mentions, read, strict=True)
+            ]
+        )
+        for values, places, own in zip(told, read, logits, strict=True):
+            values[places] = np.clip((own / _SURE + 1) / 2, 0, 1)
+        return [values.tolist() for values in told]
 
     @cached_property
     def _encoder(self) -> CrossEncoder:
         from kglink.models.cross_encoder import open_cross_encoder  # which loads torch
 
         return open_cross_encoder(self._folder, self._hardware)
+
+
+def to_read(candidates: Sequence[Candidate], depth: int, margin: float) -> list[int]:
+    """The places of those that can still win: the first of each KB that are near the best of all.
+
+    What lies further than ``margin`` behind the best one is not read.
+    """
+    of_kb: Counter[str] = Counter()
+    places = []
+    for place, one in enumerate(candidates):
+        of_kb[one.id.kb] += 1
+        if of_kb[one.id.kb] <= depth and candidates[0].score - one.score <= margin:
+            places.append(place)
+    return places
 
 
 class ReadOrder:
@@ -78,11 +105,16 @@ def _ordered(candidates: Sequence[Candidate], values: Sequence[float]) -> tuple[
     return tuple(sorted(told, key=lambda one: -one.score))
 
 
-def read_together(folder: Path, hardware: Hardware, depth: int) -> AskedKind:
-    """What the reranker of a folder says of the first candidates of each KB."""
+def read_together(
+    folder: Path, hardware: Hardware, depth: int, margin: float = math.inf
+) -> AskedKind:
+    """What the reranker of a folder says of the first candidates of each KB.
+
+    Of those alone that lie at most ``margin`` behind the best one of all.
+    """
     if not RERANKER.is_there(folder):
         raise UsageError(
             f"{folder}: there is no trained reranker",
             hint="Train one with `kglink finetune --what reranker`, or link without --rerank.",
         )
-    return AskedKind(READ, ReadTogether(folder, hardware), depth)
+    return AskedKind(READ, ReadTogether(folder, hardware, depth, margin), depth)

@@ -79,7 +79,9 @@ def search_of(
     unfit = scoring == "kept" and not reranker and is_reranker_of_another_model(space)
     if settings.rerank and settings.evidence == "all" and not unfit:
         place = reranker or space.folder.reranker
-        asked.append(read_together(place, encoder.hardware, settings.rerank))
+        asked.append(
+            read_together(place, encoder.hardware, settings.rerank, settings.rerank_margin)
+        )
     if scoring == "kept":
         kept = read_scoring(place, space.manifest.model.fingerprint)
     else:

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kglink.errors import ModelError
-from kglink.linking.read_together import READ, ReadOrder
+from kglink.linking.read_together import READ, ReadOrder, read_together, to_read
 from kglink.models.cross_encoder import PairInputs, head_of, open_cross_encoder, pooler_in
 from kglink.models.inputs import Inputs
 from kglink.models.opening import resolve_model
@@ -194,6 +194,31 @@ def test_equal_scores_leave_candidates_in_their_order() -> None:
     asked = judged("c", "a", "d", "b").ranking
     (told,) = ReadOrder(Same()).rank([asked])
     assert [one.id.key for one in told.candidates] == ["d", "c", "a", "b"]
+
+
+def test_what_lies_far_behind_the_best_is_not_read(tmp_path: Path) -> None:
+    """Of each KB the first ones, and none that cannot win: those stay at 0."""
+    data = ToRead(data_of(8, 0), data_of(4, 1), ("docs",))
+    done = train_reranker(data, reranker_job(tmp_path, epochs=1), tmp_path / "run")
+    told = [("a:1", 0.9), ("b:1", 0.8), ("a:2", 0.75), ("a:3", 0.7), ("b:2", 0.55)]
+    asked = Ranking(
+        data.held_out[0].ranking.mention,
+        tuple(
+            replace(candidate(name, name), id=EntityId(*name.split(":")), score=score)
+            for name, score in told
+        ),
+    )
+    assert to_read(asked.candidates, 2, 0.2) == [0, 1, 2]
+    assert to_read(asked.candidates, 3, 0.5) == [0, 1, 2, 3, 4]
+    assert to_read(asked.candidates, 1, 0.0) == [0]
+    assert to_read((), 1, 0.0) == []
+    everything, few = (
+        read_together(done.folder, HARDWARE, depth, margin).plugin.values([asked, asked])
+        for depth, margin in ((8, math.inf), (2, 0.2))
+    )
+    assert everything[0] == everything[1]
+    assert all(everything[0])
+    np.testing.assert_allclose(few[0], [*everything[0][:3], 0, 0], atol=1e-5)
 
 
 def test_what_the_pooler_of_the_base_says_is_read_and_not_trained(tmp_path: Path) -> None:
