@@ -17,7 +17,8 @@ COLUMNS = ("paper", "name", "summary", "follows")
 def recipes(
     name: Annotated[str, typer.Argument(help="One recipe, or a .toml file: all its values.")] = "",
     paper: Annotated[
-        str, typer.Option(help="Only of this paper: amh, blink, joint or t-biencoder.")
+        str,
+        typer.Option(help="Only of this paper: amh, arboel, blink, joint, t-biencoder or kglink."),
     ] = "",
     table: Annotated[str, typer.Option(help="Only those with a row in this table: 2")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

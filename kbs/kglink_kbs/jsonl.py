@@ -107,7 +107,7 @@ def sniff_documents(head: SourceHead) -> float:
 
 
 def head_objects(head: SourceHead) -> list[dict[str, Any]]:
-    """The first objects in a source's beginning; empty where one that ends in it is broken."""
+    """The first objects in a source's beginning, up to one that is broken."""
     try:
         text = head.head.decode("utf-8-sig", errors="ignore")
         objects = _array_objects(text) if is_array(head.head) else _line_objects(text)
@@ -118,7 +118,14 @@ def head_objects(head: SourceHead) -> list[dict[str, Any]]:
 
 def _line_objects(text: str) -> list[dict[str, Any]]:
     *lines, last = text.split("\n")
-    values = [json.loads(line) for line in lines if line.strip()]
+    values = []
+    for line in filter(str.strip, lines):
+        try:
+            values.append(json.loads(line))
+        except ValueError:
+            if not values:
+                raise
+            break  # who reads the source says which line is broken
     if not values:  # one line so far: whole, or longer than the beginning
         return [_begun_object(last)]
     return _objects_only(values)

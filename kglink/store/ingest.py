@@ -50,6 +50,9 @@ _KB_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 def check_kb_name(name: str) -> None:
     """Refuse a name that is no KB name, and suggest one."""
+    if not isinstance(name, str):
+        hint = "The name comes first, then the source."
+        raise UsageError(f"a KB's name is of the type {type(name).__name__}", hint=hint)
     if not _KB_NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is no KB name: use a to z, 0 to 9, _ and -, at most 64 of them, "

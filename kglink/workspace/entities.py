@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Entity, EntityId, OnProgress, Verdict
@@ -180,7 +180,9 @@ def vectors(
     build_if_stale(opened)
     space = opened.space()
     rows = []
-    for name in [names] if isinstance(names, str | EntityId) else names:
+    is_one = isinstance(names, str | EntityId) or not isinstance(names, Iterable)
+    given: Iterable[Any] = [names] if is_one else names
+    for name in given:
         found, _ = _found(opened, name)
         segment = space.segments.get(found.kb)
         row = -1 if segment is None else segment.row(found.key)
@@ -201,6 +203,9 @@ def vectors(
 
 def _found(opened: Opened, name: str | EntityId) -> tuple[EntityId, Entity]:
     """The entity that a name means: an id, or a key that one KB alone has."""
+    if not isinstance(name, str | EntityId):
+        hint = "Name it as 'kb:key', or as EntityId(kb, key)."
+        raise UsageError(f"an entity is named by the type {type(name).__name__}", hint=hint)
     kbs = [info.name for info in opened.store.kbs() if info.entities]
     wanted = EntityId.parse(name) if isinstance(name, str) else name
     known = opened.store.get_entities([wanted])

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 #: What `AddedKB.adapter` says of records that no adapter has read.
 IN_MEMORY = "memory"
 
+#: The fields of each kind of record that are texts.
+_TEXTS: Mapping[type[Record], Sequence[str]] = {
+    Entity: ("key", "title", "description", "type", "url", "language"),
+    Document: ("id", "text", "title"),
+    CodeMapping: ("subject", "object"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class AddedKB:
@@ -160,19 +167,37 @@ def add_kb(
 
 def _checked_records(records: Iterable[Record]) -> Iterator[Record]:
     made_of = "A KB is made of Entity, Document and CodeMapping records."
+    if not isinstance(records, Iterable):
+        raise UsageError(f"a KB is not read from the type {type(records).__name__}", hint=made_of)
     number = 0
     for number, record in enumerate(records, 1):
         if not isinstance(record, Entity | Document | CodeMapping):
             kind = type(record).__name__
             raise UsageError(f"record {number:,} is of the type {kind}", hint=made_of)
+        _check_texts(number, record)
         if isinstance(record, Entity):
-            _check_aliases(record)
+            _check_names(record)
         yield record
     if not number:
         raise UsageError("no record was given", hint=made_of)
 
 
-def _check_aliases(entity: Entity) -> None:
+def _check_texts(number: int, record: Record) -> None:
+    names = next(names for kind, names in _TEXTS.items() if isinstance(record, kind))
+    for name in names:
+        kind = type(getattr(record, name)).__name__
+        if kind != "str":
+            hint = "Leave out what is not there." if kind == "NoneType" else "Write it as a str."
+            what = f"record {number:,}: the {name} is of the type {kind}"
+            raise UsageError(what, hint=hint)
+
+
+def _check_names(entity: Entity) -> None:
+    for field in ("xrefs", "parents"):
+        one = getattr(entity, field)
+        if isinstance(one, str):
+            hint = f"Write it as ({one!r},)."
+            raise UsageError(f"the {field} of entity {entity.key!r} are one str", hint=hint)
     for alias in entity.aliases:
         if not isinstance(alias, Alias):
             kind = type(alias).__name__

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kglink.errors import UsageError
 from kglink.records import Candidate, LinkedDocument, TextInput
@@ -44,7 +44,8 @@ def link(
     """
     from kglink.workspace.workers import answers
 
-    given = [texts] if isinstance(texts, str | bytes | TextInput) else texts
+    is_one = isinstance(texts, str | bytes | TextInput | Mapping) or not isinstance(texts, Iterable)
+    given: Any = [texts] if is_one else texts
     # Vectors alone can answer nothing before they are made.
     build_if_stale(opened, wait=wait or opened.settings.link.evidence == "vectors")
     linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
@@ -60,7 +61,7 @@ def _text_input(number: int, text: object) -> TextInput:
     if not isinstance(text, TextInput):
         raise UsageError(
             f"text {number:,} is of the type {type(text).__name__}",
-            hint="Texts are str or TextInput; bytes are decoded first.",
+            hint="Texts are str or TextInput: decode bytes, and read files first.",
         )
     return text
 

@@ -225,7 +225,7 @@ def search(
     """The entities of some KBs that a text names or describes, best first."""
     if k < 1:
         raise UsageError(f"k = {k}: a search has at least one answer")
-    if not text:
+    if not isinstance(text, str) or not text:
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
     reader = (
         TrainedReader(encoder) if encoder.trained else PlainReader(encoder, 0, repeat_alone=True)

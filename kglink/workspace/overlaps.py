@@ -166,15 +166,21 @@ def reviewed_overlaps(
     seed: int = 17,
 ) -> ReviewTable:
     """What a review has found so far."""
+    from kglink.overlap.review.journal import Journal, journals
     from kglink.overlap.review.sample import ReviewPlan
     from kglink.overlap.review.session import last_review
 
     plan = ReviewPlan(*_reviewed_kbs(opened.store, left, right), sample, order, seed)
-    found = last_review(opened.folder / REVIEWS_FOLDER, opened.store, plan)
+    folder = opened.folder / REVIEWS_FOLDER
+    found = last_review(folder, opened.store, plan)
     if found is None:
+        plans = [one.plan for one in map(Journal.open, journals(folder, plan.left, plan.right))]
+        there = {f"--sample {one.sample} --order {one.order} --seed {one.seed}" for one in plans}
         raise UsageError(
             f"there is no such review of {plan.left} and {plan.right}",
-            hint="--sample, --order and --seed are part of it.",
+            hint="There is: "
+            + ("; ".join(sorted(there)) or "none yet, `kglink overlap review` begins one")
+            + ".",
         )
     return found.table()
 

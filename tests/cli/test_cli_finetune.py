@@ -520,6 +520,8 @@ def test_recipes_are_listed_and_shown_whole(kglink: Kglink) -> None:
     som = next(one for one in listed if one["name"] == "t-biencoder/som-random-id")
     assert som["source"] == "T-Biencoder, Table 2: SOM, Random-ID (90.68 on test)"
     assert len(kglink("recipes").out.splitlines()) == len(listed) + 1
+    described = kglink("recipes", "--help").out
+    assert all(one["paper"] in described for one in listed)
     of_table = json.loads(kglink("recipes", "--paper", "amh", "--table", "6", "--json").out)
     assert [one["name"] for one in of_table if one["name"] == "amh/som-amh-k16"]
     assert all(one["paper"] == "amh" and "6" in one["tables"] for one in of_table)

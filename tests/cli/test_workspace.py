@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,6 +107,37 @@ def test_a_bare_string_is_one_text(demo: Path) -> None:
         for wrong in (b"Rose", [b"Rose"]):
             with pytest.raises(UsageError, match="text 1 is of the type bytes"):
                 list(workspace.link(wrong))  # type: ignore[arg-type]  # wrong
+
+
+ENTITY: Any = Entity
+DOCUMENT: Any = Document
+
+#: What people give by mistake, and what they are told.
+WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda w: [*w.link(None)], "text 1 is of the type NoneType"),
+    (lambda w: [*w.link(Path("notes.txt"))], "text 1 is of the type PosixPath"),
+    (lambda w: [*w.link({"text": "Rose"})], "text 1 is of the type dict"),
+    (lambda w: [*w.link("Rose", 3)], "names are given by the type int"),
+    (lambda w: w.search(b"Rose"), "a search needs a text"),
+    (lambda w: w.entity(None), "an entity is named by the type NoneType"),
+    (lambda w: w.vectors([7]), "an entity is named by the type int"),
+    (lambda w: w.vectors(None), "an entity is named by the type NoneType"),
+    (lambda w: w.add_entity(ENTITY("1", "T"), "x"), "a KB's name is of the type Entity"),
+    (lambda w: w.add_kb("x", None), "a KB is not read from the type NoneType"),
+    (lambda w: w.add_kb("x", [ENTITY(1, "T")]), "record 1: the key is of the type int"),
+    (lambda w: w.add_kb("x", [ENTITY("1", "T", None)]), "the description is of the type None"),
+    (lambda w: w.add_kb("x", [DOCUMENT(7, "T")]), "record 1: the id is of the type int"),
+    (lambda w: w.add_kb("x", [ENTITY("1", "T", parents="2")]), "the parents of entity '1'"),
+]
+
+
+def test_what_is_of_a_wrong_type_is_told(demo_copy: Path) -> None:
+    with Workspace.open(demo_copy) as workspace:
+        for call, said in WRONG_TYPES:
+            with pytest.raises(UsageError, match=said) as refused:
+                call(workspace)
+            assert refused.value.hint
+        assert "x" not in [info.name for info in workspace.kbs()]
 
 
 def test_linking_builds_what_is_not_built(tmp_path: Path) -> None:

@@ -363,7 +363,8 @@ def test_a_guess_looks_at_the_first_objects_alone() -> None:
     for first, then, certainty in ((named, nameless, 0.9), (nameless, named, 0.05)):
         head = (first * 500 + then * 2000).encode()
         assert sniff(SourceHead("-", head, None)) == certainty
-    assert sniff(SourceHead("-", (named * 2000 + "{]\n").encode(), None)) == 0.0
+    assert sniff(SourceHead("-", (named + "{]\n").encode(), None)) == 0.9
+    assert sniff(SourceHead("-", ("{]\n" + named).encode(), None)) == 0.0
 
 
 def test_the_guess_names_what_is_no_text_at_all() -> None:

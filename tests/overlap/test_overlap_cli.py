@@ -297,6 +297,7 @@ def test_a_review_stands_against_an_import(kglink: Kglink, told: Path, tmp_path:
     [
         ("subject_id\tobject_id\nDOID:1\tWIKI:1\n", "line 1: the header has no column", 1),
         ("DOID:1\tWIKI:1\textra\n", "line 1: 3 columns without a header", 1),
+        ("DOID:1\tWIKI:1\textra\n", "with the columns left, right and verdict", 1),
         ("A:1\tB:1\n", "holds no pair of entities of wiki and doid, such as A:1", 2),
         ("DOID:1\tDOID:2\n", "holds no pair of entities", 2),
         (SSSOM + "DOID:1\tskos:broadMatch\tWIKI:1\n",

@@ -69,6 +69,8 @@ def test_undo_quit_and_resume_in_a_terminal(folder: Path, reviewed: Store, kglin
     first = json.loads(out)
     assert (first["correct"], first["wrong"], first["open"]) == (2, 0, 4)
     assert json.loads(kglink("overlap", "review", LEFT, RIGHT, *SIX, "--table").out) == first
+    told = kglink("overlap", "review", LEFT, RIGHT, "--table", code=2).err
+    assert "There is: --sample 6 --order" in told
     with review(*SIX) as terminal:
         terminal.expect("2 of 6 are judged or passed over already")
         terminal.answer("zzwwwwww")
@@ -206,7 +208,9 @@ def test_a_review_without_a_terminal(folder: Path, kglink: Kglink) -> None:
     told = kglink("overlap", "review", LEFT, RIGHT, code=2).err
     assert "a review needs a terminal" in told
     assert "--import FILE" in told
-    assert "there is no such review" in kglink("overlap", "review", "--table", code=2).err
+    told = kglink("overlap", "review", "--table", code=2).err
+    assert "there is no such review" in told
+    assert "none yet, `kglink overlap review` begins one" in told
 
 
 def test_verdicts_are_honoured_by_the_next_run(demo_copy: Path, kglink: Kglink) -> None:

@@ -169,6 +169,6 @@ def _says_something(line: Line) -> bool:
 
 
 _FORMATS = (
-    "A list of pairs is an SSSOM table, a table with the columns kg1_id and kg2_id, or two "
-    "columns of ids with a tab between them."
+    "A list of pairs is an SSSOM table, a table with the columns kg1_id and kg2_id, a table "
+    "with the columns left, right and verdict, or two columns of ids with a tab between them."
 )
