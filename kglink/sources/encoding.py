@@ -23,19 +23,22 @@ _CHINESE = frozenset((*range(0x4E, 0xA0), 0x00, 0x30, 0xFF))
 _ENOUGH = 16
 
 
-def check_text(name: str, head: bytes) -> None:
-    """Refuse a file whose beginning is UTF-16, UTF-32, an archive or other binary data."""
+def check_text(name: str, head: bytes, file: str = "") -> None:
+    """Refuse a file whose beginning is UTF-16, UTF-32, an archive or other binary data.
+
+    ``file`` is how another command names it, where that is not its ``name``.
+    """
     refuse_archive(name, head)
     if encoding := _wide_encoding(head):
         raise SourceError(
             f"{name} is {encoding}, and kglink reads UTF-8",
-            hint=f"Convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(name)} > converted",
+            hint=f"Convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(file or name)} > converted",
         )
     if head[257:262] == b"ustar":
         raise SourceError(
             f"{name} is a tar archive, which kglink does not read",
             hint="Unpack it first, or pipe one file in: "
-            f"tar -xOf {shlex.quote(name)} FILE | kglink ... -",
+            f"tar -xOf {shlex.quote(file or name)} FILE | kglink ... -",
         )
     if (nul := head.find(b"\0")) >= 0:
         raise SourceError(

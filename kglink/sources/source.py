@@ -282,7 +282,7 @@ class Source:
 
         A line longer than the limit is reported to ``problems`` and never held in memory.
         """
-        check_text(self.label, self.head.head)
+        check_text(self.label, self.head.head, self.file)
         limit = self.limits.max_line_bytes
         offset = number = 0
         with self.open() as stream:
@@ -319,7 +319,7 @@ class Source:
 
     def text(self) -> str:
         """The whole content as one text; `RecordError` where it is none, or is too long."""
-        check_text(self.label, self.head.head)
+        check_text(self.label, self.head.head, self.file)
         longest = self.limits.max_text_chars
         with self.open() as stream:
             raw = stream.read(4 * longest + 1)
@@ -330,7 +330,7 @@ class Source:
         if len(raw) > 4 * longest or len(text) > longest:
             raise text_too_long(self.label, longest)
         if "\0" in text:  # behind the beginning, which was checked
-            check_text(self.label, raw)
+            check_text(self.label, raw, self.file)
         return text.removeprefix("\ufeff")  # a mark of the encoding, and no character
 
     # -------------------------------------------------------------------------------- scratch

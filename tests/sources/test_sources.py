@@ -104,6 +104,13 @@ def test_wide_encodings_are_named_with_the_fix(data: bytes, encoding: str) -> No
     assert f"iconv -f {encoding} -t UTF-8 a.txt" in error.value.hint
 
 
+def test_the_fix_of_a_wide_encoding_names_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n", "utf-16")
+    with Source.open_path(tmp_path / "a.txt") as source, pytest.raises(SourceError) as error:
+        source.text()
+    assert f"-t UTF-8 {tmp_path}/a.txt > converted" in error.value.hint
+
+
 def test_binary_data_is_refused_at_once() -> None:
     with pytest.raises(SourceError, match=r"a\.txt is binary, not text \(a NUL at byte 2\)"):
         lines_of(b"ab\0cd\nef")
