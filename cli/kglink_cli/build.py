@@ -106,8 +106,8 @@ def _tell_built(workspace: Workspace, made: BuildReport, seconds: float) -> None
     size = f"{made.index_bytes / 2**20:,.0f} MB"
     note(
         "space",
-        f"{manifest.name}: {entities:,} entities of {counted(len(manifest.kbs), 'KB')}, "
-        f"{made.encoded_rows:,} vectors encoded, {made.reused_rows:,} kept, index {size}, "
+        f"{manifest.name}: {counted(entities, 'entity')} of {counted(len(manifest.kbs), 'KB')}, "
+        f"{counted(made.encoded_rows, 'vector')} encoded, {made.reused_rows:,} kept, index {size}, "
         f"{seconds:.1f} s",
     )
     if made.truncated_texts:

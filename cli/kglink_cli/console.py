@@ -68,7 +68,9 @@ def say(*lines: str) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 mention``, ``2 mentions``."""
+    """``1 mention``, ``2 mentions``, ``2 entities``."""
+    if number != 1 and noun.endswith("entity"):
+        noun = noun.removesuffix("y") + "ie"
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.errors import UsageError
-from kglink_cli.console import note, progress
+from kglink_cli.console import counted, note, progress
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def export(
                 progress=tell,
             )
     where = f" to {output}" if output else ""
-    note("exported", f"{written:,} records of {kb}{where}")
+    note("exported", f"{counted(written, 'record')} of {kb}{where}")
     if output is not None and output_format == "jsonl":
         note("read back", _command(info, output))
 

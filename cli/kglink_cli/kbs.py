@@ -77,8 +77,7 @@ def remove(
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
     with session_of(context).open() as workspace:
         info = workspace.kb(name)
-        entities = "1 entity" if info.entities == 1 else f"{info.entities:,} entities"
-        held = f"{entities} and {counted(info.documents, 'document')}"
+        held = f"{counted(info.entities, 'entity')} and {counted(info.documents, 'document')}"
         if not yes:
             typer.confirm(f"Remove {name} with {held}?", abort=True, err=True)
         workspace.remove_kb(name)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kglink_cli.build import ensure_space
-from kglink_cli.console import note, print_json, progress, say_cells
+from kglink_cli.console import counted, note, print_json, progress, say_cells
 from kglink_cli.limits import Rerank
 from kglink_cli.session import session_of, split_names
 
@@ -40,13 +40,13 @@ def learn(
     with session_of(context).open() as workspace:
         for name in split_names(docs):
             told = workspace.learn(name, split=split)
-            note("learnt", f"what {told:,} surfaces mean in {name}")
+            note("learnt", f"what {counted(told, 'surface')} mean{'s' * (told == 1)} in {name}")
         sources = workspace.store.memory_sources()
     if as_json:
         print_json([{"docs": name, "surfaces": count} for name, count in sources.items()])
     elif not docs:
         for name, count in sources.items():
-            say_cells(name, f"{count:,} surfaces")
+            say_cells(name, counted(count, "surface"))
         if not sources:
             note("memory", "nothing was learnt yet: kglink learn DOCS")
 
@@ -92,7 +92,7 @@ def fit(
     before, after = scoring.recall
     note(
         "fitted",
-        f"on {scoring.mentions:,} mentions: R@1 {before:.3f} before, {after:.3f} after"
+        f"on {counted(scoring.mentions, 'mention')}: R@1 {before:.3f} before, {after:.3f} after"
         + ("" if after > before else "; the weights stay as they were"),
     )
     weights = dict(scoring.weights.by_kind)

@@ -197,10 +197,13 @@ def _separators(
         # A bar is in no name: one is enough, also behind the beginning of the table.
         splitting = (sign for sign in _SEPARATORS[field] if held[sign] >= least)
         signs[field] = "|" if held["|"] else next(splitting, "|")
-        if signs[field] == "|" and not held["|"]:
-            sign = max(held, key=lambda sign: held[sign])
-            if held[sign]:
-                unsplit[field] = sign, held[sign]
+        if signs[field] == "|":
+            # A comma beside bars is part of a name.
+            others = [one for one in held if one != "|" and not (held["|"] and one in _UNSURE)]
+            whole = {one: sum(one in cell and "|" not in cell for cell in cells) for one in others}
+            sign = max(whole, key=lambda sign: whole[sign])
+            if whole[sign]:
+                unsplit[field] = sign, whole[sign]
     return signs, unsplit
 
 

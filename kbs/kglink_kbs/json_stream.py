@@ -146,7 +146,7 @@ _ONE_PER_LINE = "Write one object per line; jq -c . FILE does that."
 
 
 def _array_items(source: Source) -> Iterator[tuple[int, object]]:
-    check_text(source.label, source.head.head)
+    check_text(source.label, source.head.head, source.file)
     with source.open() as stream:
         window = JsonWindow(stream, source)
         window.sign()

@@ -134,7 +134,7 @@ class OboAdapter:
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
         head = source.head.head
-        check_text(source.label, head)
+        check_text(source.label, head, source.file)
         header = {
             tag: value.decode("utf-8", errors="replace")
             for tag, value in reversed(_HEADER.findall(head.partition(b"\n[")[0]))

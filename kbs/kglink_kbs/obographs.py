@@ -61,7 +61,7 @@ class ObographsAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
-        check_text(source.label, source.head.head)
+        check_text(source.label, source.head.head, source.file)
         prefixes, notes = survey(source, b'"id"', _ID_STEM, _NOTES)
         own = OwnPrefixes(self._settings.prefix, ontology_name(notes.get("graph", "")), prefixes)
         default_namespace = notes.get("namespace", "")

@@ -84,7 +84,7 @@ class SkosAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in the order of their first mention."""
-        check_text(source.label, source.head.head)
+        check_text(source.label, source.head.head, source.file)
         settings = self._settings
         syntax = settings.syntax if settings.syntax != "auto" else syntax_of(source.head)
         if syntax == "auto":

@@ -243,7 +243,7 @@ class WikidataAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
-        check_text(source.label, source.head.head)
+        check_text(source.label, source.head.head, source.file)
         lines = DumpLines(source, problems)
         found = False
         for number, text in lines:

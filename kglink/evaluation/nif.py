@@ -245,7 +245,7 @@ def _graph(path: Path) -> Graph:
             hint="pip install 'kglink[rdf]'",
         ) from error
     with Source.open_path(path) as source:
-        check_text(source.label, source.head.head)
+        check_text(source.label, source.head.head, source.file)
         with source.open() as stream:
             raw = stream.read(MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:

@@ -51,8 +51,9 @@ class ClustererChoice(ManifestPart):
 
     def __str__(self) -> str:
         """What was found, in words."""
+        mentions = f"{self.mentions:,} mention{'s' * (self.mentions != 1)}"
         figures = (
-            f"of {self.mentions:,} mentions {self.alone:.3f} are answered right alone, "
+            f"of {mentions} {self.alone:.3f} are answered right alone, "
             f"{self.helped:.3f} with what was chosen on other documents"
         )
         if not self.helps:

@@ -263,7 +263,7 @@ class Registry:
             if (confidence := self._confidence(plugin, plugin.sniff, head))
         )
         if not ranked:
-            check_text(head.name, head.head)
+            check_text(head.name, head.head, str(head.path or ""))
             kind = "folder" if head.path and head.path.is_dir() else "format"
             other = "Name a file in it, or the" if kind == "folder" else "Name the"
             raise SourceError(

@@ -29,16 +29,16 @@ def check_text(name: str, head: bytes, file: str = "") -> None:
     ``file`` is how another command names it, where that is not its ``name``.
     """
     refuse_archive(name, head)
+    file = shlex.quote(file or name)
     if encoding := _wide_encoding(head):
         raise SourceError(
             f"{name} is {encoding}, and kglink reads UTF-8",
-            hint=f"Convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(file or name)} > converted",
+            hint=f"Convert it: iconv -f {encoding} -t UTF-8 {file} > converted",
         )
     if head[257:262] == b"ustar":
         raise SourceError(
             f"{name} is a tar archive, which kglink does not read",
-            hint="Unpack it first, or pipe one file in: "
-            f"tar -xOf {shlex.quote(file or name)} FILE | kglink ... -",
+            hint=f"Unpack it first, or pipe one file in: tar -xOf {file} FILE | kglink ... -",
         )
     if (nul := head.find(b"\0")) >= 0:
         raise SourceError(

@@ -388,7 +388,8 @@ class Source:
         if self._opener is None:
             raise SourceError(
                 f"{self.label} is a folder where a file is wanted",
-                hint="Name one of its files, or an adapter that reads folders (--adapter).",
+                hint="Name one of its files, or for `kglink add-kb` an adapter that reads folders "
+                "(--adapter).",
             )
         try:
             file = self._opener()

@@ -134,6 +134,12 @@ def test_texts_that_are_no_texts(kglink: Kglink, demo: Path, tmp_path: Path) -> 
     ran = kglink("link", latin, code=1)
     assert "byte 3" in ran.err
     assert f"iconv -f WINDOWS-1252 -t UTF-8 {latin} > converted" in ran.err
+    wide = tmp_path / "a b.csv"
+    wide.write_text("id,title\n1,a\n", encoding="utf-16")
+    for command in (("link",), ("add-kb", "wide")):
+        assert (
+            f"iconv -f UTF-16 -t UTF-8 '{wide}' > converted" in kglink(*command, wide, code=1).err
+        )
     empty = tmp_path / "folder"
     empty.mkdir()
     assert "holds no file" in kglink("link", empty, code=1).err

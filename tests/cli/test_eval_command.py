@@ -301,7 +301,7 @@ def test_documents_without_splits_are_all_judged(kglink: Kglink, demo_copy: Path
         assert json.loads(ran.out)["split"] == ""
         assert "memory" not in ran.err
     said = kglink("learn", "notes,letters", code=2).err
-    assert "learnt     what 1 surfaces mean in notes" in said
+    assert "learnt     what 1 surface means in notes" in said
     assert "unknown KB 'letters'" in said
     ran = kglink("eval", "--docs", "notes")
     assert "learnt from these texts of notes (`kglink learn`), so the figures are too" in ran.err

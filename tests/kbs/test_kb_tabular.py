@@ -182,6 +182,15 @@ def test_the_separator_of_lists() -> None:
             },
         ),
         (
+            'SKU,Name,Synonyme\n1,Jet,Düse|Strahl\n2,Rad,AJ3000;AquaJet\n3,Öl,"Fett, Schmiere|"\n',
+            Entity("1", "Jet", aliases=(Alias("Düse"), Alias("Strahl"))),
+            {
+                "columns": "SKU is key; Name is title; Synonyme is aliases split at '|'",
+                "not split": "';' stands in 1 of the first cells of Synonyme: "
+                "--set separator=';' splits them",
+            },
+        ),
+        (
             "identifiant,Désignation\nA,Roue\nB,Vélo\n",
             Entity("A", "Roue"),
             {"columns": "identifiant is key; Désignation is title"},

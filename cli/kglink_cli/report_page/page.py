@@ -60,7 +60,9 @@ def page_of(report: Shape) -> str:
 
 
 def _subtitle(report: Shape) -> str:
-    kbs = ", ".join(f"{one['name']} ({one['entities']:,} entities)" for one in report["kbs"])
+    kbs = ", ".join(
+        f"{one['name']} ({counted(one['entities'], 'entity')})" for one in report["kbs"]
+    )
     split = f"split {report['split']} of " if report["split"] else ""
     docs = ", ".join(report["docs"])
     judged = f"Judged on {split}{docs}." if docs else "Nothing to judge on."

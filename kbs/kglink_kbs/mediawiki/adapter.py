@@ -91,7 +91,7 @@ class _Reading:
                 self._problems.pass_over("text without a link to an entity", emitter.left_out)
 
     def _export(self, file: Source) -> Export:
-        check_text(file.label, file.head.head)
+        check_text(file.label, file.head.head, file.file)
         size = _between(LEAST_PIECE, self._source.bytes_total // PIECES, MOST_PIECE)
         return Export(
             file.open(),
