@@ -110,6 +110,8 @@ def _verdict(one: Explanation) -> list[str]:
         else f"NIL, {link.confidence:.2f} sure: {first.id} is not likely enough"
     )
     lines = [f"answer   {answer} ({sure})"]
+    if not one.found:
+        lines.append("given    `kglink link` passes over these words: answered as if it were told")
     if told := one.decided():
         second = link.candidates[1]
         parts = ", ".join(f"{kind} {by:+.2f}" for kind, by in told)

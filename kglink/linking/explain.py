@@ -36,6 +36,8 @@ class Explanation:
     link: Link
     scoring: Scoring
     threshold: float
+    found: bool = True
+    """Whether the mention is found in its text; else it was answered as if it were given."""
 
     @property
     def probability(self) -> float:
@@ -95,6 +97,7 @@ class Explanation:
             **self.link.as_json(explain=True),
             "probability": json_number(self.probability),
             "threshold": self.threshold,
+            "found": self.found,
             "weights": json_value(self.weights()),
             "decided": [told._asdict() for told in self.decided()],
             "changes": [

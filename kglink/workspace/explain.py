@@ -34,14 +34,18 @@ def explain(
     build_if_stale(opened)
     linker = opened.linker(kbs)
     (document,) = linker.link([TextInput("", text)])
-    links = {(one.start, one.end): one for one in document.links}
+    found = {(one.start, one.end): one for one in document.links}
+    links = found
     if spans is not None:
-        missed = tuple(one for one in spans if (one.start, one.end) not in links)
+        missed = tuple(one for one in spans if (one.start, one.end) not in found)
         for given in linker.link([TextInput("", text, missed)]) if missed else ():
-            links |= {(one.start, one.end): one for one in given.links}
+            links = found | {(one.start, one.end): one for one in given.links}
         links = {(one.start, one.end): links[one.start, one.end] for one in spans}
     threshold = opened.settings.link.threshold
-    return [Explanation(link, linker.scoring, threshold) for link in links.values()]
+    return [
+        Explanation(link, linker.scoring, threshold, found=place in found)
+        for place, link in links.items()
+    ]
 
 
 def _spans(text: str, surface: str, span: tuple[int, int] | None) -> tuple[Span, ...] | None:

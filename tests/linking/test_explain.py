@@ -98,6 +98,9 @@ def test_words_that_are_found_are_explained_as_they_are_linked(demo: Path, kglin
         (linked,) = (one for one in document["entities"] if one["text"] == surface)
         assert told["candidates"] == linked["candidates"]
         assert told["confidence"] == linked["confidence"]
+        assert told["found"]
+    (missed,) = json.loads(kglink("explain", text, "--surface", "stood", "--json").out)
+    assert not missed["found"]
 
 
 def test_where_there_is_no_mention(demo: Path, kglink: Kglink) -> None:
