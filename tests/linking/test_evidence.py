@@ -99,7 +99,7 @@ def test_ten_corrected_mentions_change_the_next_answer_and_forgetting_undoes_it(
     key, confidence = answer(kglink)
     assert key == "isolde_heron"
     assert confidence > 0.7
-    assert kglink("learn").out == "corrected\t1 surfaces\n"
+    assert kglink("learn").out == "corrected\t1 surface\n"
     kglink("forget", "corrected")
     assert answer(kglink) == before
     assert "corrected" in kglink("forget", "corrected", code=2).err
