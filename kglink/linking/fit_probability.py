@@ -12,7 +12,6 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 from kglink.linking.scoring import Calibration
 
@@ -99,6 +98,8 @@ def _calibrated(told: Foretold, start: Calibration) -> Calibration:
         logits = told.facts @ values
         loss = np.sum(np.logaddexp(0, logits) - wanted * logits)
         return float(loss), told.facts.T @ (1 / (1 + np.exp(-logits)) - wanted)
+
+    from scipy.optimize import minimize  # every `kglink link` would wait for it
 
     bounds = [(0.0, None), (0.0, None), (0.0, None), (None, None)]
     best = minimize(cost, first, jac=True, method="L-BFGS-B", bounds=bounds).x

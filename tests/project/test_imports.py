@@ -74,3 +74,23 @@ def test_a_light_command_loads_nothing_heavy(arguments: list[str], tmp_path: Pat
     assert done.stdout.strip()
     assert heavy_among(done.stderr) == []
     assert not list(tmp_path.iterdir())
+
+
+def test_a_link_by_names_waits_for_nothing_that_it_does_not_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_LINK_EVIDENCE", "names")
+    (tmp_path / "birds.csv").write_text("id,title\n1,Grey heron\n", encoding="utf-8")
+    (tmp_path / "note.txt").write_text("A grey heron.", encoding="utf-8")
+    link = ["link", "note.txt"]
+    for arguments in (["init"], ["add-kb", "birds", "birds.csv"], ["build"], link):
+        done = subprocess.run(
+            [sys.executable, "-c", LOADED_BY_COMMAND, *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert "birds:1" in done.stdout
+    loaded = set(json.loads(done.stderr.splitlines()[-1]))
+    assert loaded & {"torch", "scipy.optimize", "transformers", "tokenizers"} == set()
