@@ -11,9 +11,8 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from functools import cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 #: So many groups of texts for each worker are read ahead.
 _AHEAD = 2
+_NO_CTRL_C = (signal.SIG_BLOCK, {signal.SIGINT})
 
 
 class _Work(NamedTuple):
@@ -79,10 +79,12 @@ def _by_workers(
     pool = ProcessPoolExecutor(
         workers, mp_context=context, initializer=_begin, initargs=(work, threads, theirs)
     )
+    # A stop comes to the main thread alone, so that no process is left half started; and a Ctrl-C
+    # never to a worker, which cannot leave it to its parent before it has loaded its modules.
+    starter = ThreadPoolExecutor(1, "workers", signal.pthread_sigmask, _NO_CTRL_C)
     try:
         for group in text_groups(texts):
-            with _interrupts_held():
-                waiting.append(pool.submit(_link, group))
+            waiting.append(starter.submit(pool.submit, _link, group).result())
             if len(waiting) > _AHEAD * workers:
                 yield from waiting.popleft().result()
         while waiting:
@@ -93,22 +95,10 @@ def _by_workers(
             hint="If memory ran out, take fewer: each worker holds an encoder (--workers N).",
         ) from error
     finally:
+        starter.shutdown()
         ours.close()
         pool.shutdown(wait=True, cancel_futures=True)
         theirs.close()
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """A Ctrl-C comes when this is over, and never to processes that are started in it.
-
-    A worker cannot leave it to its parent before it has loaded what it begins with.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 #: Of a worker: its work, once it has begun.

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,21 +45,33 @@ def test_what_cannot_be_divided_is_refused(demo_copy: Path, kglink: Kglink) -> N
     assert "link.workers" in kglink("link", "-", "--workers", "1000", stdin=TEXT, code=2).err
 
 
-def started(folder: Path, output: Path) -> tuple[subprocess.Popen[str], list[int]]:
-    """A command that links with two workers, and its workers, all of which are at work."""
+def children(process: int) -> list[int]:
+    """The processes that a process, whichever of its threads, has started."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has ended
+            found += map(int, thread.read_text().split())
+    return found
+
+
+def started(
+    folder: Path, output: Path, *, begun: bool = True
+) -> tuple[subprocess.Popen[str], list[int]]:
+    """A command that links with two workers, and its workers: begun, or at their first moment."""
     command = [sys.executable, "-m", "kglink_cli", "link", str(folder), "--workers", "2"]
     running = subprocess.Popen(
         [*command, "-o", str(output)], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    for _ in range(600):
-        workers = [
-            int(own)
-            for own in Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
-            if "spawn_main" in Path(f"/proc/{own}/cmdline").read_text()
-        ]
-        if len(workers) == 2:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        workers = children(running.pid)
+        if begun:
+            time.sleep(0.1)
+            workers = [
+                own for own in workers if "spawn_main" in Path(f"/proc/{own}/cmdline").read_text()
+            ]
+        if len(workers) == (2 if begun else 3):  # the third is a watcher of Python's own
             return running, workers
-        time.sleep(0.1)
     raise AssertionError("no workers")
 
 
@@ -86,9 +99,25 @@ def test_workers_end_with_their_command(
         os.killpg(running.pid, how)
     else:
         os.kill(running.pid, how)
+    ended(running, workers, how)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
+def test_a_command_ends_while_its_workers_are_being_started(
+    demo_copy: Path, tmp_path: Path
+) -> None:
+    folder = texts(tmp_path, 24)
+    for _ in range(3):
+        running, workers = started(folder, tmp_path / "out.jsonl", begun=False)
+        running.terminate()
+        ended(running, workers, signal.SIGTERM)
+
+
+def ended(running: subprocess.Popen[str], workers: list[int], how: signal.Signals) -> None:
+    """Check that a command ends in order once it was told to, and its workers with it."""
     _, told = running.communicate(timeout=120)
     # In a worker that was just beginning Python itself speaks, of what it was to be sent.
-    assert "Traceback" not in told or (how != signal.SIGINT and "spawn_main" in told)
+    assert "Traceback" not in told or (how == signal.SIGKILL and "spawn_main" in told)
     for _ in range(600):
         if not any(Path(f"/proc/{own}").exists() for own in workers):
             return
