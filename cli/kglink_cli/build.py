@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +17,9 @@ from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
     from kglink.space.build import BuildReport
+    from kglink.space.space import Space
     from kglink.workspace import Workspace
+    from kglink.workspace.opened import NamesAlone
 
 
 def build(
@@ -79,6 +82,17 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
             _tell_built(workspace, made, time.monotonic() - began)
         elif not answers(workspace, wait=wait):
             note("space", "another process is building it: the version before it is used")
+
+
+def tell_names_alone(
+    workspace: Workspace, space: Space, kbs: Sequence[str], hint: str = ""
+) -> NamesAlone | None:
+    """Say which of some KBs have no vectors yet."""
+    found = workspace.names_alone(space, kbs)
+    if found:
+        share = f"{found.vectors / max(1, found.of):.0%} of {found.of:,} vectors are made"
+        note("names", f"{', '.join(found.kbs)}: answered by names alone, {share}{hint}")
+    return found
 
 
 def _refuse_slip(workspace: Workspace) -> None:

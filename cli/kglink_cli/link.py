@@ -20,7 +20,7 @@ from kglink.sources import Problems, Source
 from kglink.workspace.clusterer import CLUSTERER
 from kglink.workspace.shapes import found_shape
 from kglink.workspace.texts import TextReader
-from kglink_cli.build import build_with_progress, ensure_space
+from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.outputs import Written, after, format_of, reserved, write_to
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kglink.space.space import Space
     from kglink.workspace import Workspace
     from kglink.workspace.detectors import DetectorChoice
-    from kglink.workspace.opened import NamesAlone
 
 STDIN = "-"
 #: Settings that change no answer.
@@ -199,9 +198,8 @@ def link(
         # Vectors alone can answer nothing before they are made.
         ensure_space(workspace, wait=wait or settings.link.evidence == "vectors")
         published = workspace.space()
-        names_alone = workspace.names_alone(published, workspace.linked_kbs(published))
-        if names_alone:
-            _tell_names_alone(names_alone)
+        kbs = workspace.linked_kbs(published)
+        names_alone = tell_names_alone(workspace, published, kbs, "; --wait waits for the rest")
         tell_reranker(workspace)
         clustering = tell_clusterer(workspace)
         found_by = _announced_detector(workspace, published)
@@ -247,12 +245,6 @@ def link(
         _tell_linked(mentions, time.monotonic() - began, output, reader, problems)
         if names_alone:
             _make_vectors(workspace)
-
-
-def _tell_names_alone(found: NamesAlone) -> None:
-    share = f"{found.vectors / max(1, found.of):.0%} of {found.of:,} vectors are made"
-    kbs = ", ".join(found.kbs)
-    note("names", f"{kbs}: answered by names alone, {share}; --wait waits for the rest")
 
 
 def _make_vectors(workspace: Workspace) -> None:
@@ -313,10 +305,12 @@ def _check(
 def _tell_of_rest(reader: TextReader, problems: Problems) -> None:
     """Say what was not linked, and why."""
     if reader.left_out:
-        names = ", ".join(reader.left_out[:3]) + (", ..." if len(reader.left_out) > 3 else "")
+        names = ", ".join([*reader.left_out][:3]) + (", ..." if len(reader.left_out) > 3 else "")
         verb = "is" if len(reader.left_out) == 1 else "are"
         files = counted(len(reader.left_out), "file")
         note("left out", f"{files} that {verb} not text: {names}")
+        if hint := next(filter(None, reader.left_out.values()), ""):
+            note("convert", hint)
     if problems.counts:
         first, *_ = problems.examples[0].splitlines()
         note("skipped", f"{counted(problems.total, 'bad record')}: {first}")
@@ -349,7 +343,9 @@ def search(
     flags = {"space.name": space, **limit_flags(types, under, not_under)}
     with session_of(context).open(flags) as workspace:
         ensure_space(workspace)
-        found = workspace.search(text, k=top_k, kbs=split_names(kb))
+        published, kbs = workspace.space(), split_names(kb)
+        tell_names_alone(workspace, published, published.kbs(kbs))
+        found = workspace.search(text, k=top_k, kbs=kbs)
         facts = workspace.store.get_entities([one.id for one in found])
     if as_json:
         print_json(found_shape(found, facts))

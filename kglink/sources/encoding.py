@@ -29,16 +29,17 @@ def check_text(name: str, head: bytes, file: str = "") -> None:
     ``file`` is how another command names it, where that is not its ``name``.
     """
     refuse_archive(name, head)
-    file = shlex.quote(file or name)
-    if encoding := _wide_encoding(head):
+    file = file or name
+    if encoding := wide_encoding(head):
         raise SourceError(
             f"{name} is {encoding}, and kglink reads UTF-8",
-            hint=f"Convert it: iconv -f {encoding} -t UTF-8 {file} > converted",
+            hint=f"Convert it: {convert(encoding, file)}",
         )
     if head[257:262] == b"ustar":
         raise SourceError(
             f"{name} is a tar archive, which kglink does not read",
-            hint=f"Unpack it first, or pipe one file in: tar -xOf {file} FILE | kglink ... -",
+            hint="Unpack it first, or pipe one file in: "
+            f"tar -xOf {shlex.quote(file)} FILE | kglink ... -",
         )
     if (nul := head.find(b"\0")) >= 0:
         raise SourceError(
@@ -64,13 +65,15 @@ def not_utf8(where: str, line: bytes, position: int, file: str) -> RecordError:
 
 def convert_hint(file: str) -> str:
     """How to mend what is no UTF-8."""
-    return (
-        "If it is Latin-1 or Windows-1252: "
-        f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(file)} > converted"
-    )
+    return f"If it is Latin-1 or Windows-1252: {convert('WINDOWS-1252', file)}"
 
 
-def _wide_encoding(head: bytes) -> str:
+def convert(encoding: str, file: str) -> str:
+    """The command that makes UTF-8 of a file."""
+    return f"iconv -f {encoding} -t UTF-8 {shlex.quote(file)} > converted"
+
+
+def wide_encoding(head: bytes) -> str:
     """The name of a two- or four-byte encoding, by its mark or by where its zeros stand."""
     for mark, encoding in _MARKS:
         if head.startswith(mark):

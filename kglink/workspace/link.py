@@ -79,7 +79,8 @@ def search(
     """The entities of the space that a text names or describes, best first.
 
     Types and branches limit them as those of `link` do. A space that is missing or older than
-    the store is built first.
+    the store is built first; while another process is building it, new KBs are searched by the
+    names alone: ``workspace.space().manifest.names_alone`` says which.
 
     >>> [str(one.id) for one in workspace.search("a wading bird", k=1, kbs=["birds"])]
     ['birds:h']

@@ -12,6 +12,7 @@ from kglink.plugins.registry import PLAIN_TEXT
 from kglink.plugins.settings import setting_keys
 from kglink.records import Document, Span, TextInput
 from kglink.sources import Problems, Source, check_sizes
+from kglink.sources.encoding import convert, wide_encoding
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
@@ -57,8 +58,8 @@ class TextReader:
         settings: Mapping[str, object] | None = None,
         marked: bool = False,
     ) -> None:
-        self.left_out: list[str] = []
-        """The names of a folder's files that are not text."""
+        self.left_out: dict[str, str] = {}
+        """A folder's files that are not text, each with how to make it one; empty: it is none."""
         self._registry = registry
         self._problems = problems
         self._adapter = adapter if adapter == AUTO else registry.get("kb", adapter).name
@@ -77,7 +78,9 @@ class TextReader:
         for file in files:
             try:
                 if file.bytes_total and self._is_binary(file):
-                    self.left_out.append(file.name)
+                    encoding = wide_encoding(file.head.head)
+                    how = f"{file.name} is {encoding}: {convert(encoding, file.file)}"
+                    self.left_out[file.name] = how if encoding else ""
                     continue
                 yield from self._read(file)
             except RecordError:

@@ -223,3 +223,17 @@ def test_the_same_thing_in_two_kbs_is_known_by_a_name_in_common(
         assert [str(one.id) for one in link.candidates[:2]] == ["planets:v", "more:x"]
         assert link.chosen is not None
         assert link.confidence > 0.9  # the one takes nothing from the other
+
+
+def test_a_search_says_that_names_alone_answer_while_another_process_builds(
+    kglink: Kglink, workspace: Path
+) -> None:
+    with Workspace.open(workspace) as opened:
+        assert list(opened.link("Mercury", wait=False))
+        with opened.joint_space.folder.writing():
+            ran = kglink("search", "evening star", "--json")
+            one = kglink("search", "evening star", "--kb", "gods")
+    assert json.loads(ran.out)[0]["key"] == "v"
+    assert "planets, gods: answered by names alone, 0% of 9 vectors are made\n" in ran.err
+    assert "gods: answered by names alone" in one.err
+    assert "names alone" not in kglink("search", "evening star").err
