@@ -1,20 +1,26 @@
 """Fit the built-in overlap models from nothing to the curated pairs of two of the disease KBs.
 
-    python benchmarks/overlap_fit.py ../shared/data/disease doid hp --keep FOLDER -o FOLDER
+    apt-get download wordnet-base && dpkg-deb -x wordnet-base_*.deb wordnet
+    python benchmarks/overlap_fit.py ../shared/data/disease doid hp \
+        --wordnet wordnet/usr/share/wordnet/data.noun --keep FOLDER -o FOLDER
 
-This is how the files in `kglink/overlap` were made: from DOID and HP, and from the two KBs of the
-demo, a wiki and an encyclopedia that give many names to different things, as ontologies do not.
+This is how the files in `kglink/overlap` were made: from DOID and HP; from the two KBs of the demo,
+a wiki and an encyclopedia that give many names to different things, as ontologies do not; and from
+words of WordNet with two senses (an onager is an ass, and an engine of war), one sense in each of
+two KBs: pairs of one name that nothing but the descriptions tells apart, as small KBs have them.
 Pairs are found and weighed by `Workspace.find_overlaps`; what the second pass adds depends on the
 model, so finding and fitting alternate. Wrong are pairs that curators did not make though they
 gave one of the two entities a counterpart. Each pair teaches four times: with all values; a tenth
 as much with those of the first pass alone, so that one model serves both passes; and, as much, with
 some evidence left out of either by chance, so that the model knows what absence means. The pairs
-of the demo weigh less, half of them without types. The small model reads names and descriptions.
+of the demo and of WordNet weigh less, half of the demo's without types. The small model reads names
+and descriptions.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +38,7 @@ from kglink.overlap.model import (
     default_model,
     fit,
 )
+from kglink.records import Alias, Entity
 from kglink.workspace import Workspace
 from kglink.workspace.overlap_tools import keep_model
 
@@ -46,7 +53,7 @@ VALUES = {
     "names": ("title", "name", "more_names", "name_bearers"),
     "fuzzy": ("same_words", "words", "other_numbers", "letters", "spelling"),
     "neighbours": ("near_names", "all_names", "texts", "name_in_text"),
-    "description": ("description",),
+    "description": ("description", "descriptions_differ"),
     "parents": ("parents", "level", "children", "children_share"),
     "rivals": ("worse_lead", "better_lead"),
     "type": ("type",),
@@ -55,8 +62,21 @@ SECOND_PASS = ("parents", "rivals")
 CORE = ("names", "description")
 #: What the demo's pairs count for, all together, where those of the ontologies count for 1.
 DEMO = 0.2
+#: The same of WordNet's pairs of one name, all of which are wrong.
+HOMONYMS = 0.2
+WORDS = 600
+#: WordNet's animals, artifacts, bodies, places, objects, persons, plants and substances.
+THINGS = frozenset(("05", "06", "08", "15", "17", "18", "20", "27"))
+SENSE_KBS = ("one_sense", "other_sense")
 DEMO_KBS = ("encyclopedia", "lanternfall")
 DEMO_DATA = Path(__file__).parents[1] / "cli" / "kglink_cli" / "demo_data"
+
+
+class Sense(NamedTuple):
+    """One meaning of a word, and the kind of thing that it is."""
+
+    kind: str
+    entity: Entity
 
 
 class Lesson(NamedTuple):
@@ -72,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("disease", type=Path)
     parser.add_argument("kbs", nargs=2, choices=sorted(KBS))
+    parser.add_argument("--wordnet", type=Path, required=True, help="data.noun of WordNet 3.0")
     parser.add_argument("--keep", type=Path, required=True, help="workspace to make or use again")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder of the models")
     arguments = parser.parse_args()
@@ -81,15 +102,19 @@ def main() -> None:
         folder = workspace.folder
     demo = folder / "demo"
     add_demo(demo)
+    words = folder / "words"
+    add_words(words, arguments.wordnet)
     model = default_model()
     for number in range(ROUNDS):
         ontologies = lesson(folder, model, left, right, gold.judged, gold.pairs)
         wiki = lesson(demo, model, *DEMO_KBS, list, demo_pairs())
-        model = full_model(ontologies, weighted(wiki, ontologies), first=not number)
+        homonyms = lesson(words, model, *SENSE_KBS, list, frozenset())
+        lessons = weighted(wiki, homonyms, ontologies)
+        model = full_model(*lessons, first=not number)
         print(
             f"round {number + 1}: {len(ontologies.right):,} judged, bias {model.bias}", flush=True
         )
-    core = core_model(ontologies, weighted(wiki, ontologies))
+    core = core_model(lessons)
     arguments.output.mkdir(exist_ok=True)
     for name, made in ((DEFAULT_FILE, model), (CORE_FILE, core)):
         (arguments.output / name).write_text(made.to_json() + "\n", encoding="utf-8")
@@ -101,6 +126,44 @@ def add_demo(folder: Path) -> None:
         for kb in DEMO_KBS:
             workspace.add_kb(kb, DEMO_DATA / f"{kb}.jsonl")
         workspace.build()
+
+
+def add_words(folder: Path, nouns: Path) -> None:
+    """A workspace with two KBs that share names and nothing else."""
+    senses = read_senses(nouns)
+    words = sorted(senses)
+    np.random.default_rng(1).shuffle(words)
+    pairs = [pair for word in words if (pair := two_things(senses[word]))]
+    with Workspace.open(folder, create=True) as workspace:
+        for kb, entities in zip(SENSE_KBS, zip(*pairs[:WORDS], strict=True), strict=True):
+            workspace.add_kb(kb, {entity.key: entity for entity in entities}.values())
+        workspace.build()
+
+
+def read_senses(nouns: Path) -> dict[str, list[Sense]]:
+    """What each noun of WordNet may mean."""
+    found: dict[str, list[Sense]] = defaultdict(list)
+    for line in nouns.read_text(encoding="ascii").splitlines():
+        if line.startswith("  "):  # the licence
+            continue
+        head, _, gloss = line.partition(" | ")
+        number, kind, _, count, *words = head.split()
+        names = [word.replace("_", " ") for word in words[: 2 * int(count, 16) : 2]]
+        text = gloss.partition('; "')[0].strip()  # what follows are examples
+        for name in names:
+            others = tuple(Alias(one) for one in names if one != name)
+            entity = Entity(key=number, title=name, aliases=others, description=text)
+            found[name].append(Sense(kind, entity))
+    return found
+
+
+def two_things(senses: Sequence[Sense]) -> tuple[Entity, Entity] | None:
+    """The first sense and another, if both are things of different kinds."""
+    first, *more = senses
+    for other in more:
+        if first.kind != other.kind and {first.kind, other.kind} <= THINGS:
+            return first.entity, other.entity
+    return None
 
 
 def demo_pairs() -> frozenset[Pair]:
@@ -125,9 +188,14 @@ def lesson(
     return Lesson([found[pair] for pair in pairs], [pair in gold for pair in pairs])
 
 
-def weighted(wiki: Lesson, ontologies: Lesson) -> Lesson:
-    """The demo's lesson, its right pairs together worth `DEMO` of the ontologies' right pairs."""
-    return wiki._replace(weight=DEMO * sum(ontologies.right) / sum(wiki.right))
+def weighted(wiki: Lesson, homonyms: Lesson, ontologies: Lesson) -> list[Lesson]:
+    """The lessons, the smaller ones worth `DEMO` and `HOMONYMS` of the ontologies' right pairs."""
+    right = sum(ontologies.right)
+    return [
+        ontologies,
+        wiki._replace(weight=DEMO * right / sum(wiki.right)),
+        homonyms._replace(weight=HOMONYMS * right / WORDS),
+    ]
 
 
 def find(folder: Path, left: str, right: str) -> dict[Pair, Values]:
@@ -139,10 +207,10 @@ def find(folder: Path, left: str, right: str) -> dict[Pair, Values]:
         return {(one.left.key, one.right.key): one.evidence for one in found}
 
 
-def full_model(ontologies: Lesson, wiki: Lesson, *, first: bool) -> OverlapModel:
+def full_model(ontologies: Lesson, wiki: Lesson, homonyms: Lesson, *, first: bool) -> OverlapModel:
     """The model that explains the judged pairs best."""
     half = wiki._replace(weight=wiki.weight / 2)
-    whole = [ontologies, half, _less(half, ("type",))]
+    whole = [ontologies, half, _less(half, ("type",)), homonyms]
     once = [_less(one, SECOND_PASS) for one in whole]
     if first:  # what the second pass said followed from some other model
         return _named("default", FULL, fitted(once))
@@ -152,11 +220,11 @@ def full_model(ontologies: Lesson, wiki: Lesson, *, first: bool) -> OverlapModel
     return _named("default", FULL, fitted([*whole, *parts]))
 
 
-def core_model(ontologies: Lesson, wiki: Lesson) -> OverlapModel:
+def core_model(lessons: Iterable[Lesson]) -> OverlapModel:
     """The same for names and descriptions alone."""
     other = VALUES.keys() - set(CORE)
     evidence = tuple(f"kglink/{name}" for name in CORE)
-    return _named("default", evidence, fitted([_less(ontologies, other), _less(wiki, other)]))
+    return _named("default", evidence, fitted([_less(lesson, other) for lesson in lessons]))
 
 
 def fitted(lessons: Sequence[Lesson]) -> OverlapModel:

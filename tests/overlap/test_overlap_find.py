@@ -36,6 +36,7 @@ MODEL = OverlapModel(
         "title": Weight(weight=1.0),
         "name": Weight(weight=3.0),
         "description": Weight(weight=4.0, absent=0.5),
+        "descriptions_differ": Weight(weight=0.0),
     },
 )
 
@@ -239,6 +240,11 @@ def probability(odds: float) -> float:
     return round(1 / (1 + math.exp(-odds)), 4)
 
 
+def meant(cosine: float) -> dict[str, float]:
+    """The values of two descriptions that are alike."""
+    return {"description": cosine, "descriptions_differ": 0}
+
+
 @pytest.mark.parametrize("batch", [2, 4096])
 def test_all_evidence_becomes_one_probability(
     store: Store, batch: int, monkeypatch: pytest.MonkeyPatch
@@ -249,8 +255,8 @@ def test_all_evidence_becomes_one_probability(
     assert (report.candidates, report.kept) == (7, 7)
     found = kept(store)
     assert found["W1", "5"].probability == probability(-3 + 1 + 3 + 4)
-    assert found["W1", "6"].evidence == {"title": 0, "name": 1, "description": 0.9848}
-    assert found["W5", "4"].evidence == {"title": 0, "name": 0, "description": 1, "near": 1}
+    assert found["W1", "6"].evidence == {"title": 0, "name": 1, **meant(0.9848)}
+    assert found["W5", "4"].evidence == {"title": 0, "name": 0, **meant(1), "near": 1}
     assert found["W5", "4"].probability == probability(-3 + 4 + 2)
     assert found["W4", "4"].probability == probability(-3 + 1 + 3 + 0.5)
     # A title without its bracket is a name to the folded join and to the evidence.

@@ -62,7 +62,7 @@ def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
         PairEvidenceContract,
         Described,
         proposes=((told, also, False),),
-        weighs=((told, also, {"description": 1}), (ADA, also, {})),
+        weighs=((told, also, {"description": 1, "descriptions_differ": 0}), (ADA, also, {})),
     )
     assert failing_checks(names, tmp_path / "names") == {}
     assert failing_checks(descriptions, tmp_path / "descriptions") == {}

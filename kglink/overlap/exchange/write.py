@@ -198,7 +198,15 @@ _VALUES = {
 REASONS = {value: reason for reason, values in _VALUES.items() for value in values}
 #: Values that speak against a pair, or compare it with others: no reasons by themselves.
 DOUBTS = frozenset(
-    {"name_bearers", "other_numbers", "level", "worse_lead", "better_lead", "conflict"}
+    {
+        "name_bearers",
+        "other_numbers",
+        "descriptions_differ",
+        "level",
+        "worse_lead",
+        "better_lead",
+        "conflict",
+    }
 )
 #: Evidence that is the cosine of two texts, the surest first.
 _COSINES = ("description", "text", "texts")

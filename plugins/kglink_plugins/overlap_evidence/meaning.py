@@ -8,6 +8,9 @@ from kglink.overlap.paper import cosines
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.text.fold import fold
 
+#: Descriptions of one thing in two KBs rarely have a smaller cosine.
+_LEAST_ALIKE = 0.5
+
 
 class DescriptionEvidence:
     """Weighs the cosine of the descriptions where both entities have one; proposes nothing."""
@@ -22,14 +25,18 @@ class DescriptionEvidence:
         return iter(())
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
-        """``description``: the cosine."""
+        """``description``: the cosine; ``descriptions_differ``: by how much it is below a half."""
         described = [pair for pair in pairs if pair.left.description and pair.right.description]
         texts = [text for one, other in described for text in (one.description, other.description)]
         found = iter(cosines(kbs, texts))
         return [
-            {"description": next(found)} if pair.left.description and pair.right.description else {}
+            _described(next(found)) if pair.left.description and pair.right.description else {}
             for pair in pairs
         ]
+
+
+def _described(cosine: float) -> Mapping[str, float]:
+    return {"description": cosine, "descriptions_differ": max(0.0, _LEAST_ALIKE - cosine)}
 
 
 class TypeEvidence:
