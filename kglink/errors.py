@@ -61,14 +61,18 @@ class UnknownNameError(UsageError):
         self, what: str, name: str, known: Iterable[str] | None, *, hint: str = ""
     ) -> None:
         names = sorted(known or ())
-        near = difflib.get_close_matches(name, names, n=1)
-        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-        shown = ", ".join(names[:MOST_NAMES]) + more
+        many = len(names) > MOST_NAMES
+        near = difflib.get_close_matches(str(name), names, n=3 if many else 1)
+        more = f" and {len(names) - MOST_NAMES:,} more" if many else ""
+        quoted = repr if any("," in one for one in names) else str
+        shown = ", ".join(map(quoted, names[:MOST_NAMES])) + more
         exist = f"There is: {shown}." if names else f"There is no {what} yet."
-        if known is None:
+        if known is None or (many and near):
             exist = ""
-        guess = f"Did you mean {near[0]!r}? " if near else ""
-        super().__init__(f"unknown {what} {name!r}", hint=f"{guess}{exist} {hint}".strip())
+        guess = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        super().__init__(
+            f"unknown {what} {name!r}", hint=" ".join(filter(None, (guess, exist, hint)))
+        )
         self.name = name
         self.known = names
 

@@ -146,7 +146,7 @@ def _guessed(workspace: Workspace, source: Source) -> Guess:
 def _print_summary(added: AddedKB, seconds: float) -> None:
     summary = added.summary
     if summary.resumed_from:
-        note("resumed", f"after {summary.resumed_from:,} records of an interrupted run")
+        note("resumed", f"after {counted(summary.resumed_from, 'record')} of an interrupted run")
     parts = [f"{summary.kb} {summary}"]
     if summary.entity_tally.seen:
         parts += [f"{summary.with_description:,} with description", f"{summary.aliases:,} aliases"]

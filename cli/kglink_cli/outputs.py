@@ -19,7 +19,7 @@ from kglink.files.digest import text_digest
 from kglink.files.lock import file_lock
 from kglink.records import LinkedDocument, TextInput
 from kglink.workspace.outputs import PACKED, cannot_write, checked_output, whole_file
-from kglink_cli.console import note
+from kglink_cli.console import counted, note
 
 if TYPE_CHECKING:
     from kglink.plugins import Exporter
@@ -163,7 +163,7 @@ def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: Li
     with raw:
         written = list(_whole_lines(raw))
         if written:
-            note("resumed", f"after {len(written):,} documents of an interrupted run")
+            note("resumed", f"after {counted(len(written), 'document')} of an interrupted run")
         with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as out:
             exporter.export(link(written), out)
     try:

@@ -102,7 +102,7 @@ def _show(workspace: Workspace, name: str, *, as_json: bool) -> None:
         "run": space.run or "none: untrained",
         "fingerprint": space.fingerprint,
         "dimension": space.dim,
-        "rows": f"{space.rows:,} of {space.entities:,} entities: {', '.join(space.kinds)}",
+        "rows": f"{space.rows:,} of {counted(space.entities, 'entity')}: {', '.join(space.kinds)}",
         "index": f"{space.index} {settings}".rstrip() + f", {decimal(space.index_bytes)}",
         "size": decimal(space.bytes),
     }
@@ -182,7 +182,8 @@ def _beside(recalls: RecallComparison, pool: str, figure: str) -> list[str]:
 
 def _delete(workspace: Workspace, name: str, *, yes: bool, as_json: bool) -> None:
     space = workspace.space_summary(name)
-    held = f"{space.entities:,} entities of {counted(len(space.kbs), 'KB')}, {decimal(space.bytes)}"
+    entities, kbs = counted(space.entities, "entity"), counted(len(space.kbs), "KB")
+    held = f"{entities} of {kbs}, {decimal(space.bytes)}"
     if space.used:
         warning = (
             f"{name} is the space that the settings name: the next command that needs it builds "

@@ -466,7 +466,8 @@ def _text(name: str, above: tuple[str, ...]) -> tuple[str, str]:
     names = list(_names(_packaged(), ""))
     if name not in names:
         by = f" (which {above[-1]} extends)" if above else ""
-        raise UnknownNameError(f"recipe{by}", name, names, hint="Or give a .toml file.")
+        hint = "`kglink recipes` lists all; or give a .toml file."
+        raise UnknownNameError(f"recipe{by}", name, names, hint=hint)
     return _packaged().joinpath(*f"{name}{_SUFFIX}".split("/")).read_text("utf-8"), name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -134,15 +135,22 @@ def add_entity(
 ) -> AddedKB:
     """Add an entity to a KB, or put it in the place of the one that has its key.
 
-    A KB that is not there is made. The next `link` knows the entity.
+    A KB that is not there is made, unless its name is so near to that of another that it is taken
+    for a slip: `add_kb` makes it also then. The next `link` knows the entity.
 
     >>> print(workspace.add_entity("birds", Entity("o2", "owl", "It hunts at night.")).summary)
     +1 ~0 -0 =0
     >>> [link.chosen.title for text in workspace.link("An owl!") for link in text.links]
     ['owl']
     """
+    from kglink.store.ingest import check_kb_name
     from kglink.workspace.kbs import add_kb
 
+    check_kb_name(kb)
+    known = [info.name for info in opened.store.kbs()]
+    if kb not in known and difflib.get_close_matches(kb, known, n=1, cutoff=0.8):
+        hint = f"To make a KB of this name: add_kb({kb!r}, [entity])."
+        raise UnknownNameError("KB", kb, known, hint=hint)
     return add_kb(opened, kb, [entity], merge=True, progress=progress)
 
 

@@ -58,6 +58,9 @@ def export(
     if isinstance(output, str | Path):
         with whole_file(opened, Path(output)) as out:
             return export(opened, kb, out, only=only, split=split, form=form, progress=progress)
+    if not hasattr(output, "write"):
+        hint = "Name a file, or give one that is open for writing."
+        raise UsageError(f"the output is of the type {type(output).__name__}", hint=hint)
     if form == "nif":
         if only not in ("", "documents"):
             raise UsageError(f"NIF holds no {only}", hint="It holds documents.")

@@ -223,8 +223,8 @@ def search(
     kbs: Sequence[str],
 ) -> list[Candidate]:
     """The entities of some KBs that a text names or describes, best first."""
-    if k < 1:
-        raise UsageError(f"k = {k}: a search has at least one answer")
+    if not isinstance(k, int) or k < 1:
+        raise UsageError(f"k = {k!r}: a search has at least one answer", hint="Give a number.")
     if not isinstance(text, str) or not text:
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
     reader = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -88,6 +89,9 @@ class Opened:
         ``create`` makes one (in ``folder`` or the current folder) where there is none. ``flags``
         are settings by their full names, such as ``{"link.top_k": 10}``.
         """
+        if not isinstance(folder, str | PathLike | None):
+            hint = "Name it as a str or a Path."
+            raise UsageError(f"the folder is of the type {type(folder).__name__}", hint=hint)
         named = expanded(Path(folder)) if folder is not None else None
         if create and named is not None and not (named / CONFIG_FILE).exists():
             init_workspace(named)

@@ -119,6 +119,12 @@ WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
     (lambda w: [*w.link({"text": "Rose"})], "text 1 is of the type dict"),
     (lambda w: [*w.link("Rose", 3)], "names are given by the type int"),
     (lambda w: w.search(b"Rose"), "a search needs a text"),
+    (lambda w: w.search("Rose", k="3"), "k = '3': a search has"),
+    (lambda w: w.entities(None), "unknown KB None"),
+    (lambda w: w.export(None, None), "unknown KB None"),
+    (lambda w: w.export("encyclopedia", None), "the output is of the type NoneType"),
+    (lambda w: w.open(3), "the folder is of the type int"),
+    (lambda w: w.add_entity("encyclopaedia", ENTITY("1", "T")), "unknown KB 'encyclopaedia'"),
     (lambda w: w.entity(None), "an entity is named by the type NoneType"),
     (lambda w: w.vectors([7]), "an entity is named by the type int"),
     (lambda w: w.vectors(None), "an entity is named by the type NoneType"),
@@ -137,6 +143,7 @@ def test_what_is_of_a_wrong_type_is_told(demo_copy: Path) -> None:
             with pytest.raises(UsageError, match=said) as refused:
                 call(workspace)
             assert refused.value.hint
+        assert "encyclopaedia" not in [info.name for info in workspace.kbs()]
         assert "x" not in [info.name for info in workspace.kbs()]
 
 
