@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -53,6 +54,11 @@ def build_app() -> typer.Typer:
 
 
 _LESS_MEMORY = "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller."
+_MENDS = {
+    errno.ENOSPC: "Make room on that disk and run the same command again.",
+    errno.EDQUOT: "Make room there and run the same command again.",
+    errno.EROFS: "Nothing can be written on that disk: work in a copy that lies elsewhere.",
+}
 #: How typer ends where it sees a KeyboardInterrupt.
 _INTERRUPTED = 130
 #: What libraries say where Python would raise a MemoryError.
@@ -73,7 +79,7 @@ def run() -> None:
         _fail(error, error.message, error.hint, error.exit_code)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _fail(error, f"{where}{error.strerror or error}", "", 1)
+        _fail(error, f"{where}{error.strerror or error}", _MENDS.get(error.errno or 0, ""), 1)
     except MemoryError as error:
         _fail(error, "out of memory", _LESS_MEMORY, 1)
     except SystemExit as stop:

@@ -18,7 +18,13 @@ from kglink.files.atomic import replace_file
 from kglink.files.digest import text_digest
 from kglink.files.lock import file_lock
 from kglink.records import LinkedDocument, TextInput
-from kglink.workspace.outputs import PACKED, cannot_write, checked_output, whole_file
+from kglink.workspace.outputs import (
+    PACKED,
+    cannot_write,
+    checked_output,
+    naming_full_disk,
+    whole_file,
+)
 from kglink_cli.console import counted, note
 
 if TYPE_CHECKING:
@@ -160,7 +166,7 @@ def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: Li
         raw = _opened_draft(draft)
     except OSError as error:
         raise cannot_write(output, error) from error
-    with raw:
+    with naming_full_disk(output), raw:
         written = list(_whole_lines(raw))
         if written:
             note("resumed", f"after {counted(len(written), 'document')} of an interrupted run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Endings of files that are packed as they are written.
 PACKED = (".gz", ".bz2")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def checked_output(opened: Opened, path: Path) -> Path:
@@ -61,7 +63,7 @@ def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
     is written through: the file that it names is replaced.
     """
     target = checked_output(opened, path)
-    with ExitStack() as closing:
+    with naming_full_disk(path), ExitStack() as closing:
         try:
             sweep_drafts(target.parent)
             raw = closing.enter_context(atomic_file(target))
@@ -76,6 +78,17 @@ def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
             closing.close()
         except OSError as error:
             raise cannot_write(path, error) from error
+
+
+@contextmanager
+def naming_full_disk(path: Path) -> Iterator[None]:
+    """Say which file found no room: a write that fails names none itself."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM and error.filename is None:
+            raise cannot_write(path, error) from error
+        raise
 
 
 def cannot_write(path: Path, error: Exception) -> UsageError:

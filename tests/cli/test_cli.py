@@ -288,6 +288,9 @@ def test_init_and_workspace_option(kglink: Kglink, here: Path) -> None:
     assert kglink("--workspace", "one", "kbs", "--json").out.strip() == "[]"
     assert "kglink init" in kglink("kbs", code=2).err
     assert "no workspace" in kglink("--workspace", here, "kbs", code=2).err
+    assert "two" in kglink("--workspace", "two", "init").err
+    assert not (here / "kglink.toml").exists()
+    assert kglink("--workspace", "two", "kbs", "--json").out.strip() == "[]"
 
 
 def test_version_help_and_completion(kglink: Kglink) -> None:

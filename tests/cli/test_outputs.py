@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import stat
 import threading
 from pathlib import Path
@@ -137,3 +138,23 @@ def test_a_disk_that_is_full_at_the_last_moment_is_told_in_words(
         write()
     assert output.read_text(encoding="utf-8") == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+@pytest.mark.parametrize("name", ["kb.jsonl", "links.html", "links.jsonl"])
+def test_a_full_disk_is_told_with_the_file(
+    kglink: Kglink, demo: Path, tmp_path: Path, name: str
+) -> None:
+    output = tmp_path / name
+    (tmp_path / "text.txt").write_text("The heron at the lighthouse. " * 200, encoding="utf-8")
+    words = ["link", tmp_path / "text.txt"] if "links" in name else ["export", "encyclopedia"]
+    kglink("-w", demo, *words, "-o", tmp_path / f"before.{name}")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, before[1]))
+    try:
+        told = kglink("-w", demo, *words, "-o", output, code=2).err
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert f"cannot write {output}: File too large" in told
+    assert not output.exists()
+    kglink("-w", demo, *words, "-o", output)
+    assert output.read_bytes() == (tmp_path / f"before.{name}").read_bytes()
