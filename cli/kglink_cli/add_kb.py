@@ -16,6 +16,7 @@ from kglink.sources import Problems, Source
 from kglink.text.printable import printable_line
 from kglink.workspace.random_split import read_random_split
 from kglink_cli.console import Reached, counted, note, print_json, say, watching
+from kglink_cli.kbs import tell_of_gone
 from kglink_cli.session import parse_options, session_of, split_names
 
 if TYPE_CHECKING:
@@ -116,10 +117,12 @@ def add_kb(
             with watching(written.reached):
                 added = read(allow_shrink=True)
         seconds = time.monotonic() - began
+        gone = workspace.store.count_gone_golds(name) if added.summary.entity_tally.removed else 0
     if as_json:
         print_json(added.as_json())
     else:
         _print_summary(added, seconds)
+    tell_of_gone(gone)
 
 
 class _Written:

@@ -81,8 +81,17 @@ def remove(
         if not yes:
             typer.confirm(f"Remove {name} with {held}?", abort=True, err=True)
         workspace.remove_kb(name)
+        gone = workspace.store.count_gone_golds(name)
     rest = "; `kglink build` takes it out of the space" if info.entities else ""
     note("removed", f"{name} with {held}{rest}")
+    tell_of_gone(gone)
+
+
+def tell_of_gone(golds: int) -> None:
+    """Tell of documents whose mentions meant entities that were removed."""
+    if golds:
+        what = f"{counted(golds, 'mention')} of documents meant what was removed"
+        note("gold", f"{what}: nothing learns from it or is judged by it")
 
 
 def _row(info: KBInfo) -> list[object]:

@@ -144,6 +144,12 @@ def count_unresolved(connection: Connection, kb_id: int) -> int:
     return connection.scalar(select(func.count()).where(*_unresolved(kb_id))) or 0
 
 
+def count_gone(connection: Connection, kb: str) -> int:
+    """How many golds are of entities that this KB had and has no longer."""
+    gone = select(func.count()).where(golds.c.kb == kb, ~gold_exists())
+    return connection.scalar(gone) or 0
+
+
 def first_unresolved(connection: Connection, kb_id: int) -> tuple[str, ...]:
     """A few of them, as their source or `EntityId` writes them, in the order of the documents."""
     c = golds.c

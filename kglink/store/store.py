@@ -27,6 +27,7 @@ from kglink.records import (
 from kglink.store import document_reader, entity_reader
 from kglink.store.chosen import WantedEntities, read_types, read_wanted
 from kglink.store.database import Database
+from kglink.store.golds import count_gone
 from kglink.store.ingest import Ingest, check_kb_name, remove_entities
 from kglink.store.kbs import find_problems, kb_id, read_kbs
 from kglink.store.memory import MemoryTable, PartOfMemory, Unmarked
@@ -218,6 +219,11 @@ class Store:
         ``unresolved`` it is kept, in its source's words where nothing was ever found for it.
         """
         return self._stream(document_reader.read_documents, kb, split, unresolved=unresolved)
+
+    def count_gone_golds(self, kb: str) -> int:
+        """How many golds of documents are of entities that a KB had and has no longer."""
+        with self._db.read() as connection:
+            return count_gone(connection, kb)
 
     def count_documents(self, kb: str, split: str | None = None) -> int:
         """How many documents a KB has, in one split or in all."""

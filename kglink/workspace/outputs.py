@@ -87,7 +87,7 @@ def naming_full_disk(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _NO_ROOM and error.filename is None:
-            raise cannot_write(path, error) from error
+            error.filename = str(path)
         raise
 
 

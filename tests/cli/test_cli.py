@@ -123,6 +123,22 @@ def test_removing_asks_first(kglink: Kglink, here: Path) -> None:
     assert len(json.loads(kglink("kbs", "--json").out)) == 1
 
 
+def test_mentions_of_what_was_removed_are_told(kglink: Kglink, here: Path) -> None:
+    birds = [{"id": name, "title": name} for name in ("heron", "owl", "wren")]
+    write_jsonl(here / "birds.jsonl", birds)
+    mentions = [
+        {"start": 0, "end": 5, "gold": ["birds:heron"]},
+        {"start": 7, "end": 10, "gold": ["birds:owl"]},
+    ]
+    write_jsonl(here / "notes.jsonl", [{"id": "n", "text": "Heron, owl", "mentions": mentions}])
+    kglink("add-kb", "birds", "birds.jsonl")
+    kglink("add-kb", "notes", "notes.jsonl", "--links-to", "birds")
+    write_jsonl(here / "birds.jsonl", birds[1:])
+    told = "1 mention of documents meant what was removed"
+    assert told in kglink("add-kb", "birds", "birds.jsonl").err
+    assert "2 mentions of documents meant" in kglink("kbs", "remove", "birds", "--yes").err
+
+
 @pytest.mark.parametrize("output_format", ["json", "jsonl"])
 def test_machine_readable_output_is_alone_on_standard_output(
     kglink: Kglink, demo: Path, output_format: str

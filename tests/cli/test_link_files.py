@@ -121,7 +121,7 @@ def test_a_forged_line_is_not_taken_as_done(
     draft = interrupt(texts, output)
     first, second = draft.read_text(encoding="utf-8").splitlines()
     draft.write_text(f"{first}\n{json.dumps(forge(json.loads(second)))}\n", encoding="utf-8")
-    assert "after 1 documents" in kglink("link", texts, "-o", output).err
+    assert "after 1 document of" in kglink("link", texts, "-o", output).err
     assert texts_of(output) == [record["text"] for record in TEXTS]
     assert "forged" not in output.read_text(encoding="utf-8")
 

@@ -68,17 +68,18 @@ def write_disease(folder: Path, diseases: int = 12) -> Path:
     """Two ontologies of the same names, and mentions of both; one record of them is bad."""
     rng = random.Random("disease")
     titles = _titles(rng, diseases)
+    places = rng.choices(WORDS, k=diseases)
     nodes = [
         {
             "id": f"http://purl.obolibrary.org/obo/DOID_{at}",
             "type": "CLASS",
             "lbl": title.lower(),
-            "meta": {"definition": {"val": f"A disease of the {rng.choice(WORDS)}."}},
+            "meta": {"definition": {"val": f"A disease of the {places[at]}."}},
         }
         for at, title in enumerate(titles)
     ]
     terms = "".join(
-        f'\n[Term]\nid: HP:{at:07d}\nname: {title}\ndef: "Any {rng.choice(WORDS)}." [HPO:x]\n'
+        f'\n[Term]\nid: HP:{at:07d}\nname: {title}\ndef: "Of the {places[at]}." [HPO:x]\n'
         for at, title in enumerate(titles)
     )
     _write_packed(
