@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -256,10 +256,24 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
         if not damage and manifest:
             held = ", ".join(f"{kb} (revision {manifest.revisions[kb]})" for kb in manifest.kbs)
             yield Check("space", "ok", f"{name}: {held}, model {manifest.model.name}")
+            yield from _gone_checks(opened, name, manifest.kbs)
             yield from _model_checks(opened, folder)
     if not opened.joint_space.is_current() and any(info.entities for info in opened.store.kbs()):
         name = opened.settings.space.name
         yield Check("space", "note", f"{name} is older than the store", "Run `kglink build`.")
+
+
+def _gone_checks(opened: Opened, space: str, kbs: Iterable[str]) -> Iterator[Check]:
+    """KBs of a space that the store has not: they were removed, or the store itself was."""
+    held = {info.name for info in opened.store.kbs()}
+    if gone := [kb for kb in kbs if kb not in held]:
+        yield Check(
+            "space",
+            "note",
+            f"{space}: not in the store: {', '.join(gone)}",
+            "`kglink build` takes what was removed out of the space. If nobody removed it, put "
+            "the store (kglink.db) back, or add the KB again.",
+        )
 
 
 def _model_checks(opened: Opened, folder: SpaceFolder) -> Iterator[Check]:

@@ -1,4 +1,4 @@
-"""`kglink doctor`: what stopped runs have left in a workspace."""
+"""`kglink doctor`: what stopped runs have left in a workspace, and what is missing there."""
 
 from __future__ import annotations
 
@@ -75,3 +75,16 @@ def test_the_kb_that_is_half_way_is_named(kglink: Kglink, tmp_path: Path) -> Non
 )
 def test_ages(seconds: float, said: str) -> None:
     assert _ago(seconds) == said
+
+
+def test_a_space_whose_kbs_are_gone_is_told(kglink: Kglink, tmp_path: Path) -> None:
+    folder, table = tmp_path / "work", tmp_path / "stars.csv"
+    kglink("init", folder)
+    table.write_text("id,name\n1,Sun\n2,Vega\n")
+    kglink("-w", folder, "add-kb", "stars", table)
+    kglink("-w", folder, "build")
+    assert "not in the store" not in kglink("-w", folder, "doctor").out
+    (folder / "kglink.db").unlink()
+    told = kglink("-w", folder, "doctor").out
+    assert "not in the store: stars" in told
+    assert "put the store (kglink.db) back" in told

@@ -276,5 +276,6 @@ def test_the_demo_against_every_cosine(demo_master: Path) -> None:
     ]  # fmt: skip
     assert found[0].overlaps == len(pairs) > 20
     assert found[0].mrr_without_self == pytest.approx(np.mean([1 / rank for rank in ranks]))
-    assert 0.2 < found[0].mrr <= 0.5
+    # The entity itself stands first for its own text, so every answer is one rank lower.
+    assert found[0].mrr == pytest.approx(np.mean([1 / (rank + 1) for rank in ranks]))
     assert 0.4 < found[0].acs == found[1].acs < 1
