@@ -42,6 +42,10 @@ VARIABLES: Mapping[str, str] = {
         "Which third-party plugins load: `builtin` for none, else the names of distributions, "
         "separated by commas. Unset: all."
     ),
+    "KGLINK_TRUST": (
+        "Workspace folders, and SHA-256 digests of `kglink.toml` files, whose settings are allowed "
+        "as `kglink trust` does it, separated by `:`. For CI."
+    ),
     "KGLINK_PLUGIN_SECONDS": (
         "How many seconds a third-party plugin may take to be imported and to register. Unset: 30."
     ),

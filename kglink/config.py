@@ -2,20 +2,20 @@
 
 A setting is named ``section.key`` everywhere: ``[link]`` / ``top_k = 5`` in the file,
 ``KGLINK_LINK_TOP_K=5`` in the environment, ``--top-k 5`` on the command line. The variables
-that are no settings (``KGLINK_WORKSPACE``, ``KGLINK_PLUGINS``,
-``KGLINK_PLUGIN_SECONDS``, ``KGLINK_TRACE_HOOKS``, ``KGLINK_DEBUG``) are read where they are needed.
+that are no settings (`NOT_SETTINGS`) are read where they are needed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -26,6 +26,7 @@ CONFIG_FILE = "kglink.toml"
 NOT_SETTINGS = frozenset(
     {
         "KGLINK_WORKSPACE",
+        "KGLINK_TRUST",
         "KGLINK_PLUGINS",
         "KGLINK_PLUGIN_SECONDS",
         "KGLINK_TRACE_HOOKS",
@@ -35,7 +36,7 @@ NOT_SETTINGS = frozenset(
 #: Variables of this prefix belong to the tests.
 _RESERVED_PREFIXES = ("KGLINK_TEST_", "KGLINK_REALDATA")
 
-#: The password in a database address: it is shown to nobody and written nowhere.
+#: The password in an address: it is shown to nobody and written nowhere.
 _PASSWORD = re.compile(r"(//[^:/@]*):[^@]*@")
 
 
@@ -44,9 +45,18 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    #: Settings that name something outside of the workspace, and what each does. A `kglink.toml`
+    #: sets them only once the user has allowed that file.
+    outside: ClassVar[Mapping[str, str]] = {}
+    #: Settings that name plugins, and the kind of each; the settings of these plugins are in the
+    #: table that is called the same with ``_settings``.
+    plugins: ClassVar[Mapping[str, str]] = {}
+
 
 class StoreSection(Section):
     """Where entities, documents and overlaps are kept."""
+
+    outside: ClassVar[Mapping[str, str]] = {"url": "all that is read is kept there"}
 
     url: str = Field(
         "sqlite:///kglink.db",
@@ -86,6 +96,10 @@ class IngestSection(Section):
 class EncoderSection(Section):
     """The text encoder."""
 
+    outside: ClassVar[Mapping[str, str]] = {
+        "model": "loads a model from there, or from the Hugging Face hub"
+    }
+
     model: str = Field(
         "auto",
         description="`minilm` (comes with kglink), a local folder, or a hub name; `auto`: the "
@@ -102,6 +116,8 @@ class EncoderSection(Section):
 
 class SpaceSection(Section):
     """The joint vector space."""
+
+    plugins: ClassVar[Mapping[str, str]] = {"index": "index"}
 
     name: str = Field(
         "default",
@@ -139,6 +155,14 @@ def _one_or_several(value: object) -> object:
 
 class LinkSection(Section):
     """How a text is linked."""
+
+    plugins: ClassVar[Mapping[str, str]] = {
+        "input": "kb",
+        "detector": "detector",
+        "reranker": "reranker",
+        "clusterer": "clusterer",
+        "more_evidence": "evidence",
+    }
 
     kbs: tuple[str, ...] = Field((), description="KBs to link to; none named: all in the space.")
     input: str = Field(
@@ -262,6 +286,9 @@ class LinkSection(Section):
 class OverlapSection(Section):
     """How overlaps between KBs are found."""
 
+    outside: ClassVar[Mapping[str, str]] = EncoderSection.outside
+    plugins: ClassVar[Mapping[str, str]] = {"evidence": "overlap-evidence"}
+
     method: Literal["full", "paper", "names"] = Field(
         "full",
         description="`names`: entities that share a name; `paper`: those whose descriptions are "
@@ -331,6 +358,10 @@ class ResolvedSettings:
 
     values: Settings
     origins: Mapping[str, str]
+    file_sha256: str = ""
+    """Of the config file as it was read; empty: there is none."""
+    trusted: bool = False
+    """Whether its settings may name what lies outside of the workspace, whoever wrote them."""
 
     def changed(self, flags: Mapping[str, object]) -> ResolvedSettings:
         """The same with other values for some ``section.key``; None changes nothing."""
@@ -343,13 +374,19 @@ class ResolvedSettings:
                 section, _, key = name.partition(".")
                 values[section][key] = _checked(name, fields[name], value, "flag")
                 origins[name] = "flag"
-        return ResolvedSettings(Settings.model_validate(values), origins)
+        return replace(self, values=Settings.model_validate(values), origins=origins)
 
     def as_dict(self) -> dict[str, Any]:
         """All values and origins as JSON can hold them; written beside each result."""
-        values = self.values.model_dump(mode="json")
-        values["store"]["url"] = _PASSWORD.sub(r"\1:***@", values["store"]["url"])
+        values = without_passwords(self.values.model_dump(mode="json"))
         return {"settings": values, "origins": dict(self.origins)}
+
+
+def without_passwords(value: Any) -> Any:
+    """A value of a setting as it may be shown: the passwords of addresses in it are hidden."""
+    if isinstance(value, dict):
+        return {key: without_passwords(one) for key, one in value.items()}
+    return _PASSWORD.sub(r"\1:***@", value) if isinstance(value, str) else value
 
 
 def all_settings() -> Iterator[tuple[str, FieldInfo]]:
@@ -375,7 +412,8 @@ def load_settings(
     """Resolve the table from a config file, the environment and ``section.key`` flags."""
     fields = dict(all_settings())
     merged: dict[str, tuple[object, str]] = {}
-    for name, value in _from_file(config):
+    content = _content_of(config)
+    for name, value in _from_file(config, content):
         _known(name, fields, str(config))
         merged[name] = (value, str(config))
     merged.update(_from_env(os.environ if env is None else env, fields))
@@ -384,20 +422,29 @@ def load_settings(
         section, _, key = name.partition(".")
         nested.setdefault(section, {})[key] = _checked(name, fields[name], value, origin)
     origins = {name: origin for name, (_, origin) in merged.items()}
-    return ResolvedSettings(Settings.model_validate(nested), origins).changed(flags or {})
+    digest = "" if content is None else hashlib.sha256(content).hexdigest()
+    found = ResolvedSettings(Settings.model_validate(nested), origins, digest)
+    return found.changed(flags or {})
 
 
-def _from_file(config: Path | None) -> Iterator[tuple[str, object]]:
+def _content_of(config: Path | None) -> bytes | None:
     if config is None or not config.is_file():
+        return None
+    try:
+        return config.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{config}: {error.strerror}") from error
+
+
+def _from_file(config: Path | None, content: bytes | None) -> Iterator[tuple[str, object]]:
+    if content is None:
         return
     try:
-        tables = tomllib.loads(config.read_text(encoding="utf-8"))
+        tables = tomllib.loads(content.decode("utf-8"))
     except RecursionError as error:
         raise ConfigError(f"{config}: nested too deeply", hint="No setting is nested.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{config}: {error}", hint="It must be a UTF-8 TOML file.") from error
-    except OSError as error:
-        raise ConfigError(f"{config}: {error.strerror}") from error
     for section, table in tables.items():
         if section not in Settings.model_fields:
             raise UnknownNameError(f"section in {config}", section, Settings.model_fields)

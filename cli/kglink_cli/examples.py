@@ -88,6 +88,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink eval --docs notes --end-to-end --intervals --format md",
     ),
     "settings": ("kglink settings", "kglink settings --json"),
+    "trust": ("kglink trust", "kglink trust --revoke"),
     "doctor": ("kglink doctor", "kglink doctor --licences"),
     "plugins": ("kglink plugins", "kglink plugins --json"),
     "plugins new": (

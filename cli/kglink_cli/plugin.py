@@ -30,6 +30,7 @@ from kglink_cli import (
     settings,
     show,
     spaces,
+    trust,
 )
 from kglink_cli.examples import add_examples
 from kglink_cli.plugins_command import app as plugins_app
@@ -66,6 +67,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("candidates")(candidates.candidates)
     app.command("eval")(evaluate.evaluate)
     app.command("settings")(settings.settings)
+    app.command("trust")(trust.trust)
     app.command("doctor")(doctor.doctor)
     app.add_typer(plugins_app(), name="plugins")
     add_examples(app)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -31,6 +31,10 @@ _Gold = tuple[EntityId, ...] | None
 
 class PubtatorSettings(PluginSettings):
     """Settings of ``kglink/pubtator``."""
+
+    outside: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("train_ids", "dev_ids", "test_ids"), "reads that file"
+    )
 
     types: str = Field(
         "",

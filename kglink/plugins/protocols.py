@@ -34,6 +34,11 @@ class PluginSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    #: Settings that name something outside of the workspace (an address, a file, a variable), and
+    #: what each does. A `kglink.toml` sets them only once the user has allowed that file. None:
+    #: nobody said which, so a third-party plugin needs that for its name and all its settings.
+    outside: ClassVar[Mapping[str, str] | None] = None
+
 
 # ---------------------------------------------------------------------------- reading sources
 class KBAdapter(Protocol):

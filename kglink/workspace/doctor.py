@@ -13,10 +13,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kglink.config import CONFIG_FILE
 from kglink.errors import KglinkError
 from kglink.plugins import load_registry
+from kglink.workspace.asks import asks_of
 from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace
 from kglink.workspace.opened import Opened
+from kglink.workspace.trust import trust_command
 
 if TYPE_CHECKING:
     from kglink.models import Encoder
@@ -50,14 +53,14 @@ class Licence(NamedTuple):
     source: str
 
 
-def check(folder: Path | None = None) -> list[Check]:
+def check(folder: Path | None = None, *, trust: bool = False) -> list[Check]:
     """Check the machine, the installation, and a workspace: this one, or the one found upward."""
-    return [*_machine_checks(), *_workspace_checks(folder)]
+    return [*_machine_checks(), *_workspace_checks(folder, trust=trust)]
 
 
 def doctor(opened: Opened) -> list[Check]:
     """Check the machine, the installation, and this workspace."""
-    return check(opened.folder)
+    return check(opened.folder, trust=opened.resolved.trusted)
 
 
 def plugins(opened: Opened) -> list[Plugin]:
@@ -107,21 +110,31 @@ def _machine_checks() -> Iterator[Check]:
         yield Check("minilm", "bad", error.message, error.hint)
 
 
-def _workspace_checks(named: Path | None) -> Iterator[Check]:
+def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
     """The workspace, its store and its spaces."""
     try:
         folder = find_workspace(named=named)
         if folder is None:
             yield Check("workspace", "note", "none here or above", "kglink init makes one")
             return
-        with Opened.open(folder) as opened:
+        with Opened.open(folder, trust=trust) as opened:
             yield Check("workspace", "ok", str(folder))
+            yield _trust(opened)
             yield _disk("disk", folder)
             yield from _store_checks(opened)
             yield from _scratch_checks(opened)
             yield from _space_checks(opened)
     except KglinkError as error:
         yield Check("workspace", "bad", error.message, error.hint)
+
+
+def _trust(opened: Opened) -> Check:
+    """What the settings file of an opened workspace names outside of it, all of it allowed."""
+    asks = "; ".join(map(str, asks_of(opened.folder, opened.resolved, opened.registry)))
+    if not asks:
+        return Check("trust", "ok", f"{CONFIG_FILE} names nothing outside of the workspace")
+    take_back = f"`{trust_command(opened.folder)} --revoke` takes it back."
+    return Check("trust", "ok", f"you allow {CONFIG_FILE} to set {asks}", take_back)
 
 
 def licences(opened: Opened) -> list[Licence]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from kglink.config import CONFIG_FILE
 from kglink.errors import ConfigError, UsageError
-from kglink.files.seal import user_folder
+from kglink.workspace.named import expanded
+from kglink.workspace.trust import is_own_or_allowed, trust_command
 
 WORKSPACE_VARIABLE = "KGLINK_WORKSPACE"
 
@@ -56,7 +57,7 @@ def find_workspace(
 ) -> Path | None:
     """The workspace to use: ``named``, else ``KGLINK_WORKSPACE``, else upward from ``start``.
 
-    One that is found upward and belongs to somebody else is refused until it is named safe.
+    One that is found upward and belongs to somebody else is refused until its user allows it.
     """
     chosen = named or _from_env(os.environ if env is None else env)
     if chosen is not None:
@@ -70,46 +71,14 @@ def find_workspace(
     start = (start or Path.cwd()).resolve()
     for folder in (start, *start.parents):
         if (folder / CONFIG_FILE).is_file():
-            if not is_trusted(folder):
+            if not is_own_or_allowed(folder):
                 raise ConfigError(
                     f"{folder / CONFIG_FILE} belongs to somebody else, and says what kglink does",
                     hint=f"If you trust it, name it (--workspace {shlex.quote(str(folder))}), or "
-                    f"write its folder as a line of {safe_workspaces_file()}.",
+                    f"allow it for good: {trust_command(folder)}",
                 )
             return folder
     return None
-
-
-def is_trusted(folder: Path) -> bool:
-    """Whether a workspace is the user's own, or one that the user's own list names."""
-    config = folder / CONFIG_FILE
-    ours = _own_ids()
-    if not ours or all(
-        status.st_uid in ours for status in (folder.stat(), config.lstat(), config.stat())
-    ):
-        return True
-    safe = safe_workspaces_file()
-    try:
-        lines = safe.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):  # a list that cannot be read names nothing
-        return False
-    return any(line.strip() and expanded(Path(line.strip())) == folder for line in lines)
-
-
-def safe_workspaces_file() -> Path:
-    """The user's list of workspaces of others that are trusted, a folder on each line."""
-    return user_folder() / "safe-workspaces"
-
-
-def _own_ids() -> set[int]:
-    """The user's own id; under sudo also that of whoever called it; none: a system without ids."""
-    if not hasattr(os, "geteuid"):
-        return set()
-    ours = {os.geteuid()}
-    caller = os.environ.get("SUDO_UID", "")
-    if os.geteuid() == 0 and caller.isdigit():
-        ours.add(int(caller))
-    return ours
 
 
 def init_workspace(folder: Path) -> Path:
@@ -125,14 +94,6 @@ def init_workspace(folder: Path) -> Path:
     except OSError as error:
         raise UsageError(f"cannot make a workspace in {folder}: {error.strerror}") from error
     return folder
-
-
-def expanded(folder: Path) -> Path:
-    """The whole path, ``~`` written out."""
-    try:
-        return folder.expanduser().resolve()
-    except RuntimeError as error:
-        raise ConfigError(f"{folder}: there is no such user") from error
 
 
 def _from_env(env: Mapping[str, str]) -> Path | None:

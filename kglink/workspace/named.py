@@ -1,10 +1,11 @@
-"""Names as they are given to methods: one, or several."""
+"""Names and folders as they are given to commands and methods."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from kglink.errors import UsageError
+from kglink.errors import ConfigError, UsageError
 
 
 def named(names: str | Iterable[str]) -> tuple[str, ...]:
@@ -13,3 +14,11 @@ def named(names: str | Iterable[str]) -> tuple[str, ...]:
         hint = "One name is a str, several are a list of them; leave it out for the default."
         raise UsageError(f"names are given by the type {type(names).__name__}", hint=hint)
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+
+
+def expanded(folder: Path) -> Path:
+    """The whole path, ``~`` written out."""
+    try:
+        return folder.expanduser().resolve()
+    except RuntimeError as error:
+        raise ConfigError(f"{folder}: there is no such user") from error

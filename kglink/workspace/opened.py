@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -14,15 +15,9 @@ from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
 from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
-from kglink.workspace.folder import (
-    DISCOVERIES_FILE,
-    expanded,
-    find_workspace,
-    init_workspace,
-    is_trusted,
-    safe_workspaces_file,
-)
-from kglink.workspace.named import named
+from kglink.workspace.asks import check_store_file, check_trust
+from kglink.workspace.folder import DISCOVERIES_FILE, find_workspace, init_workspace
+from kglink.workspace.named import expanded, named
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -61,6 +56,7 @@ class Opened:
     """
 
     def __init__(self, folder: Path, resolved: ResolvedSettings, registry: Registry) -> None:
+        check_trust(folder, resolved, registry)
         self.folder = folder
         self.resolved = resolved
         self.registry = registry
@@ -83,11 +79,13 @@ class Opened:
         create: bool = False,
         flags: Mapping[str, object] | None = None,
         registry: Registry | None = None,
+        trust: bool = False,
     ) -> Self:
         """Open a workspace: this folder, or the one found upward from the current folder.
 
         ``create`` makes one (in ``folder`` or the current folder) where there is none. ``flags``
-        are settings by their full names, such as ``{"link.top_k": 10}``.
+        are settings by their full names, such as ``{"link.top_k": 10}``. ``trust`` allows its
+        `kglink.toml` to name addresses, variables and folders elsewhere, as `kglink trust` does.
         """
         if not isinstance(folder, str | PathLike | None):
             hint = "Name it as a str or a Path."
@@ -103,7 +101,7 @@ class Opened:
                     hint="Make one with `kglink init`, or add a KB: `kglink add-kb NAME SOURCE`.",
                 )
             found = init_workspace(Path.cwd())
-        resolved = load_settings(found / CONFIG_FILE, flags=flags)
+        resolved = replace(load_settings(found / CONFIG_FILE, flags=flags), trusted=trust)
         return cls(found, resolved, registry or load_registry())
 
     def with_settings(self, flags: Mapping[str, object]) -> Self:
@@ -148,7 +146,6 @@ class Opened:
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import ArgumentError
 
-        config = self.folder / CONFIG_FILE
         try:
             url = make_url(self.settings.store.url)
         except ArgumentError as error:
@@ -156,13 +153,8 @@ class Opened:
                 "store.url is no database address", hint="For a file: sqlite:///kglink.db"
             ) from error
         if url.get_backend_name() == "sqlite" and url.database:
+            check_store_file(self.folder, self.resolved, url.database)
             return url.set(database=str(self.folder / url.database))
-        if self.resolved.origins.get("store.url") == str(config) and not is_trusted(self.folder):
-            raise ConfigError(
-                f"{config} belongs to somebody else, and names a database on {url.host}",
-                hint="To send it your password, name the address yourself, in KGLINK_STORE_URL; "
-                f"or write the folder as a line of {safe_workspaces_file()}.",
-            )
         return url
 
     def open_source(self, *sources: str | Path) -> Source:

@@ -43,18 +43,19 @@ def test_a_planted_workspace_is_not_obeyed(
 
 
 def test_a_workspace_of_others_that_is_named_is_used(
-    kglink: Kglink, planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kglink: Kglink, planted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kglink("--workspace", planted, "kbs")
     monkeypatch.setenv("KGLINK_WORKSPACE", str(planted))
     kglink("kbs")
     monkeypatch.delenv("KGLINK_WORKSPACE")
     kglink("kbs", code=2)
-    safe = tmp_path / "config" / "kglink" / "safe-workspaces"
-    safe.parent.mkdir(parents=True)
-    safe.write_text(f"\n/elsewhere\n{planted}\n")
+    kglink("--workspace", planted, "trust")
     kglink("kbs")
     assert find_workspace() == planted
+    with (planted / "kglink.toml").open("a") as config:
+        config.write("[link]\ntop_k = 3\n")
+    kglink("kbs", code=2)
 
 
 def test_what_sudo_calls_for_is_the_callers_own(
@@ -99,14 +100,17 @@ def test_no_password_goes_to_a_host_that_somebody_else_names(
     (planted / "kglink.toml").write_text(f'[store]\nurl = "{url}"\n')
     monkeypatch.setenv("PGPASSWORD", "secret")
     ran = kglink("--workspace", planted, "kbs", code=2)
-    assert "names a database on db.example" in ran.err
+    assert f'store.url = "{url}" (all that is read is kept there)' in ran.err
     monkeypatch.setenv("KGLINK_STORE_URL", url)
     with Workspace.open(planted) as workspace:
         assert workspace.store_url.host == "db.example"
 
 
 # ------------------------------------------------------------------------------------ outputs
-OWNED = ("kglink.toml", "kglink.db", "kglink.db-wal", "spaces/default/CURRENT", "runs/x.jsonl")
+OWNED = (
+    "kglink.toml", "kglink.db", "kglink.db-wal", "kglink.db-shm", "kglink.db-journal",
+    "spaces/default/CURRENT", "runs/x.jsonl",
+)  # fmt: skip
 
 
 def identity_of(path: Path) -> tuple[int, bytes] | None:
@@ -147,6 +151,14 @@ def test_no_link_leads_an_output_into_a_workspace(kglink: Kglink, demo_copy: Pat
     assert "is no place for an output" in kglink("export", "docs", "-o", link, code=2).err
     assert link.is_symlink()
     assert identity_of(demo_copy / "kglink.db") == store
+    for number, owned in enumerate(("kglink.toml", "kglink.db", "spaces/default/CURRENT")):
+        hard = demo_copy.parent / f"hard-{number}.jsonl"
+        hard.hardlink_to(demo_copy / owned)
+        assert "is no place for an output" in kglink("export", "docs", "-o", hard, code=2).err
+    own = demo_copy.parent / "own.jsonl"
+    kglink("export", "docs", "-o", own)
+    (demo_copy.parent / "twin.jsonl").hardlink_to(own)
+    kglink("export", "docs", "-o", own)
 
 
 def test_no_output_takes_the_place_of_another_database(
@@ -157,6 +169,8 @@ def test_no_output_takes_the_place_of_another_database(
         connection.execute("CREATE TABLE precious (value TEXT)")
     connection.close()
     assert "is no place for an output" in kglink("export", "docs", "-o", other, code=2).err
+    journal = tmp_path / "other.db-journal"
+    assert "is no place for an output" in kglink("export", "docs", "-o", journal, code=2).err
     overlaps = tmp_path / "x.tsv"
     overlaps.symlink_to(other)
     kglink("overlap", "--export", overlaps, code=2)

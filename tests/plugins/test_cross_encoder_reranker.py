@@ -141,8 +141,9 @@ def test_a_model_of_several_labels_orders_nothing(tmp_path: Path) -> None:
 
 
 def test_links_are_ordered_by_a_folder_without_training(
-    kglink: Kglink, demo_copy: Path, model: Path
+    kglink: Kglink, demo_copy: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("KGLINK_TRUST", str(demo_copy))
     with (demo_copy / "kglink.toml").open("a") as config:
         config.write(
             '[link]\nreranker = "cross_encoder"\n'

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,6 +13,8 @@ from kglink.plugins import PluginSettings
 
 class CrossEncoderSettings(PluginSettings):
     """Settings of ``kglink/cross_encoder``."""
+
+    outside: ClassVar[Mapping[str, str]] = {"folder": "loads a model from there"}
 
     folder: Path = Field(
         description="Folder of a sequence-classification model with one label (safetensors)."

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from pydantic import Field
 
 from kglink.models.hardware import Precision
@@ -10,6 +13,8 @@ from kglink.plugins import PluginSettings
 
 class LearnedSettings(PluginSettings):
     """Settings of the detector ``kglink/learned``."""
+
+    outside: ClassVar[Mapping[str, str]] = {"model": "loads a model from there"}
 
     model: str = Field("", description="Folder of a trained detector; empty: the one of the space.")
     recall: float = Field(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,6 +13,8 @@ from kglink.plugins import PluginSettings
 
 class HuggingFaceSettings(PluginSettings):
     """Settings of the detector ``kglink/huggingface``."""
+
+    outside: ClassVar[Mapping[str, str]] = {"folder": "loads a model from there"}
 
     folder: Path = Field(description="Folder of a token-classification model (safetensors).")
     types: tuple[str, ...] = Field(
@@ -24,6 +28,8 @@ class HuggingFaceSettings(PluginSettings):
 class SpacySettings(PluginSettings):
     """Settings of the detector ``kglink/spacy``."""
 
+    outside: ClassVar[Mapping[str, str]] = {"folder": "loads a model from there"}
+
     folder: Path = Field(description="Folder of a pipeline, as `nlp.to_disk` writes it.")
     types: tuple[str, ...] = Field(
         (), description="Types of mentions that are kept, such as `PERSON`; none named: all."
@@ -35,6 +41,8 @@ class SpacySettings(PluginSettings):
 
 class GlinerSettings(PluginSettings):
     """Settings of the detector ``kglink/gliner``."""
+
+    outside: ClassVar[Mapping[str, str]] = {"folder": "loads a model from there"}
 
     folder: Path = Field(description="Folder of a model, as `model.save_pretrained` writes it.")
     labels: tuple[str, ...] = Field(

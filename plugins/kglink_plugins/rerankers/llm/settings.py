@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from pydantic import Field
 
 from kglink.plugins import PluginSettings
@@ -9,6 +12,12 @@ from kglink.plugins import PluginSettings
 
 class LlmSettings(PluginSettings):
     """Settings of ``kglink/llm``."""
+
+    outside: ClassVar[Mapping[str, str]] = {
+        "url": "sends the texts there",
+        "key_from": "sends the value of that environment variable along",
+        "prompt": "sends the content of that file along",
+    }
 
     url: str = Field(
         "",
