@@ -100,6 +100,20 @@ def says(text: object) -> Answer:
     return sends(200, json.dumps(record).encode())
 
 
+def raw(*parts: bytes) -> Answer:
+    """Sends these bytes, whatever they are, and ends the connection."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.close_connection = True
+        try:
+            for part in parts:
+                request.connection.sendall(part)
+        except OSError:
+            return  # the other side has had enough
+
+    return answer
+
+
 def drips(request: BaseHTTPRequestHandler) -> None:
     """A byte now and then, for ever: no single read is late."""
     request.send_response(200)
@@ -224,11 +238,18 @@ def test_prompts_of_ones_own(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "usage", [None, [1], "3", {"prompt_tokens": "many"}, {"prompt_tokens": 1e99}]
-)
-def test_an_answer_counts_whatever_is_said_of_its_cost(serve: Serve, usage: object) -> None:
-    record = {"choices": [{"message": {"content": "2"}}], "usage": usage}
-    reranker = asking(serve(sends(200, json.dumps(record).encode())).url)
+    "usage",
+    [
+        "null", "[1]", '"3"', *(
+            f'{{"prompt_tokens": {count}}}'
+            for count in ('"many"', "1e99", "NaN", "-Infinity", "-5", "true", "9" * 4300, "1" * 20)
+        ),
+    ],
+    ids=lambda usage: usage[:30],
+)  # fmt: skip
+def test_an_answer_counts_whatever_is_said_of_its_cost(serve: Serve, usage: str) -> None:
+    body = f'{{"choices": [{{"message": {{"content": "2"}}}}], "usage": {usage}}}'
+    reranker = asking(serve(sends(200, body.encode())).url)
     assert ids(reranker.rank([RANKING])[0]) == ["E1", "B1"]
     assert "1 question to tiny, 0 tokens read" in reranker.told()[0]
 
@@ -249,7 +270,8 @@ def stays(reranker: LlmReranker, why: str) -> None:
         (sends(200, b"<html>"), "no chat completion", 1),
         (sends(200, b"[" * 100_000), "no chat completion", 1),
         (sends(200, b" " * (2 << 20)), "more than a megabyte", 1),
-        (sends(500, b"out of order"), "answered 500: out of order", 3),
+        (sends(500, b"out of\x1b[2J order"), "answered 500: out of [2J order", 3),
+        (sends(503, b""), "answered 503: Service Unavailable", 3),
         (sends(401, b"no such key"), "answered 401: no such key", 1),
         (sends(302, b"", Location="http://elsewhere.example/"), "answered 302", 1),
         (sends(429, b"slower", Retry_After="3600"), "answered 429", 1),
@@ -260,6 +282,78 @@ def test_candidates_stay_as_they_were(serve: Serve, answer: Answer, why: str, ti
     server = serve(answer)
     stays(asking(server.url), why)
     assert len(server.asked) == times
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+FINE = b'{"choices": [{"message": {"content": "2"}}]}'
+
+
+def completion(content: bytes) -> bytes:
+    return HEAD + b'\r\n{"choices": [{"message": {"content": ' + content + b"}}]}"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    {
+        "nothing": (b"",),
+        "no HTTP": (b"SSH-2.0-OpenSSH_9.6\r\n",),
+        "zeros": (b"\0" * 5000,),
+        "status of letters": (b"HTTP/1.1 OK OK\r\n\r\n",),
+        "status too large": (b"HTTP/1.1 99999 OK\r\n\r\n",),
+        "status of digits of no use": ("HTTP/1.1 \u00b2\u00b2\u00b2 OK\r\n\r\n".encode("latin-1"),),
+        "status negative": (b"HTTP/1.1 -20 OK\r\n\r\n",),
+        "HTTP 9": (b"HTTP/9.9 200 OK\r\n\r\n" + FINE,),
+        "endless status line": (b"HTTP/1.1 200 " + b"x" * 200_000,),
+        "endless header": (HEAD + b"X: " + b"x" * 200_000,),
+        "many headers": (HEAD + b"X: y\r\n" * 5000 + b"\r\n" + FINE,),
+        "endless continues": (b"HTTP/1.1 100 Continue\r\n\r\n" * 500_000,),
+        "header of no ASCII": (b"HTTP/1.1 429 \xff\r\nRetry-After: \xff\xb2\r\n\r\n",),
+        "huge Retry-After": (b"HTTP/1.1 429 No\r\nRetry-After: " + b"9" * 5000 + b"\r\n\r\n",),
+        "switching protocols": (b"HTTP/1.1 101 Switch\r\n\r\n",),
+        "redirect to a file": (b"HTTP/1.1 302 Go\r\nLocation: file:///etc/passwd\r\n\r\n",),
+        "redirect to itself": (b"HTTP/1.1 307 Go\r\nLocation: /v1/chat/completions\r\n\r\n",),
+        "chunk of -5": (CHUNKED + b"-5\r\n" + FINE,),
+        "chunk of -1": (CHUNKED + b"-1\r\n", *[b" " * (1 << 20)] * 64),
+        "chunk of words": (CHUNKED + b"many\r\n" + FINE,),
+        "chunk of nothing": (CHUNKED + b"\r\n\r\n",),
+        "huge chunk": (CHUNKED + b"f" * 16 + b"\r\n" + FINE,),
+        "chunk size without end": (CHUNKED + b"0" * 200_000,),
+        "chunk cut off": (CHUNKED + b"ff\r\n" + FINE,),
+        "many tiny chunks": (CHUNKED, *[b"1;" + b"x" * 100 + b"\r\n \r\n"] * 90_000),
+        "endless trailer": (CHUNKED + b"0\r\n", *[b"X: y\r\n" * 10_000] * 200),
+        "length too long": (HEAD + b"Content-Length: 99\r\n\r\n{}",),
+        "length too short": (HEAD + b"Content-Length: 3\r\n\r\n" + FINE,),
+        "length of 5000 digits": (HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",),
+        "packed": (HEAD + b"Content-Encoding: gzip\r\n\r\n\x1f\x8b\x08" + bytes(99),),
+        "no UTF-8": (completion(b'"\xff\xfe"'),),
+        "half of UTF-16": (HEAD + b"\r\n\xff\xfe{",),
+        "UTF-32 of nobody": (HEAD + b"\r\n\0\0\xfe\xff\x7f\xff\xff\xff",),
+        "deep lists": (HEAD + b"\r\n" + b"[" * 200_000,),
+        "deep objects": (HEAD + b"\r\n" + b'{"a":' * 200_000,),
+        "integer of 5000 digits": (HEAD + b'\r\n{"usage": ' + b"9" * 5000 + b"}",),
+        "NaN": (HEAD + b"\r\nNaN",),
+        "a lone surrogate": (completion(rb'"\ud800"'),),
+        "a number as content": (completion(b"2"),),
+        "a list of choices that is none": (HEAD + b'\r\n{"choices": {"0": 1}}',),
+        "a number of no digits": (completion('"\u00b2"'.encode()),),
+        "a number without end": (completion(b'"' + b"9" * 900_000 + b'"'),),
+        "thoughts without end": (completion(b'"' + b"<think>" * 100_000 + b'"'),),
+        "controls": (b"HTTP/1.1 400 No\r\n\r\n\x1b[2J\x9b\xe2\x80\xae evil",),
+    }.items(),
+    ids=lambda case: case[0],
+)
+def test_whatever_an_endpoint_sends_is_that_questions_failure(
+    serve: Serve, parts: tuple[str, tuple[bytes, ...]]
+) -> None:
+    server = serve(raw(*parts[1]), says("2"))
+    reranker = asking(server.url, retries=0, timeout=20)
+    (found,) = reranker.rank([RANKING])
+    assert found.candidates == RANKING.candidates
+    assert "without an answer, candidates stay as they were" in " ".join(reranker.told())
+    assert found.note.isprintable()
+    # The next question is answered.
+    assert ids(reranker.rank([RANKING])[0]) == ["E1", "B1"]
 
 
 def test_it_asks_again_when_it_is_told_to(serve: Serve) -> None:
@@ -307,7 +401,7 @@ def test_an_endpoint_that_fails_is_left_alone_for_a_while(
         Ranking(MentionInText(f"heron {number}", 0, 5), RANKING.candidates) for number in range(9)
     ]
     found = reranker.rank(many)
-    assert [one.note.split()[-1] for one in found] == ["500"] * 3 + ["failed"] * 6
+    assert [one.note.split()[-1] for one in found] == ["Error"] * 3 + ["failed"] * 6
     assert len(server.asked) == 3
     time.sleep(0.35)
     assert ids(reranker.rank(many)[8]) == ["E1", "B1"]
@@ -327,12 +421,20 @@ def test_no_more_questions_than_are_wanted_in_a_minute(serve: Serve) -> None:
 # ---------------------------------------------------------------------------------- the address
 def test_the_key_is_sent_and_never_told(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    server = serve(sends(401, f"the key {KEY} is unknown".encode()))
-    reranker = asking(server.url)
-    (found,) = reranker.rank([RANKING])
-    assert server.keys == [f"Bearer {KEY}"]
-    assert "the key *** is unknown" in found.note
-    assert KEY not in found.note + " ".join(reranker.told()) + repr(vars(reranker))
+    spelt = [
+        KEY, KEY.upper(), " ".join(KEY), KEY.replace("-", "\\u002d"), KEY.replace("-", "%2D"),
+        KEY[::-1], "".join(f"&#{ord(one)};" for one in KEY), KEY.encode().hex(),
+    ]  # fmt: skip
+    lines = [f"HTTP/1.1 {one}\r\n\r\n".encode() for one in spelt]
+    echoes = [sends(401, f"the key {one} is unknown".encode()) for one in spelt]
+    server = serve(*echoes, *map(raw, lines))
+    reranker = asking(server.url, retries=0)
+    monkeypatch.setattr(reranker_module, "MOST_FAILURES", 99)
+    told = [reranker.rank([RANKING])[0].note for _ in (*echoes, *lines)]
+    assert server.keys == [f"Bearer {KEY}"] * 16
+    end = ["answered 401: Unauthorized", "no answer in HTTP (BadStatusLine)"]
+    assert all(one.endswith(end[number >= 8]) for number, one in enumerate(told)), told
+    assert KEY not in " ".join(reranker.told()) + repr(vars(reranker))
     other = asking(server.url, key_from="")
     other.rank([RANKING])
     assert server.keys[-1] is None
@@ -357,9 +459,10 @@ def test_addresses_that_are_none(url: str) -> None:
         asking(url)
 
 
-def test_a_password_in_an_address_is_not_told() -> None:
+@pytest.mark.parametrize("user", [f"me:{KEY}", f":{KEY}", KEY, f"{KEY}:", f"@{KEY}"])
+def test_a_password_in_an_address_is_not_told(user: str) -> None:
     with pytest.raises(UsageError, match="more than an address") as told:
-        asking(f"https://me:{KEY}@models.example/v1")
+        asking(f"https://{user}@models.example/v1")
     assert KEY not in told.value.message + told.value.hint
 
 
@@ -376,9 +479,13 @@ class TestContract(RerankerContract):
 
 # ------------------------------------------------------------------------------ the whole command
 @pytest.fixture
-def demo_that_asks(demo_copy: Path, serve: Serve) -> Callable[..., Server]:
-    def ask(*answers: Answer) -> Server:
+def demo_that_asks(
+    demo_copy: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Server]:
+    def ask(*answers: Answer, trust: bool = True) -> Server:
         server = serve(*answers)
+        if trust:
+            monkeypatch.setenv("KGLINK_TRUST", str(demo_copy))
         with (demo_copy / "kglink.toml").open("a") as config:
             config.write(
                 f'[link]\nreranker = "kglink/llm"\n[link.reranker_settings]\nurl = "{server.url}"\n'
@@ -402,6 +509,26 @@ def test_links_are_chosen_by_the_model_and_kept(
     assert "llm        1 question to tiny, 90 tokens read and 2 written" in first.err
     assert "1 answer kept from before" in again.err
     assert KEY not in first.out + first.err
+
+
+def test_a_strangers_settings_send_nothing_away(
+    kglink: Kglink,
+    demo_copy: Path,
+    demo_that_asks: Callable[..., Server],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = demo_that_asks(says("0"), trust=False)
+    with (demo_copy / "kglink.toml").open("a") as config:
+        config.write('key_from = "AWS_SECRET_ACCESS_KEY"\n')
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    link = ("link", "-", "--kb", "encyclopedia")
+    said = kglink(*link, stdin="The lighthouse stood there.", code=2).err
+    assert f'link.reranker_settings.url = "{server.url}" (sends the texts there)' in said
+    assert 'key_from = "AWS_SECRET_ACCESS_KEY"' in said
+    assert (server.asked, server.keys) == ([], [])
+    kglink("trust")
+    kglink(*link, stdin="The lighthouse stood there.")
+    assert server.keys == [f"Bearer {KEY}"]
 
 
 def test_an_endpoint_that_is_down_changes_no_link_and_is_told(

@@ -1,4 +1,8 @@
-"""Questions to an OpenAI-compatible endpoint: bounded in time, in number and in what they tell."""
+"""Questions to an OpenAI-compatible endpoint: bounded in time, in number and in what they tell.
+
+What an endpoint sends is read by libraries that raise whatever they raise on bytes that nobody
+foresaw; so any exception here is a question without an answer, and nothing more.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,15 @@ import socket
 import time
 from contextlib import suppress
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, responses
+from io import BufferedReader, RawIOBase
 from ipaddress import ip_address
 from threading import Event, Lock, Timer
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from kglink.errors import UsageError
+from kglink.text.printable import printable
 from kglink_plugins.rerankers.llm.settings import LlmSettings
 
 #: Seconds before a question is asked again, where the endpoint names none; doubled each time.
@@ -22,7 +28,11 @@ FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 #: Answers are short: more than this is none.
 _MOST_BYTES = 1 << 20
+#: With its headers, and with the frames of its chunks.
+_MOST_RAW_BYTES = 8 << 20
 _MOST_SHOWN = 200
+#: More tokens than any question costs: who says so says nothing.
+_MOST_TOKENS = 10**9
 
 
 class Reply(NamedTuple):
@@ -45,6 +55,40 @@ class NoReplyError(Exception):
         """So many seconds later, as it said itself."""
 
 
+class _Bounded(RawIOBase):
+    """So much of a stream and no more, whatever length its reader is made to ask for."""
+
+    def __init__(self, stream: BufferedReader) -> None:
+        self._stream = stream
+        self._left = _MOST_RAW_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        got = self._stream.readinto1(buffer)
+        self._left -= got
+        if self._left < 0:
+            raise _TooMuchError
+        return got
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class _TooMuchError(Exception):
+    """An answer is longer than any that could be meant."""
+
+
+class _BoundedResponse(HTTPResponse):
+    """An answer of which a bounded part is read."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.fp: BufferedReader = BufferedReader(_Bounded(self.fp))
+
+
 class Endpoint:
     """One model behind one address."""
 
@@ -57,7 +101,7 @@ class Endpoint:
             raise _bad_url() from error
         if url.scheme not in ("http", "https") or not self._host or not settings.model:
             raise _bad_url()
-        if url.username or url.query or url.fragment:
+        if "@" in url.netloc or url.query or url.fragment:
             raise UsageError(
                 "the setting `url` of kglink/llm holds more than an address",
                 hint="Put the key into the environment variable that `key_from` names.",
@@ -107,14 +151,14 @@ class Endpoint:
         }
         status, after, data = self._posted(json.dumps(body).encode())
         if status != HTTPStatus.OK:
-            told = self._clean(data.decode("utf-8", "replace"))[:_MOST_SHOWN]
+            told = self._told(data.decode("utf-8", "replace")) or responses.get(status)
             again = status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT)
             again = again or status >= HTTPStatus.INTERNAL_SERVER_ERROR
             message = f"{self.name} answered {status}" + (f": {told}" if told else "")
             raise NoReplyError(message, again=again, after=after)
         try:
             return _reply(json.loads(data))
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        except Exception as error:  # whatever a reader of JSON raises
             raise NoReplyError(
                 f"{self.name} answered something that is no chat completion", again=False
             ) from error
@@ -124,6 +168,7 @@ class Endpoint:
         limit = self._settings.timeout
         kind = HTTPSConnection if self._secure else HTTPConnection
         connection = kind(self._host, self._port, timeout=limit)
+        connection.response_class = _BoundedResponse
         late, watch = Event(), None
         headers = {"Content-Type": "application/json"}
         if self._key:
@@ -137,10 +182,13 @@ class Endpoint:
             connection.request("POST", self._path, body, headers)
             response = connection.getresponse()
             data = response.read(_MOST_BYTES + 1)
-        except (OSError, HTTPException) as error:
+            status, after = response.status, _after(response)
+        except Exception as error:  # whatever a reader of HTTP raises
             if late.is_set() or isinstance(error, TimeoutError):
                 raise self._late() from error
-            raise NoReplyError(f"{self.name}: {self._clean(str(error) or repr(error))}") from error
+            if isinstance(error, _TooMuchError):
+                raise self._too_much() from error
+            raise NoReplyError(f"{self.name}: {self._why(error)}") from error
         finally:
             if watch is not None:
                 watch.cancel()
@@ -148,16 +196,30 @@ class Endpoint:
         if late.is_set():
             raise self._late()
         if len(data) > _MOST_BYTES:
-            raise NoReplyError(f"{self.name} answered more than a megabyte", again=False)
-        return response.status, _after(response), data
+            raise self._too_much()
+        return status, after, data
 
     def _late(self) -> NoReplyError:
         return NoReplyError(f"{self.name} did not answer in {self._settings.timeout:g} s")
 
-    def _clean(self, text: str) -> str:
-        """One line of a message without the key, whoever put it there."""
-        line = " ".join(text.split())
-        return line.replace(self._key, "***") if self._key else line
+    def _too_much(self) -> NoReplyError:
+        return NoReplyError(f"{self.name} answered more than a megabyte", again=False)
+
+    def _why(self, error: Exception) -> str:
+        """What went wrong, in the system's words, or in those of a library that quotes the answer.
+
+        Nothing was sent before there was a connection, and the system quotes nobody.
+        """
+        if isinstance(error, OSError) and not isinstance(error, HTTPException):
+            return printable(str(error) or repr(error), _MOST_SHOWN)
+        return self._told(str(error)) or f"no answer in HTTP ({type(error).__name__})"
+
+    def _told(self, text: str) -> str:
+        """What an endpoint says, on one line; nothing where a key was sent.
+
+        It may repeat the key, and altered so that no search finds it.
+        """
+        return "" if self._key else printable(text, _MOST_SHOWN)
 
 
 def _cut(connected: socket.socket, late: Event) -> None:
@@ -179,7 +241,7 @@ def _reply(record: Any) -> Reply:
 
 
 def _count(told: object) -> int:
-    return told if isinstance(told, int) else 0
+    return told if type(told) is int and 0 <= told <= _MOST_TOKENS else 0
 
 
 def _after(response: HTTPResponse) -> float | None:
