@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Endings of files that are packed as they are written.
 PACKED = (".gz", ".bz2")
+#: What SQLite calls the files beside a database.
+_JOURNALS = ("-wal", "-shm", "-journal")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -27,7 +29,7 @@ def checked_output(opened: Opened, path: Path) -> Path:
     """The file that an output goes to, links followed; what must not be replaced is refused.
 
     An output is a regular file, new or not. It is neither settings, store, spaces nor anything
-    else that a workspace lives from, nor any other SQLite database.
+    else that a workspace lives from, by whatever link, nor any other SQLite database.
     """
     try:
         target = path.resolve()
@@ -35,7 +37,7 @@ def checked_output(opened: Opened, path: Path) -> Path:
             raise UsageError(
                 f"{path} is not a file", hint="Leave -o out to write to standard output."
             )
-        is_database = target.is_file() and _begins_with(target, b"SQLite format 3\0")
+        is_owned = _is_database(target) or _is_owned(opened, target)
     except (OSError, RuntimeError, ValueError) as error:  # a name that no file can have
         raise cannot_write(path, error) from error
     if not target.parent.is_dir():
@@ -43,11 +45,7 @@ def checked_output(opened: Opened, path: Path) -> Path:
             f"cannot write {path}: there is no folder {path.parent}",
             hint="Make it, or name a file in another folder.",
         )
-    owned = {opened.folder / name for name in OWNED}
-    if opened.store_url.get_backend_name() == "sqlite" and opened.store_url.database:
-        store = Path(opened.store_url.database).resolve()
-        owned |= {store.with_name(store.name + suffix) for suffix in ("", "-wal", "-shm")}
-    if is_database or any(target == one or one in target.parents for one in owned):
+    if is_owned:
         raise UsageError(
             f"{path} belongs to a workspace or a database, and is no place for an output",
             hint="Name another file.",
@@ -96,6 +94,30 @@ def cannot_write(path: Path, error: Exception) -> UsageError:
     return UsageError(
         f"cannot write {path}: {getattr(error, 'strerror', '') or error}",
         hint="Name a file in a folder that exists and may be written, on a disk with room.",
+    )
+
+
+def _is_owned(opened: Opened, target: Path) -> bool:
+    """Whether a file is one of those that the workspace lives from, or a hard link to one."""
+    owned = [opened.folder / name for name in OWNED]
+    url = opened.store_url
+    if url.get_backend_name() == "sqlite" and url.database:
+        store = Path(url.database).resolve()
+        owned += [store, *(store.with_name(store.name + suffix) for suffix in _JOURNALS)]
+    if any(target == one or one in target.parents for one in owned):
+        return True
+    if not target.is_file() or target.stat().st_nlink == 1:
+        return False
+    inside = (path for one in owned for path in (one, *one.rglob("*")))
+    return any(path.is_file() and path.samefile(target) for path in inside)
+
+
+def _is_database(target: Path) -> bool:
+    """Whether a file is an SQLite database, or the journal of one beside it."""
+    ending = next((one for one in _JOURNALS if target.name.endswith(one)), "")
+    return any(
+        path.is_file() and _begins_with(path, b"SQLite format 3\0")
+        for path in (target, target.with_name(target.name.removesuffix(ending) or target.name))
     )
 
 
