@@ -36,7 +36,7 @@ NOT_SETTINGS = frozenset(
 _RESERVED_PREFIXES = ("KGLINK_TEST_", "KGLINK_REALDATA")
 
 #: The password in a database address: it is shown to nobody and written nowhere.
-_PASSWORD = re.compile(r"(//[^:/@]*):[^@]*@")
+_PASSWORD = re.compile(r"\A([^/]*+//[^:/@]*+):[^@]*@")
 
 
 class Section(BaseModel):

@@ -224,6 +224,8 @@ def test_without_its_library_a_pdf_file_is_refused_with_the_command_that_install
         ("mail", "\ufeffReceived: x\nMessage-ID: <a>\n\ny", "mail"),
         ("a.pdf", "%PDF-1.7", "pdf"),
         ("a.csv", "a,b", "text"),
+        ("note.txt", "<!--a-->" * 40 + "hello heron", "text"),
+        ("note", "<!--a--> <!--b-->" * 40 + "<html>", "html"),
     ],
 )
 def test_formats_are_known_by_their_beginning_and_name(name: str, data: str, adapter: str) -> None:

@@ -22,7 +22,7 @@ from kglink_kbs.mediawiki.site import Titles
 
 # A sentence ends at a full stop and its like, with what closes behind it, where the next word
 # begins with no small letter; in scripts without spaces it ends at their own stop.
-_END = re.compile(r"[.!?…؟।]++[\"'”’»)\]]*+(?=\s|$)|[。！？]++[」』”）]*+|\n")
+_END = re.compile(r"(?<![.!?…؟।])[.!?…؟।]++[\"'”’»)\]]*+(?=\s|$)|[。！？]++[」』”）]*+|\n")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"“„'’‘«-])(?:[^\W\d_]|[^\W\d_](?:\.[^\W\d_])++|(?:ca|c|cf|ch|co|corp|dr|ed|eds|est"
     r"|etc|fig|fl|fr|gen|gov|inc|jr|lit|lt|ltd|mr|mrs|ms|mt|nr|op|orig|pl|pp|prof|pron|rev|sec|sen"

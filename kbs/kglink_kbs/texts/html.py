@@ -20,8 +20,8 @@ from kglink_kbs.texts.settings import TextSettings
 
 _NAMES = (".html", ".htm", ".xhtml")
 _BEGINS = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?"
-    rb"(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html[\s>])",
+    rb"(?:\xef\xbb\xbf)?\s*+(?:<\?xml[^>]*+>\s*+)?"
+    rb"(?><!--.{0,2000}?-->\s*)*+<(?:!doctype\s+html|html[\s>])",
     re.I | re.S,
 )
 
