@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import re
 from typing import NamedTuple
+
+from kglink_kbs.values import unescaped
 
 #: Elements whose content is no wikitext and no prose.
 OPAQUE = frozenset(
@@ -93,7 +94,7 @@ def _region(
         unclosed.add(name)
         return _unclosed_end(text, found.end(), name), ""
     if name == _LITERAL:
-        return close.end(), literal(html.unescape(text[found.end() : close.start()]))
+        return close.end(), literal(unescaped(text[found.end() : close.start()]))
     return close.end(), ""
 
 

@@ -64,7 +64,8 @@ class MailAdapter(OneTextAdapter):
             part, seen = waiting.pop(), seen + 1
             if part.get_content_disposition() == "attachment":
                 continue
-            payload = part.get_payload()
+            # Asked for a payload that is no list, the library decodes it with any codec it names.
+            payload = part.get_payload() if part.is_multipart() else ()
             inner = [one for one in payload if isinstance(one, Message)]
             if part.get_content_type() == "multipart/alternative":
                 waiting += filter(None, [_preferred(inner)])
