@@ -93,6 +93,12 @@ def test_a_wrong_character_set_ends_in_a_text(charset: str) -> None:
     assert "ron" in read("a.eml", f"{head}\r\nHeron Gerön\r\n".encode("latin-1")).text
 
 
+def test_a_mail_holds_no_half_of_a_surrogate_pair() -> None:
+    head = "Subject: =?utf-7?q?a+2AA-?=\nContent-Type: text/plain; charset=utf-7\n\n"
+    document = read("a.eml", f"{head}He+2AA-ron +AAA-")
+    assert (document.text, document.title) == ("a\n\nHeron", "a")
+
+
 def test_a_mail_of_parts_in_parts_without_end_is_refused() -> None:
     deep = "".join(
         f"Content-Type: multipart/mixed; boundary=b{at}\n\n--b{at}\n" for at in range(3000)

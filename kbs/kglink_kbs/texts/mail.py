@@ -82,7 +82,7 @@ class MailAdapter(OneTextAdapter):
         text = _of_charset(content if isinstance(content, bytes) else b"", part)
         if kind == "text/html":
             return html_text(text, self._settings).text
-        return text.replace("\r\n", "\n").replace("\0", "").strip()
+        return text.replace("\r\n", "\n").strip()
 
 
 def sniff(head: SourceHead) -> float:
@@ -127,4 +127,4 @@ def _decoded(header: str) -> str:
             words.append(_of_charset(piece, part))
         else:
             words.append(piece)
-    return " ".join("".join(words).replace("\0", "").split())
+    return " ".join("".join(words).split())
