@@ -37,7 +37,7 @@ NOT_SETTINGS = frozenset(
 _RESERVED_PREFIXES = ("KGLINK_TEST_", "KGLINK_REALDATA")
 
 #: The password in an address: it is shown to nobody and written nowhere.
-_PASSWORD = re.compile(r"(//[^:/@]*):[^@]*@")
+_PASSWORD = re.compile(r"\A([^/]*+//[^:/@]*+):[^@]*@")
 
 
 class Section(BaseModel):

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from kglink.errors import RecordError
-from kglink.records import Record
+from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
+from kglink_kbs.descriptions import Descriptions
 from kglink_kbs.entities import EntityFields, EntityMaker
 from kglink_kbs.exported import exported_record, is_exported
 from kglink_kbs.json_stream import is_array, json_objects
@@ -51,10 +52,14 @@ class JsonAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """The records of ``source``; bad ones go to ``problems``."""
+        first = map(self._shapes.values, head_objects(source.head))
+        descriptions = Descriptions((one.get("description") for one in first), problems)
         for line, fields in json_objects(source, problems):
             place = source.where(line)
             try:
                 record = self._record(fields, line, place, problems)
+                if isinstance(record, Entity) and not is_exported(fields):
+                    record = descriptions.mended(record)
             except BadValue as bad:
                 problems.report(RecordError(bad.message, where=place, hint=bad.hint))
                 continue

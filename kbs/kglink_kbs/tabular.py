@@ -16,6 +16,7 @@ from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.columns import GUESSED, Columns, find_columns
+from kglink_kbs.descriptions import Descriptions
 from kglink_kbs.entities import EntityFields, EntityMaker
 from kglink_kbs.spellings import ENTITY, find_fields
 from kglink_kbs.values import BadValue, checked
@@ -158,19 +159,22 @@ class TabularAdapter:
         rows = _rows(source, dialect, problems)
         line, header = next(rows, (0, []))
         header = _checked_header(source, header)
+        sample = _sample(head, dialect, len(header))
         columns = find_columns(
             source.label,
             header,
-            _sample(head, dialect, len(header)),
+            sample,
             settings.chosen(),
             settings.separator,
             problems,
         )
+        first = (columns.values(row).get("description") for row in sample)
+        descriptions = Descriptions(first, problems)
         count = 0
         for line, row in rows:
             count += 1
             try:
-                yield self._entity(row, header, columns)
+                yield descriptions.mended(self._entity(row, header, columns))
             except BadValue as bad:
                 problems.report(RecordError(bad.message, where=source.where(line), hint=bad.hint))
         if not count and not problems.total:

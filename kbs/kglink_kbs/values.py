@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import unicodedata
@@ -9,6 +10,9 @@ import unicodedata
 #: Neither a database nor a terminal is served by these; white space is no part of them.
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff]")
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+#: A character by its number; Python reads no number of thousands of digits.
+_BY_NUMBER = re.compile(r"&#(?=[0-9])0*+([0-9]*+)")
+_MOST_DIGITS = 8
 #: The largest whole number that a database column holds.
 MAX_COUNT = 2**63 - 1
 
@@ -123,6 +127,13 @@ def whole_number(value: object, what: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
         return value
     raise BadValue(f"{what} is {described(value)}, not a whole number from 0 on")
+
+
+def unescaped(text: str) -> str:
+    """``text`` with its HTML character references replaced; U+FFFD for those that are none."""
+    if "&" not in text:
+        return text
+    return html.unescape(_BY_NUMBER.sub(lambda found: f"&#{found[1][:_MOST_DIGITS] or 0}", text))
 
 
 def text_list(value: object, separator: str, what: str) -> list[str]:

@@ -34,7 +34,7 @@ PAGE = 2000
 #: Names that are shown of those that were passed over.
 MOST_EXAMPLES = 3
 
-_SIGN = re.compile(r"\s*([^\w\s])\s*")
+_SIGN = re.compile(r"(?:(?<!\s)\s++)?([^\w\s])\s*+")
 _DISAMBIGUATOR = re.compile(r"(.*\S)\s*\([^()]*\)\s*")
 
 Match = Literal["strict", "caseless", "folded"]

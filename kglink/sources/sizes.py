@@ -1,15 +1,53 @@
-"""Texts of records within bounds: every step of linking reads them. The store checks names."""
+"""Records as readers give them: whatever goes wrong is an error of the source, texts have bounds.
+
+Every step of linking reads the texts. The store checks names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from kglink.errors import RecordError
+from kglink.errors import KglinkError, RecordError, SourceError
 from kglink.records import Document, Entity, Record
 from kglink.sources.source import Source
 from kglink.sources.values import Problems, text_too_long
 
 _MOST_SHOWN = 40
+_MOST_REASON = 200
+
+
+def read_records(
+    reader: str,
+    read: Callable[[Source, Problems], Iterable[Record]],
+    source: Source,
+    problems: Problems,
+) -> Iterator[Record]:
+    """The records that ``read`` finds in ``source``, as `check_sizes` passes them.
+
+    A reader that fails in a way of its own fails on this source alone: the error names it.
+    """
+    return check_sizes(_guarded(reader, read, source, problems), source, problems)
+
+
+def _guarded(
+    reader: str,
+    read: Callable[[Source, Problems], Iterable[Record]],
+    source: Source,
+    problems: Problems,
+) -> Iterator[Record]:
+    number = 0
+    try:
+        for number, record in enumerate(read(source, problems), 1):  # noqa: B007 - told below
+            yield record
+    except (KglinkError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        behind = f", behind record {number:,}" if number else ""
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
+        raise SourceError(
+            f"{source.label}{behind}: {reader} failed with {reason}",
+            hint="This is a mistake of the reader: --on-error stop and --debug show where.",
+        ) from error
 
 
 def check_sizes(records: Iterable[Record], source: Source, problems: Problems) -> Iterator[Record]:

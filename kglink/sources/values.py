@@ -22,7 +22,8 @@ OTHER_REASONS = "other problems"
 
 #: What differs from one bad record to the next: what it says, and where in it.
 _PARTICULARS = re.compile(
-    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d[\d,]*\.\.\d[\d,]*| \((?:byte|column) [\d,]+\)"""
+    r"""'(?:[^'\\]|\\.){0,300}+'|"(?:[^"\\]|\\.){0,300}+"|\d[\d,]{0,25}\.\.\d[\d,]*+"""
+    r"""| \((?:byte|column) [\d,]++\)"""
 )
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kglink.errors import RecordError, UsageError
 from kglink.records import Span
 
-_TOKEN = re.compile(r"(?P<slashes>\\+)(?=[\[\]])|\[\[|\]\]|[\r\n]")
+_TOKEN = re.compile(r"(?P<slashes>(?<!\\)\\++)(?=[\[\]])|\[\[|\]\]|[\r\n]")
 _SLASHES_OR_BRACKET = re.compile(r"\\+|[\[\]]")
 _HINT = r"Write a mention as [[like this]] on one line, and brackets that are none as \[[."
 

@@ -1,7 +1,7 @@
 """The door for texts of others: what is shown of them is no command to a terminal or a reader.
 
 `printable` is for names within a message, `printable_line` for a whole line, whose columns stay
-where they are, `printable_json` for JSON, which loses nothing, and `spreadsheet_cell` for tables.
+where they are, `printable_json` for JSON, and `spreadsheet_cell` for tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STAND_INS |= dict.fromkeys(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: With these a spreadsheet takes a cell for a formula, full-width forms included.
 _FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-_ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str, most: int = 0) -> str:
@@ -37,8 +37,11 @@ def printable_line(text: str) -> str:
 
 
 def printable_json(value: object, *, indent: int | None = None) -> str:
-    """``value`` as JSON, in which what a terminal would obey is escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    """``value`` as JSON, in which what a terminal would obey is escaped.
+
+    Halves of surrogate pairs become U+FFFD: two of them would be read back as one character.
+    """
+    text = _SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False, indent=indent))
     return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

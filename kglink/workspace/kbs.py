@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from kglink.errors import UsageError
 from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Record, Split
-from kglink.sources import OnNote, Problems, Source, check_sizes
+from kglink.sources import OnNote, Problems, Source, read_records
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink.workspace.named import named
 from kglink.workspace.random_split import SPLITS, RandomSplit
@@ -153,9 +153,11 @@ def add_kb(
         resolve=_resolve(resolve, links_to),
     )
     source.scratch_in = opened.folder / SCRATCH_FOLDER / read.fingerprint
-    records: Iterable[Record] = check_sizes(reader.read(source, problems), source, problems)
+    records: Iterable[Record] = read_records(plugin.name, reader.read, source, problems)
     if split_random:
-        drawn = split_random.drawn(reader.read(source, Problems(ingest.on_error)))
+        drawn = split_random.drawn(
+            read_records(plugin.name, reader.read, source, Problems(ingest.on_error))
+        )
         records = split_random.divided(records, drawn)
         counts = zip(SPLITS, split_random.counts, strict=True)
         shown = ", ".join(f"{count:,} {split}" for split, count in counts)

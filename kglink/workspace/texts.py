@@ -11,7 +11,7 @@ from kglink.plugins import KBAdapter, PluginSettings, Registry
 from kglink.plugins.registry import PLAIN_TEXT
 from kglink.plugins.settings import setting_keys
 from kglink.records import Document, Span, TextInput
-from kglink.sources import Problems, Source, check_sizes
+from kglink.sources import Problems, Source, read_records
 from kglink.sources.encoding import convert, wide_encoding
 
 if TYPE_CHECKING:
@@ -99,21 +99,21 @@ class TextReader:
             single = Source.from_bytes(line.rstrip(b"\r\n"), name=f"line {number}")
             try:
                 yield from self._line(single, str(number))
-            except RecordError as error:
+            except SourceError as error:
                 place = f"{where}, line {number}"
-                self._problems.report(RecordError(error.reason, where=place, hint=error.hint))
+                reason = error.reason if isinstance(error, RecordError) else error.message
+                self._problems.report(RecordError(reason, where=place, hint=error.hint))
 
     def _line(self, line: Source, number: str) -> Iterator[TextInput]:
         with line.open() as stream:
             data = stream.read()
         if data.lstrip()[:1] == b"{" and b'"text"' in data:
-            adapter = self._adapter_of(DOCUMENTS)
-            for text in _inputs(adapter, line, Problems()):
+            for text in self._inputs(DOCUMENTS, line, Problems()):
                 own = f"{line.name}:1"  # made of the place: the record names no id
                 yield TextInput(number if text.id == own else text.id, text.text, text.spans)
         else:
             name = PLAIN_TEXT if self._adapter == AUTO else self._adapter
-            for text in _inputs(self._adapter_of(name), line, Problems()) if data else ():
+            for text in self._inputs(name, line, Problems()) if data else ():
                 yield TextInput(number, text.text, text.spans, text.meta)
             if not data:
                 yield TextInput(number, "")
@@ -122,7 +122,18 @@ class TextReader:
         if not source.bytes_total:  # An empty text is a text.
             yield TextInput(source.name, "")
             return
-        yield from _inputs(self._adapter_of(self._name_of(source)), source, self._problems)
+        yield from self._inputs(self._name_of(source), source, self._problems)
+
+    def _inputs(self, name: str, source: Source, problems: Problems) -> Iterator[TextInput]:
+        reader = self._adapter_of(name)
+        for record in read_records(name, reader.read, source, problems):
+            if not isinstance(record, Document):
+                raise UsageError(
+                    f"{source.name} holds entities, not texts",
+                    hint="Entities are added with `kglink add-kb NAME FILE`.",
+                )
+            spans = tuple(Span(mention.start, mention.end) for mention in record.mentions)
+            yield TextInput(record.id, record.text, spans or None, record.meta)
 
     def _is_binary(self, file: Source) -> bool:
         """Whether a file that would be read as plain text is none."""
@@ -169,17 +180,6 @@ class TextReader:
         for name in names if settings else ():
             self._settings_of(name)
         return settings
-
-
-def _inputs(adapter: KBAdapter, source: Source, problems: Problems) -> Iterator[TextInput]:
-    for record in check_sizes(adapter.read(source, problems), source, problems):
-        if not isinstance(record, Document):
-            raise UsageError(
-                f"{source.name} holds entities, not texts",
-                hint="Entities are added with `kglink add-kb NAME FILE`.",
-            )
-        spans = tuple(Span(mention.start, mention.end) for mention in record.mentions)
-        yield TextInput(record.id, record.text, spans or None, record.meta)
 
 
 def _holds_records(source: Source) -> bool:

@@ -41,6 +41,13 @@ class _Work(NamedTuple):
     version: str
 
 
+class _Waiting(NamedTuple):
+    """A group of texts, and what will be its answers."""
+
+    texts: Sequence[TextInput]
+    answers: Future[list[LinkedDocument]]
+
+
 def answers(
     opened: Opened,
     linker: Linker,
@@ -72,7 +79,7 @@ def _by_workers(
     own = {"encoder.threads": threads, "link.workers": 1}
     resolved = opened.resolved.changed({**flags, **own})
     work = _Work(opened.folder.resolve(), resolved, opened.space().version)
-    waiting: deque[Future[list[LinkedDocument]]] = deque()
+    waiting: deque[_Waiting] = deque()
     context = get_context("spawn")
     # Workers end when our end of this pipe is closed: by us, or because we were killed.
     theirs, ours = context.Pipe(duplex=False)
@@ -84,15 +91,22 @@ def _by_workers(
     starter = ThreadPoolExecutor(1, "workers", signal.pthread_sigmask, _NO_CTRL_C)
     try:
         for group in text_groups(texts):
-            waiting.append(starter.submit(pool.submit, _link, group).result())
+            waiting.append(_Waiting(group, starter.submit(pool.submit, _link, group).result()))
             if len(waiting) > _AHEAD * workers:
-                yield from waiting.popleft().result()
+                yield from waiting[0].answers.result()
+                waiting.popleft()
         while waiting:
-            yield from waiting.popleft().result()
+            yield from waiting[0].answers.result()
+            waiting.popleft()
     except BrokenProcessPool as error:
+        while waiting and waiting[0].answers.exception() is None:
+            yield from waiting.popleft().answers.result()
+        at_work = [text.id for one in list(waiting)[:workers] for text in one.texts]
+        named = f" while it linked texts {at_work[0]!r} to {at_work[-1]!r}" if at_work else ""
         raise SpaceError(
-            "a process that linked texts has ended before its answers were there",
-            hint="If memory ran out, take fewer: each worker holds an encoder (--workers N).",
+            f"a worker process was killed{named}",
+            hint="If memory ran out, use fewer workers (--workers N): each holds an encoder. With "
+            "-o FILE.jsonl, the same command goes on where it stopped.",
         ) from error
     finally:
         starter.shutdown()

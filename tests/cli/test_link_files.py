@@ -8,14 +8,16 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import pytest
 from conftest import Kglink
 
+from kglink.errors import SourceError
 from kglink.files.lock import file_lock
 from kglink.records import EntityId, LinkedDocument
 from kglink.workspace import Workspace
+from kglink_kbs.texts.html import HtmlAdapter
 from kglink_plugins.exporters.html import HtmlExporter
 from kglink_plugins.exporters.json_records import JsonlExporter
 
@@ -320,6 +322,28 @@ def test_bad_files_of_a_folder_are_skipped_and_counted(
     (folder / "a.txt").write_text("an [[open mark", encoding="utf-8")
     ran = kglink("link", folder, "-f", "jsonl", "--marked", "--on-error", "skip")
     assert "2 bad records" in ran.err
+
+
+def test_a_reader_that_fails_fails_on_its_text_alone(
+    kglink: Kglink, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise AttributeError("no such thing")
+
+    monkeypatch.setattr(HtmlAdapter, "document", fail)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.html").write_text("<html>Heron", encoding="utf-8")
+    (folder / "b.txt").write_text("Heron", encoding="utf-8")
+    ran = kglink("link", folder, "-f", "jsonl", "--on-error", "skip")
+    assert [json.loads(line)["id"] for line in ran.out.splitlines()] == ["b.txt"]
+    assert "1 bad record: a.html: a.html: kglink/html failed with AttributeError: no" in ran.err
+    assert "kglink/html failed" in kglink("link", folder, code=1).err
+    ran = kglink(*("link", "-", "--lines", "--input", "html", "--on-error", "skip"), stdin="a\nb")
+    assert "2 bad records: standard input, line 1: line 1: kglink/html failed" in ran.err
+    with pytest.raises(SourceError) as raised:
+        kglink("--debug", "link", folder)
+    assert isinstance(raised.value.__cause__, AttributeError)
 
 
 def test_offsets_of_given_spans(kglink: Kglink, demo: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,17 +77,32 @@ def started(
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
-def test_a_worker_that_is_killed_ends_the_command_in_a_sentence(
-    demo_copy: Path, tmp_path: Path
+def test_a_worker_that_is_killed_ends_the_command_in_a_sentence_and_nothing_is_lost(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path
 ) -> None:
-    output = tmp_path / "out.jsonl"
-    running, workers = started(texts(tmp_path, 24), output)
+    output, folder = tmp_path / "out.jsonl", tmp_path / "texts"
+    folder.mkdir()
+    for at in range(40):  # each is long enough to be a group of its own
+        (folder / f"{at:02}.txt").write_text("the water went on, as it does. " * 1100 + TEXT)
+    running, workers = started(folder, output)
+    while not any(path.stat().st_size for path in tmp_path.glob(".out.jsonl.*.partial")):
+        assert running.poll() is None
+        time.sleep(0.01)
     os.kill(workers[0], signal.SIGKILL)
     _, told = running.communicate(timeout=120)
-    assert running.returncode == 1
-    assert "has ended before its answers were there" in told
+    assert running.returncode == 1, told
+    found = re.search(r"a worker process was killed while it linked texts '(\d\d).txt' to", told)
+    assert found
     assert "Traceback" not in told
     assert not output.exists()
+    (draft,) = tmp_path.glob(".out.jsonl.*.partial")
+    written = len(draft.read_text().splitlines())
+    assert 0 < written < 40
+    assert int(found[1]) == written
+    assert f"after {written} document" in kglink("link", folder, "-o", output).err
+    assert [json.loads(line)["id"] for line in output.read_text().splitlines()] == [
+        f"{at:02}.txt" for at in range(40)
+    ]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")

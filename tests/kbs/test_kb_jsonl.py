@@ -34,6 +34,18 @@ def read_one(record: Fields, **settings: str) -> Entity:
     return entity
 
 
+def test_descriptions_that_are_html_are_read_as_text() -> None:
+    problems = Problems()
+    html = "<p>A <b>bright</b>&nbsp;lamp.</p>"
+    records = [{"id": at, "title": "Lamp", "description": html} for at in range(2)]
+    exported = {"kglink": "entity", "id": "x", "title": "x", "description": html}
+    found = read("\n".join(map(json.dumps, [*records, exported])), problems)
+    texts = [entity.description for entity in found if isinstance(entity, Entity)]
+    assert texts == ["A bright lamp.", "A bright lamp.", html]
+    assert problems.mended == {"HTML of a description made plain text": 2}
+    assert read(json.dumps([*records]))[0] == found[0]
+
+
 def refusal(record: Fields | str, **settings: str) -> RecordError:
     """How a record on line 2 is refused; with skip it is counted and the others are read."""
     line = record if isinstance(record, str) else json.dumps(record)

@@ -40,6 +40,28 @@ def read(
     return [record for record in records if isinstance(record, Entity)]
 
 
+def test_descriptions_that_are_html_are_read_as_text() -> None:
+    problems = Problems()
+    rows = [
+        "id,name,description",
+        "1,Lamp,<p>A <b>bright</b>&nbsp;lamp.</p><ul><li>5 W</ul>",
+        '2,Hall &amp; Co,"5 < 6, no page"',
+        "3,Oar,An oar<br>of ash &amp; elm <script>alert(1)</script>",
+    ]
+    found = [entity.description for entity in read("\n".join([*rows, ""]), problems)]
+    assert found == ["A bright lamp.\n\n5 W", "5 < 6, no page", "An oar\nof ash & elm"]
+    assert problems.mended == {"HTML of a description made plain text": 2}
+
+
+def test_descriptions_that_speak_of_html_stay_as_they_are() -> None:
+    problems = Problems()
+    rows = ["id,name,description", "1,a,The <a> element.", "2,b,The <b> element.", "3,p,No &."]
+    rows += ["4,c,It closes as </b>.", "5,d,", "6,e,<p> opens a paragraph"]
+    found = [entity.description for entity in read("\n".join([*rows, ""]), problems)]
+    assert found == [row.split(",", 2)[2] for row in rows[1:]]
+    assert not problems.mended
+
+
 SAMPLE = """\
 id,name,Definition,synonyms,type,URL,views,lang,xrefs,parent_id,note
 Q1,Universe,"All there is, and

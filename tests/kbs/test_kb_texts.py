@@ -85,10 +85,18 @@ def test_attached_mails_and_parts_are_read_in_their_order() -> None:
     assert parts_of(read("a.eml", bytes(made)))["body"] == "First.\n\nSecond."
 
 
-@pytest.mark.parametrize("charset", ["utf-8", "nonsense", "idna", "rot13", "x\x00y", ""])
+@pytest.mark.parametrize(
+    "charset", ["utf-8", "nonsense", "idna", "punycode", "undefined", "rot13", "x\x00y", ""]
+)
 def test_a_wrong_character_set_ends_in_a_text(charset: str) -> None:
     head = f"Subject: =?{charset}?q?H=E4ron?=\r\nContent-Type: text/plain; charset={charset}\r\n"
-    assert "ron" in read("a.eml", f"{head}\r\nHeron Geron\r\n").text
+    assert "ron" in read("a.eml", f"{head}\r\nHeron Gerön\r\n".encode("latin-1")).text
+
+
+def test_a_mail_holds_no_half_of_a_surrogate_pair() -> None:
+    head = "Subject: =?utf-7?q?a+2AA-?=\nContent-Type: text/plain; charset=utf-7\n\n"
+    document = read("a.eml", f"{head}He+2AA-ron +AAA-")
+    assert (document.text, document.title) == ("a\n\nHeron", "a")
 
 
 def test_a_mail_of_parts_in_parts_without_end_is_refused() -> None:
@@ -129,6 +137,20 @@ def test_a_hostile_page_is_read_in_the_time_of_one_pass(piece: str) -> None:
     began = time.process_time()
     html_text(piece * 50_000, TextSettings())
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("reference", "character"),
+    [
+        ("&#" + "9" * 4301 + ";", "\ufffd"),
+        ("&#" + "0" * 4301 + "65;", "A"),
+        ("&#00;", "\ufffd"),
+        ("&#;", "&#;"),
+        ("&#x41; &#1114109;", "A \U0010fffd"),
+    ],
+)
+def test_characters_by_their_numbers(reference: str, character: str) -> None:
+    assert read("a.html", f"<html>Heron {reference}").text == f"Heron {character}"
 
 
 def test_markdown_is_what_its_page_shows() -> None:
@@ -224,6 +246,8 @@ def test_without_its_library_a_pdf_file_is_refused_with_the_command_that_install
         ("mail", "\ufeffReceived: x\nMessage-ID: <a>\n\ny", "mail"),
         ("a.pdf", "%PDF-1.7", "pdf"),
         ("a.csv", "a,b", "text"),
+        ("note.txt", "<!--a-->" * 40 + "hello heron", "text"),
+        ("note", "<!--a--> <!--b-->" * 40 + "<html>", "html"),
     ],
 )
 def test_formats_are_known_by_their_beginning_and_name(name: str, data: str, adapter: str) -> None:

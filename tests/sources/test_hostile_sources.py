@@ -19,7 +19,7 @@ import zstandard
 
 from kglink.errors import RecordError, SourceError
 from kglink.records import CodeMapping, Document, Entity, Record
-from kglink.sources import Problems, Source, SourceLimits, check_sizes
+from kglink.sources import OnError, Problems, Source, SourceLimits, check_sizes, read_records
 
 SMALL = SourceLimits(max_spool_bytes=100_000, pipe_seconds=0.3)
 
@@ -183,6 +183,28 @@ def test_a_record_with_a_huge_text_is_a_bad_record(record: Record, what: str) ->
         assert problems.total == 1
         with pytest.raises(RecordError, match=f"^a.jsonl, record .*: a {what} of "):
             list(check_sizes([record], source, Problems()))
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_a_reader_that_fails_amid_a_source_never_passes_for_its_end(on_error: OnError) -> None:
+    def read(source: Source, problems: Problems) -> Iterator[Record]:
+        yield Entity("k", "t")
+        raise TypeError("x" * 500)
+
+    with (
+        Source.from_bytes(b"x", name="a.jsonl") as source,
+        pytest.raises(SourceError, match=r"^a.jsonl, behind record 1: kglink/x failed with Type"),
+    ):
+        list(read_records("kglink/x", read, source, Problems(on_error)))
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, OSError])
+def test_what_no_source_is_to_blame_for_stays_what_it_is(error: type[BaseException]) -> None:
+    def read(source: Source, problems: Problems) -> list[Record]:
+        raise error
+
+    with Source.from_bytes(b"x", name="a.jsonl") as source, pytest.raises(error):
+        list(read_records("kglink/x", read, source, Problems("skip")))
 
 
 FOLDED_IN_A_CHILD = """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import re
 from typing import NamedTuple
+
+from kglink_kbs.values import unescaped
 
 #: Elements whose content is no wikitext and no prose.
 OPAQUE = frozenset(
@@ -93,7 +94,7 @@ def _region(
         unclosed.add(name)
         return _unclosed_end(text, found.end(), name), ""
     if name == _LITERAL:
-        return close.end(), literal(html.unescape(text[found.end() : close.start()]))
+        return close.end(), literal(unescaped(text[found.end() : close.start()]))
     return close.end(), ""
 
 
@@ -267,7 +268,8 @@ _WORDS = {"as of": "as of ", "circa": "c. ", "unité": ""}
 _MEASURES = frozenset({"convert", "cvt"})
 _ALL = "|".join(sorted((*_SHOWN, *_MEASURES, "lang-[a-z]{2,3}"), key=len, reverse=True))
 _CALL = re.compile(rf"\{{\{{\s*+({_ALL})\s*+\|([^{{}}]*+)\}}\}}", re.IGNORECASE)
-_BAR = re.compile(r"\|(?![^\[\]]*+\]\])")
+#: What stands in a link, up to its end: bars in it divide no values.
+_IN_LINK = re.compile(r"(?<![^\[\]])[^\[\]]++(?=\]\])")
 _NAMED = re.compile(r"\s*+[A-Za-z][\w -]*+=")
 
 
@@ -278,7 +280,10 @@ def written_out(text: str) -> str:
 
 def _content(call: re.Match[str]) -> str:
     name = call[1].lower()
-    values = [value.strip() for value in _BAR.split(call[2]) if not _NAMED.match(value)]
+    linked = _IN_LINK.sub(lambda found: found[0].replace("|", "\0"), call[2])
+    values = [
+        value.replace("\0", "|").strip() for value in linked.split("|") if not _NAMED.match(value)
+    ]
     if name in _MEASURES:
         return _measure(values)
     place = _SHOWN.get(name, 1)

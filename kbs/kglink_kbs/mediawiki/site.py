@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from kglink_kbs.mediawiki.languages import (
     SISTER_PROJECTS,
 )
 from kglink_kbs.mediawiki.pages import refuse_declarations, what_expat_says
+from kglink_kbs.values import unescaped
 
 #: Which siteinfo is one of a fan wiki.
 _FANDOM = re.compile(r"(?:\.|//)(?:fandom\.com|wikia\.(?:com|org))(?:[/:]|$)", re.IGNORECASE)
@@ -271,7 +271,7 @@ def _namespaces(site: Site) -> dict[str, Namespace]:
 
 def _decoded(raw: str) -> str:
     if "&" in raw:
-        raw = html.unescape(raw)
+        raw = unescaped(raw)
     if "%" in raw:
         try:
             raw = unquote_to_bytes(raw).decode("utf-8")

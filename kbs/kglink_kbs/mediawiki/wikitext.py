@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -19,10 +18,11 @@ from kglink_kbs.mediawiki.markup import (
     written_out,
 )
 from kglink_kbs.mediawiki.site import Titles
+from kglink_kbs.values import unescaped
 
 # A sentence ends at a full stop and its like, with what closes behind it, where the next word
 # begins with no small letter; in scripts without spaces it ends at their own stop.
-_END = re.compile(r"[.!?…؟।]++[\"'”’»)\]]*+(?=\s|$)|[。！？]++[」』”）]*+|\n")
+_END = re.compile(r"(?<![.!?…؟।])[.!?…؟।]++[\"'”’»)\]]*+(?=\s|$)|[。！？]++[」』”）]*+|\n")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"“„'’‘«-])(?:[^\W\d_]|[^\W\d_](?:\.[^\W\d_])++|(?:ca|c|cf|ch|co|corp|dr|ed|eds|est"
     r"|etc|fig|fl|fr|gen|gov|inc|jr|lit|lt|ltd|mr|mrs|ms|mt|nr|op|orig|pl|pp|prof|pron|rev|sec|sen"
@@ -122,9 +122,7 @@ def plain_line(text: str) -> str:
     if "[" in text:
         text = _EXTERNAL.sub(r"\1", text)
     text = _QUOTES.sub("", text)
-    if "&" in text:
-        text = html.unescape(text)
-    return " ".join(literal_back(text).split())
+    return " ".join(literal_back(unescaped(text)).split())
 
 
 def is_name(anchor: str) -> bool:
@@ -282,7 +280,7 @@ def _plain(text: str) -> str:
         text = _QUOTES.sub(_apostrophes, text)
     if "__" in text:
         text = _MAGIC.sub(lambda word: "" if word[0].isupper() else word[0], text)
-    return _tidy(html.unescape(text) if "&" in text else text)
+    return _tidy(unescaped(text))
 
 
 def _apostrophes(run: re.Match[str]) -> str:

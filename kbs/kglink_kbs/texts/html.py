@@ -8,7 +8,6 @@ pages and mails have it, and is always read.
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,11 +16,12 @@ from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink_kbs.texts.parts import OneTextAdapter, document_of_parts
 from kglink_kbs.texts.settings import TextSettings
+from kglink_kbs.values import unescaped
 
 _NAMES = (".html", ".htm", ".xhtml")
 _BEGINS = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?"
-    rb"(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html[\s>])",
+    rb"(?:\xef\xbb\xbf)?\s*+(?:<\?xml[^>]*+>\s*+)?"
+    rb"(?><!--.{0,2000}?-->\s*)*+<(?:!doctype\s+html|html[\s>])",
     re.I | re.S,
 )
 
@@ -115,7 +115,7 @@ class _Reader:
             self._add(token.text)
         elif token.tag in _RAW:
             if token.tag == "title" and not self._title:
-                self._title = html.unescape(token.text)
+                self._title = unescaped(token.text)
         elif not token.closes and self._is_left_out(token.tag):
             self._left_out, self._depth = token.tag, 1
             self._break("\n\n")
@@ -138,7 +138,7 @@ class _Reader:
                 self._left_out = ""
 
     def _add(self, text: str) -> None:
-        text = html.unescape(text)
+        text = unescaped(text)
         if not self._in_code:
             text = _SPACE.sub(" ", text)
             if not self._pieces or self._pieces[-1][-1] in " \n":

@@ -64,7 +64,8 @@ class MailAdapter(OneTextAdapter):
             part, seen = waiting.pop(), seen + 1
             if part.get_content_disposition() == "attachment":
                 continue
-            payload = part.get_payload()
+            # Asked for a payload that is no list, the library decodes it with any codec it names.
+            payload = part.get_payload() if part.is_multipart() else ()
             inner = [one for one in payload if isinstance(one, Message)]
             if part.get_content_type() == "multipart/alternative":
                 waiting += filter(None, [_preferred(inner)])
@@ -81,7 +82,7 @@ class MailAdapter(OneTextAdapter):
         text = _of_charset(content if isinstance(content, bytes) else b"", part)
         if kind == "text/html":
             return html_text(text, self._settings).text
-        return text.replace("\r\n", "\n").replace("\0", "").strip()
+        return text.replace("\r\n", "\n").strip()
 
 
 def sniff(head: SourceHead) -> float:
@@ -126,4 +127,4 @@ def _decoded(header: str) -> str:
             words.append(_of_charset(piece, part))
         else:
             words.append(piece)
-    return " ".join("".join(words).replace("\0", "").split())
+    return " ".join("".join(words).split())

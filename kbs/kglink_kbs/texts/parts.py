@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
@@ -9,6 +10,8 @@ from kglink.errors import RecordError
 from kglink.records import Document, Record
 from kglink.sources import Problems, Source
 
+#: What no text holds, whichever codec or program wrote it.
+_UNWANTED = re.compile("[\0\ud800-\udfff]")
 #: Between two parts.
 _BREAK = "\n\n"
 
@@ -35,17 +38,18 @@ def document_of_parts(
 ) -> Document:
     """One document of named parts; ``meta`` says its format, and where each part stands.
 
-    Parts without a word are left out.
+    Parts without a word are left out, and so are NULs and halves of surrogate pairs.
     """
     pieces: list[str] = []
     places: list[dict[str, object]] = []
     length = 0
-    for name, part in parts:
-        if part.strip():
+    for name, raw in parts:
+        part = _UNWANTED.sub("", raw).strip()
+        if part:
             begin = length + len(_BREAK) * bool(pieces)
             length = begin + len(part)
             places.append({"part": name, "start": begin, "end": length})
             pieces.append(part)
-    title = " ".join(title.split())
+    title = " ".join(_UNWANTED.sub("", title).split())
     meta: dict[str, object] = {"format": kind, **({"title": title} if title else {})}
     return Document(source.name, _BREAK.join(pieces), title=title, meta={**meta, "parts": places})

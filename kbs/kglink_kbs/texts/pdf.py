@@ -27,7 +27,6 @@ _MAGIC = b"%PDF-"
 #: The magic may stand behind some bytes of junk.
 _FIRST_BYTES = 1024
 _DIVIDED = re.compile(r"(?<=[^\W\d_]{2})[-\u00ad]\n(?=[^\W\d_A-Z]{2})")
-_UNWANTED = re.compile("[\0\ud800-\udfff]")
 
 
 class PdfSettings(PluginSettings):
@@ -55,8 +54,8 @@ class PdfAdapter(OneTextAdapter):
                 f"{source.label} is larger than {self._settings.max_mb} MiB",
                 hint="Raise max_mb (--input-set max_mb=...), or cut the file into parts.",
             )
-        pages = (_clean(json.loads(line)) for line in self._pages(source, data).splitlines())
-        parts = ((f"page {number}", text) for number, text in enumerate(pages, 1))
+        pages = (json.loads(line) for line in self._pages(source, data).splitlines())
+        parts = ((f"page {number}", _DIVIDED.sub("", text)) for number, text in enumerate(pages, 1))
         return document_of_parts(source, "pdf", parts)
 
     def _pages(self, source: Source, data: bytes) -> bytes:
@@ -103,7 +102,3 @@ class PdfAdapter(OneTextAdapter):
 def sniff(head: SourceHead) -> float:
     """Sure of its first bytes."""
     return 1.0 if _MAGIC in head.head[:_FIRST_BYTES] else 0.0
-
-
-def _clean(page: str) -> str:
-    return _UNWANTED.sub("", _DIVIDED.sub("", page)).strip()

@@ -15,6 +15,7 @@ _WORD = rf"(?:(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Capt|{_CAPITAL})\.(?=\s*{_CAPITAL})|{_
 _JOINED = r"(?:of|the|and|de|du|la|van|von|der|&)"
 #: Capitalized words, joined by a space, and by small words in between.
 _RUN = re.compile(rf"(?<!\w){_WORD}(?:[ \t\n]*(?<=[\s.])(?:{_JOINED}[ \t]+){{0,2}}{_WORD})*")
+_FIRST_WORD = re.compile(r"([\w'’-]+)[.]?\s*")
 _BEGINS_SENTENCE = re.compile(r"(?:^|[.!?:;\n][\"'”’)\]]*)\s*[\"'“‘(\[]*\Z")
 #: In capitals for other reasons: days, months, greetings, adverbs that begin a sentence.
 _NO_NAMES = frozenset(
@@ -56,11 +57,11 @@ def _runs(text: str) -> Iterator[tuple[int, int, bool]]:
     for run in _RUN.finditer(text):
         start, end = run.span()
         begins = _BEGINS_SENTENCE.search(text, max(0, start - 20), start) is not None
-        while word := re.match(r"[\w'’-]+[.]?\s*", text[start:end]):
-            plain = re.split(r"['’]", word[0].strip(" .\n\t").lower())[0]
+        while word := _FIRST_WORD.match(text, start, end):
+            plain = word[1].replace("’", "'").partition("'")[0].lower()
             if plain not in FUNCTION_WORDS and plain not in _NO_NAMES:
                 break
-            start += word.end()
+            start = word.end()
             begins = False if start < end else begins
         if text[start:end].endswith(("'s", "’s")):
             end -= 2

@@ -17,9 +17,8 @@ _OVERRIDES = dict.fromkeys((0x202D, 0x202E), 0xFFFD)
 _PAGE = {code: to for code, to in _CONTROLS.items() if code not in _BREAKS} | _OVERRIDES
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SURROGATE_PAIR = re.compile("[\ud800-\udbff](?=[\udc00-\udfff])")
 _LINE_BREAKS = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _WHITE_SPACE = re.compile(r"\s+")
 _WEB_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f-\x9f]+", re.IGNORECASE)
 
@@ -57,13 +56,13 @@ def web_address(url: str) -> str | None:
 def json_text(value: object) -> str:
     """``value`` as JSON on one line, for every reader of lines and every UTF-8 writer.
 
-    Control characters, marks that turn the direction, Unicode line breaks and lone surrogates are
-    written as escapes: printed on a terminal, the line does nothing. A high and a low surrogate
-    that stand side by side as two characters would be read back as one, which moves all offsets
-    behind them: the high one becomes U+FFFD.
+    Control characters, marks that turn the direction and Unicode line breaks are written as
+    escapes: printed on a terminal, the line does nothing. Each half of a surrogate pair becomes
+    U+FFFD: two that stand side by side would be read back as one character, which moves all
+    offsets behind them, and a mention may hold one of them alone.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    text = _SURROGATE_PAIR.sub("\ufffd", text)
+    text = _SURROGATE.sub("\ufffd", text)
     return _ESCAPED_IN_JSON.sub(lambda match: _escape(match[0]), text)
 
 

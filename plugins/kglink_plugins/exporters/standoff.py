@@ -76,7 +76,8 @@ class BratExporter:
                 surface = text[link.start : link.end]
                 out.write(f"T{count}\t{kb} {begin + link.start} {begin + link.end}\t{surface}\n")
                 if link.cluster:
-                    out.write(f"#{count}\tAnnotatorNotes T{count}\t{link.cluster}\n")
+                    note = same_length_line(link.cluster)
+                    out.write(f"#{count}\tAnnotatorNotes T{count}\t{note}\n")
                 told = answers(link)
                 for number, one in enumerate(told, (count - 1) * len(told) + 1):
                     if one.chosen is not None:

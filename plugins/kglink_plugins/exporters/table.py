@@ -260,7 +260,7 @@ def _named(link: Link, chosen: Candidate) -> str:
 
 
 def _nearest(link: Link) -> str:
-    cluster = [link.cluster] if link.cluster else []
+    cluster = [one_line(link.cluster)] if link.cluster else []
     if not link.candidates:
         return GAP.join([*cluster, "no candidates"])
     nearest = link.candidates[0]
