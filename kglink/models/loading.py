@@ -90,6 +90,14 @@ def load_gliner(folder: Path, config: Mapping[str, Any]) -> Any:
         return GLiNER.from_pretrained(str(copy), local_files_only=True)
 
 
+def load_spacy(folder: Path) -> Any:
+    """The spaCy pipeline of a folder."""
+    import spacy
+
+    with keeping_interrupts(), _LOCK, _no_input(), library_errors("spaCy cannot load it", folder):
+        return spacy.load(folder)
+
+
 def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
     """The tensors of a safetensors file."""
     from safetensors.torch import load_file
@@ -126,19 +134,8 @@ def keeping_interrupts() -> Iterator[None]:
         yield  # handlers run in the main thread alone
         return
     raised: list[BaseException] = []
-
-    def noting(before: Callable[[int, FrameType | None], Any]) -> Callable[..., None]:
-        def handler(number: int, frame: FrameType | None) -> None:
-            try:
-                before(number, frame)
-            except BaseException as stop:
-                raised.append(stop)
-                raise
-
-        return handler
-
     found = {number: signal.getsignal(number) for number in _SIGNALS}
-    own = {number: noting(before) for number, before in found.items() if callable(before)}
+    own = {number: _noting(before, raised) for number, before in found.items() if callable(before)}
     try:
         for number, handler in own.items():
             signal.signal(number, handler)
@@ -153,6 +150,21 @@ def keeping_interrupts() -> Iterator[None]:
                 signal.signal(number, found[number])
     if raised:
         raise raised[0]
+
+
+def _noting(
+    before: Callable[[int, FrameType | None], Any], raised: list[BaseException]
+) -> Callable[[int, FrameType | None], None]:
+    """A handler that notes what the handler before it raises."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        try:
+            before(number, frame)
+        except BaseException as stop:
+            raised.append(stop)
+            raise
+
+    return handler
 
 
 @contextmanager

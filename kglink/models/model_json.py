@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -132,10 +133,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; readers differ in which value they take of a key that stands twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(
-            f"the key {shown(next(k for k in keys if keys.count(k) > 1))} stands twice"
-        )
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {shown(twice)} stands twice")
     return found
 
 

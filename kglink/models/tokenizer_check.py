@@ -127,7 +127,8 @@ def _growth(part: dict[str, Any]) -> int:
 
 def _repeated_tables(parts: list[dict[str, Any]]) -> int:
     """Texts that a second table finds in what the first one made grow by both."""
-    return _NFKC_BYTES ** max(0, sum("precompiled_charsmap" in part for part in parts) - 1)
+    tables = sum("precompiled_charsmap" in part for part in parts)
+    return 1 if tables < 2 else _NFKC_BYTES * tables
 
 
 def _longest(charsmap: str) -> int:

@@ -182,7 +182,7 @@ REFUSED: Mapping[str, tuple[Change, str]] = {
     "no tokenizer": (drop("tokenizer.json"), "tokenizer.json is missing"),
     "encoder elsewhere": (change(encoder_config=None), "names a model elsewhere"),
     "labels elsewhere": (change(labels_encoder="x/y"), "names a model elsewhere"),
-    "code": (change(encoder_config={"auto_map": {"AutoModel": "x.Y"}}), "asks for code"),
+    "code": (change(encoder_config={"auto_map": {"AutoModel": "x.Y"}}), "asks for code of its own"),
     "words": (change(words_splitter_type="spacy"), "only words between spaces"),
 }
 
@@ -193,7 +193,7 @@ def test_a_gliner_model_that_needs_more_than_its_folder_is_refused(
 ) -> None:
     pytest.importorskip("gliner", reason="kglink[gliner] is not installed")
     for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text("{}")
     (tmp_path / "gliner_config.json").write_text(json.dumps({"encoder_config": {}}))
     alter, said = REFUSED[case]
     alter(tmp_path)

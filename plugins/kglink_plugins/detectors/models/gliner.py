@@ -52,7 +52,6 @@ class GlinerDetector:
 def _checked(folder: Path) -> dict[str, Any]:
     """The settings of a model that needs nothing from elsewhere."""
     config = read_json(folder / GLINER_CONFIG)
-    check_folder(folder)
     for name in _NEEDED:
         if not (folder / name).is_file():
             raise ModelError(
@@ -68,4 +67,5 @@ def _checked(folder: Path) -> dict[str, Any]:
     check_config(folder / GLINER_CONFIG, encoder)
     if config.get("words_splitter_type", "whitespace") != "whitespace":
         raise ModelError(f"{folder / GLINER_CONFIG}: only words between spaces are supported")
+    check_folder(folder)
     return config
