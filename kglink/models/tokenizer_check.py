@@ -43,6 +43,8 @@ _NFKC_BYTES = 64
 #: Of a pattern: what could hide a group from `_explodes`, or make it call itself.
 _OPAQUE = re.compile(r"\(\?#|\(\?[a-zA-Z]*x|\\[gkQ]")
 _AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
+#: Repetitions in a row; published patterns have three.
+_REPEATS = 5
 #: A group that repeats or chooses, and such a one that is repeated: {1} and {0,1} repeat nothing.
 _RISKY = "\0"
 _REPEATED = re.compile(rf"{_RISKY}\?*([*+]|\{{(?!([01]?,)?[01]\}}))")
@@ -163,7 +165,7 @@ def _padding(value: Any) -> tuple[int, int]:
 
 
 def _explodes(pattern: str) -> bool:
-    """Whether a group that is repeated repeats or chooses within: matching may take 2^n steps."""
+    """Whether a repeated group repeats or chooses within (2^n steps), or many repeat in a row."""
     if _OPAQUE.search(pattern):
         return True
     text, before = re.sub(r"\\.", "a", pattern, flags=re.DOTALL), ""
@@ -174,8 +176,14 @@ def _explodes(pattern: str) -> bool:
         if _REPEATED.search(text):
             return True
         text, before = re.sub(r"\(\??([^()]*)\)", _reduced, text), text
-    return False
+    return _repeats(text) > _REPEATS
 
 
 def _reduced(group: re.Match[str]) -> str:
-    return _RISKY if re.search(rf"[*+?{{|{_RISKY}]", group[1]) else "a"
+    """What a group counts as in the one around it."""
+    return _RISKY * max(_repeats(group[1]), "?" in group[1] or "|" in group[1]) or "a"
+
+
+def _repeats(pattern: str) -> int:
+    """The repetitions in a row: matching may take as many powers of a text's length."""
+    return max(len(re.findall(rf"[*+{{{_RISKY}]", branch)) for branch in pattern.split("|"))
