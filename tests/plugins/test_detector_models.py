@@ -140,6 +140,29 @@ def test_a_pickle_in_a_pipeline_is_refused(tmp_path: Path, content: bytes) -> No
         made("spacy", folder=folder)
 
 
+@pytest.mark.parametrize(
+    ("line", "setting"),
+    [
+        ('[components.entity_ruler]\nsource = "elsewhere"', "source"),
+        ('[nlp.after_creation]\n@callbacks = "spacy.copy_from_base_model.v1"', "@callbacks"),
+        ("[components.entity_ruler.scorer]\ntrust_remote_code = true", "trust_remote_code"),
+    ],
+)
+def test_a_pipeline_that_loads_from_elsewhere_is_refused(
+    tmp_path: Path, line: str, setting: str
+) -> None:
+    pytest.importorskip("spacy", reason="kglink[spacy] is not installed")
+    folder = write_spacy_pipeline(tmp_path / "pipeline")
+    config = (folder / "config.cfg").read_text()
+    section, _, rest = line.partition("\n")
+    config = config.replace("after_creation = null\n", "") if "nlp" in section else config
+    there = section in config
+    config = config.replace(section, line) if there else f"{config}\n{section}\n{rest}\n"
+    (folder / "config.cfg").write_text(config)
+    with pytest.raises(ModelError, match=f"{setting} = .* loads what lies elsewhere"):
+        made("spacy", folder=folder)
+
+
 def test_a_pipeline_is_a_folder_and_no_name_of_a_package() -> None:
     pytest.importorskip("spacy", reason="kglink[spacy] is not installed")
     with pytest.raises(ModelError, match=r"it has no config\.cfg"):
