@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
 from kglink.models.head_folder import ENCODER, HEAD
 from kglink.models.inputs import IdArray, Inputs
+from kglink.models.loading import load_tensors
 from kglink.models.reranker_folder import RERANKER
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import describe_folder
@@ -102,7 +102,7 @@ def open_cross_encoder(folder: Path, hardware: Hardware) -> CrossEncoder:
     """The cross-encoder of a folder, its files checked."""
     manifest = RERANKER.read(folder)
     source = describe_folder(str(folder), folder / ENCODER)
-    head = load_file(folder / HEAD, device=hardware.device)
+    head = load_tensors(folder / HEAD, hardware.device)
     weight, bias, pooler = head["weight"], head["bias"], pooler_in(head, source.dim)
     if weight.shape != (1, source.dim) or bias.shape != (1,):
         raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=RERANKER.damaged)

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import tokenizers
 
 from kglink.errors import ConfigError, ModelError, UsageError
+from kglink.models.loading import keeping_interrupts, library_errors, load_tokenizer
+from kglink.models.model_json import parsed_json, read_small
 from kglink.models.settings import InputSettings
 from kglink.models.source import ModelSource, read_config
 from kglink.records import Entity, MentionInText
@@ -26,6 +28,7 @@ _SLICE = 2048
 _LIKELY_CHARS = 6
 #: A longer text is cut before it is tokenised, so that a 50 MB description costs nothing.
 _MAX_CHARS_PER_TOKEN = 64
+_UNREADABLE = "the tokenizer cannot read a text"
 #: A word that hardly any vocabulary has: a sign of the rarest of Chinese names.
 _RARE = "\U0002a6d6"
 
@@ -173,7 +176,7 @@ class TextTokenizer:
     """A model's fast tokenizer, set to its length and to no padding."""
 
     def __init__(self, source: ModelSource) -> None:
-        self.max_tokens = source.max_tokens
+        self._name, self.max_tokens = source.name, source.max_tokens
         self._tokenizer = _load(source)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(source.max_tokens)
@@ -185,7 +188,9 @@ class TextTokenizer:
         for start in range(0, len(texts), _SLICE):
             part = texts[start : start + _SLICE]
             cut = [self._cut(text) for text in part]
-            for row, encoding in enumerate(self._tokenizer.encode_batch_fast(cut), start):
+            with library_errors(_UNREADABLE, self._name):
+                encodings = self._tokenizer.encode_batch_fast(cut)
+            for row, encoding in enumerate(encodings, start):
                 ids.append(np.array(encoding.ids, dtype=np.int32))
                 full = len(encoding.ids) >= self.max_tokens
                 truncated[row] = full and bool(encoding.overflowing)
@@ -208,7 +213,7 @@ class PieceTokenizer:
     """
 
     def __init__(self, source: ModelSource) -> None:
-        self._tokenizer = _load(source)
+        self._name, self._tokenizer = source.name, _load(source)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self.frame = _frame(source, self._tokenizer)
@@ -233,7 +238,9 @@ class PieceTokenizer:
         found: list[tuple[IdArray, IntArray]] = []
         for start in range(0, len(texts), _SLICE):
             part = list(texts[start : start + _SLICE])
-            for encoding in self._tokenizer.encode_batch(part, add_special_tokens=False):
+            with library_errors(_UNREADABLE, self._name):
+                encodings = self._tokenizer.encode_batch(part, add_special_tokens=False)
+            for encoding in encodings:
                 places = np.array(encoding.offsets, np.int64).reshape(-1, 2)
                 found.append((np.array(encoding.ids, np.int32), places))
         return found
@@ -261,7 +268,8 @@ class PieceTokenizer:
         found: list[IdArray] = []
         for start in range(0, len(texts), _SLICE):
             part = [_no_surrogates(text) for text in texts[start : start + _SLICE]]
-            encodings = self._tokenizer.encode_batch_fast(part, add_special_tokens=False)
+            with library_errors(_UNREADABLE, self._name):
+                encodings = self._tokenizer.encode_batch_fast(part, add_special_tokens=False)
             found += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
         return found
 
@@ -313,12 +321,12 @@ def _load(source: ModelSource) -> tokenizers.Tokenizer:
     """Read tokenizer.json directly; only a folder without one needs transformers."""
     path = source.path / "tokenizer.json"
     if not path.is_file():
-        tokenizer = _convert(source)
+        tokenizer: tokenizers.Tokenizer = load_tokenizer(source).backend_tokenizer
     else:
-        try:
-            tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the Rust library raises this very class
-            raise ModelError(f"{path}: the tokenizer cannot be read: {error}") from error
+        raw = read_small(path)
+        parsed_json(path, raw)
+        with keeping_interrupts(), library_errors("the tokenizer cannot be read", path):
+            tokenizer = tokenizers.Tokenizer.from_str(raw.decode())
     rows = read_config(source.path).get("vocab_size") or 1 << 31
     # What frames a text need not be in the vocabulary.
     highest = max([*tokenizer.get_vocab().values(), *_probed(tokenizer, path)], default=0)
@@ -332,36 +340,8 @@ def _load(source: ModelSource) -> tokenizers.Tokenizer:
 
 def _probed(tokenizer: tokenizers.Tokenizer, path: Path) -> list[int]:
     """The tokens around a text and of a word that is hardly known, if it can read one at all."""
-    try:
+    with library_errors(_UNREADABLE, path):
         return list(tokenizer.encode(_RARE).ids)
-    except BaseException as error:
-        # A panic of the Rust library is no Exception, and its class cannot be imported.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise ModelError(
-            f"{path}: the tokenizer cannot read a text: {error}",
-            hint="It frames texts with tokens that it lacks, or has none for unknown words: take "
-            "the file of the model's publisher.",
-        ) from error
-
-
-def _convert(source: ModelSource) -> tokenizers.Tokenizer:
-    """Let transformers build the fast tokenizer from an older vocabulary file."""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            source.path, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:  # converters of old vocabularies raise any class
-        raise ModelError(f"{source.path}: the tokenizer cannot be read: {error}") from error
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if not isinstance(backend, tokenizers.Tokenizer):
-        raise ModelError(
-            f"{source.path}: {type(tokenizer).__name__} is no fast tokenizer",
-            hint="Save a fast one beside the weights (tokenizer.json).",
-        )
-    return backend
 
 
 def _ids(values: Sequence[int]) -> IdArray:

@@ -20,8 +20,9 @@ from pydantic import Field, ValidationError
 from kglink.errors import ModelError
 from kglink.files.atomic import atomic_folder, recover_folder
 from kglink.files.manifest import ManifestPart
+from kglink.models.model_json import read_json
 from kglink.models.settings import BiEncoderSettings
-from kglink.models.source import HISTORY, ModelSource, describe_folder, file_sha256, read_json
+from kglink.models.source import HISTORY, ModelSource, describe_folder, file_sha256
 
 MODEL_FILE = "kglink.json"
 FORMAT = 1

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +11,7 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
+from kglink.models.loading import load_transformer
 from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import (
     DTYPES,
@@ -160,12 +159,14 @@ class PaddedTower(Tower):
 def load_padded(source: ModelSource, dtype: torch.dtype) -> PaddedTower:
     """Load a model folder for searching."""
     config = read_config(source.path)
-    return PaddedTower(_load_transformer(source, dtype).eval(), config, source.dim, dtype)
+    return PaddedTower(
+        load_transformer("AutoModel", source, dtype=dtype), config, source.dim, dtype
+    )
 
 
 def load_padded_tower(source: ModelSource, rows: int, dtype: torch.dtype) -> PaddedTower:
     """Load a model folder for training; ``dtype`` is what its products are computed in."""
-    model = _load_transformer(source, torch.float32)
+    model = load_transformer("AutoModel", source, dtype=torch.float32)
     words = model.get_input_embeddings()
     if rows > len(words.weight):
         table = added_rows(words.weight.detach(), rows)
@@ -174,33 +175,6 @@ def load_padded_tower(source: ModelSource, rows: int, dtype: torch.dtype) -> Pad
             model.get_input_embeddings().weight.copy_(table)
     config = read_config(source.path)
     return PaddedTower(model.train(), config, source.dim, dtype)
-
-
-def _load_transformer(source: ModelSource, dtype: torch.dtype) -> Any:
-    """Load a model folder with transformers, from safetensors only and without the network."""
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from transformers import AutoModel
-
-    try:
-        with _no_progress_bar():
-            model, report = AutoModel.from_pretrained(
-                source.path,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                dtype=dtype,
-                output_loading_info=True,
-            )
-    except Exception as error:  # transformers checks no configuration: any class comes out of it
-        raise ModelError(f"{source.path}: the model cannot be loaded: {error}") from error
-    # transformers fills what it misses with random numbers; only the unused pooler may be missing.
-    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
-    if missing:
-        raise ModelError(
-            f"{source.path}: the weights do not fit config.json: {missing[0]} is missing",
-            hint="Give weights and configuration of one and the same model.",
-        )
-    return model
 
 
 def _find_layers(model: nn.Module) -> nn.ModuleList | None:
@@ -223,18 +197,3 @@ def _replacing(use: Change) -> Callable[..., Any]:
         return args, {**kwargs, "hidden_states": use(kwargs["hidden_states"])}
 
     return hook
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Keep transformers from drawing a bar, which would spoil a log."""
-    from transformers import utils
-
-    logging: Any = utils.logging
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

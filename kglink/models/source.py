@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 
 from kglink.errors import ModelError
 from kglink.files.manifest import ManifestPart
+from kglink.models.model_json import INCOMPLETE, check_folder, read_any_json, read_json, shown
 from kglink.models.settings import Pooling
 
-_INCOMPLETE = "Give a complete model folder."
 #: What config.json may count, and what no model has more of.
 _COUNTS = {
     "hidden_size": (1, 1 << 16),
@@ -31,14 +32,8 @@ _COUNTS = {
     "type_vocab_size": (0, 1 << 16),
     "pad_token_id": (0, 1 << 24),
 }
-#: Attention that transformers computes itself; other names may be those of packages on the hub.
-_ATTENTION = (None, "eager", "sdpa", "flex_attention")
 _WORDS = ("model_type", "hidden_act", "position_embedding_type")
 _SHARES = ("layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob")
-#: The largest of these files that are published have a few megabytes.
-_LARGEST_JSON = 64 << 20
-#: Characters of a value that a message shows.
-_SHOWN = 40
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
 #: Settings that say how a checkpoint came to be, not what it computes.
@@ -77,7 +72,7 @@ class ModelInfo(ManifestPart):
 def describe_folder(name: str, folder: Path) -> ModelSource:
     """Check a model folder and read how its vectors are made; nothing in it is ever run."""
     config = read_config(folder)
-    _refuse_code(folder, config)
+    check_folder(folder)
     weights = _weight_files(folder)
     tokenizer = _tokenizer_file(folder)
     pooling = _pooling(folder)
@@ -94,102 +89,47 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Read config.json, and refuse values that no model has."""
     path = folder / "config.json"
     config = read_json(path)
+    check_config(path, config)
+    return config
+
+
+def check_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Refuse settings of an encoder that no model has."""
     for key, (least, most) in _COUNTS.items():
         value = config.get(key)
         if value is not None and not (_is_whole(value) and least <= value <= most):
             raise ModelError(
-                f"{path}: {key} is {_shown(value)}, not a whole number from {least} to {most}",
-                hint=_INCOMPLETE,
+                f"{path}: {key} is {shown(value)}, not a whole number from {least} to {most}",
+                hint=INCOMPLETE,
             )
     for key in _WORDS:
         if not isinstance(config.get(key, ""), str):
-            raise ModelError(
-                f"{path}: {key} is {_shown(config[key])}, not a word", hint=_INCOMPLETE
-            )
+            raise ModelError(f"{path}: {key} is {shown(config[key])}, not a word", hint=INCOMPLETE)
     for key in _SHARES:
         value = config.get(key, 0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
             raise ModelError(
-                f"{path}: {key} is {_shown(value)}, not a number from 0 to 1", hint=_INCOMPLETE
+                f"{path}: {key} is {shown(value)}, not a number from 0 to 1", hint=INCOMPLETE
             )
     dim, heads = config.get("hidden_size"), config.get("num_attention_heads")
     if dim is not None and heads is not None and dim % heads:
         raise ModelError(
             f"{path}: hidden_size {dim} is no multiple of num_attention_heads {heads}",
-            hint=_INCOMPLETE,
+            hint=INCOMPLETE,
         )
     if (config.get("pad_token_id") or 0) >= (config.get("vocab_size") or 1 << 24):
-        raise ModelError(f"{path}: pad_token_id is beyond vocab_size", hint=_INCOMPLETE)
-    return config
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object of a model folder."""
-    value = _read_any_json(path)
-    if not isinstance(value, dict):
-        raise ModelError(f"{path}: a JSON object was expected, not {type(value).__name__}")
-    return value
-
-
-def _read_any_json(path: Path) -> Any:
-    """Read a regular file of bounded size as JSON."""
-    try:
-        if path.exists() and not path.is_file():
-            raise ModelError(f"{path}: is no regular file", hint=_INCOMPLETE)
-        with path.open("rb") as stream:
-            raw = stream.read(_LARGEST_JSON + 1)
-        if len(raw) > _LARGEST_JSON:
-            raise ModelError(f"{path}: larger than any settings of a model", hint=_INCOMPLETE)
-        return json.loads(raw)
-    except FileNotFoundError as error:
-        raise ModelError(f"{path.parent}: {path.name} is missing", hint=_INCOMPLETE) from error
-    except RecursionError as error:
-        raise ModelError(f"{path}: cannot be read as JSON: nested too deeply") from error
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: cannot be read as JSON: {error}") from error
-
-
-def _shown(value: object) -> str:
-    """A value as a message shows it, however long it is."""
-    text = repr(value) if isinstance(value, str | int | float | bool) else type(value).__name__
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise ModelError(f"{path}: pad_token_id is beyond vocab_size", hint=INCOMPLETE)
 
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse a folder that brings Python code, or names code or weights that lie elsewhere."""
-    if (folder / "adapter_config.json").exists():
-        raise ModelError(
-            f"{folder}: adapter_config.json names a model elsewhere, which is not fetched",
-            hint="Merge the adapter into its model, and save that.",
-        )
-    settings = {"config.json": config}
-    for name in ("tokenizer_config.json", "sentence_bert_config.json"):
-        if (folder / name).exists():
-            settings[name] = read_json(folder / name)
-    for name, values in settings.items():
-        if "auto_map" in values:
-            raise ModelError(
-                f"{folder / name}: asks for code of its own (auto_map), which kglink never runs",
-                hint="Give a model of an architecture that transformers has itself.",
-            )
-    for key in ("attn_implementation", "_attn_implementation"):
-        if config.get(key) not in _ATTENTION:
-            raise ModelError(
-                f"{folder / 'config.json'}: {key} is {_shown(config[key])}, which may be code that "
-                "is fetched and run",
-                hint=f"Take {key} out of config.json.",
-            )
-
-
 def file_sha256(path: Path) -> str:
     """The SHA-256 of a regular file; read again only after the file has changed."""
     try:
         if path.exists() and not path.is_file():
-            raise ModelError(f"{path}: is no regular file", hint=_INCOMPLETE)
+            raise ModelError(f"{path}: is no regular file", hint=INCOMPLETE)
         stat = path.stat()
         return _file_sha256(path, stat.st_size, stat.st_mtime_ns)
     except OSError as error:
@@ -213,7 +153,7 @@ def _weight_files(folder: Path) -> tuple[Path, ...]:
         return _shards(index)
     files = tuple(sorted(folder.glob("*.safetensors")))
     if len(files) == 1 and not files[0].is_file():
-        raise ModelError(f"{files[0]}: is no regular file", hint=_INCOMPLETE)
+        raise ModelError(f"{files[0]}: is no regular file", hint=INCOMPLETE)
     if len(files) == 1:
         return files
     if files:
@@ -236,7 +176,10 @@ def _shards(index: Path) -> tuple[Path, ...]:
     names = read_json(index).get("weight_map")
     if not isinstance(names, dict) or not names:
         raise ModelError(f"{index}: has no weight_map")
-    files = tuple(index.parent / Path(str(name)).name for name in sorted(set(names.values())))
+    shards = sorted({str(name) for name in names.values()})
+    if outside := [name for name in shards if Path(name).name != name]:
+        raise ModelError(f"{index}: names a file elsewhere, {shown(outside[0])}")
+    files = tuple(index.parent / name for name in shards)
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         raise ModelError(f"{index.parent}: missing {', '.join(missing)}, which {index.name} names")
@@ -261,12 +204,12 @@ def _pooling(folder: Path) -> Pooling:
     try:
         kinds = [
             (str(entry["type"]).rpartition(".")[2], str(entry["path"]))
-            for entry in _read_any_json(modules)
+            for entry in read_any_json(modules)
         ]
     except (TypeError, KeyError) as error:
         raise ModelError(f"{modules}: cannot be read as a list of modules: {error}") from error
     if outside := [path for _, path in kinds if Path(path).name != path]:
-        raise ModelError(f"{modules}: names a folder elsewhere, {_shown(outside[0])}")
+        raise ModelError(f"{modules}: names a folder elsewhere, {shown(outside[0])}")
     unknown = [kind for kind, _ in kinds if kind not in {"Transformer", "Pooling", "Normalize"}]
     if unknown:
         raise ModelError(

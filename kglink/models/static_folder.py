@@ -25,6 +25,7 @@ from kglink.files.manifest import (
     library_versions,
     read_manifest,
 )
+from kglink.models.loading import keeping_interrupts
 from kglink.models.source import ModelInfo, ModelSource
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def read_table(folder: Path) -> FloatArray:
 
     manifest, path = read_static(folder), folder / "model.safetensors"
     try:
-        found = load_file(path)
+        with keeping_interrupts():
+            found = load_file(path)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path}: the table cannot be read: {error}", hint=_DAMAGED) from error
     table = found.get(TABLE)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
 from kglink.models.head_folder import ENCODER, HEAD
+from kglink.models.loading import load_tensors
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import describe_folder
 from kglink.models.tag_inputs import Block, WordPieces
@@ -90,7 +90,7 @@ def open_tagger(folder: Path, hardware: Hardware) -> tuple[Tagger, TaggerManifes
     """The tagger of a folder, its files checked."""
     manifest = TAGGER.read(folder)
     source = describe_folder(str(folder), folder / ENCODER)
-    head = load_file(folder / HEAD, device=hardware.device)
+    head = load_tensors(folder / HEAD, hardware.device)
     weight, bias = head["weight"], head["bias"]
     if weight.shape != (ANSWERS, source.dim) or bias.shape != (ANSWERS,):
         raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=TAGGER.damaged)

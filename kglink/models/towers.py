@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
+from kglink.models.loading import load_tensors
 from kglink.models.packed import PackedBert, PackedTower, is_plain_bert
 from kglink.models.padded import load_padded, load_padded_tower
 from kglink.models.source import ModelSource, read_config
@@ -96,7 +96,9 @@ def training_dtype(hardware: Hardware) -> torch.dtype:
 def _read_weights(source: ModelSource) -> dict[str, Tensor]:
     """All tensors of a model folder."""
     try:
-        return {name: value for path in source.weights for name, value in load_file(path).items()}
+        return {
+            name: value for path in source.weights for name, value in load_tensors(path).items()
+        }
     except SafetensorError as error:
         raise ModelError(f"{source.path}: the weights cannot be read: {error}") from error
 

@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from kglink.errors import TrainingError
 from kglink.files.atomic import atomic_folder, write_atomically
+from kglink.models.loading import load_tensors
 from kglink.models.transformation import Ascent
 
 FORMAT = 1
@@ -246,7 +247,7 @@ def saying_what_is_kept(place: Path) -> Iterator[None]:
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        return load_tensors(path)
     except (OSError, SafetensorError) as error:
         raise TrainingError(
             f"{path}: the checkpoint is damaged: {error}", hint="Begin the run without --resume."

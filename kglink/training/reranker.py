@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from kglink.errors import ModelError, UsageError
@@ -26,6 +25,7 @@ from kglink.files.digest import digest_of
 from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of, pooled, pooler_in
 from kglink.models.hardware import Hardware
 from kglink.models.inputs import Inputs
+from kglink.models.loading import load_tensors
 from kglink.models.model_folder import BaseInfo
 from kglink.models.reranker_folder import RERANKER, RerankerManifest
 from kglink.models.runtime import TokenEncoder
@@ -171,7 +171,7 @@ def train_reranker(
 
 def _pooler_of(source: ModelSource, hardware: Hardware) -> nn.Linear:
     """The pooler that a model folder brings."""
-    weights = {name: value for path in source.weights for name, value in load_file(path).items()}
+    weights = {name: value for path in source.weights for name, value in load_tensors(path).items()}
     pooler = pooler_in(weights, source.dim)
     if pooler is None:
         raise ModelError(

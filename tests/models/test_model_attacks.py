@@ -103,7 +103,7 @@ def test_transformers_is_told_to_run_no_code(
 ) -> None:
     """Even where the check before it were passed by."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("kglink.models.source._refuse_code", lambda *_: None)
+    monkeypatch.setattr("kglink.models.model_json._refuse_code", lambda *_: None)
     mark = tmp_path / "mark"
     plant(folder, mark)
     monkeypatch.setattr("builtins.input", lambda *_: "1")
@@ -218,7 +218,8 @@ def pipe(name: str) -> Spoil:
         (lambda f: (f / "config.json").write_text('{"vocab_size": 1e999}'), "vocab_size is inf"),
         (lambda f: (f / "config.json").write_text("1" * 10_000), "cannot be read as JSON"),
         (lambda f: (f / "tokenizer_config.json").write_text(DEEP), "nested too deeply"),
-        (lambda f: (f / "tokenizer.json").write_text(DEEP), "the tokenizer cannot be read"),
+        (lambda f: (f / "tokenizer.json").write_text(DEEP), "nested too deeply"),
+        (lambda f: (f / "tokenizer.json").write_text("{}"), "the tokenizer cannot be read"),
         (lambda f: (f / "modules.json").write_text(DEEP), "nested too deeply"),
         (lambda f: (f / "modules.json").write_text("7"), "list of modules"),
         (frame(99), "has token 99, and the model 15"),
@@ -230,7 +231,7 @@ def pipe(name: str) -> Spoil:
             "cannot read a text: no entry",
         ),
         (link_to("config.json", "/dev/zero"), "is no regular file"),
-        (link_to("tokenizer.json", "/dev/zero"), "no tokenizer"),
+        (link_to("tokenizer.json", "/dev/zero"), "is no regular file"),
         (link_to("model.safetensors", "/dev/zero"), "is no regular file"),
         (pipe("config.json"), "is no regular file"),
         (pipe("model.safetensors"), "is no regular file"),

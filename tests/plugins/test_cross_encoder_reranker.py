@@ -117,6 +117,15 @@ def _coded(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "x.Y"}}))
 
 
+def _second(folder: Path) -> None:
+    """What ran before: the settings in a second file, which the first one names."""
+    config = json.loads((folder / "config.json").read_text())
+    coded = config | {"auto_map": {"AutoConfig": "evil.Config"}}
+    (folder / "config.4.0.0.json").write_text(json.dumps(coded))
+    named = config | {"configuration_files": ["config.4.0.0.json"]}
+    (folder / "config.json").write_text(json.dumps(named))
+
+
 def _half(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:999])
@@ -124,7 +133,12 @@ def _half(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(_pickled, "only pickled weights"), (_coded, "code of its own"), (_half, "cannot be loaded")],
+    [
+        (_pickled, "only pickled weights"),
+        (_coded, "code of its own"),
+        (_second, "configuration_files"),
+        (_half, "cannot be loaded"),
+    ],
 )
 def test_folders_that_are_refused(
     tmp_path: Path, change: Callable[[Path], None], message: str

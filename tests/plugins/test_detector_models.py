@@ -140,6 +140,29 @@ def test_a_pickle_in_a_pipeline_is_refused(tmp_path: Path, content: bytes) -> No
         made("spacy", folder=folder)
 
 
+@pytest.mark.parametrize(
+    ("line", "setting"),
+    [
+        ('[components.entity_ruler]\nsource = "elsewhere"', "source"),
+        ('[nlp.after_creation]\n@callbacks = "spacy.copy_from_base_model.v1"', "@callbacks"),
+        ("[components.entity_ruler.scorer]\ntrust_remote_code = true", "trust_remote_code"),
+    ],
+)
+def test_a_pipeline_that_loads_from_elsewhere_is_refused(
+    tmp_path: Path, line: str, setting: str
+) -> None:
+    pytest.importorskip("spacy", reason="kglink[spacy] is not installed")
+    folder = write_spacy_pipeline(tmp_path / "pipeline")
+    config = (folder / "config.cfg").read_text()
+    section, _, rest = line.partition("\n")
+    config = config.replace("after_creation = null\n", "") if "nlp" in section else config
+    there = section in config
+    config = config.replace(section, line) if there else f"{config}\n{section}\n{rest}\n"
+    (folder / "config.cfg").write_text(config)
+    with pytest.raises(ModelError, match=f"{setting} = .* loads what lies elsewhere"):
+        made("spacy", folder=folder)
+
+
 def test_a_pipeline_is_a_folder_and_no_name_of_a_package() -> None:
     pytest.importorskip("spacy", reason="kglink[spacy] is not installed")
     with pytest.raises(ModelError, match=r"it has no config\.cfg"):
@@ -182,7 +205,7 @@ REFUSED: Mapping[str, tuple[Change, str]] = {
     "no tokenizer": (drop("tokenizer.json"), "tokenizer.json is missing"),
     "encoder elsewhere": (change(encoder_config=None), "names a model elsewhere"),
     "labels elsewhere": (change(labels_encoder="x/y"), "names a model elsewhere"),
-    "code": (change(encoder_config={"auto_map": {"AutoModel": "x.Y"}}), "asks for code"),
+    "code": (change(encoder_config={"auto_map": {"AutoModel": "x.Y"}}), "asks for code of its own"),
     "words": (change(words_splitter_type="spacy"), "only words between spaces"),
 }
 
@@ -193,7 +216,7 @@ def test_a_gliner_model_that_needs_more_than_its_folder_is_refused(
 ) -> None:
     pytest.importorskip("gliner", reason="kglink[gliner] is not installed")
     for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text("{}")
     (tmp_path / "gliner_config.json").write_text(json.dumps({"encoder_config": {}}))
     alter, said = REFUSED[case]
     alter(tmp_path)

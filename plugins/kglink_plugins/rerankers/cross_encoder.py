@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from kglink.errors import ModelError
+from kglink.models.loading import library_errors, load_tokenizer, load_transformer
 from kglink.models.source import describe_folder
 from kglink.records import Alias, Candidate, Entity, Ranking
 from kglink.text.entity_text import entity_text
@@ -35,22 +33,15 @@ class CrossEncoderReranker:
     def __init__(self, settings: CrossEncoderSettings) -> None:
         folder = settings.folder.expanduser()
         source = describe_folder(str(folder), folder)
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            self._model = AutoModelForSequenceClassification.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False
-            ).eval()
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise ModelError(
-                f"{folder}: cannot be loaded as a sequence-classification model: {error}",
-                hint="Save it anew: model.save_pretrained(folder), and its tokenizer beside it.",
-            ) from error
+        self._tokenizer = load_tokenizer(source)
+        self._model = load_transformer("AutoModelForSequenceClassification", source)
         if self._model.config.num_labels != 1:
             raise ModelError(
                 f"{folder}: has {self._model.config.num_labels} labels",
                 hint="A cross-encoder that orders has one: how well two texts fit.",
             )
         self._settings = settings
+        self._name = source.name
         self._length = source.max_tokens
 
     def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
@@ -79,14 +70,15 @@ class CrossEncoderReranker:
         order = sorted(range(len(pairs)), key=lambda at: sum(map(len, pairs[at])))
         for first in range(0, len(order), _BATCH):
             places = order[first : first + _BATCH]
-            batch = self._tokenizer(
-                [pairs[at][0] for at in places],
-                [pairs[at][1] for at in places],
-                truncation="longest_first",
-                max_length=self._length,
-                padding=True,
-                return_tensors="pt",
-            )
+            with library_errors("the tokenizer cannot read a text", self._name):
+                batch = self._tokenizer(
+                    [pairs[at][0] for at in places],
+                    [pairs[at][1] for at in places],
+                    truncation="longest_first",
+                    max_length=self._length,
+                    padding=True,
+                    return_tensors="pt",
+                )
             with torch.inference_mode():
                 logits[places] = self._model(**batch).logits[:, 0].double().numpy()
         return logits

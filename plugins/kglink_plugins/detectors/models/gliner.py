@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gliner import GLiNER
-
 from kglink.errors import ModelError
-from kglink.models.source import read_json
+from kglink.models.loading import GLINER_CONFIG, library_errors, load_gliner
+from kglink.models.model_json import check_folder, read_json
+from kglink.models.source import check_config
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink_plugins.detectors.models.pieces import spans_of_pieces
 from kglink_plugins.detectors.models.settings import GlinerSettings
 
-_CONFIG = "gliner_config.json"
 _NEEDED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
 #: Settings that name a second model, which would be looked for elsewhere.
 _ELSEWHERE = ("labels_encoder", "labels_decoder")
@@ -31,10 +30,8 @@ class GlinerDetector:
     def __init__(self, settings: GlinerSettings, names: Names) -> None:
         folder = settings.folder.expanduser()
         config = _checked(folder)
-        try:
-            self._model: Any = GLiNER.from_pretrained(str(folder), local_files_only=True)
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            raise ModelError(f"{folder}: GLiNER cannot load it: {error}") from error
+        self._model = load_gliner(folder, config)
+        self._name = str(folder)
         self._words = max(8, int(config.get("max_len") or 384))
         self._labels = list(settings.labels)
         self._threshold = settings.threshold
@@ -46,13 +43,15 @@ class GlinerDetector:
     def _spans(self, piece: str) -> Iterator[Span]:
         if not piece.strip():
             return
-        for one in self._model.predict_entities(piece, self._labels, threshold=self._threshold):
+        with library_errors("GLiNER cannot read a text", self._name):
+            found = self._model.predict_entities(piece, self._labels, threshold=self._threshold)
+        for one in found:
             yield Span(one["start"], one["end"], float(one["score"]))
 
 
 def _checked(folder: Path) -> dict[str, Any]:
     """The settings of a model that needs nothing from elsewhere."""
-    config = read_json(folder / _CONFIG)
+    config = read_json(folder / GLINER_CONFIG)
     for name in _NEEDED:
         if not (folder / name).is_file():
             raise ModelError(
@@ -62,11 +61,11 @@ def _checked(folder: Path) -> dict[str, Any]:
     encoder = config.get("encoder_config")
     if not isinstance(encoder, dict) or any(config.get(name) for name in _ELSEWHERE):
         raise ModelError(
-            f"{folder / _CONFIG}: names a model elsewhere, which is not fetched",
+            f"{folder / GLINER_CONFIG}: names a model elsewhere, which is not fetched",
             hint="Give a model of one encoder whose encoder_config stands in the file.",
         )
-    if "auto_map" in encoder or (folder / "adapter_config.json").exists():
-        raise ModelError(f"{folder / _CONFIG}: asks for code or weights of its own elsewhere")
+    check_config(folder / GLINER_CONFIG, encoder)
     if config.get("words_splitter_type", "whitespace") != "whitespace":
-        raise ModelError(f"{folder / _CONFIG}: only words between spaces are supported")
+        raise ModelError(f"{folder / GLINER_CONFIG}: only words between spaces are supported")
+    check_folder(folder)
     return config

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from kglink.errors import ModelError
+from kglink.models.loading import library_errors, load_tokenizer, load_transformer
 from kglink.models.source import describe_folder
 from kglink.plugins import Names
 from kglink.records import Span
@@ -43,24 +43,12 @@ class HuggingFaceDetector:
     def __init__(self, settings: HuggingFaceSettings, names: Names) -> None:
         folder = settings.folder.expanduser()
         source = describe_folder(str(folder), folder)
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            self._model = AutoModelForTokenClassification.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False
-            ).eval()
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            raise ModelError(
-                f"{folder}: cannot be loaded as a token-classification model: {error}",
-                hint="Save it anew: model.save_pretrained(folder), and its tokenizer beside it.",
-            ) from error
-        if not self._tokenizer.is_fast:
-            raise ModelError(
-                f"{folder}: its tokenizer tells no offsets",
-                hint="Save a fast one beside the model.",
-            )
+        self._tokenizer = load_tokenizer(source)
+        self._model = load_transformer("AutoModelForTokenClassification", source)
         labels = self._model.config.id2label
         self._labels = [str(labels[at]) for at in range(len(labels))]
         self._threshold = settings.threshold
+        self._name = source.name
         self._length = source.max_tokens
         self._types = frozenset(settings.types)
         known = {_parts(label)[1] for label in self._labels} - {""}
@@ -99,14 +87,15 @@ class HuggingFaceDetector:
 
     def _words(self, piece: str) -> list[_Word]:
         """Each word once: from the window in which it stands farthest from the ends."""
-        read = self._tokenizer(
-            piece,
-            truncation=True,
-            max_length=self._length,
-            stride=(self._length - 2) // 4,
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-        )
+        with library_errors("the tokenizer cannot read a text", self._name):
+            read = self._tokenizer(
+                piece,
+                truncation=True,
+                max_length=self._length,
+                stride=(self._length - 2) // 4,
+                return_overflowing_tokens=True,
+                return_offsets_mapping=True,
+            )
         best: dict[int, tuple[int, _Word]] = {}
         windows = range(len(read["input_ids"]))
         for first in range(0, len(windows), _BATCH):

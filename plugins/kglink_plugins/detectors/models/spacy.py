@@ -8,13 +8,15 @@ to open them could run any code that stands in them. Pipelines with a transforme
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import spacy
 
 from kglink.errors import ModelError
+from kglink.models.loading import library_errors, load_spacy
+from kglink.models.model_json import shown
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink_plugins.detectors.models.pieces import spans_of_pieces
@@ -25,6 +27,12 @@ _WORDS, _COMMON = 20_000, 200
 #: What a file of pickled tensors has as its first member.
 _TORCH = b"/data.pkl"
 _PICKLE = 0x80
+#: Settings that load from elsewhere, and which values of them do not.
+_ELSEWHERE: Mapping[str, Callable[[Any], bool]] = {
+    "source": lambda value: value is None,
+    "@callbacks": lambda value: value != "spacy.copy_from_base_model.v1",
+    "trust_remote_code": lambda value: value is False,
+}
 _PROTOCOLS = range(2, 6)
 
 
@@ -39,10 +47,8 @@ class SpacyDetector:
                 hint="Name the folder that nlp.to_disk wrote; packages are not loaded by name.",
             )
         _refuse_pickles(folder)
-        try:
-            self._pipeline = spacy.load(folder)
-        except (OSError, ValueError, KeyError, ImportError) as error:
-            raise ModelError(f"{folder}: spaCy cannot load it: {error}") from error
+        _refuse_other_pipelines(folder / "config.cfg")
+        self._pipeline = load_spacy(folder)
         self._types = frozenset(settings.types)
         self._group = settings.spans
 
@@ -58,6 +64,24 @@ class SpacyDetector:
             if not self._types or span.label_ in self._types:
                 score = 1.0 if scores is None else float(scores[at])
                 yield Span(span.start_char, span.end_char, score)
+
+
+def _refuse_other_pipelines(path: Path) -> None:
+    """Refuse settings that load a pipeline or a model from elsewhere, where nothing was checked."""
+    with library_errors("spaCy cannot read it", path):
+        config = spacy.util.load_config(path, interpolate=False)
+    waiting: list[Any] = [config.get("nlp"), config.get("components")]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, dict):
+            continue
+        waiting += one.values()
+        for key, allowed in _ELSEWHERE.items():
+            if key in one and not allowed(one[key]):
+                raise ModelError(
+                    f"{path}: {key} = {shown(one[key])} loads what lies elsewhere",
+                    hint="Load the pipeline with spaCy, and save it whole: nlp.to_disk(folder).",
+                )
 
 
 def _refuse_pickles(folder: Path) -> None:

@@ -1,0 +1,189 @@
+"""A tokenizer.json that is made to take endless time or memory is refused before it is loaded."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kglink.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerLimits:
+    """What a tokenizer may consist of; published ones stay far below, but for the vocabulary."""
+
+    tokens: int = 1 << 20
+    """Words of the vocabulary and added tokens; XLM-V has 901,629."""
+    growth: int = 16
+    """Characters that normalising may make of one."""
+    parts: int = 1024
+    """Normalizers, splitters and pieces of a frame, nested ones included."""
+    frame: int = 256
+    """Tokens around a text."""
+    padding: int = 1 << 16
+    """Tokens to which a short text is filled up."""
+    word: int = 1000
+    """Characters of a word that is cut into pieces: the time grows with their square."""
+    pattern: int = 4096
+    """Characters of a pattern."""
+    affix: int = 64
+    """Characters that mark a piece within a word, or at its end."""
+
+
+_LIMITS = TokenizerLimits()
+_PUBLISHED = "Take the file of the model's publisher."
+#: Bytes that the usual normalisation (NFKC) may make of one character.
+_NFKC_BYTES = 64
+#: Of a pattern: what could hide a group from `_explodes`, or make it call itself.
+_OPAQUE = re.compile(r"\(\?#|\(\?[a-zA-Z]*x|\\[gkQ]")
+_AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
+#: Repetitions in a row; published patterns have three.
+_REPEATS = 5
+#: A group that repeats or chooses, and such a one that is repeated: {1} and {0,1} repeat nothing.
+_RISKY = "\0"
+_REPEATED = re.compile(rf"{_RISKY}\?*([*+]|\{{(?!([01]?,)?[01]\}}))")
+
+
+def check_tokenizer(path: Path, value: Any, limits: TokenizerLimits = _LIMITS) -> None:
+    """Refuse a tokenizer that is made to explode: its vocabulary, patterns, growth, frame."""
+    if not isinstance(value, dict):
+        return  # its library says what is wrong
+    steps = [value.get(key) for key in ("normalizer", "pre_tokenizer", "post_processor", "decoder")]
+    parts = [part for step in steps for part in _objects(step)]
+    model = value.get("model")
+    found = {
+        "tokens": _size(value.get("added_tokens")) + _size(_get(model, "vocab")),
+        "parts": len(parts),
+        "growth": math.prod(_growth(part) for part in parts) * _repeated_tables(parts),
+        "frame": sum(_frame(part) for part in parts),
+        "padding": max(_padding(value.get("padding"))),
+        "word": _number(_get(model, "max_input_chars_per_word")),
+        "pattern": max((_length(_get(part.get("pattern"), "Regex")) for part in parts), default=0),
+        "affix": max(_length(_get(model, key)) for key in _AFFIXES),
+    }
+    for name, count in found.items():
+        most = getattr(limits, name)
+        if count > most:
+            raise ModelError(
+                f"{path}: {name} is {min(count, 10**12):,}, and at most {most:,} is read: "
+                "such a tokenizer exhausts time or memory",
+                hint=_PUBLISHED,
+            )
+    for part in parts:
+        pattern = _get(part.get("pattern"), "Regex")
+        if isinstance(pattern, str) and _explodes(pattern):
+            raise ModelError(
+                f"{path}: the pattern {pattern[:60]!r} can take endless time on a short text",
+                hint=_PUBLISHED,
+            )
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """All JSON objects in a value."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield one
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+
+
+def _get(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, dict | list) else 0
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, int) else 0
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str) else 0
+
+
+def _growth(part: dict[str, Any]) -> int:
+    """How many times as long a text may become by one step."""
+    if part.get("type") == "ByteLevel":
+        return 2
+    if isinstance(charsmap := part.get("precompiled_charsmap"), str):
+        return _longest(charsmap) // _NFKC_BYTES + 1
+    content, pattern = part.get("content"), part.get("pattern")
+    if not isinstance(content, str) or pattern is None:
+        return max(1, _length(part.get("prepend")))
+    replaced = _get(pattern, "String")
+    if isinstance(replaced, str) and replaced:
+        return max(1, -(-len(content) // len(replaced)))
+    return 1 + len(content)  # a pattern may match nothing, between any two characters
+
+
+def _repeated_tables(parts: list[dict[str, Any]]) -> int:
+    """Texts that a second table finds in what the first one made grow by both."""
+    tables = sum("precompiled_charsmap" in part for part in parts)
+    return 1 if tables < 2 else _NFKC_BYTES * tables
+
+
+def _longest(charsmap: str) -> int:
+    """The longest text that a table of SentencePiece puts in the place of a character."""
+    try:
+        raw = base64.b64decode(charsmap)
+    except (binascii.Error, ValueError):
+        return 0  # its library says what is wrong
+    return max(map(len, raw[4 + int.from_bytes(raw[:4], "little") :].split(b"\0")), default=0)
+
+
+def _frame(part: dict[str, Any]) -> int:
+    """The tokens that a template puts around a text; endless where it repeats the text."""
+    if not all(isinstance(part.get(key, []), list) for key in ("single", "pair")):
+        return 0  # its library says what is wrong
+    total, special = 0, part.get("special_tokens")
+    for key in ("single", "pair"):
+        pieces = [one for one in part.get(key) or () if isinstance(one, dict)]
+        texts = [_get(one["Sequence"], "id") for one in pieces if "Sequence" in one]
+        if len(texts) > len({str(one) for one in texts}):
+            return 1 << 40
+        for one in pieces:
+            named = _get(one.get("SpecialToken"), "id")
+            if isinstance(named, str):
+                total += _size(_get(_get(special, named), "ids"))
+    return total
+
+
+def _padding(value: Any) -> tuple[int, int]:
+    fixed = _get(_get(value, "strategy"), "Fixed")
+    return _number(fixed), _number(_get(value, "pad_to_multiple_of"))
+
+
+def _explodes(pattern: str) -> bool:
+    """Whether a repeated group repeats or chooses within (2^n steps), or many repeat in a row."""
+    if _OPAQUE.search(pattern):
+        return True
+    text, before = re.sub(r"\\.", "a", pattern, flags=re.DOTALL), ""
+    while text != before:  # classes of signs, which may stand in each other
+        text, before = re.sub(r"\[[^\[\]]*\]", "a", text), text
+    before = ""
+    while text != before:  # groups, from the innermost
+        if _REPEATED.search(text):
+            return True
+        text, before = re.sub(r"\(\??([^()]*)\)", _reduced, text), text
+    return _repeats(text) > _REPEATS
+
+
+def _reduced(group: re.Match[str]) -> str:
+    """What a group counts as in the one around it."""
+    return _RISKY * max(_repeats(group[1]), "?" in group[1] or "|" in group[1]) or "a"
+
+
+def _repeats(pattern: str) -> int:
+    """The repetitions in a row: matching may take as many powers of a text's length."""
+    return max(len(re.findall(rf"[*+{{{_RISKY}]", branch)) for branch in pattern.split("|"))
