@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,9 @@ from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say_cells
 from kglink_cli.limits import Rerank
 from kglink_cli.session import session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.store.memory import Learnt
 
 Docs = Annotated[
     str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
@@ -35,27 +39,53 @@ def learn(
     """Remember what surfaces mean in annotated documents: the next link asks it.
 
     It takes seconds, and nothing is trained. Learning from the same documents again takes the
-    place of what was remembered of them.
+    place of what was remembered of them. What was learnt before is counted anew with them, so
+    that the order in which documents are learnt changes nothing.
     """
+    names = split_names(docs)
     with session_of(context).open() as workspace:
-        for name in split_names(docs):
-            told = workspace.learn(name, split=split)
-            note("learnt", f"what {counted(told, 'surface')} mean{'s' * (told == 1)} in {name}")
-        sources = workspace.store.memory_sources()
+        if names:
+            with progress() as tell:
+                workspace.learn(names, split=split, progress=tell)
+        learnt = workspace.store.learnt()
+        revisions = {info.name: info.revision for info in workspace.store.kbs()}
+    for one in learnt:
+        if one.source in names:
+            surfaces = counted(one.surfaces, "surface")
+            note("learnt", f"what {surfaces} mean{'s' * (one.surfaces == 1)} in {one.source}")
     if as_json:
-        print_json([{"docs": name, "surfaces": count} for name, count in sources.items()])
-    elif not docs:
-        for name, count in sources.items():
-            say_cells(name, counted(count, "surface"))
-        if not sources:
+        print_json([{"docs": one.source, "surfaces": one.surfaces} for one in learnt])
+    elif not names:
+        for one in learnt:
+            say_cells(one.source, counted(one.surfaces, "surface"))
+        if not learnt:
             note("memory", "nothing was learnt yet: kglink learn DOCS")
+    _tell_of_changed(learnt, revisions)
+
+
+def _tell_of_changed(learnt: Sequence[Learnt], revisions: Mapping[str, int]) -> None:
+    """Name the sources of memory that are not what they were when they were counted."""
+    for one in learnt:
+        if one.source not in revisions:
+            note(
+                "gone",
+                f"{one.source} was removed: what was learnt from it stays as it was counted; "
+                f"kglink forget {one.source} drops it",
+            )
+        elif one.revision != revisions[one.source]:
+            note(
+                "changed",
+                f"{one.source} has been updated since it was learnt: kglink learn {one.source}",
+            )
 
 
 def forget(context: typer.Context, docs: Docs) -> None:
     """Forget what surfaces meant in the documents of a KB."""
+    names = split_names(docs)
     with session_of(context).open() as workspace:
-        for name in split_names(docs):
-            workspace.forget(name)
+        with progress() as tell:
+            workspace.forget(names, progress=tell)
+        for name in names:
             note("forgotten", f"what surfaces mean in {name}")
 
 
