@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kglink.workspace.memory import scoring as scoring_now
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say_cells
 from kglink_cli.limits import Rerank
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
+    from kglink.linking.scoring import Scoring
     from kglink.store.memory import Learnt
+
+#: What `fit` fits, each with the values that tell whether it changed.
+_FITTED: Mapping[str, Callable[[Scoring], object]] = {
+    "the weights of evidence": lambda one: (one.weights, one.weights_by_kb),
+    "how sure answers are": lambda one: (
+        one.calibration, one.calibration_by_kb, one.presence, one.presence_by_kb,
+    ),
+    "the judge of which words are mentions": lambda one: one.spans,
+}  # fmt: skip
 
 Docs = Annotated[
     str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
@@ -117,14 +128,19 @@ def fit(
             if as_json:
                 print_json(choice.model_dump(mode="json", exclude={"format", "fingerprint"}))
             return
+        was = scoring_now(workspace)
         with progress() as tell:
             scoring = workspace.fit(split_names(docs), split=split, progress=tell)
+        now = scoring_now(workspace)
     before, after = scoring.recall
     note(
         "fitted",
-        f"on {counted(scoring.mentions, 'mention')}: R@1 {before:.3f} before, {after:.3f} after"
-        + ("" if after > before else "; the weights stay as they were"),
+        f"on {counted(scoring.mentions, 'mention')}: R@1 {before:.3f} before, {after:.3f} after",
     )
+    for label, is_changed in (("changed", True), ("unchanged", False)):
+        parts = [name for name, part in _FITTED.items() if (part(was) != part(now)) == is_changed]
+        if parts:
+            note(label, ", ".join(parts))
     weights = dict(scoring.weights.by_kind)
     if as_json:
         print_json(

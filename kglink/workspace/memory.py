@@ -75,6 +75,14 @@ def fit(
     return fit_scoring(opened, documents, remembered=remembered, progress=progress)
 
 
+def scoring(opened: Opened) -> Scoring:
+    """How the space weighs evidence now, as it was fitted last or as it is before."""
+    from kglink.workspace.linker import search_of
+
+    parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
+    return search_of(*parts).scoring
+
+
 def fit_scoring(
     opened: Opened,
     documents: Iterable[Document],

@@ -26,7 +26,7 @@ def documents(count: int) -> Iterator[Document]:
             at += len(word) + 1
         yield Document(
             str(first), " ".join(words),
-            tuple(Mention(start, start + len(word), word, (EntityId("k", word),))
+            tuple(Mention(start, start + len(word), word, (EntityId("k", "all"),))
                   for start, word in zip(starts, words, strict=True)),
         )  # fmt: skip
 
@@ -40,8 +40,7 @@ def main() -> None:
     """Learn, ask, and read everything."""
     url, count = sys.argv[1], int(sys.argv[2])
     with Store.open(url) as store:
-        words = (f"surface{at}" for at in range(count))
-        store.ingest(IngestJob("k", "jsonl", "k", "1"), (Entity(word, word) for word in words))
+        store.ingest(IngestJob("k", "jsonl", "k", "1"), [Entity("all", "All")])
         for name, size in (("few", PER_DOCUMENT), ("many", count)):
             store.ingest(IngestJob(name, "jsonl", name, "1", links_to=("k",)), documents(size))
         store.learn({"few": ""})
