@@ -20,6 +20,7 @@ from kglink_cli.kbs import tell_of_gone
 from kglink_cli.session import parse_options, session_of, split_names
 
 if TYPE_CHECKING:
+    from kglink.store import IngestSummary
     from kglink.workspace import AddedKB, Workspace
 
 EXAMPLES = 3
@@ -158,6 +159,8 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
     if summary.mapping_tally.seen:
         parts.append(counted(summary.mapping_tally.seen, "mapping"))
     say("   ".join([*parts, f"{seconds:.1f} s"]))
+    if added.resolve == "xref" and summary.golds:
+        _tell_of_codes(summary)
     if summary.gold_unresolved:
         few = summary.unresolved_examples
         more = ", ..." if len(few) < summary.gold_unresolved else ""
@@ -170,6 +173,18 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
     if summary.mappings_unresolved:
         note("mappings", f"{summary.mappings_unresolved:,} join no entities of two linked KBs")
     _print_problems(added.problems)
+
+
+def _tell_of_codes(summary: IngestSummary) -> None:
+    """Say in which KBs codes were found."""
+    counts = ", ".join(f"{count:,} in {kb}" for kb, count in summary.gold_found.items())
+    note("codes", f"of {counted(summary.golds, 'code')} found: {counts}")
+    empty = [kb for kb, count in summary.gold_found.items() if not count]
+    if empty:
+        note(
+            "codes",
+            f"none leads to {', '.join(empty)}: these documents do not say what is missing there",
+        )
 
 
 def _print_problems(problems: Problems) -> None:

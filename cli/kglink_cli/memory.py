@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kglink.workspace.memory import scoring as scoring_now
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say_cells
 from kglink_cli.limits import Rerank
 from kglink_cli.session import session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.linking.scoring import Scoring
+    from kglink.store.memory import Learnt
+
+#: What `fit` fits, each with the values that tell whether it changed.
+_FITTED: Mapping[str, Callable[[Scoring], object]] = {
+    "the weights of evidence": lambda one: (one.weights, one.weights_by_kb),
+    "how sure answers are": lambda one: (
+        one.calibration, one.calibration_by_kb, one.presence, one.presence_by_kb,
+    ),
+    "the judge of which words are mentions": lambda one: one.spans,
+}  # fmt: skip
 
 Docs = Annotated[
     str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
@@ -35,27 +50,53 @@ def learn(
     """Remember what surfaces mean in annotated documents: the next link asks it.
 
     It takes seconds, and nothing is trained. Learning from the same documents again takes the
-    place of what was remembered of them.
+    place of what was remembered of them. What was learnt before is counted anew with them, so
+    that the order in which documents are learnt changes nothing.
     """
+    names = split_names(docs)
     with session_of(context).open() as workspace:
-        for name in split_names(docs):
-            told = workspace.learn(name, split=split)
-            note("learnt", f"what {counted(told, 'surface')} mean{'s' * (told == 1)} in {name}")
-        sources = workspace.store.memory_sources()
+        if names:
+            with progress() as tell:
+                workspace.learn(names, split=split, progress=tell)
+        learnt = workspace.store.learnt()
+        revisions = {info.name: info.revision for info in workspace.store.kbs()}
+    for one in learnt:
+        if one.source in names:
+            surfaces = counted(one.surfaces, "surface")
+            note("learnt", f"what {surfaces} mean{'s' * (one.surfaces == 1)} in {one.source}")
     if as_json:
-        print_json([{"docs": name, "surfaces": count} for name, count in sources.items()])
-    elif not docs:
-        for name, count in sources.items():
-            say_cells(name, counted(count, "surface"))
-        if not sources:
+        print_json([{"docs": one.source, "surfaces": one.surfaces} for one in learnt])
+    elif not names:
+        for one in learnt:
+            say_cells(one.source, counted(one.surfaces, "surface"))
+        if not learnt:
             note("memory", "nothing was learnt yet: kglink learn DOCS")
+    _tell_of_changed(learnt, revisions)
+
+
+def _tell_of_changed(learnt: Sequence[Learnt], revisions: Mapping[str, int]) -> None:
+    """Name the sources of memory that are not what they were when they were counted."""
+    for one in learnt:
+        if one.source not in revisions:
+            note(
+                "gone",
+                f"{one.source} was removed: what was learnt from it stays as it was counted; "
+                f"kglink forget {one.source} drops it",
+            )
+        elif one.revision != revisions[one.source]:
+            note(
+                "changed",
+                f"{one.source} has been updated since it was learnt: kglink learn {one.source}",
+            )
 
 
 def forget(context: typer.Context, docs: Docs) -> None:
     """Forget what surfaces meant in the documents of a KB."""
+    names = split_names(docs)
     with session_of(context).open() as workspace:
-        for name in split_names(docs):
-            workspace.forget(name)
+        with progress() as tell:
+            workspace.forget(names, progress=tell)
+        for name in names:
             note("forgotten", f"what surfaces mean in {name}")
 
 
@@ -87,14 +128,19 @@ def fit(
             if as_json:
                 print_json(choice.model_dump(mode="json", exclude={"format", "fingerprint"}))
             return
+        was = scoring_now(workspace)
         with progress() as tell:
             scoring = workspace.fit(split_names(docs), split=split, progress=tell)
+        now = scoring_now(workspace)
     before, after = scoring.recall
     note(
         "fitted",
-        f"on {counted(scoring.mentions, 'mention')}: R@1 {before:.3f} before, {after:.3f} after"
-        + ("" if after > before else "; the weights stay as they were"),
+        f"on {counted(scoring.mentions, 'mention')}: R@1 {before:.3f} before, {after:.3f} after",
     )
+    for label, is_changed in (("changed", True), ("unchanged", False)):
+        parts = [name for name, part in _FITTED.items() if (part(was) != part(now)) == is_changed]
+        if parts:
+            note(label, ", ".join(parts))
     weights = dict(scoring.weights.by_kind)
     if as_json:
         print_json(

@@ -309,7 +309,7 @@ def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> Counts:
             titles.add(entity.title)
             read.add(json.dumps(_parts(entity)))
             popularity.append(entity.popularity)
-            for folded, (surface, count) in _alias_rows(entity, folded_forms).items():
+            for folded, (surface, count) in alias_rows(entity, folded_forms).items():
                 surfaces.add(surface)
                 folded_names.add(folded)
                 counts.append(count)
@@ -320,7 +320,7 @@ def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> Counts:
     return {"text": len(popularity), "alias": len(counts)}
 
 
-def _alias_rows(entity: Entity, folded_names: Sequence[str]) -> dict[str, tuple[str, int]]:
+def alias_rows(entity: Entity, folded_names: Sequence[str]) -> dict[str, tuple[str, int]]:
     """Folded form -> most frequent surface and total count; a name of signs alone stays."""
     rows: dict[str, tuple[str, int]] = {}
     names = list(zip(entity.aliases, folded_names, strict=True))

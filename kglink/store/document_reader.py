@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, case, func, select
+from sqlalchemy import Row, Select, case, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CodeMapping, Document, EntityId, Mention
@@ -38,13 +38,51 @@ def read_documents(
     where nothing was ever found for them.
     """
     numbers = list(kb_ids(connection).values()) if kb is None else [kb_id(connection, kb)]
+    for number in numbers:
+        for query in _pages(connection, number, split):
+            found = _documents(connection, query, _kept_golds if unresolved else _golds)
+            yield from found.values()
+
+
+class GoldRow(NamedTuple):
+    """A gold as it is stored: under the KB "" in its source's words, else an entity."""
+
+    position: int
+    kb: str
+    key: str
+
+
+class Annotated(NamedTuple):
+    """A document, and of each of its mentions all that is stored of its golds."""
+
+    document: Document
+    golds: Sequence[Sequence[GoldRow]]
+
+
+def read_annotated(connection: Connection, kb: str, split: str | None) -> Iterator[Annotated]:
+    """The documents of a KB with what its golds were before their entities were found."""
+    for query in _pages(connection, kb_id(connection, kb), split):
+        found = _documents(connection, query, _golds)
+        rows: dict[tuple[int, int], list[GoldRow]] = defaultdict(list)
+        for row in _gold_rows(connection, list(found)):
+            rows[row.document_id, row.mention].append(GoldRow(row.position, row.kb, row.key))
+        for number, document in found.items():
+            yield Annotated(document, [rows[number, at] for at in range(len(document.mentions))])
+
+
+def learning_split(connection: Connection, kb: str, split: str) -> str | None:
+    """The split that is learnt from; of none named train, or all documents where there is none."""
+    has_train = not split and count_documents(connection, kb, "train") > 0
+    return split or ("train" if has_train else None)
+
+
+def _pages(connection: Connection, number: int, split: str | None) -> Iterator[Select[Any]]:
+    """Queries for the documents of a KB, a page each."""
     d = documents.c
     chosen = [] if split is None else [d.split == split]
-    for number in numbers:
-        for page in key_ranges(connection, documents, number, DOCUMENTS_PAGE, *chosen):
-            where = [d.kb_id == number, page.holds(d.key), *chosen]
-            query = select(d.id, d.key, d.text, d.title, d.split).where(*where).order_by(d.key)
-            yield from _documents(connection, query, _kept_golds if unresolved else _golds)
+    for page in key_ranges(connection, documents, number, DOCUMENTS_PAGE, *chosen):
+        where = [d.kb_id == number, page.holds(d.key), *chosen]
+        yield select(d.id, d.key, d.text, d.title, d.split).where(*where).order_by(d.key)
 
 
 def count_documents(connection: Connection, kb: str, split: str | None = None) -> int:
@@ -118,11 +156,15 @@ def read_mappings(connection: Connection, kb: str) -> Iterator[CodeMapping]:
 
 def _documents(
     connection: Connection, query: Select[Any], read_golds: _ReadGolds
-) -> list[Document]:
+) -> dict[int, Document]:
+    """The documents of a page by their ids, in its order."""
     rows = connection.execute(query).all()
     ids = [row.id for row in rows]
     found = _mentions(connection, ids, read_golds(connection, ids))
-    return [Document(row.key, row.text, tuple(found[row.id]), row.title, row.split) for row in rows]
+    return {
+        row.id: Document(row.key, row.text, tuple(found[row.id]), row.title, row.split)
+        for row in rows
+    }
 
 
 def _mentions(connection: Connection, ids: list[int], named: _Golds) -> dict[int, list[Mention]]:
@@ -152,20 +194,20 @@ def _golds(connection: Connection, ids: list[int]) -> _Golds:
 
 def _kept_golds(connection: Connection, ids: list[int]) -> _Golds:
     """All golds: the entities that were found, else the source's own words."""
-    g = golds.c
-    query = (
-        select(g.document_id, g.mention, g.position, g.kb, g.key)
-        .where(g.document_id.in_(ids))
-        .order_by(g.document_id, g.mention, g.position, g.kb, g.key)
-    )
     places: dict[tuple[int, int, int], list[EntityId]] = defaultdict(list)
-    for *place, kb, key in connection.execute(query):
+    for *place, kb, key in _gold_rows(connection, ids):
         places[place[0], place[1], place[2]].append(EntityId(kb, key))
     kept: _Golds = defaultdict(dict)
     for (document, mention, _), names in places.items():
         named = [name for name in names if name.kb]
         kept[document, mention].update(dict.fromkeys(named or names))
     return kept
+
+
+def _gold_rows(connection: Connection, ids: list[int]) -> Sequence[Row[Any]]:
+    g = golds.c
+    place = (g.document_id, g.mention, g.position, g.kb, g.key)
+    return connection.execute(select(*place).where(g.document_id.in_(ids)).order_by(*place)).all()
 
 
 def _gold(state: int, named: dict[EntityId, None] | None) -> tuple[EntityId, ...] | None:

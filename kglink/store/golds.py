@@ -144,6 +144,23 @@ def count_unresolved(connection: Connection, kb_id: int) -> int:
     return connection.scalar(select(func.count()).where(*_unresolved(kb_id))) or 0
 
 
+def count_found(connection: Connection, kb_id: int, links_to: Sequence[str]) -> dict[str, int]:
+    """How many golds of a KB's documents were found in each of the KBs ``links_to``."""
+    c = golds.c
+    place = (c.kb, c.document_id, c.mention, c.position)
+    found = select(*place).distinct().where(_of_kb(kb_id), c.kb.in_(links_to)).subquery()
+    query = select(found.c.kb, func.count()).group_by(found.c.kb)
+    counts: dict[str, int] = {row[0]: row[1] for row in connection.execute(query)}
+    return {kb: counts.get(kb, 0) for kb in links_to}
+
+
+def count_golds(connection: Connection, kb_id: int) -> int:
+    """How many golds the documents of a KB have."""
+    c = golds.c
+    places = select(c.document_id, c.mention, c.position).distinct().where(_of_kb(kb_id))
+    return connection.scalar(select(func.count()).select_from(places.subquery())) or 0
+
+
 def count_gone(connection: Connection, kb: str) -> int:
     """How many golds are of entities that this KB had and has no longer."""
     gone = select(func.count()).where(golds.c.kb == kb, ~gold_exists())

@@ -26,7 +26,13 @@ from kglink.errors import ShrinkError, SourceError, StoreError, UnknownNameError
 from kglink.records import EntityId, OnProgress, Progress, Record
 from kglink.store import entity_reader
 from kglink.store.database import Database, chunks
-from kglink.store.golds import count_unresolved, first_unresolved, resolve_golds
+from kglink.store.golds import (
+    count_found,
+    count_golds,
+    count_unresolved,
+    first_unresolved,
+    resolve_golds,
+)
 from kglink.store.kbs import count, kb_id
 from kglink.store.prepared import Batch, batches
 from kglink.store.schema import STAGED, ingests, kbs, removed_kbs
@@ -188,6 +194,8 @@ class Ingest:
             revision, totals = finish(connection, at, job)
             unresolved = count_unresolved(connection, at.kb_id)
             examples = first_unresolved(connection, at.kb_id) if unresolved else ()
+            golds = count_golds(connection, at.kb_id) if totals.mentions else 0
+            found = count_found(connection, at.kb_id, job.links_to) if golds else {}
         if any(tally.altered for tally in at.tallies):
             remove_hidden(db, at.kb_id)
             with db.write() as connection:
@@ -210,6 +218,8 @@ class Ingest:
             mapping_tally=of_mappings,
             mappings_unresolved=unmapped,
             unresolved_examples=examples,
+            golds=golds,
+            gold_found=found,
         )
 
     def _show_staged(self, connection: Connection) -> tuple[Tally, ...]:

@@ -1,8 +1,11 @@
 """What surfaces meant in annotated documents: counts by surface and entity.
 
-Memory names entities by KB and key, so it survives updates of a KB, and its removal and return. It
-is learnt from the documents of one KB at a time; learning from the same again takes the place of
-what was there. Documents that are in two KBs are counted once.
+Memory is counted anew from all of its sources whenever one comes or goes: which words are known,
+and so which places of a text are no mention, depends on all of them. The order in which sources
+were learnt changes nothing. Documents that are in two sources are counted once, for the first by
+name. What was learnt from a source that the store has no longer stays as it was counted.
+
+Memory names entities by KB and key, so it survives updates of a KB.
 """
 
 from __future__ import annotations
@@ -11,18 +14,24 @@ import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, delete, func, insert, select, tuple_, update
+from sqlalchemy.engine import Connection
 
+from kglink.errors import UsageError
 from kglink.files.digest import digest_of
-from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention
+from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention, OnProgress, Progress
 from kglink.store.database import Database
+from kglink.store.document_reader import learning_split, read_annotated
 from kglink.store.kbs import kb_ids
 from kglink.store.occurrences import Meaning, Occurrences
-from kglink.store.schema import documents as documents_table
+from kglink.store.schema import kbs as kbs_table
+from kglink.store.schema import learnt as learnt_table
 from kglink.store.schema import memories, store_state
+from kglink.store.values import json_of
+from kglink.store.witnesses import Witnesses
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
 
@@ -32,8 +41,43 @@ _LOOKUP = 500
 _NOTHING = 1e-6
 #: What no text of a store has: NUL, and half of a surrogate pair.
 _NEVER_STORED = re.compile("[\0\ud800-\udfff]")
-#: Places of a document that look like mentions and are not annotated.
-Unmarked = Callable[[Document], Iterable[str]]
+
+
+class Learnt(NamedTuple):
+    """A source that memory was learnt from."""
+
+    source: str
+    split: str
+    """Empty: train, or all documents where there is no such split."""
+    revision: int
+    """Of the source, when it was counted."""
+    surfaces: int
+    """How many surfaces it tells."""
+
+
+#: The places of a document that look like mentions and are not annotated.
+Places = Callable[[Document], Iterable[tuple[int, int]]]
+#: Gives these for a source, of some split, once it is known what mentions meant; None where
+#: documents are annotated in part.
+Unmarked = Callable[[str, str | None, Callable[[], Iterator[Meaning]]], Places | None]
+
+
+def nothing_unmarked(
+    source: str, split: str | None, known: Callable[[], Iterator[Meaning]]
+) -> Places | None:
+    """Count no place that is not annotated."""
+    return None
+
+
+class _Source(NamedTuple):
+    """A source as it is counted."""
+
+    name: str
+    asked: str
+    """The split that was named."""
+    split: str | None
+    revision: int
+    witnesses: Witnesses
 
 
 def meanings(mention: Mention, kbs: Collection[str] = ()) -> Iterator[Meaning]:
@@ -62,61 +106,99 @@ class MemoryTable:
         self._db = db
 
     def learn(
-        self, source: str, documents: Iterable[Document], unmarked: Unmarked, kbs: Collection[str]
-    ) -> int:
-        """Take what these documents say in the place of what ``source`` said; its surfaces."""
-        told_elsewhere = self._told_elsewhere(source)
+        self,
+        learnt: Mapping[str, str],
+        unmarked: Unmarked,
+        *,
+        forgotten: Collection[str] = (),
+        progress: OnProgress = lambda _: None,
+    ) -> None:
+        """Count memory anew, with these sources by their splits, and without those forgotten."""
+        while not self._learn(learnt, unmarked, forgotten, progress):
+            pass  # another process has changed the memory meanwhile
+
+    def _learn(
+        self,
+        learnt: Mapping[str, str],
+        unmarked: Unmarked,
+        forgotten: Collection[str],
+        progress: OnProgress,
+    ) -> bool:
+        state = self.state()
+        wanted = {one.source: one.split for one in self.learnt()} | dict(learnt)
         with Occurrences() as seen:
-            for document in documents:
-                if document.id in told_elsewhere:
-                    continue
-                for mention in document.mentions:
-                    place = mention.start, mention.end
-                    seen.add(document.text, place, meanings(mention, kbs))
-                for at, surface in enumerate(unmarked(document)):
-                    seen.add(document.text, (-1, at), [_meaning(surface, NO_MENTION, 1)])
+            with self._db.read() as connection:
+                sources = _sources(connection, wanted, forgotten)
+                self._count(connection, sources, seen, unmarked, progress)
+            surfaces = seen.surfaces()
+            for number, one in enumerate(sources):
+                if one.name in learnt and not surfaces.get(number):
+                    raise _says_nothing(one.name)
+            names = [one.name for one in sources]
             rows = (
-                (one.key, one.folded, *one.entity, source, one.times, one.surface)
-                for one in seen.summed()
+                (one.key, one.folded, *one.entity, names[number], one.times, one.surface)
+                for number, one in seen.summed()
             )
             with self._db.write() as connection:
+                if connection.scalar(select(store_state.c.memory)) != state:
+                    return False
                 connection.execute(update(store_state).values(memory=secrets.token_hex(8)))
-                connection.execute(delete(memories).where(memories.c.source == source))
+                for table in (memories, learnt_table):
+                    gone = table.c.source.in_([*names, *forgotten])
+                    connection.execute(delete(table).where(gone))
                 while batch := list(islice(rows, _BATCH)):
                     self._db.bulk(connection, insert(memories), batch)
-        return self.sources().get(source, 0)
+                facts = [
+                    (one.name, one.asked, one.revision, surfaces.get(number, 0))
+                    for number, one in enumerate(sources)
+                ]
+                self._db.bulk(connection, insert(learnt_table), facts)
+        return True
 
-    def _told_elsewhere(self, source: str) -> set[str]:
-        """The documents of a source that stand in others which were learnt, mentions and all."""
-        with self._db.read() as connection:
-            numbers = kb_ids(connection)
-        others = [numbers[name] for name in self.sources() if name in numbers and name != source]
-        if source not in numbers or not others:
-            return set()
-        own, other = documents_table.alias("own"), documents_table.alias("other")
-        query = (
-            select(own.c.key)
-            .distinct()
-            .join_from(own, other, other.c.content_hash == own.c.content_hash)
-            .where(own.c.kb_id == numbers[source], other.c.kb_id.in_(others))
-        )
-        return {str(key) for (key,) in self._db.rows(query)}
+    def _count(
+        self,
+        connection: Connection,
+        sources: Sequence[_Source],
+        seen: Occurrences,
+        unmarked: Unmarked,
+        progress: OnProgress,
+    ) -> None:
+        """Note what mentions mean, then which places that look like mentions are none."""
+        for number, one in enumerate(sources):
+            for done, (document, golds) in enumerate(
+                read_annotated(connection, one.name, one.split), 1
+            ):
+                progress(Progress(f"reading {one.name}", done))
+                for mention, rows in zip(document.mentions, golds, strict=True):
+                    said = meanings(mention, one.witnesses.lacking(rows))
+                    seen.add(number, document.text, (mention.start, mention.end), said)
+        gone = memories.c.source.not_in([one.name for one in sources])
 
-    def forget(self, source: str) -> None:
-        """Forget what a source said."""
-        with self._db.write() as connection:
-            connection.execute(update(store_state).values(memory=secrets.token_hex(8)))
-            connection.execute(delete(memories).where(memories.c.source == source))
+        def known() -> Iterator[Meaning]:
+            return chain(seen.known(), self._read(self._query().where(gone)))
+
+        for number, one in enumerate(sources):
+            places = unmarked(one.name, one.split, known)
+            if places is None:
+                continue
+            for done, (document, _) in enumerate(
+                read_annotated(connection, one.name, one.split), 1
+            ):
+                progress(Progress(f"counting {one.name}", done))
+                for start, end in places(document):
+                    said = [_meaning(document.text[start:end], NO_MENTION, 1)]
+                    seen.add(number, document.text, (start, end), said)
+
+    def learnt(self) -> list[Learnt]:
+        """The sources that were learnt from, by their names."""
+        return [
+            Learnt(*row)
+            for row in self._db.rows(select(learnt_table).order_by(learnt_table.c.source))
+        ]
 
     def sources(self) -> dict[str, int]:
         """The sources that were learnt from, and how many surfaces each told."""
-        m = memories.c
-        query = (
-            select(m.source, func.count(m.folded.distinct()))
-            .where(m.entity != NO_MENTION.key)
-            .group_by(m.source)
-        )
-        return {str(name): int(number) for name, number in self._db.rows(query)}
+        return {one.source: one.surfaces for one in self.learnt()}
 
     def kbs(self) -> dict[str, float]:
         """The KBs whose entities mentions meant, and how many did."""
@@ -176,6 +258,31 @@ class MemoryTable:
             Meaning(str(key), str(folded), EntityId(str(kb), str(entity)), float(times), str(text))
             for key, folded, kb, entity, times, text in self._db.rows(query)
         ]
+
+
+def _sources(
+    connection: Connection, wanted: Mapping[str, str], forgotten: Collection[str]
+) -> list[_Source]:
+    """The sources that the store holds, in an order of their own."""
+    numbers = kb_ids(connection)
+    k = kbs_table.c
+    found = []
+    for name in sorted(numbers.keys() & (wanted.keys() - set(forgotten))):
+        query = select(k.revision, k.links_to).where(k.id == numbers[name])
+        revision, links_to = connection.execute(query).one()
+        linked = json_of(links_to, list, "kbs.links_to")
+        witnesses = Witnesses.of(connection, numbers[name], linked)
+        split = learning_split(connection, name, wanted[name])
+        found.append(_Source(name, wanted[name], split, revision, witnesses))
+    return found
+
+
+def _says_nothing(source: str) -> UsageError:
+    return UsageError(
+        f"{source!r} says of no mention what it means",
+        hint="Golds are found when documents are added: add the KBs first, name them with "
+        "--links-to, and say with --resolve how entities are named: key, xref or title.",
+    )
 
 
 class PartOfMemory:

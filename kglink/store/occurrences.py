@@ -11,18 +11,33 @@ from kglink.files.digest import text_hash
 from kglink.records import EntityId
 
 _CACHE_KIB = 65_536
+# ``placed``: each place once, for the first source that has it; none is no mention where a source
+# marks one. Entity "-" without a KB is `NO_MENTION`.
 _SCHEMA = """
 CREATE TABLE said (
-  text INTEGER, start INTEGER, end INTEGER, kb TEXT, entity TEXT,
+  text INTEGER, start INTEGER, end INTEGER, kb TEXT, entity TEXT, source INTEGER,
   key TEXT NOT NULL, folded TEXT NOT NULL, times REAL NOT NULL, surface TEXT NOT NULL,
-  PRIMARY KEY (text, start, end, kb, entity)
-) WITHOUT ROWID
+  PRIMARY KEY (text, start, end, kb, entity, source)
+) WITHOUT ROWID;
+CREATE VIEW marked AS SELECT * FROM said WHERE kb <> '' OR entity <> '-';
+CREATE VIEW placed AS
+  SELECT text, start, end, kb, entity, min(source) AS source, key, folded, times, surface
+  FROM said WHERE kb <> '' OR entity <> '-' OR NOT EXISTS (
+    SELECT 1 FROM marked WHERE marked.text = said.text
+    AND marked.start < said.end AND said.start < marked.end
+  ) GROUP BY text, start, end, kb, entity;
 """
-_ADD = "INSERT OR IGNORE INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_SUMMED = """
-SELECT key, folded, kb, entity, sum(times), min(surface) FROM said
+_ADD = "INSERT OR IGNORE INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_KNOWN = """
+SELECT key, folded, kb, entity, sum(times), min(surface) FROM placed
+WHERE kb <> '' OR entity <> '-'
 GROUP BY key, folded, kb, entity ORDER BY key, folded, kb, entity
 """
+_SUMMED = """
+SELECT key, folded, kb, entity, source, sum(times), min(surface) FROM placed
+GROUP BY key, folded, kb, entity, source ORDER BY key, folded, kb, entity, source
+"""
+_SURFACES = "SELECT source, count(DISTINCT folded) FROM marked GROUP BY source"
 
 
 class Meaning(NamedTuple):
@@ -52,7 +67,7 @@ class Occurrences:
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        self._db.execute(_SCHEMA)
+        self._db.executescript(_SCHEMA)
 
     def __enter__(self) -> Self:
         return self
@@ -65,18 +80,27 @@ class Occurrences:
     ) -> None:
         self._db.close()
 
-    def add(self, text: str, place: tuple[int, int], said: Iterable[Meaning]) -> None:
-        """Note what was said of a place, once for each entity."""
+    def add(self, source: int, text: str, place: tuple[int, int], said: Iterable[Meaning]) -> None:
+        """Note what a source, by its number, says of a place, once for each entity."""
         number = text_hash(text) - 2**63  # as SQLite has whole numbers
         self._db.executemany(
             _ADD,
             (
-                (number, *place, *one.entity, one.key, one.folded, one.times, one.surface)
+                (number, *place, *one.entity, source, one.key, one.folded, one.times, one.surface)
                 for one in said
             ),
         )
 
-    def summed(self) -> Iterator[Meaning]:
-        """How often each surface meant each entity, in order."""
-        for key, folded, kb, entity, times, surface in self._db.execute(_SUMMED):
+    def known(self) -> Iterator[Meaning]:
+        """How often each surface meant each entity, NIL included, in order."""
+        for key, folded, kb, entity, times, surface in self._db.execute(_KNOWN):
             yield Meaning(key, folded, EntityId(kb, entity), times, surface)
+
+    def summed(self) -> Iterator[tuple[int, Meaning]]:
+        """The same and what was no mention, for each source: what is in no source before it."""
+        for key, folded, kb, entity, source, times, surface in self._db.execute(_SUMMED):
+            yield source, Meaning(key, folded, EntityId(kb, entity), times, surface)
+
+    def surfaces(self) -> dict[int, int]:
+        """How many surfaces each source tells."""
+        return dict(self._db.execute(_SURFACES))

@@ -34,7 +34,7 @@ from sqlalchemy import (
 )
 
 #: The Alembic revision that this code reads and writes; the last of ``migrations/versions``.
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0002"
 VERSION_TABLE = "kglink_schema"
 
 #: Longest key and document id, and longest folded name that is indexed: what fits into an index
@@ -269,6 +269,18 @@ memories = Table(
     Column("count", Float(53), nullable=False),
     Column("surface", Text, nullable=False),  # as it was written, once of all times
     Index("ix_memories_source", "source"),
+    sqlite_with_rowid=False,
+)
+
+# The sources that memory was learnt from, and how. ``split`` is empty where none was named, and
+# ``revision`` is that of the documents which were counted.
+learnt = Table(
+    "learnt",
+    metadata,
+    Column("source", _Name, primary_key=True),
+    Column("split", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("surfaces", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 

@@ -30,7 +30,7 @@ from kglink.store.database import Database
 from kglink.store.golds import count_gone
 from kglink.store.ingest import Ingest, check_kb_name, remove_entities
 from kglink.store.kbs import find_problems, kb_id, read_kbs
-from kglink.store.memory import MemoryTable, PartOfMemory, Unmarked
+from kglink.store.memory import Learnt, MemoryTable, PartOfMemory, Unmarked, nothing_unmarked
 from kglink.store.occurrences import Meaning
 from kglink.store.overlaps import OverlapTable, Wanted, read_runs, read_state
 from kglink.store.schema import ingests, kbs, store_state
@@ -345,19 +345,27 @@ class Store:
     # ------------------------------------------------------------------------------ memory
     def learn(
         self,
-        source: str,
-        documents: Iterable[Document],
-        unmarked: Unmarked = lambda document: (),
+        sources: Mapping[str, str],
+        unmarked: Unmarked = nothing_unmarked,
         *,
-        kbs: Collection[str] = (),
-    ) -> int:
-        """Remember what surfaces mean in these documents, in the place of what ``source`` said.
+        progress: OnProgress = lambda _: None,
+    ) -> None:
+        """Remember what surfaces mean in the documents of some sources, each of one split.
 
-        ``unmarked`` gives the words of a document that look like mentions and are none. ``kbs``
-        are those that the documents are annotated with: what has its answer in one of them alone
-        means nothing in the others. Returns how many different surfaces the documents told.
+        An empty split is train, or all where there is none. ``unmarked`` finds the places of a
+        source that look like mentions and are none. All that was learnt before is counted anew
+        with it, so that memory is the same in whatever order sources are learnt.
         """
-        return self._memory.learn(source, documents, unmarked, kbs)
+        self._memory.learn(sources, unmarked, progress=progress)
+
+    def learnt(self) -> list[Learnt]:
+        """The sources that memory was learnt from, by their names."""
+        return self._memory.learnt()
+
+    def learning_split(self, kb: str, split: str) -> str | None:
+        """The split that is learnt from; of none named train, or all where there is none."""
+        with self._db.read() as connection:
+            return document_reader.learning_split(connection, kb, split)
 
     def memory_state(self) -> str:
         """Another text after every change of the memory."""
@@ -371,11 +379,19 @@ class Store:
         """The surfaces that most often meant an entity: the key, the folded words, a spelling."""
         return self._memory.surfaces(most)
 
-    def forget(self, source: str) -> None:
-        """Forget what a source said."""
-        if source not in (known := self._memory.sources()):
-            raise UnknownNameError("source of memory", source, known)
-        self._memory.forget(source)
+    def forget(
+        self,
+        sources: Collection[str],
+        unmarked: Unmarked = nothing_unmarked,
+        *,
+        progress: OnProgress = lambda _: None,
+    ) -> None:
+        """Forget what some sources said; the others are counted anew, as by `learn`."""
+        known = self._memory.sources()
+        for source in sources:
+            if source not in known:
+                raise UnknownNameError("source of memory", source, known)
+        self._memory.learn({}, unmarked, forgotten=sources, progress=progress)
 
     def memory_kbs(self) -> dict[str, float]:
         """The KBs whose entities were meant, and by how many mentions."""

@@ -97,7 +97,8 @@ class IngestSummary:
 
     ``resumed_from`` is the number of records that an interrupted run had committed before. The
     tallies are those of the whole ingest, the interrupted part included.
-    ``unresolved_examples`` are a few of the golds that were not found.
+    ``unresolved_examples`` are a few of the golds that were not found. ``gold_found`` says how many
+    of the ``golds`` of the documents were found in each linked KB.
     """
 
     kb: str
@@ -116,6 +117,8 @@ class IngestSummary:
     mapping_tally: Tally = Tally()
     mappings_unresolved: int = 0
     unresolved_examples: tuple[str, ...] = ()
+    golds: int = 0
+    gold_found: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         parts = [str(self.entity_tally)] if self.entity_tally != Tally() else []

@@ -41,17 +41,20 @@ class AddedKB:
     summary: IngestSummary
     adapter: str
     problems: Problems
+    resolve: Resolve = "key"
+    """How golds name the entities of linked KBs."""
 
     def as_json(self) -> dict[str, object]:
         """What `kglink add-kb --json` says."""
         summary = self.summary
         fields = (
             "kb", "revision", "added", "changed", "removed", "unchanged", "with_description",
-            "aliases", "documents", "mentions", "gold_unresolved", "mappings_unresolved",
+            "aliases", "documents", "mentions", "golds", "gold_unresolved", "mappings_unresolved",
             "resumed_from",
         )  # fmt: skip
         return {
             **{name: getattr(summary, name) for name in fields},
+            "gold_found": dict(summary.gold_found),
             "unresolved_examples": list(summary.unresolved_examples),
             "mappings": summary.mapping_tally.seen,
             "adapter": self.adapter,
@@ -133,7 +136,7 @@ def add_kb(
             resolve=_resolve(resolve or "key", links_to),
         )
         summary = opened.store.ingest(given, _checked_records(source), progress=progress)
-        return AddedKB(summary, IN_MEMORY, problems)
+        return AddedKB(summary, IN_MEMORY, problems, given.resolve)
     if not isinstance(source, Source):
         source = opened.open_source(source)
     registry = opened.registry
@@ -164,7 +167,7 @@ def add_kb(
         on_note("split", f"{shown} mentions, drawn with seed {split_random.seed}")
     summary = opened.store.ingest(read, records, progress=progress)
     source.drop_scratch()
-    return AddedKB(summary, plugin.name, problems)
+    return AddedKB(summary, plugin.name, problems, read.resolve)
 
 
 def _checked_records(records: Iterable[Record]) -> Iterator[Record]:

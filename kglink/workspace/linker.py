@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
@@ -29,13 +29,15 @@ from kglink.plugins.settings import setting_keys
 from kglink.records import Candidate, MentionInText
 from kglink.space.folder import SpaceFolder
 from kglink.space.remembered import RememberedSurface, RememberedVectors, remembered_vectors
+from kglink.space.segment_build import alias_rows
 from kglink.space.space import Space, SpaceNames
 
 if TYPE_CHECKING:
     from kglink.models import Encoder
-    from kglink.plugins import Detector, Registry
+    from kglink.plugins import Detector, Names, Registry
     from kglink.store import Store
     from kglink.store.memory import PartOfMemory
+    from kglink.store.occurrences import Meaning
 
 
 _ANOTHER_MODEL = "the trained reranker was weighed for another model of the space"
@@ -291,11 +293,46 @@ class NamesWithMemory:
         yield from self._remembered()
 
     def _remembered(self) -> Iterator[NameRow]:
-        for one in self._memory.all_meanings() if self._remembers else ():
-            named = one.entity.key and one.entity.kb in self._kbs
-            if named and not self._names.leaves_out(one.entity):
-                times = max(1, round(one.times))
-                yield NameRow(one.surface, one.folded, one.entity.kb, times, one.entity.key)
+        told = self._memory.all_meanings() if self._remembers else ()
+        return remembered_names(
+            (one for one in told if not self._names.leaves_out(one.entity)), self._kbs
+        )
+
+
+class NamesOfStore:
+    """The names of KBs as the store has them, and surfaces that meant their entities.
+
+    They are the names of a space that is built of the store, and need none.
+    """
+
+    cache_dir: Path | None = None
+
+    def __init__(
+        self, store: Store, kbs: Sequence[str], known: Callable[[], Iterator[Meaning]]
+    ) -> None:
+        self._store = store
+        self._kbs = kbs
+        self._known = known
+        revisions = [[kb, str(store.kb(kb).revision)] for kb in kbs]
+        self.fingerprint = digest_of([store.identity, revisions, store.memory_state()])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[NameRow]:
+        for kb in self._kbs:
+            for entity, forms in self._store.folded_entities(kb):
+                for folded, (surface, count) in alias_rows(entity, forms).items():
+                    yield NameRow(surface, folded, kb, count, entity.key)
+        yield from remembered_names(self._known(), self._kbs)
+
+
+def remembered_names(meanings: Iterable[Meaning], kbs: Collection[str]) -> Iterator[NameRow]:
+    """Surfaces as names of the entities of some KBs that they meant."""
+    for one in meanings:
+        if one.entity.key and one.entity.kb in kbs:
+            times = max(1, round(one.times))
+            yield NameRow(one.surface, one.folded, one.entity.kb, times, one.entity.key)
 
 
 def detectors_of(
@@ -306,7 +343,11 @@ def detectors_of(
     registry: Registry,
 ) -> dict[str, Detector]:
     """The detectors that the settings name, with all names that they look for."""
-    names = NamesWithMemory(SpaceNames(space, kbs), memory, kbs)
+    return detectors_for(NamesWithMemory(SpaceNames(space, kbs), memory, kbs), settings, registry)
+
+
+def detectors_for(names: Names, settings: LinkSection, registry: Registry) -> dict[str, Detector]:
+    """The detectors that the settings name, for some names."""
     return {
         name: registry.create("detector", name, own, names)
         for name, own in detector_settings(registry, settings).items()

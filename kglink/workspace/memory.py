@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,37 +18,41 @@ _JUDGED_BY = 500
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
-    from kglink.store.memory import Unmarked
+    from kglink.plugins import Detector
+    from kglink.store.memory import Places, Unmarked
+    from kglink.store.occurrences import Meaning
     from kglink.workspace.opened import Opened
 
 
-def learn(opened: Opened, docs: str, *, split: str = "") -> int:
+def learn(
+    opened: Opened,
+    docs: str | Sequence[str],
+    *,
+    split: str = "",
+    progress: OnProgress = lambda _: None,
+) -> int:
     """Remember what surfaces mean in annotated documents; returns how many surfaces they tell.
 
     Of no split: those of the split train, or all where there is none. Learning from the same
-    documents again takes the place of what was remembered of them.
+    documents again takes the place of what was remembered of them. All that was learnt before is
+    counted anew with them: the order in which documents are learnt changes nothing.
 
     >>> workspace.learn("notes")
     1
     """
-    found = opened.store.learn(
-        docs,
-        _documents(opened, docs, split),
-        _unmarked(opened, docs, split),
-        kbs=opened.store.kb(docs).links_to,
-    )
-    if not found:
-        raise UsageError(
-            f"{docs!r} says of no mention what it means",
-            hint="Golds are found when documents are added: add the KBs first, name them with "
-            "--links-to, and say with --resolve how entities are named: key, xref or title.",
-        )
-    return found
+    names = named(docs)
+    for name in names:
+        _check_source(opened, name)
+    opened.store.learn(dict.fromkeys(names, split), _unmarked_of(opened), progress=progress)
+    told = opened.store.memory_sources()
+    return sum(told[name] for name in names)
 
 
-def forget(opened: Opened, docs: str) -> None:
-    """Forget what surfaces meant in the documents of a KB."""
-    opened.store.forget(docs)
+def forget(
+    opened: Opened, docs: str | Sequence[str], *, progress: OnProgress = lambda _: None
+) -> None:
+    """Forget what surfaces meant in the documents of some KBs; the others are counted anew."""
+    opened.store.forget(named(docs), _unmarked_of(opened), progress=progress)
 
 
 def fit(
@@ -68,6 +73,14 @@ def fit(
     documents = judged_documents(opened, names, split)
     remembered = is_remembered(opened.store, names)
     return fit_scoring(opened, documents, remembered=remembered, progress=progress)
+
+
+def scoring(opened: Opened) -> Scoring:
+    """How the space weighs evidence now, as it was fitted last or as it is before."""
+    from kglink.workspace.linker import search_of
+
+    parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
+    return search_of(*parts).scoring
 
 
 def fit_scoring(
@@ -101,45 +114,56 @@ def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[D
     ]
 
 
-def _unmarked(opened: Opened, name: str, split: str) -> Unmarked:
-    """The names of KBs that stand in documents and are not annotated there.
+def _unmarked_of(opened: Opened) -> Unmarked:
+    """Finds the names of KBs that stand in documents and are not annotated there.
 
-    Nothing, where the documents are annotated in part: what is not marked is then unknown.
+    None, where the documents are annotated in part: what is not marked is then unknown. The names
+    are those of the store, so that no space is needed.
     """
     from kglink.evaluation.annotated import annotation_of, merged_texts
     from kglink.linking.detect import proposals
-    from kglink.workspace.build import build_if_stale
     from kglink.workspace.detectors import without_auto
-    from kglink.workspace.linker import detectors_of
+    from kglink.workspace.linker import NamesOfStore, detectors_for
 
-    sample = list(islice(_documents(opened, name, split), _JUDGED_BY))
-    if annotation_of(merged_texts(name, sample)).partial:
-        return lambda document: ()
-    build_if_stale(opened)
-    space, link = opened.space(), without_auto(opened.settings.link)
-    detectors = detectors_of(space, space.kbs(), link, opened.store, opened.registry)
+    @lru_cache(maxsize=1)
+    def detectors_of(known: Callable[[], Iterator[Meaning]]) -> dict[str, Detector]:
+        kbs = [info.name for info in opened.store.kbs() if info.entities]
+        names = NamesOfStore(opened.store, kbs, known)
+        return detectors_for(names, without_auto(opened.settings.link), opened.registry)
 
-    def unmarked(document: Document) -> Iterator[str]:
-        for span in proposals(document.text, detectors):
-            marked = (one for one in document.mentions if one.start < span.end)
-            if not any(span.start < one.end for one in marked):
-                yield document.text[span.start : span.end]
+    def unmarked(
+        name: str, split: str | None, known: Callable[[], Iterator[Meaning]]
+    ) -> Places | None:
+        sample = islice(opened.store.documents(name, split), _JUDGED_BY)
+        if annotation_of(merged_texts(name, sample)).partial:
+            return None
+        detectors = detectors_of(known)
+
+        def places(document: Document) -> Iterator[tuple[int, int]]:
+            for span in proposals(document.text, detectors):
+                marked = (one for one in document.mentions if one.start < span.end)
+                if not any(span.start < one.end for one in marked):
+                    yield span.start, span.end
+
+        return places
 
     return unmarked
 
 
-def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:
-    """The documents of a split; of none named those to train with, or all."""
+def _check_source(opened: Opened, name: str) -> None:
+    """Refuse what is no KB of annotated documents, such as a file."""
     from kglink.evaluation.seen import check_annotated
 
-    store = opened.store
-    if Path(name).exists() and name not in (info.name for info in store.kbs()):
+    if Path(name).exists() and name not in (info.name for info in opened.store.kbs()):
         raise UsageError(
             f"{name!r} is a file, and no name of a KB of annotated documents",
             hint=f"Add it first: `kglink add-kb NAME {shlex.quote(name)} --links-to KB`; its NAME "
             "is then what is learnt from.",
         )
-    check_annotated(store, name)
-    if not split and next(store.documents(name, "train"), None) is not None:
-        split = "train"
-    return store.documents(name, split or None)
+    check_annotated(opened.store, name)
+
+
+def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:
+    """The documents of a split; of none named those to train with, or all."""
+    _check_source(opened, name)
+    return opened.store.documents(name, opened.store.learning_split(name, split))

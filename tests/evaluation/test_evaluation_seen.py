@@ -98,10 +98,10 @@ def test_entities_are_seen_where_a_mention_meant_them(store: Store) -> None:
 
 
 def test_what_memory_has_learnt_from(store: Store) -> None:
-    store.learn("more", store.documents("more"), lambda document: (), kbs=KBS)
+    store.learn({"more": ""})
     assert seen(store, "auto") == (("both:train", "more"), {"heron", "amber", "kelp"})
-    store.learn("both", store.documents("both", "train"), lambda document: (), kbs=KBS)
-    store.forget("more")
+    store.learn({"both": ""})
+    store.forget(["more"])
     assert seen(store, "auto") == (("both:train",), {"heron", "amber"})
 
 

@@ -356,3 +356,23 @@ def test_the_real_gold_sets(realdata: Path, tmp_path: Path) -> None:
     assert len(found) == len(wanted) == 787
     assert all(here <= there for here, there in zip(found, wanted, strict=True))
     assert sum(here == there for here, there in zip(found, wanted, strict=True)) == 655
+
+
+def test_add_kb_says_in_which_kbs_codes_were_found(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("x", [entity("1", xrefs=("MESH:D000001",)), entity("2")])
+        workspace.add_kb("y", [entity("1")])
+    text = "1|t|a heart\n1|a|b\n1\t2\t7\theart\tDisease\tD000001\n1\t0\t1\ta\tDisease\tD000002\n\n"
+    (tmp_path / "notes.txt").write_text(text)
+    ran = kglink("add-kb", "notes", "notes.txt", "--links-to", "x,y", "--resolve", "xref")
+    assert "of 2 codes found: 1 in x, 0 in y" in ran.err
+    assert "none leads to y: these documents do not say what is missing there" in ran.err
+    told = json.loads(
+        kglink(
+            *("add-kb", "notes", "notes.txt", "--links-to", "x,y", "--resolve", "xref", "--json")
+        ).out
+    )
+    assert (told["golds"], told["gold_found"]) == (2, {"x": 1, "y": 0})

@@ -13,16 +13,17 @@ from kglink.errors import StoreError
 from kglink.records import EntityId
 from kglink.store import Store, database
 from kglink.store.database import Database
+from kglink.store.memory import Learnt
 from store_support import dump, entity, job
 
 pytest_plugins = ["store_fixtures"]
 
-#: A second revision, as it will be written one day: a new table, filled from an old one.
-SECOND = """
+#: A further revision, as it will be written one day: a new table, filled from an old one.
+FURTHER = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "0003", "0002", None, None
 
 
 def upgrade():
@@ -34,7 +35,7 @@ def upgrade():
 
 @pytest.fixture
 def old(url: str) -> str:
-    """A store of the first schema with two KBs, a verdict and an overlap."""
+    """A store of this schema with two KBs, a verdict and an overlap."""
     with Store.open(url) as store:
         for kb in ("doid", "hp"):
             store.ingest(job(kb), [entity("1", f"One of {kb}", "Uno", xrefs=("X:1",))])
@@ -45,8 +46,8 @@ def old(url: str) -> str:
 @pytest.fixture
 def newer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """This kglink with one more revision; the file that holds it."""
-    script = tmp_path / "v0002_titles.py"
-    script.write_text(SECOND)
+    script = tmp_path / "v0003_titles.py"
+    script.write_text(FURTHER)
     plain = database.alembic_config
 
     def config() -> Config:
@@ -56,7 +57,7 @@ def newer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         return found
 
     monkeypatch.setattr(database, "alembic_config", config)
-    monkeypatch.setattr(database, "SCHEMA_VERSION", "0002")
+    monkeypatch.setattr(database, "SCHEMA_VERSION", "0003")
     return script
 
 
@@ -80,7 +81,7 @@ def test_an_older_store_is_brought_up_to_date_and_loses_nothing(
 def test_an_older_store_is_only_changed_as_a_whole(
     old: str, newer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer.write_text(SECOND + '    raise InterruptedError("in the middle")\n')
+    newer.write_text(FURTHER + '    raise InterruptedError("in the middle")\n')
     with pytest.raises(InterruptedError):
         Store.open(old)
     monkeypatch.undo()
@@ -97,5 +98,23 @@ def test_a_newer_store_is_refused_by_this_kglink(
 ) -> None:
     Store.open(old).close()
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="schema 0002, this kglink reads up to 0001"):
+    with pytest.raises(StoreError, match="schema 0003, this kglink reads up to 0002"):
         Store.open(old)
+
+
+def test_a_store_that_learnt_before_sources_were_listed_still_knows_them(url: str) -> None:
+    Store.open(url).close()
+    db = Database(url)
+    with db.write() as connection:
+        connection.execute(text("DROP TABLE learnt"))
+        connection.execute(text(f"UPDATE {database.VERSION_TABLE} SET version_num = '0001'"))  # noqa: S608 - our own table
+        rows = [("k", "kelp", "x", "1"), ("k", "kelps", "", ""), ("k", "old", "", "-")]
+        for key, folded, kb, one in rows:
+            connection.execute(
+                text("INSERT INTO memories VALUES (:key, :folded, :kb, :one, 'notes', 1, :folded)"),
+                {"key": key, "folded": folded, "kb": kb, "one": one},
+            )
+    db.close()
+    with Store.open(url) as store:
+        assert store.learnt() == [Learnt("notes", "", 0, 2)]
+        assert len([*store.all_meanings()]) == 3

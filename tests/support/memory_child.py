@@ -10,8 +10,8 @@ import resource
 import sys
 from collections.abc import Iterator
 
-from kglink.records import Document, EntityId, Mention
-from kglink.store import Store
+from kglink.records import Document, Entity, EntityId, Mention
+from kglink.store import IngestJob, Store
 
 PER_DOCUMENT = 100
 
@@ -26,7 +26,7 @@ def documents(count: int) -> Iterator[Document]:
             at += len(word) + 1
         yield Document(
             str(first), " ".join(words),
-            tuple(Mention(start, start + len(word), word, (EntityId("k", word),))
+            tuple(Mention(start, start + len(word), word, (EntityId("k", "all"),))
                   for start, word in zip(starts, words, strict=True)),
         )  # fmt: skip
 
@@ -40,10 +40,14 @@ def main() -> None:
     """Learn, ask, and read everything."""
     url, count = sys.argv[1], int(sys.argv[2])
     with Store.open(url) as store:
-        store.learn("few", documents(PER_DOCUMENT))
-        store.forget("few")
+        store.ingest(IngestJob("k", "jsonl", "k", "1"), [Entity("all", "All")])
+        for name, size in (("few", PER_DOCUMENT), ("many", count)):
+            store.ingest(IngestJob(name, "jsonl", name, "1", links_to=("k",)), documents(size))
+        store.learn({"few": ""})
+        store.forget(["few"])
         before = peak_mib()
-        learnt = store.learn("many", documents(count))
+        store.learn({"many": ""})
+        learnt = store.memory_sources()["many"]
         last = f"surface{count - 1}"
         told = [one.entity.key for one in store.meanings([last])[last]]
         told_all = sum(1 for _ in store.all_meanings())
