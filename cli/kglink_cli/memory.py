@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say_cells
 from kglink_cli.limits import Rerank
 from kglink_cli.session import session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.linking.scoring import Scoring
 
 Docs = Annotated[
     str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
@@ -74,7 +77,8 @@ def fit(
     """Fit how the space weighs evidence, and how sure it is, to annotated documents.
 
     Nothing is trained. New weights are kept only where they put more right answers first in
-    documents that they were not fitted to. Links with --rerank have weights of their own. With
+    documents that they were not fitted to. Where the documents are annotated whole, the default
+    of kglink link --threshold becomes the one of the best F1. Links with --rerank have weights of their own. With
     --cluster nothing is weighed anew: the documents say whether mentions that are like each other
     help each other here, and with which settings.
     """
@@ -95,11 +99,29 @@ def fit(
         f"on {counted(scoring.mentions, 'mention')}: R@1 {before:.3f} before, {after:.3f} after"
         + ("" if after > before else "; the weights stay as they were"),
     )
+    note("threshold", _threshold(scoring))
     weights = dict(scoring.weights.by_kind)
     if as_json:
         print_json(
-            {"mentions": scoring.mentions, "before": before, "after": after, "weights": weights}
+            {
+                "mentions": scoring.mentions,
+                "before": before,
+                "after": after,
+                "weights": weights,
+                "threshold": scoring.threshold,
+                "links": scoring.links and dict(zip(("right", "wrong", "wanted"), scoring.links)),
+            }
         )
     else:
         for name, weight in weights.items():
             say_cells(name, f"{weight:.3f}")
+
+
+def _threshold(scoring: Scoring) -> str:
+    if scoring.links is None:
+        return f"{scoring.threshold:g}: these documents are annotated in part and tell no better"
+    right, wrong, wanted = scoring.links
+    return (
+        f"{scoring.threshold:g} is the best for these documents: {counted(right + wrong, 'link')}, "
+        f"{right:,} right and {wrong:,} wrong, of {counted(wanted, 'mention')} with an answer"
+    )
