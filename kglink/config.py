@@ -70,7 +70,10 @@ class IngestSection(Section):
         16, gt=0, le=1024, description="Longest text or description, in millions of characters."
     )
     max_name_chars: int = Field(
-        32_768, ge=512, description="Longest title or alias of an entity, in characters."
+        32_768,
+        ge=512,
+        description="Longest name in characters: title or alias of an "
+        "entity, id or title of a document, words of a mention.",
     )
     max_stdin_gb: float = Field(
         64, gt=0, description="Most that is copied of standard input or a pipe, in GiB."
