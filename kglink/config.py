@@ -225,6 +225,11 @@ class LinkSection(Section):
         "entity is right; less gives more links, more gives fewer. A mention that is given is not "
         "judged. `auto`: what `kglink fit` chose for the space, else 0.35.",
     )
+    output_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict,
+        description="Settings of the output format of `kglink link`; of one format alone as "
+        "`NAME.setting`, such as `table.colour`.",
+    )
     rejected: bool = Field(
         False,
         description="Whether each document also says which places were not linked, and why.",

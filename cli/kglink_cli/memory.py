@@ -78,9 +78,9 @@ def fit(
 
     Nothing is trained. New weights are kept only where they put more right answers first in
     documents that they were not fitted to. Where the documents are annotated whole, the default
-    of kglink link --threshold becomes the one of the best F1. Links with --rerank have weights of their own. With
-    --cluster nothing is weighed anew: the documents say whether mentions that are like each other
-    help each other here, and with which settings.
+    of kglink link --threshold becomes the one of the best F1. Links with --rerank have weights of
+    their own. With --cluster nothing is weighed anew: the documents say whether mentions that are
+    like each other help each other here, and with which settings.
     """
     with session_of(context).open({"space.name": space, "link.rerank": rerank}) as workspace:
         ensure_space(workspace)
@@ -93,6 +93,8 @@ def fit(
             return
         with progress() as tell:
             scoring = workspace.fit(split_names(docs), split=split, progress=tell)
+    from kglink.linking.fit_threshold import LinksKept
+
     before, after = scoring.recall
     note(
         "fitted",
@@ -109,7 +111,7 @@ def fit(
                 "after": after,
                 "weights": weights,
                 "threshold": scoring.threshold,
-                "links": scoring.links and dict(zip(("right", "wrong", "wanted"), scoring.links)),
+                "links": scoring.links and LinksKept(*scoring.links)._asdict(),
             }
         )
     else:
