@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.errors import RecordError, SpaceBusyError, UsageError
-from kglink.records import LinkedDocument, Progress
+from kglink.records import LinkedDocument
 from kglink.sources import Problems, Source
 from kglink.workspace.clusterer import CLUSTERER
 from kglink.workspace.texts import TextReader
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
-from kglink_cli.console import counted, note, progress
+from kglink_cli.console import counted, note
 from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
+from kglink_cli.link_progress import showing_texts
 from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
 from kglink_cli.session import (
     parse_options,
@@ -245,12 +246,13 @@ def link(
                 batches = ([text] for text in rest) if lines else [rest]
                 # A bar would run through a table that is printed to the same terminal.
                 visible = output is not None or not sys.stdout.isatty()
-                with progress(visible=visible) as tell:
-                    documents = (one for batch in batches for one in answer(batch))
-                    for document in islice(documents, len(written) * linker.sees_all, None):
-                        mentions += len(document.links)
-                        tell(Progress("mentions", mentions))
-                        yield document
+                documents = (one for batch in batches for one in answer(batch))
+                linked_now = islice(documents, len(written) * linker.sees_all, None)
+                for document in showing_texts(
+                    linked_now, reader, opened, before=len(written), visible=visible
+                ):
+                    mentions += len(document.links)
+                    yield document
 
             # Overlaps are shown, and weigh in the decision. What a bad text does changes no line
             # before it.

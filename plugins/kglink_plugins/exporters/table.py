@@ -183,7 +183,14 @@ class _Page:
 
     def _print_rejected(self, rejected: Sequence[Rejected]) -> None:
         self._print(Text(f"{counted(len(rejected), 'place')} not linked", style="bold"))
-        rows = [[Cell(one_line(one.surface)), Cell(one_line(one.why), "dim")] for one in rejected]
+        rows = [
+            [
+                Cell(one_line(one.surface)),
+                *(Cell(one_line(str(best.id)), NIL_STYLE) for best in one.candidates[:1]),
+                Cell(one_line(one.why), "dim"),
+            ]
+            for one in rejected
+        ]
         for row in aligned(rows):
             self._print(row)
 
