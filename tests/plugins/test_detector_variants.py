@@ -157,8 +157,7 @@ def scores(names: Sequence[str], others: Sequence[str] = ()) -> dict[str, float]
 
 def test_plain_words_are_found_where_one_kb_alone_has_them() -> None:
     found = scores(ONTOLOGY)
-    least = DEFAULT_THRESHOLD
-    assert {surface for surface, score in found.items() if score >= least} == {
+    assert {surface for surface, score in found.items() if score >= DEFAULT_THRESHOLD} == {
         "hair loss", "nausea", "seizures", "fatigue", "cerebellar atrophy"
     }  # fmt: skip
 
