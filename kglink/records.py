@@ -116,6 +116,10 @@ class CodeMapping:
     verdict: Verdict | None = None
 
 
+#: Predicates of a mapping from an obsolete term to what took its place, or may be meant instead.
+#: `kglink show` tells it; the two are not one thing, so no gold is resolved through it.
+REPLACED_BY, CONSIDER = "IAO:0100001", "oboInOwl:consider"
+
 Record = Entity | Document | CodeMapping
 
 
