@@ -140,7 +140,7 @@ def judged(found: Sequence[list[Ranking]], texts: Texts) -> Sample:
 
 
 def measured(found: Sequence[list[Ranking]], texts: Texts, weights: Mapping[str, float]) -> str:
-    judge = SpanJudge(texts.linker.scoring, weights, texts.linker.judge.least)
+    judge = SpanJudge(texts.linker.scoring, weights, texts.linker.threshold)
     right = answers = golds = 0
     for own, document in zip(found, texts.documents, strict=True):
         marked = texts.marked(document).right

@@ -80,7 +80,10 @@ class IngestSection(Section):
         16, gt=0, le=1024, description="Longest text or description, in millions of characters."
     )
     max_name_chars: int = Field(
-        32_768, ge=512, description="Longest title or alias of an entity, in characters."
+        32_768,
+        ge=512,
+        description="Longest name in characters: title or alias of an "
+        "entity, id or title of a document, words of a mention.",
     )
     max_stdin_gb: float = Field(
         64, gt=0, description="Most that is copied of standard input or a pipe, in GiB."
@@ -201,13 +204,6 @@ class LinkSection(Section):
         default_factory=dict,
         description="Settings of the detector; of several, each as `NAME.setting`.",
     )
-    least_mention: float = Field(
-        0.35,
-        ge=0,
-        le=1,
-        description="A place that is less probably a mention than this is none; what is given is "
-        "not judged.",
-    )
     nested: bool = Field(False, description="Whether mentions may lie in other mentions.")
 
     rerank: int = Field(
@@ -247,11 +243,20 @@ class LinkSection(Section):
         False, description="Answer for each KB by itself as well, each with its own probability."
     )
     top_k: int = Field(5, ge=1, le=1000, description="Candidates shown for each mention.")
-    threshold: float = Field(
-        0.35,  # about half of F1 is where one more answer is as likely to raise F1 as to lower it
-        ge=0,
-        le=1,
-        description="A best candidate that is less probable than this makes the mention NIL.",
+    threshold: Annotated[float, Field(ge=0, le=1)] | Literal["auto"] = Field(
+        "auto",
+        description="Least probability of a link, both that the place is a mention and that the "
+        "entity is right; less gives more links, more gives fewer. A mention that is given is not "
+        "judged. `auto`: what `kglink fit` chose for the space, else 0.35.",
+    )
+    output_settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict,
+        description="Settings of the output format of `kglink link`; of one format alone as "
+        "`NAME.setting`, such as `table.colour`.",
+    )
+    rejected: bool = Field(
+        False,
+        description="Whether each document also says which places were not linked, and why.",
     )
     workers: int = Field(
         1,

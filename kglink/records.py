@@ -116,6 +116,10 @@ class CodeMapping:
     verdict: Verdict | None = None
 
 
+#: Predicates of a mapping from an obsolete term to what took its place, or may be meant instead.
+#: `kglink show` tells it; the two are not one thing, so no gold is resolved through it.
+REPLACED_BY, CONSIDER = "IAO:0100001", "oboInOwl:consider"
+
 Record = Entity | Document | CodeMapping
 
 
@@ -323,6 +327,33 @@ class Link:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A place that looked like a mention and was not linked, and why."""
+
+    start: int
+    end: int
+    surface: str
+    candidates: tuple[Candidate, ...]
+    mention: float
+    """How probably it is a mention."""
+    probability: float
+    """How probably its best candidate is right."""
+    why: str
+
+    def as_json(self, *, explain: bool = False) -> dict[str, object]:
+        """A plain dictionary, one of the ``rejected`` of a text."""
+        return {
+            "start": self.start,
+            "end": self.end,
+            "text": self.surface,
+            "why": self.why,
+            "mention": json_number(self.mention),
+            "probability": json_number(self.probability),
+            "candidates": [one.as_json(explain=explain) for one in self.candidates],
+        }
+
+
 def _chosen_as_json(chosen: Candidate | None, confidence: float) -> dict[str, object]:
     """The entity that was chosen, and how sure that is; what a NIL lacks is None."""
     return {
@@ -343,17 +374,24 @@ class LinkedDocument:
     text: str
     links: tuple[Link, ...]
     meta: Mapping[str, object] = field(default_factory=dict)
+    rejected: tuple[Rejected, ...] = ()
+    """What was not linked, in reading order, where that is wanted (``link.rejected``)."""
 
-    def as_json(self, *, explain: bool = False) -> dict[str, object]:
+    def as_json(self, *, explain: bool = False, rejected: bool = False) -> dict[str, object]:
         """A plain dictionary, as ``kglink link --format json`` writes it.
 
-        ``explain`` gives every candidate its evidence.
+        ``explain`` gives every candidate its evidence; ``rejected`` adds what was not linked.
         """
         links = sorted(self.links, key=lambda link: (link.start, -link.end))
         return {
             "id": self.id,
             "text": self.text,
             "entities": [link.as_json(explain=explain) for link in links],
+            **(
+                {"rejected": [one.as_json(explain=explain) for one in self.rejected]}
+                if rejected
+                else {}
+            ),
             "meta": json_value(self.meta),
         }
 

@@ -239,7 +239,8 @@ class _Pace:
 
     def take(self, reached: Reached) -> None:
         now = self._now
-        if now is None or reached.label != now.label or reached.done < now.done:
+        is_other = now is None or (reached.label, reached.unit) != (now.label, now.unit)
+        if is_other or (now is not None and reached.done < now.done):
             self._first, self._began = reached, time.monotonic()
         self._now = reached
 

@@ -1,4 +1,4 @@
-"""`kglink link` and `kglink search`: the entities that texts and words mean."""
+"""`kglink link`: the entities that texts mean."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.errors import RecordError, SpaceBusyError, UsageError
-from kglink.records import LinkedDocument, Progress
+from kglink.records import LinkedDocument
 from kglink.sources import Problems, Source
 from kglink.workspace.clusterer import CLUSTERER
-from kglink.workspace.shapes import found_shape
 from kglink.workspace.texts import TextReader
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
-from kglink_cli.console import counted, note, print_json, print_table, progress
+from kglink_cli.console import counted, note
 from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
-from kglink_cli.outputs import Written, after, format_of, reserved, write_to
+from kglink_cli.link_progress import showing_texts
+from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
 from kglink_cli.session import (
     parse_options,
     session_of,
@@ -70,7 +70,12 @@ def link(
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option("--threshold", help="Less probable than this is NIL, 0 to 1."),
+        typer.Option(
+            "--threshold",
+            help="Least probability of a link, 0 (link everything) to 1 (nothing): .1 gives more "
+            "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
+            ".35.",
+        ),
     ] = None,
     prefer: Annotated[
         str | None,
@@ -89,6 +94,10 @@ def link(
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what speaks for each candidate.")
+    ] = False,
+    rejected: Annotated[
+        bool,
+        typer.Option("--rejected", help="Show what was not linked, and why."),
     ] = False,
     marked: Annotated[
         bool, typer.Option("--marked", help="Mentions are marked in the text: [[like this]].")
@@ -109,6 +118,14 @@ def link(
             "--input-set",
             help="A setting of what reads the texts, such as tables=true or, of JSON lines, "
             "text=body; may be repeated.",
+        ),
+    ] = None,
+    output_options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output-set",
+            help="A setting of the output format, such as show_text=false; `kglink plugins --json` "
+            "lists them; may be repeated.",
         ),
     ] = None,
     adapter: Annotated[
@@ -166,7 +183,9 @@ def link(
         "ingest.on_error": on_error,
         "link.kbs": split_names(kb) or None,
         "link.input": adapter,
-        "link.input_settings": parse_options(input_options) if input_options else None,
+        "link.input_settings": parse_options(input_options, "--input-set")
+        if input_options
+        else None,
         "link.language": language,
         **limit_flags(types, under, not_under),
         "link.prefer": split_names(prefer) or None,
@@ -179,6 +198,10 @@ def link(
         "link.detector": split_names(detector) or None,
         "link.detector_settings": parse_options(options) if options else None,
         "link.workers": workers,
+        "link.rejected": rejected or None,
+        "link.output_settings": parse_options(output_options, "--output-set")
+        if output_options
+        else None,
         "space.name": space,
     }
 
@@ -186,7 +209,7 @@ def link(
         registry, settings = workspace.registry, workspace.settings
         asked_format = _asked_format(output_format, as_json, to_stream=lines and output is None)
         name = registry.get("exporter", format_of(asked_format, output)).name
-        exporter = registry.create("exporter", name, {"explain": True} if explain else {})
+        exporter = exporter_of(registry, name, settings.link, explain=explain)
         problems = InputProblems(settings.ingest.on_error)
         reader = TextReader(
             registry,
@@ -223,12 +246,13 @@ def link(
                 batches = ([text] for text in rest) if lines else [rest]
                 # A bar would run through a table that is printed to the same terminal.
                 visible = output is not None or not sys.stdout.isatty()
-                with progress(visible=visible) as tell:
-                    documents = (one for batch in batches for one in answer(batch))
-                    for document in islice(documents, len(written) * linker.sees_all, None):
-                        mentions += len(document.links)
-                        tell(Progress("mentions", mentions))
-                        yield document
+                documents = (one for batch in batches for one in answer(batch))
+                linked_now = islice(documents, len(written) * linker.sees_all, None)
+                for document in showing_texts(
+                    linked_now, reader, opened, before=len(written), visible=visible
+                ):
+                    mentions += len(document.links)
+                    yield document
 
             # Overlaps are shown, and weigh in the decision. What a bad text does changes no line
             # before it.
@@ -326,38 +350,6 @@ def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:
     if detector.note:
         note("mentions", detector.note)
     return detector
-
-
-def search(
-    context: typer.Context,
-    text: Annotated[str, typer.Argument(help="A name, or a description in words.")],
-    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
-    types: Types = None,
-    under: Under = None,
-    not_under: NotUnder = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many.", min=1)] = 10,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Find entities that a text names or describes, in all KBs."""
-    flags = {"space.name": space, **limit_flags(types, under, not_under)}
-    with session_of(context).open(flags) as workspace:
-        ensure_space(workspace)
-        published, kbs = workspace.space(), split_names(kb)
-        tell_names_alone(workspace, published, published.kbs(kbs))
-        found = workspace.search(text, k=top_k, kbs=kbs)
-        facts = workspace.store.get_entities([one.id for one in found])
-    if as_json:
-        print_json(found_shape(found, facts))
-    elif found:
-        described = {key: entity.description for key, entity in facts.items()}
-        rows = [
-            [f"{one.score:.2f}", str(one.id), one.title, described.get(one.id, "")[:100]]
-            for one in found
-        ]
-        print_table(("score", "entity", "title", "description"), rows)
-    else:
-        note("nothing", "no entity is like that")
 
 
 # ------------------------------------------------------------------------------------ inputs

@@ -24,6 +24,7 @@ _FITTED: Mapping[str, Callable[[Scoring], object]] = {
         one.calibration, one.calibration_by_kb, one.presence, one.presence_by_kb,
     ),
     "the judge of which words are mentions": lambda one: one.spans,
+    "the threshold": lambda one: one.threshold,
 }  # fmt: skip
 
 Docs = Annotated[
@@ -115,9 +116,10 @@ def fit(
     """Fit how the space weighs evidence, and how sure it is, to annotated documents.
 
     Nothing is trained. New weights are kept only where they put more right answers first in
-    documents that they were not fitted to. Links with --rerank have weights of their own. With
-    --cluster nothing is weighed anew: the documents say whether mentions that are like each other
-    help each other here, and with which settings.
+    documents that they were not fitted to. Where the documents are annotated whole, the default
+    of kglink link --threshold becomes the one of the best F1. Links with --rerank have weights of
+    their own. With --cluster nothing is weighed anew: the documents say whether mentions that are
+    like each other help each other here, and with which settings.
     """
     with session_of(context).open({"space.name": space, "link.rerank": rerank}) as workspace:
         ensure_space(workspace)
@@ -132,6 +134,8 @@ def fit(
         with progress() as tell:
             scoring = workspace.fit(split_names(docs), split=split, progress=tell)
         now = scoring_now(workspace)
+    from kglink.linking.fit_threshold import LinksKept
+
     before, after = scoring.recall
     note(
         "fitted",
@@ -141,11 +145,29 @@ def fit(
         parts = [name for name, part in _FITTED.items() if (part(was) != part(now)) == is_changed]
         if parts:
             note(label, ", ".join(parts))
+    note("threshold", _threshold(scoring))
     weights = dict(scoring.weights.by_kind)
     if as_json:
         print_json(
-            {"mentions": scoring.mentions, "before": before, "after": after, "weights": weights}
+            {
+                "mentions": scoring.mentions,
+                "before": before,
+                "after": after,
+                "weights": weights,
+                "threshold": scoring.threshold,
+                "links": scoring.links and LinksKept(*scoring.links)._asdict(),
+            }
         )
     else:
         for name, weight in weights.items():
             say_cells(name, f"{weight:.3f}")
+
+
+def _threshold(scoring: Scoring) -> str:
+    if scoring.links is None:
+        return f"{scoring.threshold:g}: these documents are annotated in part and tell no better"
+    right, wrong, wanted = scoring.links
+    return (
+        f"{scoring.threshold:g} is the best for these documents: {counted(right + wrong, 'link')}, "
+        f"{right:,} right and {wrong:,} wrong, of {counted(wanted, 'mention')} with an answer"
+    )

@@ -17,6 +17,7 @@ from kglink.errors import UsageError
 from kglink.files.atomic import replace_file
 from kglink.files.digest import text_digest
 from kglink.files.lock import file_lock
+from kglink.plugins.settings import setting_keys
 from kglink.records import LinkedDocument, TextInput
 from kglink.workspace.outputs import (
     PACKED,
@@ -28,7 +29,8 @@ from kglink.workspace.outputs import (
 from kglink_cli.console import counted, note
 
 if TYPE_CHECKING:
-    from kglink.plugins import Exporter
+    from kglink.config import LinkSection
+    from kglink.plugins import Exporter, Registry
     from kglink.workspace import Workspace
 
 _FORMAT_OF_SUFFIX = {
@@ -63,6 +65,30 @@ def format_of(chosen: str | None, output: Path | None) -> str:
             f"file's name in {', '.join(filter(None, _FORMAT_OF_SUFFIX))}.",
         )
     return _FORMAT_OF_SUFFIX[suffix]
+
+
+def exporter_of(registry: Registry, name: str, link: LinkSection, *, explain: bool) -> Exporter:
+    """The exporter with the settings of the format, and with what is asked to be shown."""
+    own: dict[str, object] = {}
+    for setting, value in link.output_settings.items():
+        of, dot, key = setting.rpartition(".")
+        if not dot or registry.get("exporter", of).name == name:
+            own[key] = value
+    for asked, wanted in (("explain", explain), ("rejected", link.rejected)):
+        if wanted:
+            own[asked] = True
+            able = _formats_with(registry, asked)
+            if name not in able:
+                raise UsageError(
+                    f"{name} cannot show what --{asked} asks for",
+                    hint=f"Formats that can: {', '.join(able)}.",
+                )
+    return registry.create("exporter", name, own)
+
+
+def _formats_with(registry: Registry, setting: str) -> list[str]:
+    formats = registry.plugins("exporter")
+    return [one.name for one in formats if setting in setting_keys(one.settings)]
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from kglink_cli import (
@@ -27,6 +29,7 @@ from kglink_cli import (
     report,
     reproduce,
     runs,
+    search,
     settings,
     show,
     spaces,
@@ -35,39 +38,35 @@ from kglink_cli import (
 from kglink_cli.examples import add_examples
 from kglink_cli.plugins_command import app as plugins_app
 
+#: Commands that Python has another name for.
+_NAMES = {"add_kb": "add-kb", "evaluate": "eval"}
+#: The commands of `kglink --help` in groups, in the order in which people meet them.
+_BEGIN = "Add knowledge bases"
+_LINK = "Link texts"
+_LEARN = "Measure, and learn from annotated texts"
+_TRAIN = "Train models"
+_KEEP = "Look after spaces and the workspace"
+
 
 def add_commands(app: typer.Typer) -> None:
     """Add every command, in the order of the journey."""
-    app.command("demo")(demo.demo)
-    app.command("init")(init.init)
-    app.command("add-kb")(add_kb.add_kb)
-    app.add_typer(kbs.app(), name="kbs")
-    app.command("show")(show.show)
-    app.add_typer(overlap.app(), name="overlap")
-    app.command("finetune")(finetune.finetune)
-    app.command("recipes")(recipes.recipes)
-    app.command("convert")(convert.convert)
-    app.command("runs")(runs.runs)
-    app.command("report")(report.report)
-    app.command("reproduce")(reproduce.reproduce)
-    app.command("learn")(memory.learn)
-    app.command("forget")(memory.forget)
-    app.command("fit")(memory.fit)
-    app.command("build")(build.build)
-    app.command("spaces")(spaces.spaces)
-    app.command("index")(index.index)
-    app.command("distill")(distill.distill)
-    # More sources than one are told in our words, and what to do.
-    app.command("link")(link.link)
-    app.command("discover")(discover.discover)
-    app.command("promote")(discover.promote)
-    app.command("explain")(explain.explain)
-    app.command("export")(export.export)
-    app.command("search")(link.search)
-    app.command("candidates")(candidates.candidates)
-    app.command("eval")(evaluate.evaluate)
-    app.command("settings")(settings.settings)
-    app.command("trust")(trust.trust)
-    app.command("doctor")(doctor.doctor)
-    app.add_typer(plugins_app(), name="plugins")
+    _add(app, _BEGIN, demo.demo, init.init, add_kb.add_kb)
+    app.add_typer(kbs.app(), name="kbs", rich_help_panel=_BEGIN)
+    _add(app, _BEGIN, show.show)
+    app.add_typer(overlap.app(), name="overlap", rich_help_panel=_BEGIN)
+    _add(app, _LINK, link.link, search.search, explain.explain, discover.discover)
+    _add(app, _LINK, discover.promote)
+    _add(app, _LEARN, evaluate.evaluate, memory.learn, memory.forget, memory.fit)
+    _add(app, _LEARN, candidates.candidates)
+    _add(app, _TRAIN, finetune.finetune, recipes.recipes, runs.runs, report.report)
+    _add(app, _TRAIN, reproduce.reproduce, distill.distill, convert.convert)
+    _add(app, _KEEP, build.build, spaces.spaces, index.index, export.export)
+    _add(app, _KEEP, settings.settings, trust.trust, doctor.doctor)
+    app.add_typer(plugins_app(), name="plugins", rich_help_panel=_KEEP)
     add_examples(app)
+
+
+def _add(app: typer.Typer, panel: str, *commands: Callable[..., None]) -> None:
+    for command in commands:
+        name = _NAMES.get(command.__name__, command.__name__)
+        app.command(name, rich_help_panel=panel)(command)

@@ -128,6 +128,8 @@ class CommandGroup(TyperGroup):
                 told = f"{module.provider} is left out: {error.message}. {error.hint}"
                 warnings.warn(told, PluginWarning, stacklevel=2)
             else:
+                for command in added.values():
+                    command.rich_help_panel = command.rich_help_panel or "From plugins"
                 self.commands.update(added)
                 brought_by |= dict.fromkeys(added, str(module.provider))
 

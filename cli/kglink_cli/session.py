@@ -68,13 +68,15 @@ def tell_reranker(workspace: Workspace) -> None:
         )
 
 
-def parse_options(pairs: list[str]) -> dict[str, object]:
+def parse_options(pairs: list[str], option: str = "--set") -> dict[str, object]:
     """``["key=value", ...]`` as a dictionary."""
     options: dict[str, object] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"--set {pair!r} is not key=value", hint="Example: --set title=label")
+            raise UsageError(
+                f"{option} {pair!r} is not key=value", hint=f"Example: {option} title=label"
+            )
         options[key.strip()] = value
     return options
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kglink.errors import RecordError, SourceError
-from kglink.records import Entity, Record
+from kglink.records import CodeMapping, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.ontology import (
@@ -17,6 +17,7 @@ from kglink_kbs.ontology import (
     TermMaker,
     curie,
     ontology_name,
+    successors,
     survey,
 )
 from kglink_kbs.values import BadValue, shortened
@@ -91,7 +92,18 @@ _SYNONYM_TAGS = {
     b"related_synonym": "related",
 }
 _XREF_TAGS = (b"xref", b"xref_analog", b"xref_unk")
-_OTHER_TAGS = (b"id", b"name", b"def", b"alt_id", b"namespace", b"subset", b"is_a", b"is_obsolete")
+_OTHER_TAGS = (
+    b"id",
+    b"name",
+    b"def",
+    b"alt_id",
+    b"namespace",
+    b"subset",
+    b"is_a",
+    b"is_obsolete",
+    b"replaced_by",
+    b"consider",
+)
 _TAGS = frozenset((*_SYNONYM_TAGS, *_XREF_TAGS, *_OTHER_TAGS, b"property_value"))
 
 _HEADER = re.compile(rb"^(ontology|default-namespace)[ \t]*:[ \t]*([^\s!{]+)", re.MULTILINE)
@@ -148,22 +160,25 @@ class OboAdapter:
         for stanza in _terms(source, problems):
             reader = _StanzaReader(source, stanza, own)
             try:
-                entity = self._entity(reader, header.get(b"default-namespace", ""))
+                records = list(self._records(reader, header.get(b"default-namespace", "")))
             except BadValue as bad:
                 where = source.where(reader.line)
                 problems.report(RecordError(bad.message, where=where, hint=bad.hint))
             except RecordError as error:  # from the decoding of a value
                 problems.report(error)
             else:
-                if entity:
-                    found = True
-                    yield entity
+                found = found or any(isinstance(one, Entity) for one in records)
+                yield from records
         if not found and not problems.total:
             raise own.nothing_found(source)
 
-    def _entity(self, reader: _StanzaReader, default_namespace: str) -> Entity | None:
+    def _records(self, reader: _StanzaReader, default_namespace: str) -> Iterator[Record]:
+        """The entity of a live term; of an obsolete one what took its place."""
         term = reader.term()
-        return self._maker.make(term, default_namespace) if term else None
+        if term:
+            yield self._maker.make(term, default_namespace)
+        elif reader.is_obsolete:
+            yield from reader.successors()
 
 
 class _StanzaReader:
@@ -181,7 +196,7 @@ class _StanzaReader:
             self.line = self._stanza.bad_line
             raise BadValue("a line without a tag", "OBO lines look like name: some text")
         key = curie(self._only(b"id"))
-        if key not in self._own or any(map(_is_true, self._bare(b"is_obsolete"))):
+        if key not in self._own or self.is_obsolete:
             return None
         title = self._only(b"name") if b"name" in self._stanza.values else ""
         if not title:
@@ -200,6 +215,18 @@ class _StanzaReader:
         )
         self.line = self._stanza.line  # what is wrong from here on is wrong with the whole
         return term
+
+    @property
+    def is_obsolete(self) -> bool:
+        """Whether the term is one no more."""
+        return any(map(_is_true, self._bare(b"is_obsolete")))
+
+    def successors(self) -> Iterator[CodeMapping]:
+        """What took the place of an obsolete term of this ontology."""
+        key = curie(self._only(b"id"))
+        if key in self._own:
+            replaced_by = map(curie, self._bare(b"replaced_by"))
+            yield from successors(key, replaced_by, map(curie, self._bare(b"consider")))
 
     def _texts(self, tag: bytes) -> Iterator[str]:
         for value in self._stanza.values.get(tag, ()):

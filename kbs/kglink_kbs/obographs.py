@@ -19,6 +19,7 @@ from kglink_kbs.ontology import (
     curie,
     local_name,
     ontology_name,
+    successors,
     survey,
 )
 from kglink_kbs.values import BadValue, described
@@ -27,6 +28,8 @@ _OIO = "http://www.geneontology.org/formats/oboInOwl#"
 _NAMESPACE = f"{_OIO}hasOBONamespace"
 _ALTERNATIVE_ID = f"{_OIO}hasAlternativeId"
 _EXACT_MATCH = "exactMatch"
+_REPLACED_BY = "http://purl.obolibrary.org/obo/IAO_0100001"
+_CONSIDER = f"{_OIO}consider"
 _IS_A = "is_a"
 #: The scope of a synonym by its predicate.
 _SCOPES = {
@@ -69,24 +72,24 @@ class ObographsAdapter:
         found = False
         for line, node in _listed(source, "nodes"):
             try:
-                entity = self._entity(node, own, parents, default_namespace)
+                records = list(self._records(node, own, parents, default_namespace))
             except BadValue as bad:
                 error = RecordError(bad.message, where=source.where(line), hint=bad.hint)
                 problems.report(error)
             else:
-                if entity:
-                    found = True
-                    yield entity
+                found = found or any(isinstance(one, Entity) for one in records)
+                yield from records
         if not found and not problems.total:
             raise own.nothing_found(source)
 
-    def _entity(
+    def _records(
         self,
         node: object,
         own: OwnPrefixes,
         parents: Mapping[str, list[str]],
         default_namespace: str,
-    ) -> Entity | None:
+    ) -> Iterator[Record]:
+        """The entity of a live node; of an obsolete one what took its place."""
         fields = _object(node, "a node")
         key = fields.get("id")
         if not isinstance(key, str) or not key.strip():
@@ -96,11 +99,20 @@ class ObographsAdapter:
         label = fields.get("lbl")
         if isinstance(label, str):
             label = label.strip()
-        if meta.get("deprecated") in (True, "true") or not label or name not in own:
-            return None
+        if name not in own:
+            return
+        if meta.get("deprecated") in (True, "true"):
+            targets = {_REPLACED_BY: list[str](), _CONSIDER: list[str]()}
+            for value in _objects(meta, "basicPropertyValues"):
+                if (pred := _text(value, "pred")) in targets and "val" in value:
+                    targets[pred].append(curie(_text(value, "val").strip()))
+            yield from successors(name, targets[_REPLACED_BY], targets[_CONSIDER])
+            return
+        if not label:
+            return
         term = _term(name, key, fields, meta)
         term.parents = parents.get(name, [])
-        return self._maker.make(term, default_namespace)
+        yield self._maker.make(term, default_namespace)
 
 
 def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any]) -> Term:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
@@ -12,8 +12,9 @@ from pydantic import Field, field_validator
 
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
-from kglink.records import Alias, Entity
+from kglink.records import CONSIDER, REPLACED_BY, Alias, CodeMapping, Entity
 from kglink.sources import Source
+from kglink.text.codes import code_of
 from kglink_kbs.values import key_text, one_line, plain_text
 
 Scope = Literal["exact", "broad", "narrow", "related"]
@@ -223,3 +224,13 @@ def survey(
         # Any sign stands for a code that does not begin with a digit.
         prefixes[prefix_of(curie(key if key[-1:].isdigit() else f"{key}x"))] += count
     return Survey(prefixes, found)
+
+
+def successors(
+    key: str, replaced_by: Iterable[str], consider: Iterable[str]
+) -> Iterator[CodeMapping]:
+    """What an obsolete term says took its place, or may be meant instead of it."""
+    for predicate, targets in ((REPLACED_BY, replaced_by), (CONSIDER, consider)):
+        for target in targets:
+            if code_of(key) and code_of(target):
+                yield CodeMapping(key, target, predicate)

@@ -2,22 +2,24 @@
 
 A logistic model of what the judge knows of each proposal, held near the weights that nobody has
 fitted. The new weights are kept only where they tell mentions better in documents that they were
-not fitted to.
+not fitted to. What each proposal would be linked to says which threshold is the best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
 from kglink.linking.fit import FOLDS, fold_of
-from kglink.linking.judge import FACTS, known_before, span_facts
+from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
+from kglink.linking.judge import FACTS, known_before, span_facts, with_scores
 from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
-from kglink.records import Document, OnProgress, Progress
+from kglink.records import Document, EntityId, Link, OnProgress, Progress, Ranking
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -43,46 +45,127 @@ def logistic(
     return best
 
 
+class FittedJudge(NamedTuple):
+    """How a space finds mentions and decides, fitted to documents."""
+
+    weights: dict[str, float]
+    """Of the judge; empty where none are better than those it has."""
+    threshold: float
+    """The least probability of a link."""
+    links: LinksKept
+    """The links at that threshold."""
+
+
+class _Proposal(NamedTuple):
+    """A place that may be a mention: its facts, and the link that it would be."""
+
+    facts: tuple[float, ...]
+    is_mention: bool
+    place: Ranking
+    """Without its candidates."""
+    probability: float
+    """That the link is right."""
+    is_right: bool | None
+    """Whether it is; None where it has none, or nobody said."""
+
+
+class _Text(NamedTuple):
+    """The proposals of a document, and how many of its mentions have an answer."""
+
+    proposals: list[_Proposal]
+    wanted: int
+
+
 def fit_judge(
     linker: Linker,
     documents: Sequence[Document],
     *,
     memory_without: Callable[[Sequence[Document]], Memory | None] = lambda documents: None,
     progress: OnProgress = lambda _: None,
-) -> dict[str, float]:
-    """The judge's weights for a linker; empty where none are better than those it has.
+) -> FittedJudge:
+    """The judge's weights for a linker that links everything, and the threshold of the best F1.
 
     ``memory_without`` is the memory that some documents are not a part of.
     """
     count = min(len(documents), MOST_DOCUMENTS)
     chosen = [documents[at * len(documents) // count] for at in range(count)]
-    parts: list[FloatArray] = []
+    parts: list[list[_Text]] = []
     for fold in range(FOLDS):
         part = [one for one in chosen if fold_of(one) == fold]
-        parts.append(_proposals(linker, part, memory_without(part)))
-        progress(Progress("documents of the judge", sum(map(len, parts))))
+        parts.append(list(_texts(linker, part, memory_without(part))))
+        progress(Progress("documents of the judge", sum(map(len, parts)), count))
+    rows = [_rows(part) for part in parts]
     start = np.array([linker.judge.weights.get(name, 0.0) for name in FACTS])
-    gain = sum(
-        _loss(part, start) - _loss(part, _fitted([*parts[:at], *parts[at + 1 :]], start))
-        for at, part in enumerate(parts)
-        if len(part)
+    without = [_fitted([*rows[:at], *rows[at + 1 :]], start) for at in range(FOLDS)]
+    gain = sum(_loss(part, start) - _loss(part, own) for part, own in zip(rows, without))  # noqa: B905 - both are FOLDS long
+    is_better = gain > 0
+    judged = [
+        _links(linker, part, own if is_better else start)
+        for part, own in zip(parts, without, strict=True)
+    ]
+    threshold = fit_threshold(judged)
+    weights = _fitted(rows, start).round(3).tolist() if is_better else []
+    return FittedJudge(
+        dict(zip(FACTS, weights, strict=is_better)),
+        threshold,
+        JudgedLinks.joined(judged).at(threshold),
     )
-    if gain <= 0:
-        return {}
-    return dict(zip(FACTS, _fitted(parts, start).round(3).tolist(), strict=True))
 
 
-def _proposals(linker: Linker, documents: Sequence[Document], memory: Memory | None) -> FloatArray:
-    """A row for each proposal of some documents: its facts, and whether it is a mention."""
-    rows = []
+def _texts(linker: Linker, documents: Sequence[Document], memory: Memory | None) -> Iterator[_Text]:
     for document in documents:
-        marked = {(one.start, one.end) for one in document.mentions}
+        golds = {(one.start, one.end): one.gold for one in document.mentions}
         rankings = linker.proposed(document.text, memory)
-        for one, known in zip(rankings, known_before(rankings, memory), strict=True):
+        told = zip(
+            rankings,
+            known_before(rankings, memory),
+            map(linker.decided, linker.described(rankings)),
+            strict=True,
+        )
+        proposals = []
+        for one, known, link in told:
             facts = span_facts(one, known, linker.scoring)
-            is_right = (one.mention.start, one.mention.end) in marked
-            rows.append([*(facts.get(name, 0.0) for name in FACTS), float(is_right)])
+            place = one.mention.start, one.mention.end
+            proposals.append(
+                _Proposal(
+                    tuple(facts.get(name, 0.0) for name in FACTS),
+                    place in golds,
+                    Ranking(one.mention, ()),
+                    link.probability,
+                    _is_right(link, golds.get(place, ())),
+                )
+            )
+        yield _Text(proposals, sum(bool(gold) for gold in golds.values()))
+
+
+def _is_right(link: Link, gold: tuple[EntityId, ...] | None) -> bool | None:
+    """Whether a link is right; None where there is none, or nobody said."""
+    if link.chosen is None or gold is None:
+        return None
+    if not {link.chosen.id, *link.chosen.also}.isdisjoint(gold):
+        return True
+    return None if gold and link.chosen.id.kb not in {one.kb for one in gold} else False
+
+
+def _rows(texts: Sequence[_Text]) -> FloatArray:
+    """A row for each proposal of some documents: its facts, and whether it is a mention."""
+    rows = [[*one.facts, float(one.is_mention)] for text in texts for one in text.proposals]
     return np.array(rows, dtype=np.float64).reshape(-1, len(FACTS) + 1)
+
+
+def _links(linker: Linker, texts: Sequence[_Text], weights: FloatArray) -> JudgedLinks:
+    """What some documents are linked to at each threshold."""
+    links: list[JudgedLink] = []
+    for text in texts:
+        logits = _rows([text])[:, :-1] @ weights
+        scores = (1 / (1 + np.exp(-np.clip(logits, -30, 30)))).tolist()
+        judged = with_scores([one.place for one in text.proposals], scores)
+        proposed = {(one.place.mention.start, one.place.mention.end): one for one in text.proposals}
+        for kept in linker.judge.apart(judged):
+            one = proposed[kept.mention.start, kept.mention.end]
+            if one.is_right is not None:
+                links.append(JudgedLink(min(kept.mention.score, one.probability), one.is_right))
+    return JudgedLinks(tuple(links), sum(text.wanted for text in texts))
 
 
 def _fitted(parts: Sequence[FloatArray], start: FloatArray) -> FloatArray:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
 from kglink.linking.detect import log_odds, probability
 from kglink.linking.memory import Meaning, Memory
-from kglink.linking.scoring import Scoring
+from kglink.linking.scoring import DEFAULT_THRESHOLD, Scoring
 from kglink.records import NO_MENTION, Candidate, Ranking
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
@@ -42,20 +42,37 @@ class SpanJudge:
 
     scoring: Scoring
     weights: Mapping[str, float]
-    least: float
+    threshold: float
     """Less probable spans are no mentions."""
     nested: bool = False
     """Whether mentions may lie in others."""
 
     def keep(self, rankings: Sequence[Ranking], memory: Memory | None) -> list[Ranking]:
         """Of the rankings of one text those of mentions, each with its probability; in order."""
-        told = zip(rankings, known_before(rankings, memory), strict=True)
-        return self.chosen(with_scores(rankings, [self._score(one, known) for one, known in told]))
+        return self.likely(self.apart(self.judged(rankings, memory)))
 
-    def chosen(self, judged: Sequence[Ranking]) -> list[Ranking]:
-        """Those that are likely enough, and that stay where some overlap."""
-        likely = [one for one in judged if one.mention.given or one.mention.score >= self.least]
-        kept = _outermost_first(likely) if self.nested else _most_covering(likely)
+    def judged(self, rankings: Sequence[Ranking], memory: Memory | None) -> list[Ranking]:
+        """The rankings of one text, each with the probability that it is a mention."""
+        told = zip(rankings, known_before(rankings, memory), strict=True)
+        return with_scores(rankings, [self._score(one, known) for one, known in told])
+
+    def likely(self, judged: Iterable[Ranking]) -> list[Ranking]:
+        """Those that are mentions."""
+        return [one for one in judged if one.mention.given or one.mention.score >= self.threshold]
+
+    def apart(self, judged: Sequence[Ranking]) -> list[Ranking]:
+        """Those that stay where some overlap, in order, whatever the threshold is.
+
+        The likely ones first, the others where they leave room: so a lower threshold only adds
+        links, and a higher one only removes some.
+        """
+        likely: list[Ranking] = []
+        others: list[Ranking] = []
+        for one in judged:
+            is_likely = one.mention.given or one.mention.score >= DEFAULT_THRESHOLD
+            (likely if is_likely else others).append(one)
+        add = _outermost_first if self.nested else _most_covering
+        kept = add(others, add(likely, []))
         return sorted(kept, key=lambda one: (one.mention.start, one.mention.end))
 
     def _score(self, ranking: Ranking, known: float) -> float:
@@ -120,23 +137,31 @@ def _preference(name: str, meanings: Sequence[Meaning]) -> float:
     return min(max(preference, -_MOST_KNOWN), _MOST_KNOWN)
 
 
-def _most_covering(rankings: Sequence[Ranking]) -> list[Ranking]:
-    """Of overlapping proposals those that cover the most characters, by their probabilities."""
-    order = sorted(rankings, key=lambda one: (one.mention.end, one.mention.start))
+def _most_covering(rankings: Sequence[Ranking], before: Sequence[Ranking]) -> list[Ranking]:
+    """What was kept before, and the proposals beside it that cover the most, by probability."""
+    taken = sorted((one.mention.start, one.mention.end) for one in before)
+    taken_ends = [end for _, end in taken]
+
+    def is_free(start: int, end: int) -> bool:
+        at = bisect_right(taken_ends, start)
+        return at == len(taken) or taken[at][0] >= end
+
+    free = (one for one in rankings if is_free(one.mention.start, one.mention.end))
+    order = sorted(free, key=lambda one: (one.mention.end, one.mention.start))
     ends = [one.mention.end for one in order]
     best = [0.0]
-    before: list[int] = []
+    back: list[int] = []
     for at, one in enumerate(order):
         last = bisect_right(ends, one.mention.start, 0, at)
         covered = best[last] + _gain(one)
-        before.append(last if covered > best[at] else -1)
+        back.append(last if covered > best[at] else -1)
         best.append(max(covered, best[at]))
-    kept = []
+    kept = list(before)
     at = len(order)
     while at:
-        if before[at - 1] >= 0:
+        if back[at - 1] >= 0:
             kept.append(order[at - 1])
-            at = before[at - 1]
+            at = back[at - 1]
         else:
             at -= 1
     return kept
@@ -149,9 +174,9 @@ def _gain(ranking: Ranking) -> float:
     return sure * (mention.end - mention.start)
 
 
-def _outermost_first(rankings: Sequence[Ranking]) -> list[Ranking]:
-    """Proposals that lie in each other or apart; where two cross, the better one."""
-    kept: list[Ranking] = []
+def _outermost_first(rankings: Sequence[Ranking], before: Sequence[Ranking]) -> list[Ranking]:
+    """What was kept before, and the proposals that cross none of it; of two the better one."""
+    kept = list(before)
     for one in sorted(rankings, key=lambda one: (-_gain(one), one.mention.start)):
         start, end = one.mention.start, one.mention.end
         if not any(

@@ -28,6 +28,7 @@ from kglink.records import (
     LinkedDocument,
     MentionInText,
     Ranking,
+    Rejected,
     Span,
     TextInput,
 )
@@ -53,11 +54,19 @@ class _Text(NamedTuple):
     mentions: list[MentionInText]
 
 
+class _PassedOver(NamedTuple):
+    """A place that is no mention, and why."""
+
+    ranking: Ranking
+    why: str
+
+
 class _Ranked(NamedTuple):
-    """A text with the rankings of its mentions."""
+    """A text with the rankings of its mentions, and of the places that are none, if wanted."""
 
     source: TextInput
     rankings: list[Ranking]
+    passed_over: list[_PassedOver]
 
 
 class Linker:
@@ -115,6 +124,11 @@ class Linker:
         """How evidence is weighed."""
         return self._search.scoring
 
+    @property
+    def threshold(self) -> float:
+        """The least probability of a link."""
+        return self.judge.threshold
+
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity cannot be an answer, because only some of its KB are wanted."""
         return self._search.leaves_out(entity)
@@ -139,12 +153,15 @@ class Linker:
         decision = self._decision()
         for rankings in run_stages(self.stages, ranked()):
             ordered = iter(rankings)
-            for source, before in waiting.pop(0):
+            for source, before, passed_over in waiting.pop(0):
                 own = list(islice(ordered, len(before)))
                 links = self._clustered(
                     source.text, [link for one in own if (link := _told(one, decision))]
                 )
-                yield LinkedDocument(source.id, source.text, links, self._meta(source, own))
+                rejected = self._rejected(own, passed_over, decision)
+                yield LinkedDocument(
+                    source.id, source.text, links, self._meta(source, own), rejected
+                )
 
     def decided(self, ranking: Ranking) -> Link:
         """What a mention with these candidates means, or NIL."""
@@ -156,7 +173,7 @@ class Linker:
         return Decision(
             self.scoring,
             self._search.sameness.nearness,
-            settings.threshold,
+            self.threshold,
             settings.top_k,
             self._preferred,
             settings.per_kb,
@@ -217,7 +234,7 @@ class Linker:
 
     def _ranked(self, texts: Sequence[_Text]) -> list[_Ranked]:
         """The mentions of some texts, judged, each with the described candidates of all KBs."""
-        ranked = [_Ranked(text.source, []) for text in texts]
+        ranked = [_Ranked(text.source, [], []) for text in texts]
         for part in _parts(texts):
             found = iter(
                 self._candidates(
@@ -225,9 +242,10 @@ class Linker:
                 )
             )
             kept = [self._kept(list(islice(found, len(mentions)))) for _, mentions in part]
-            described = iter(self.described([one for own in kept for one in own]))
-            for (at, _), own in zip(part, kept, strict=True):
+            described = iter(self.described([one for own, _ in kept for one in own]))
+            for (at, _), (own, passed_over) in zip(part, kept, strict=True):
                 ranked[at].rankings.extend(islice(described, len(own)))
+                ranked[at].passed_over.extend(passed_over)
         return ranked
 
     def proposed(self, text: str, memory: Memory | None) -> list[Ranking]:
@@ -246,15 +264,66 @@ class Linker:
             for mention, by_kb in zip(mentions, found, strict=True)
         ]
 
-    def _kept(self, rankings: Sequence[Ranking]) -> list[Ranking]:
-        """The rankings of mentions, of those of a part of one text; given ones all."""
+    def _kept(self, rankings: Sequence[Ranking]) -> tuple[list[Ranking], list[_PassedOver]]:
+        """Of those of a part of one text the rankings of mentions, given ones all; and the rest."""
         if all(one.mention.given for one in rankings):
-            return list(rankings)
+            return list(rankings), []
+        judged = self._judged(rankings)
+        apart = self.judge.apart(judged)
+        return self.judge.likely(apart), self._passed_over(judged, apart)
+
+    def _judged(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        """The rankings with how probably each is of a mention."""
         for detector in self.detectors.values():
             scores = detector.judge(rankings) if isinstance(detector, JudgingDetector) else None
             if scores is not None:
-                return self.judge.chosen(with_scores(rankings, scores))
-        return self.judge.keep(rankings, self._search.memory)
+                return with_scores(rankings, scores)
+        return self.judge.judged(rankings, self._search.memory)
+
+    def _passed_over(
+        self, judged: Sequence[Ranking], apart: Sequence[Ranking]
+    ) -> list[_PassedOver]:
+        """The places that are no mentions, described, if they are wanted."""
+        if not self._settings.rejected:
+            return []
+        stay = {id(one) for one in apart}
+        found = [
+            _PassedOver(one, why)
+            for one in judged
+            if (why := self._why_none(one.mention, () if id(one) in stay else apart))
+        ]
+        described = self.described([one.ranking for one in found])
+        return [
+            one._replace(ranking=ranking) for one, ranking in zip(found, described, strict=True)
+        ]
+
+    def _why_none(self, mention: MentionInText, others: Sequence[Ranking]) -> str:
+        """Why a place is no mention; empty: it is one."""
+        for other in others:
+            if other.mention.start < mention.end and mention.start < other.mention.end:
+                return f"overlaps {other.mention.surface!r}"
+        if mention.given or mention.score >= self.threshold:
+            return ""
+        return f"probability of a mention {mention.score:.3g}, less than {self.threshold:g}"
+
+    def _rejected(
+        self, rankings: Sequence[Ranking], passed_over: Sequence[_PassedOver], decision: Decision
+    ) -> tuple[Rejected, ...]:
+        """What was not linked, if it is wanted: the places that are no mentions, and NIL."""
+        if not self._settings.rejected:
+            return ()
+        found = [_rejection(decision.link(one), one.mention, why) for one, why in passed_over]
+        for one in rankings:
+            link = decision.link(one)
+            if link.chosen is None:
+                found.append(_rejection(link, one.mention, self._why_nil(link)))
+        return tuple(sorted(found, key=lambda one: (one.start, -one.end)))
+
+    def _why_nil(self, link: Link) -> str:
+        if not link.candidates:
+            return "no KB has a name like it"
+        probability = f"{link.probability:.3g}, less than {self.threshold:g}"
+        return f"probability of {link.candidates[0].id} {probability}"
 
     def _clustered(self, text: str, links: Sequence[Link]) -> tuple[Link, ...]:
         """The links; a NIL whose name was discovered bears the id of that."""
@@ -300,6 +369,11 @@ def text_groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:
             yield group
             group, characters = [], 0
     yield group
+
+
+def _rejection(link: Link, mention: MentionInText, why: str) -> Rejected:
+    place = link.start, link.end, link.surface
+    return Rejected(*place, link.candidates, mention.score, link.probability, why)
 
 
 def _told(ranking: Ranking, decision: Decision) -> Link | None:

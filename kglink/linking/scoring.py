@@ -20,6 +20,9 @@ from kglink.files.manifest import ManifestPart, read_manifest
 from kglink.linking.kinds import RETRIEVED, EvidenceKind, Weights
 from kglink.records import Candidate
 
+#: The least probability of a link in a space that is not fitted: about half of F1 is where one more
+#: answer is as likely to raise F1 as to lower it.
+DEFAULT_THRESHOLD = 0.35
 #: No probability is nearer to 0 or 1 than such a logit makes it.
 _MOST = 30.0
 
@@ -62,6 +65,10 @@ class Scoring:
     """The share of them with a right answer first, before and after fitting."""
     spans: Mapping[str, float] = field(default_factory=dict)
     """Weights of the judge of spans; none: those of `judge.json`."""
+    threshold: float = DEFAULT_THRESHOLD
+    """The least probability of a link, where the settings name none."""
+    links: tuple[int, int, int] | None = None
+    """Links right and wrong with it, and mentions with an answer; None: it was not chosen."""
 
     def weights_in(self, kb: str) -> Weights:
         """What evidence counts for the candidates of a KB."""

@@ -50,10 +50,16 @@ def _guarded(
         ) from error
 
 
+NAME_TOO_LONG = (
+    "It may be a text that was taken for a name: say which field is which (--set). Or cut the "
+    "name, or raise ingest.max_name_chars."
+)
+
+
 def check_sizes(records: Iterable[Record], source: Source, problems: Problems) -> Iterator[Record]:
     """The records whose texts are within the limits; others go to ``problems``.
 
-    So do documents whose ids or titles are longer than a name.
+    So do documents with an id, a title or a mention that is longer than a name.
     """
     longest_name, longest_text = source.limits.max_name_chars, source.limits.max_text_chars
     for record in records:
@@ -65,9 +71,9 @@ def check_sizes(records: Iterable[Record], source: Source, problems: Problems) -
             if len(record.text) > longest_text:
                 problems.report(text_too_long(_where(source, record.id), longest_text))
                 continue
-            longest = max(len(record.id), len(record.title))
-            if longest > longest_name:
-                problems.report(_name_too_long(_where(source, record.id), longest, longest_name))
+            if problem := document_name_problem(record, longest_name):
+                where = _where(source, record.id)
+                problems.report(RecordError(problem, where=where, hint=NAME_TOO_LONG))
                 continue
         yield record
 
@@ -76,9 +82,14 @@ def _where(source: Source, key: str) -> str:
     return f"{source.label}, record {key[:_MOST_SHOWN]!r}"
 
 
-def _name_too_long(where: str, length: int, longest: int) -> RecordError:
-    return RecordError(
-        f"a name of {length:,} characters, where {longest:,} are the most",
-        where=where,
-        hint="It may be a text that was taken for a name: say which field is which (--set).",
-    )
+def document_name_problem(document: Document, most: int) -> str:
+    """Whether the id, the title or a mention of a document is too long to be a name."""
+    if (longest := max(len(document.id), len(document.title))) > most:
+        return name_too_long(longest, most)
+    surface = max((len(one.surface) for one in document.mentions), default=0)
+    return name_too_long(surface, most, "mention") if surface > most else ""
+
+
+def name_too_long(length: int, most: int, what: str = "name") -> str:
+    """What is wrong with a name: it may fold into many more characters."""
+    return f"a {what} of {length:,} characters, and {most:,} are the most"

@@ -70,8 +70,8 @@ class SourceLimits(NamedTuple):
     """The longest line that is ever held in memory."""
     max_text_chars: int = 16_000_000
     """The longest text or description."""
-    max_name_chars: int = 10_000
-    """The longest title or alias."""
+    max_name_chars: int = 32_768
+    """The longest name of an entity or document, or mention."""
     max_expansion: float = 1000
     """How many times its size a compressed source may grow..."""
     free_expansion: int = 2**30

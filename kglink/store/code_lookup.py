@@ -12,7 +12,7 @@ from typing import TypeVar
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
-from kglink.records import EntityId
+from kglink.records import CONSIDER, REPLACED_BY, EntityId
 from kglink.store.database import chunks
 from kglink.store.schema import entities, kbs, mappings, xrefs
 from kglink.text.codes import code_of, spellings
@@ -95,7 +95,7 @@ class CodeLookup:
         return _through(partners, keyed)
 
     def _partners(self, codes: Iterable[str]) -> dict[str, dict[str, None]]:
-        """The codes that mappings join to each code."""
+        """The codes that mappings join to each code, as codes of one thing."""
         partners: dict[str, dict[str, None]] = defaultdict(dict)
         m = mappings.c
         sides = ((m.subject_code, m.object_code), (m.object_code, m.subject_code))
@@ -103,7 +103,10 @@ class CodeLookup:
             for mine, other in sides:
                 query = select(mine, other).join(kbs, kbs.c.id == m.kb_id)
                 query = query.where(
-                    mine.in_(page), kbs.c.removing == 0, m.verdict.in_(("", "correct"))
+                    mine.in_(page),
+                    kbs.c.removing == 0,
+                    m.verdict.in_(("", "correct")),
+                    m.predicate.not_in((REPLACED_BY, CONSIDER)),
                 )
                 for code, partner in sorted(self._connection.execute(query).all()):
                     partners[code][partner] = None

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from kglink.errors import RecordError
 from kglink.records import AliasKind, CodeMapping, Document, Entity, Mention, Record
+from kglink.sources.sizes import NAME_TOO_LONG, document_name_problem, name_too_long
 from kglink.store.database import Row
 from kglink.store.schema import GIVEN, MAX_KEY, NIL, UNKNOWN
 from kglink.store.values import IngestJob
@@ -28,10 +29,6 @@ BATCH_CHARACTERS = 8_000_000
 MAX_COUNT = 2**63 - 1
 _WITH_PARENTS = b"with parents"
 _MOST_SHOWN = 80
-_TOO_LONG = (
-    "It may be a text that was taken for a name: say which field is which (--set). Or cut the "
-    "name, or raise ingest.max_name_chars."
-)
 
 
 class Prepared(NamedTuple):
@@ -58,9 +55,7 @@ def record_place(number: int, key: str) -> str:
 def _name_problem(entity: Entity, names: Iterable[tuple[str, AliasKind]], most: int) -> str:
     """Whether a name is too long to be one: it may fold into many more characters."""
     longest = max(map(len, (entity.type, entity.url, *(surface for surface, _ in names))))
-    if longest <= most:
-        return ""
-    return f"a name of {longest:,} characters, and {most:,} are the most"
+    return name_too_long(longest, most) if longest > most else ""
 
 
 def prepare_entity(number: int, entity: Entity, language: str, longest_name: int) -> Prepared:
@@ -79,7 +74,7 @@ def prepare_entity(number: int, entity: Entity, language: str, longest_name: int
         mark = _WITH_PARENTS
     text = "\0".join(parts)
     if len(text) > longest_name and (problem := _name_problem(entity, names, longest_name)):
-        raise RecordError(problem, where=record_place(number, entity.key), hint=_TOO_LONG)
+        raise RecordError(problem, where=record_place(number, entity.key), hint=NAME_TOO_LONG)
     separators = len(parts) - 1 + 2 * len(names)
     problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
     if problem:
@@ -100,12 +95,14 @@ def _entity_rows(
     return aliases, xrefs, [(id_, place, key) for place, key in enumerate(entity.parents)]
 
 
-def prepare_document(number: int, document: Document, split: str) -> Prepared:
+def prepare_document(number: int, document: Document, split: str, longest_name: int) -> Prepared:
     """Check and hash a document; RecordError where it cannot be stored.
 
     A gold is written as the source has it, under the KB name "": `kglink.store.golds` finds its
     entities when the whole source is in, so that documents may stand before what they name.
     """
+    if problem := document_name_problem(document, longest_name):
+        raise RecordError(problem, where=record_place(number, document.id), hint=NAME_TOO_LONG)
     fields = (document.title, document.text, document.split or split)
     golds = [
         (index, place, str(gold) if gold.kb else gold.key)
@@ -164,7 +161,7 @@ class Batch:
         job = self._job
         try:
             if isinstance(record, Document):
-                prepared = prepare_document(number, record, job.split)
+                prepared = prepare_document(number, record, job.split, job.longest_name)
                 self.documents.append(prepared)
             elif isinstance(record, CodeMapping):
                 prepared = prepare_mapping(number, record)

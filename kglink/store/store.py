@@ -34,6 +34,7 @@ from kglink.store.memory import Learnt, MemoryTable, PartOfMemory, Unmarked, not
 from kglink.store.occurrences import Meaning
 from kglink.store.overlaps import OverlapTable, Wanted, read_runs, read_state
 from kglink.store.schema import ingests, kbs, store_state
+from kglink.store.successors import Successor, read_successors
 from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias
 from kglink.store.verdicts import judge, judgement_of, put_back
 from kglink.store.writers import find_kb, remove_kb
@@ -186,6 +187,11 @@ class Store:
     def shared_names(self, left: str, right: str) -> Iterator[tuple[str, str, str]]:
         """All (left key, right key, folded name) of entities with a folded name in common."""
         return self._stream(entity_reader.read_shared_names, left, right)
+
+    def successors(self, gone: EntityId) -> list[Successor]:
+        """What a source says took the place of a key that its KB does not have."""
+        with self._db.read() as connection:
+            return read_successors(connection, gone)
 
     def count_bearers(self, kb: str, names: Iterable[str]) -> dict[str, int]:
         """How many names of a KB fold to each of ``names``; those with none are left out."""

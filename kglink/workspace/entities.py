@@ -220,6 +220,8 @@ def _found(opened: Opened, name: str | EntityId) -> tuple[EntityId, Entity]:
     if isinstance(name, str) and not known:
         known = opened.store.get_entities(EntityId(kb, name) for kb in kbs)
     if not known:
+        if wanted.kb in kbs:
+            _refuse_former(opened, wanted)
         words = wanted.key if wanted.kb in kbs else str(name)
         hint = f"By a name: kglink search {words!r}"
         if wanted.kb not in kbs:
@@ -231,3 +233,21 @@ def _found(opened: Opened, name: str | EntityId) -> tuple[EntityId, Entity]:
             hint=f"Name one: {', '.join(map(str, known))}",
         )
     return next(iter(known.items()))
+
+
+def _refuse_former(opened: Opened, gone: EntityId) -> None:
+    """Say what became of a key, where the source or the documents tell that there was one."""
+    successors = opened.store.successors(gone)
+    mentions = opened.store.mentions_of(gone, 0).mentions
+    if not successors and not mentions:
+        return
+    revision = opened.store.kb(gone.kb).revision
+    told = [f"{how} {gone.kb}:{key}" for key, how in successors]
+    if mentions:
+        told.append(f"{mentions:,} mention{'s' * (mentions > 1)} of documents still mean it")
+    raise UsageError(
+        f"{gone} is no entity in revision {revision} of {gone.kb}: {'; '.join(told)}",
+        hint=f"kglink show {gone.kb}:{successors[0].key}"
+        if successors
+        else f"An update or `remove_entity` took it away. By a name: kglink search {gone.key!r}",
+    )

@@ -41,9 +41,8 @@ def explain(
         for given in linker.link([TextInput("", text, missed)]) if missed else ():
             links = found | {(one.start, one.end): one for one in given.links}
         links = {(one.start, one.end): links[one.start, one.end] for one in spans}
-    threshold = opened.settings.link.threshold
     return [
-        Explanation(link, linker.scoring, threshold, found=place in found)
+        Explanation(link, linker.scoring, linker.threshold, found=place in found)
         for place, link in links.items()
     ]
 

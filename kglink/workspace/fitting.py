@@ -73,8 +73,11 @@ def fit_space(
     write_scoring(place, space.manifest.model.fingerprint, scoring)
     if not annotation_of(merged_texts("", known)).partial:
         judging = search_of(*parts, reranker=reranker)
-        linker = linker_of(judging, space, space.kbs(), without_auto(unfitted), store, registry)
-        spans = fit_judge(linker, known, memory_without=memory_without, progress=progress)
-        scoring = replace(scoring, spans=spans)
+        links_all = without_auto(unfitted).model_copy(update={"threshold": 0.0})
+        linker = linker_of(judging, space, space.kbs(), links_all, store, registry)
+        judge = fit_judge(linker, known, memory_without=memory_without, progress=progress)
+        scoring = replace(
+            scoring, spans=judge.weights, threshold=judge.threshold, links=judge.links
+        )
         write_scoring(place, space.manifest.model.fingerprint, scoring)
     return Fitted(scoring, rankings, search.scoring)

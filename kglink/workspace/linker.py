@@ -188,7 +188,7 @@ def linker_of(
         judge=SpanJudge(
             search.scoring,
             search.scoring.spans or default_weights(),
-            settings.least_mention,
+            search.scoring.threshold if settings.threshold == "auto" else settings.threshold,
             settings.nested,
         ),
         stages=stages_of(settings, registry, space.folder),

@@ -165,6 +165,7 @@ class Opened:
             max_expansion=ingest.max_expansion,
             max_spool_bytes=int(ingest.max_stdin_gb * 2**30),
             max_text_chars=int(ingest.max_text_mb * 10**6),
+            max_name_chars=ingest.max_name_chars,
         )
         if len(sources) != 1:
             return Source.several(sources, limits=limits)

@@ -80,6 +80,8 @@ def report(
                 if map_entities:
                     shape["map"] = _map(other, run, map_entities, progress)
             shapes.append(shape)
+    if not any(shape["retrieval"] for shape in shapes):
+        asked, split = (), ""  # no run has a space that could be judged
     return {
         "format": FORMAT,
         "kglink": found[0].info.settings.libraries.get("kglink", ""),

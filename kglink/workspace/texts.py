@@ -60,6 +60,8 @@ class TextReader:
     ) -> None:
         self.left_out: dict[str, str] = {}
         """A folder's files that are not text, each with how to make it one; empty: it is none."""
+        self.files_begun = self.files_left = self.texts_read = 0
+        """How far `read` is: files, those that are still to be read, and their texts."""
         self._registry = registry
         self._problems = problems
         self._adapter = adapter if adapter == AUTO else registry.get("kb", adapter).name
@@ -69,13 +71,20 @@ class TextReader:
 
     def read(self, source: Source) -> Iterator[TextInput]:
         """The texts of a file, or of a folder's files in the order of their names."""
+        for text in self._texts_of(source):
+            self.texts_read += 1
+            yield text
+
+    def _texts_of(self, source: Source) -> Iterator[TextInput]:
         if not source.is_folder:
+            self.files_begun = 1
             yield from self._read(source)
             return
         files = source.files()
         if not files:
             raise SourceError(f"{source.path} holds no file", hint="Name a folder of texts.")
-        for file in files:
+        for number, file in enumerate(files, 1):
+            self.files_begun, self.files_left = number, len(files) - number
             try:
                 if file.bytes_total and self._is_binary(file):
                     encoding = wide_encoding(file.head.head)

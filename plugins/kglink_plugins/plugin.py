@@ -22,6 +22,7 @@ from kglink_plugins.exporters.standoff import (
     BratTextExporter,
     CsvExporter,
     PubtatorExporter,
+    StandoffSettings,
 )
 from kglink_plugins.exporters.table import TableExporter, TableSettings
 from kglink_plugins.indexes.settings import FactorySettings, FlatSettings
@@ -331,6 +332,7 @@ def register_exporters(register: Register) -> None:
     register(
         "kglink/csv",
         CsvExporter,
+        settings=StandoffSettings,
         summary="one table row per mention, for spreadsheets; formulas are made harmless",
     )
     register(
@@ -341,6 +343,7 @@ def register_exporters(register: Register) -> None:
     register(
         "kglink/brat",
         BratExporter,
+        settings=StandoffSettings,
         summary="BRAT annotations (.ann), their offsets in a single text, or in what brat-text "
         "writes",
     )

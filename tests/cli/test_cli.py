@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -311,7 +312,13 @@ def test_init_and_workspace_option(kglink: Kglink, here: Path) -> None:
 
 def test_version_help_and_completion(kglink: Kglink) -> None:
     assert kglink("--version").out.startswith("kglink ")
-    assert "add-kb" in kglink("--help").out
+    told = kglink("--help").out
+    groups = re.findall("─ ([A-Z][a-z ,]+) ─", told)
+    assert groups == [
+        "Options", "Add knowledge bases", "Link texts", "Measure, and learn from annotated texts",
+        "Train models", "Look after spaces and the workspace",
+    ]  # fmt: skip
+    assert told.index("add-kb") < told.index("│ link ") < told.index("│ finetune ")
     assert "--links-to" in kglink("add-kb", "--help").out
 
 

@@ -149,6 +149,16 @@ def test_a_run_without_a_space_shows_its_training(found: Shape) -> None:
     assert "gives it one" not in detector
 
 
+def test_a_report_of_runs_without_a_space_names_no_split(folder: Path) -> None:
+    with Workspace.open(folder, flags=CPU) as workspace:
+        report = workspace.report("run-2")
+    assert (report["docs"], report["split"]) == ([], "")
+    text = page_of(report)
+    assert "No space was judged: what is shown is of the mentions held back in training." in text
+    assert "Judged on" not in text
+    assert "There are no annotated documents" not in text
+
+
 def test_without_documents_there_is_the_training_and_the_map(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from conftest import Kglink
 
 from kglink import Document, Entity, EntityId, Mention, Overlap, Workspace
 from kglink.errors import UnknownNameError, UsageError
-from kglink.records import Alias
+from kglink.records import REPLACED_BY, Alias, CodeMapping
+from kglink.store import IngestJob
 from kglink.text.entity_text import shared_names
 
 HEART = Entity(
@@ -98,3 +100,116 @@ def test_shared_names_are_those_that_fold_alike() -> None:
     assert shared_names(left, Entity("2", "strasse", aliases=(Alias("weg!"),))) == ("Straße", "Weg")
     assert shared_names(left, Entity("2", "Road")) == ()
     assert shared_names(Entity("1", "???"), Entity("2", "!!!")) == ()
+
+
+# ------------------------------------------------------------------- what is there no more
+OBO_TERMS = """format-version: 1.2
+ontology: x
+
+[Term]
+id: X:1
+name: one
+alt_id: X:9
+
+[Term]
+id: X:2
+name: two
+is_obsolete: true
+replaced_by: X:1
+
+[Term]
+id: X:3
+name: three
+is_obsolete: true
+consider: X:1
+consider: X:5
+
+[Term]
+id: X:4
+name: four
+is_obsolete: true
+
+[Term]
+id: X:5
+name: five
+"""
+
+
+def obo_graph() -> str:
+    """The same terms as an OBO graph."""
+    purl, oio = "http://purl.obolibrary.org/obo/", "http://www.geneontology.org/formats/oboInOwl#"
+    replaced, consider, merged = f"{purl}IAO_0100001", f"{oio}consider", f"{oio}hasAlternativeId"
+    said = {
+        1: [(merged, "X:9")],
+        2: [(replaced, f"{purl}X_1")],
+        3: [(consider, "X:1"), (consider, f"{purl}X_5")],
+        4: [],
+        5: [],
+    }
+    nodes = [
+        {
+            "id": f"{purl}X_{number}",
+            "lbl": f"term {number}",
+            "meta": {
+                "deprecated": number in (2, 3, 4),
+                "basicPropertyValues": [{"pred": pred, "val": val} for pred, val in values],
+            },
+        }
+        for number, values in said.items()
+    ]
+    return json.dumps({"graphs": [{"id": f"{purl}x.owl", "nodes": nodes, "edges": []}]})
+
+
+@pytest.mark.parametrize("form", ["x.obo", "x.json"])
+def test_an_obsolete_term_says_what_took_its_place(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(form).write_text(OBO_TERMS if form == "x.obo" else obo_graph())
+    kglink("add-kb", "x", form)
+    for key, told in (
+        ("X:2", "x:X:2 is no entity in revision 1 of x: replaced by x:X:1"),
+        ("X:3", "consider x:X:1; consider x:X:5"),
+        ("X:9", "merged into x:X:1"),
+    ):
+        err = kglink("show", f"x:{key}", code=2).err
+        assert told in err
+        assert "kglink show x:X:1" in err
+    assert "unknown entity 'x:X:4'" in kglink("show", "x:X:4", code=2).err
+
+
+def test_a_gold_is_not_taken_for_what_replaced_it(tmp_path: Path) -> None:
+    """Of two replacements nobody knows which is meant, and neither is the other."""
+    said = [CodeMapping("X:2", one, REPLACED_BY) for one in ("X:1", "X:5")]
+    gold = [Document("n", "one", (Mention(0, 3, "one", (EntityId("", "X:1"),)),))]
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("x", [Entity("X:1", "one"), Entity("X:5", "five"), *said])
+        workspace.store.ingest(
+            IngestJob("notes", "t/t", "n", "", links_to=("x",), resolve="xref"), gold
+        )
+        (document,) = workspace.store.documents("notes")
+    assert document.mentions[0].gold == (EntityId("x", "X:1"),)
+
+
+def test_an_entity_that_an_update_removed_is_told_with_the_revision(
+    kglink: Kglink, known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(known, folder)
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    with Workspace.open(folder) as workspace:
+        workspace.remove_entity("one:D:1")
+        revision = workspace.kb("one").revision
+    err = kglink("show", "one:D:1", code=2).err
+    assert f"one:D:1 is no entity in revision {revision} of one: 2 mentions of documents" in err
+    assert "kglink search" in err
+
+
+def test_a_redirect_says_where_it_goes(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, create=True) as workspace:
+        cornwall = Entity("Cornwall", "Cornwall", aliases=(Alias("Kernow", "redirect"),))
+        workspace.add_kb("wiki", [cornwall, Entity("Kent", "Kent", aliases=(Alias("Kernows"),))])
+        with pytest.raises(UsageError, match="redirects to wiki:Cornwall"):
+            workspace.entity("wiki:Kernow")
+        with pytest.raises(UnknownNameError):
+            workspace.entity("wiki:Kernows")

@@ -156,8 +156,8 @@ def test_the_human_phenotype_ontology_against_a_plain_reader(realdata: Path) -> 
 def read_hp(realdata: Path) -> Iterator[Entity]:
     with Source.open_path(realdata / "disease" / "kb" / "hp.obo.gz") as source:
         for entity in adapter().read(source, Problems()):
-            assert isinstance(entity, Entity)
-            yield entity
+            if isinstance(entity, Entity):  # else it says what took an obsolete term's place
+                yield entity
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:

@@ -192,8 +192,8 @@ def test_cross_references_of_the_disease_ontology(realdata: Path) -> None:
 def read_real(kb: str, realdata: Path) -> Iterator[Entity]:
     with Source.open_path(realdata / "disease" / "kb" / KB_FILES[kb]) as source:
         for entity in adapter().read(source, Problems()):
-            assert isinstance(entity, Entity)
-            yield entity
+            if isinstance(entity, Entity):  # else it says what took an obsolete term's place
+                yield entity
 
 
 @pytest.mark.parametrize("indent", [None, 2])

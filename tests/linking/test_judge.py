@@ -107,3 +107,18 @@ def test_what_is_kept_does_not_cross(spans: list[tuple[int, int, float]], nested
     for left, right in combinations(places, 2):
         apart, inside = left[1] <= right[0], right[1] <= left[1] or left[0] == right[0]
         assert apart or (nested and inside)
+
+
+@given(SPANS, st.booleans(), st.floats(0, 1), st.floats(0, 1))
+def test_a_lower_threshold_only_adds_and_a_higher_one_only_removes(
+    spans: list[tuple[int, int, float]], nested: bool, one: float, other: float
+) -> None:
+    proposed = [proposal(start, start + size, score) for start, size, score in spans]
+    few, many = (
+        {
+            (found.mention.start, found.mention.end)
+            for found in SpanJudge(NAME_SCORING, ONLY_DETECTOR, least, nested).keep(proposed, None)
+        }
+        for least in (max(one, other), min(one, other))
+    )
+    assert few <= many

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alias_names import Names
-from kglink.config import LinkSection
+from kglink.linking.scoring import DEFAULT_THRESHOLD
 from kglink.plugins import NameRow
 from kglink.testing.contracts.base import NASTY_TEXTS
 from kglink_plugins.detectors.dictionary.bags import compile_bags
@@ -157,8 +157,7 @@ def scores(names: Sequence[str], others: Sequence[str] = ()) -> dict[str, float]
 
 def test_plain_words_are_found_where_one_kb_alone_has_them() -> None:
     found = scores(ONTOLOGY)
-    least = LinkSection().least_mention
-    assert {surface for surface, score in found.items() if score >= least} == {
+    assert {surface for surface, score in found.items() if score >= DEFAULT_THRESHOLD} == {
         "hair loss", "nausea", "seizures", "fatigue", "cerebellar atrophy"
     }  # fmt: skip
 

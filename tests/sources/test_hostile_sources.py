@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import shlex
 import socket
@@ -18,8 +19,9 @@ import pytest
 import zstandard
 
 from kglink.errors import RecordError, SourceError
-from kglink.records import CodeMapping, Document, Entity, Record
+from kglink.records import CodeMapping, Document, Entity, Mention, Record
 from kglink.sources import OnError, Problems, Source, SourceLimits, check_sizes, read_records
+from kglink.workspace import Workspace
 
 SMALL = SourceLimits(max_spool_bytes=100_000, pipe_seconds=0.3)
 
@@ -170,6 +172,7 @@ LONG: tuple[tuple[Record, str], ...] = (
     (Entity("k", "t", "x" * 21), "text"),
     (Document("d", "x" * 21), "text"),
     (Document("x" * 11, "t"), "name"),
+    (Document("d", "x" * 20, (Mention(0, 11, "x" * 11),)), "mention"),
 )
 
 
@@ -205,6 +208,34 @@ def test_what_no_source_is_to_blame_for_stays_what_it_is(error: type[BaseExcepti
 
     with Source.from_bytes(b"x", name="a.jsonl") as source, pytest.raises(error):
         list(read_records("kglink/x", read, source, Problems("skip")))
+
+
+LONG_NAMES = (
+    Document("d", "text", title="t" * 600),
+    Document("d", "m" * 600, (Mention(0, 600, "m" * 600),)),
+)
+
+
+@pytest.mark.parametrize("document", LONG_NAMES, ids=("title", "mention"))
+@pytest.mark.parametrize("from_file", [True, False], ids=("file", "memory"))
+def test_the_longest_name_of_the_settings_holds_for_documents(
+    tmp_path: Path, document: Document, from_file: bool
+) -> None:
+    source: Path | list[Document] = [document]
+    if from_file:
+        source = tmp_path / "notes.jsonl"
+        mentions = [{"start": one.start, "end": one.end} for one in document.mentions]
+        record = {"id": document.id, "title": document.title, "text": document.text}
+        source.write_text(json.dumps({**record, "entities": mentions}) + "\n")
+    for most, documents in ((512, 0), (1024, 1)):
+        flags = {"ingest.max_name_chars": most}
+        with Workspace.open(tmp_path / str(most), create=True, flags=flags) as workspace:
+            if documents:
+                workspace.add_kb("notes", source)
+            else:
+                with pytest.raises(RecordError, match="of 600 characters, and 512 are the most"):
+                    workspace.add_kb("notes", source)
+            assert sum(one.documents for one in workspace.kbs()) == documents
 
 
 FOLDED_IN_A_CHILD = """

@@ -65,7 +65,8 @@ def _subtitle(report: Shape) -> str:
     )
     split = f"split {report['split']} of " if report["split"] else ""
     docs = ", ".join(report["docs"])
-    judged = f"Judged on {split}{docs}." if docs else "Nothing to judge on."
+    nothing = "No space was judged: what is shown is of the mentions held back in training."
+    judged = f"Judged on {split}{docs}." if docs else nothing
     return f"Knowledge bases: {kbs}. {judged}"
 
 
@@ -167,7 +168,7 @@ def _missing(report: Shape) -> str:
         for run in report["runs"]
         if not run["space"]
     ]
-    if not report["docs"]:
+    if not report["docs"] and any(run["space"] for run in report["runs"]):
         notes.append(
             "There are no annotated documents to judge on: kglink add-kb DOCS FILE --links-to KB "
             "adds some."

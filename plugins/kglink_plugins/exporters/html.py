@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
@@ -22,6 +22,7 @@ from kglink.records import (
     KBAnswer,
     Link,
     LinkedDocument,
+    Rejected,
     json_number,
     json_value,
 )
@@ -46,6 +47,9 @@ class HtmlSettings(PluginSettings):
 
     title: str = Field("Linked text", description="The heading of the page.")
     explain: bool = Field(False, description="Show the parts of each candidate's score.")
+    rejected: bool = Field(
+        False, description="Show what was not linked, and why (`link.rejected`)."
+    )
     description_limit: int = Field(
         400, ge=0, description="How many characters of an entity's description the page keeps."
     )
@@ -111,6 +115,8 @@ class _Body:
             position = mark.link.end
         yield f"{_text(document.text[position:])}</div>\n"
         yield from self._list(links, page)
+        if self.settings.rejected:
+            yield from _rejected(document.rejected)
         if document.meta:
             yield _details(document)
         data = [self._link_data(link) for link in links]
@@ -255,6 +261,16 @@ def _contents(headings: list[_Heading]) -> str:
         f"<details><summary>{counted(len(headings), 'document')}</summary>\n"
         f"<ol>\n{items}\n</ol></details>"
     )
+
+
+def _rejected(rejected: Sequence[Rejected]) -> Iterator[str]:
+    """What was not linked, and why."""
+    summary = f"{counted(len(rejected), 'place')} not linked"
+    yield f'<details class="list rejected"><summary>{summary}</summary>\n<table>'
+    yield "<thead><tr><th>place</th><th>why</th></tr></thead>\n<tbody>\n"
+    for one in rejected:
+        yield f"<tr><td>{_text(one.surface)}</td><td>{_text(one.why)}</td></tr>\n"
+    yield "</tbody>\n</table></details>\n"
 
 
 def _details(document: LinkedDocument) -> str:

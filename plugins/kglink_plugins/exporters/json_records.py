@@ -18,18 +18,25 @@ class JsonSettings(PluginSettings):
     explain: bool = Field(
         False, description="Give every candidate the parts of its score as `evidence`."
     )
+    rejected: bool = Field(
+        False, description="Give what was not linked, and why, as `rejected` (`link.rejected`)."
+    )
+
+    def record(self, document: LinkedDocument) -> str:
+        """A document in one line."""
+        return json_text(document.as_json(explain=self.explain, rejected=self.rejected))
 
 
 class JsonlExporter:
     """Writes one JSON object per line and document, each as soon as it comes."""
 
     def __init__(self, settings: JsonSettings) -> None:
-        self._explain = settings.explain
+        self._settings = settings
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write a line for each document and flush it."""
         for document in documents:
-            out.write(json_text(document.as_json(explain=self._explain)) + "\n")
+            out.write(self._settings.record(document) + "\n")
             out.flush()
 
 
@@ -37,14 +44,13 @@ class JsonExporter:
     """Writes one JSON list with an object per document, each as soon as it comes."""
 
     def __init__(self, settings: JsonSettings) -> None:
-        self._explain = settings.explain
+        self._settings = settings
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write the list, a line and a flush for each document."""
         before = "["
         for document in documents:
-            record = json_text(document.as_json(explain=self._explain))
-            out.write(f"{before}\n{record}")
+            out.write(f"{before}\n{self._settings.record(document)}")
             out.flush()
             before = ","
         out.write("[]\n" if before == "[" else "\n]\n")

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import TextIO
 
+from pydantic import Field
+
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, KBAnswer, Link, LinkedDocument, json_number
 from kglink.text.printable import spreadsheet_cell
@@ -23,6 +25,14 @@ _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 COLUMNS = (
     "document", "start", "end", "text", "kb", "key", "title", "url", "score", "confidence", "also",
 )  # fmt: skip
+
+
+class StandoffSettings(PluginSettings):
+    """What CSV and BRAT hold beside the links."""
+
+    rejected: bool = Field(
+        False, description="Show what was not linked, and why (`link.rejected`)."
+    )
 
 
 class PubtatorExporter:
@@ -59,13 +69,14 @@ class BratExporter:
     Those of a single text fit its own file as well.
     """
 
-    def __init__(self, settings: PluginSettings) -> None:
-        pass
+    def __init__(self, settings: StandoffSettings) -> None:
+        self._rejected = settings.rejected
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write a T line for each mention, its type the KB, and an N line for each entity.
 
-        The note of a NIL is the id of its cluster.
+        The note of a NIL is the id of its cluster; a place that was not linked has the type
+        REJECTED, and why in its note.
         """
         begin = count = 0
         for document in documents:
@@ -82,6 +93,12 @@ class BratExporter:
                 for number, one in enumerate(told, (count - 1) * len(told) + 1):
                     if one.chosen is not None:
                         out.write(_brat_note(number, count, one.chosen))
+            for place in document.rejected if self._rejected else ():
+                count += 1
+                offsets = f"{begin + place.start} {begin + place.end}"
+                out.write(f"T{count}\tREJECTED {offsets}\t{text[place.start : place.end]}\n")
+                why = same_length_line(place.why)
+                out.write(f"#{count}\tAnnotatorNotes T{count}\t{why}\n")
             out.flush()
             begin += len(text) + 1
 
@@ -105,19 +122,23 @@ class CsvExporter:
     An apostrophe keeps texts from being run as formulas.
     """
 
-    def __init__(self, settings: PluginSettings) -> None:
-        pass
+    def __init__(self, settings: StandoffSettings) -> None:
+        self._rejected = settings.rejected
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write the header, then the mentions as they come.
 
-        A NIL has no KB, and for a key the id of its cluster, if it has one.
+        A NIL has no KB, and for a key the id of its cluster, if it has one. Of a place that was
+        not linked the last column says why.
         """
         rows = csv.writer(out)  # Its line ends, CRLF, make it quote a lone CR as well.
-        rows.writerow(COLUMNS)
+        rows.writerow((*COLUMNS, "rejected") if self._rejected else COLUMNS)
         for document in documents:
             for link in in_reading_order(document.links):
                 rows.writerows(_cells(document.id, link, answer) for answer in answers(link))
+            for one in document.rejected if self._rejected else ():
+                place = (_harmless(document.id), one.start, one.end, _harmless(one.surface))
+                rows.writerow((*place, *[""] * (len(COLUMNS) - len(place)), _harmless(one.why)))
             out.flush()
 
 

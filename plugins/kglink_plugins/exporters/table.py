@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kglink.plugins import PluginSettings
-from kglink.records import Candidate, Link, LinkedDocument
+from kglink.records import Candidate, Link, LinkedDocument, Rejected
 from kglink_plugins.exporters.escape import encodable, one_line, terminal_lines
 from kglink_plugins.exporters.summary import (
     Tally,
@@ -36,6 +36,9 @@ class TableSettings(PluginSettings):
     """What the table shows."""
 
     explain: bool = Field(False, description="Show every candidate with the parts of its score.")
+    rejected: bool = Field(
+        False, description="Show what was not linked, and why (`link.rejected`)."
+    )
     show_text: bool = Field(
         True, description="Print the text itself first, with its mentions marked."
     )
@@ -99,6 +102,8 @@ class _Page:
                 self._print_evidence(link)
         if not links:
             self._print(Text("no mentions found", style="dim"))
+        if self._settings.rejected:
+            self._print_rejected(document.rejected)
         self._print(Text())
 
     def print_totals(self, tally: Tally) -> None:
@@ -175,6 +180,19 @@ class _Page:
             *(Cell(value, "dim", right=True) for value in values),
             Cell(one_line(item.title)),
         ]
+
+    def _print_rejected(self, rejected: Sequence[Rejected]) -> None:
+        self._print(Text(f"{counted(len(rejected), 'place')} not linked", style="bold"))
+        rows = [
+            [
+                Cell(one_line(one.surface)),
+                *(Cell(one_line(str(best.id)), NIL_STYLE) for best in one.candidates[:1]),
+                Cell(one_line(one.why), "dim"),
+            ]
+            for one in rejected
+        ]
+        for row in aligned(rows):
+            self._print(row)
 
     # ------------------------------------------------------------------------- the output
     def _style(self, candidate: Candidate | None) -> str:
