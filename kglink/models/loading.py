@@ -222,7 +222,7 @@ def _no_input() -> Iterator[None]:
     """Put standard input at its end for this thread: a library that asks gets no answer."""
     before = sys.stdin
     if before is not None:
-        sys.stdin = _Ended(before)  # type: ignore[assignment]  # all that is asked of a stream
+        sys.stdin = _Ended(before)
     try:
         yield
     finally:
