@@ -54,9 +54,9 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.ingest(job("birds", fingerprint="birds"), birds)
         both = [*documents(0, 60, "train"), *documents(1, 12, "dev")]
         store.ingest(job("docs", fingerprint="docs", links_to=("birds",)), both)
-    base = job_of(folder).base
+    base = Path(job_of(folder).base).relative_to(folder)
     (folder / "kglink.toml").write_text(
-        f"[encoder]\nmodel = {json.dumps(base)}\nprecision = 'fp32'\nthreads = 1\ndevice = 'cpu'\n"
+        f"[encoder]\nmodel = '{base}'\nprecision = 'fp32'\nthreads = 1\ndevice = 'cpu'\n"
     )
     return folder
 

@@ -23,6 +23,7 @@ from kglink_cli.main import build_app
 #: The methods behind each command.
 METHODS = {
     "init": ("open",),
+    "trust": ("open",),
     "add-kb": ("add_kb",),
     "kbs": ("kbs",),
     "kbs show": ("kb", "entities"),
