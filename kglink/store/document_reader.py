@@ -195,8 +195,8 @@ def _golds(connection: Connection, ids: list[int]) -> _Golds:
 def _kept_golds(connection: Connection, ids: list[int]) -> _Golds:
     """All golds: the entities that were found, else the source's own words."""
     places: dict[tuple[int, int, int], list[EntityId]] = defaultdict(list)
-    for *place, kb, key in _gold_rows(connection, ids):
-        places[place[0], place[1], place[2]].append(EntityId(kb, key))
+    for document, mention, position, kb, key in _gold_rows(connection, ids):
+        places[document, mention, position].append(EntityId(kb, key))
     kept: _Golds = defaultdict(dict)
     for (document, mention, _), names in places.items():
         named = [name for name in names if name.kb]
@@ -204,7 +204,7 @@ def _kept_golds(connection: Connection, ids: list[int]) -> _Golds:
     return kept
 
 
-def _gold_rows(connection: Connection, ids: list[int]) -> Sequence[Row[Any]]:
+def _gold_rows(connection: Connection, ids: list[int]) -> Sequence[Row[int, int, int, str, str]]:
     g = golds.c
     place = (g.document_id, g.mention, g.position, g.kb, g.key)
     return connection.execute(select(*place).where(g.document_id.in_(ids)).order_by(*place)).all()

@@ -14,8 +14,9 @@ import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Select, delete, func, insert, select, tuple_, update
 from sqlalchemy.engine import Connection
@@ -57,9 +58,16 @@ class Learnt(NamedTuple):
 
 #: The places of a document that look like mentions and are not annotated.
 Places = Callable[[Document], Iterable[tuple[int, int]]]
-#: Gives these for a source, of some split, once it is known what mentions meant; None where
-#: documents are annotated in part.
-Unmarked = Callable[[str, str | None, Callable[[], Iterator[Meaning]]], Places | None]
+
+
+class Unmarked(Protocol):
+    """Finds the places that look like mentions and are none, once mentions are known."""
+
+    def __call__(
+        self, source: str, split: str | None, known: Callable[[], Iterator[Meaning]]
+    ) -> Places | None:
+        """How they are found in a source, of some split; None: it is annotated in part."""
+        ...
 
 
 def nothing_unmarked(
@@ -129,12 +137,18 @@ class MemoryTable:
         with Occurrences() as seen:
             with self._db.read() as connection:
                 sources = _sources(connection, wanted, forgotten)
-                self._count(connection, sources, seen, unmarked, progress)
+                names = [one.name for one in sources]
+                kept = self._query().where(memories.c.source.not_in([*names, *forgotten]))
+
+                def known() -> Iterator[Meaning]:
+                    return chain(seen.known(), self._read(kept))
+
+                finding = partial(unmarked, known=known)
+                self._count(connection, sources, seen, finding, progress)
             surfaces = seen.surfaces()
             for number, one in enumerate(sources):
                 if one.name in learnt and not surfaces.get(number):
                     raise _says_nothing(one.name)
-            names = [one.name for one in sources]
             rows = (
                 (one.key, one.folded, *one.entity, names[number], one.times, one.surface)
                 for number, one in seen.summed()
@@ -160,7 +174,7 @@ class MemoryTable:
         connection: Connection,
         sources: Sequence[_Source],
         seen: Occurrences,
-        unmarked: Unmarked,
+        unmarked: Callable[[str, str | None], Places | None],
         progress: OnProgress,
     ) -> None:
         """Note what mentions mean, then which places that look like mentions are none."""
@@ -172,13 +186,9 @@ class MemoryTable:
                 for mention, rows in zip(document.mentions, golds, strict=True):
                     said = meanings(mention, one.witnesses.lacking(rows))
                     seen.add(number, document.text, (mention.start, mention.end), said)
-        gone = memories.c.source.not_in([one.name for one in sources])
-
-        def known() -> Iterator[Meaning]:
-            return chain(seen.known(), self._read(self._query().where(gone)))
-
+        progress(Progress("reading the names of KBs"))
         for number, one in enumerate(sources):
-            places = unmarked(one.name, one.split, known)
+            places = unmarked(one.name, one.split)
             if places is None:
                 continue
             for done, (document, _) in enumerate(
@@ -186,8 +196,8 @@ class MemoryTable:
             ):
                 progress(Progress(f"counting {one.name}", done))
                 for start, end in places(document):
-                    said = [_meaning(document.text[start:end], NO_MENTION, 1)]
-                    seen.add(number, document.text, (start, end), said)
+                    none = _meaning(document.text[start:end], NO_MENTION, 1)
+                    seen.add(number, document.text, (start, end), [none])
 
     def learnt(self) -> list[Learnt]:
         """The sources that were learnt from, by their names."""

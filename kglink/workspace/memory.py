@@ -132,10 +132,10 @@ def _unmarked_of(opened: Opened) -> Unmarked:
         return detectors_for(names, without_auto(opened.settings.link), opened.registry)
 
     def unmarked(
-        name: str, split: str | None, known: Callable[[], Iterator[Meaning]]
+        source: str, split: str | None, known: Callable[[], Iterator[Meaning]]
     ) -> Places | None:
-        sample = islice(opened.store.documents(name, split), _JUDGED_BY)
-        if annotation_of(merged_texts(name, sample)).partial:
+        sample = islice(opened.store.documents(source, split), _JUDGED_BY)
+        if annotation_of(merged_texts(source, sample)).partial:
             return None
         detectors = detectors_of(known)
 

@@ -20,11 +20,11 @@ def upgrade() -> None:
         sa.Column("surfaces", sa.BigInteger, nullable=False),
         sqlite_with_rowid=False,
     )
-    memories = sa.table("memories", *map(sa.column, ("source", "folded", "entity")))
+    memories = sa.table("memories", sa.column("source"), sa.column("folded"), sa.column("entity"))
     m = memories.c
-    nothing = sa.literal_column("''"), sa.literal_column("0")
+    split, never = sa.literal_column("''"), sa.literal_column("0")
     before = (
-        sa.select(m.source, *nothing, sa.func.count(m.folded.distinct()))
+        sa.select(m.source, split, never, sa.func.count(m.folded.distinct()))
         .where(m.entity != "-")
         .group_by(m.source)
     )
