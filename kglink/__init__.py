@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         OverlapRun,
         Progress,
         Ranking,
+        Rejected,
         Span,
         TextInput,
     )
@@ -56,6 +57,7 @@ __all__ = [
     "PluginSettings",
     "Progress",
     "Ranking",
+    "Rejected",
     "Span",
     "TextInput",
     "Workspace",

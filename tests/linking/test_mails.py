@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import pytest
 
 from kglink.records import TextInput
 from kglink.workspace import Workspace, init_workspace
+from marked_mails import EXAMPLES, Places, marked_texts
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "docs" / "examples"
 DEMO_TEXT = ROOT / "cli" / "kglink_cli" / "demo_data" / "text.txt"
 #: All that the KBs of the demo have in its text, in reading order, counted by hand, and the right
 #: keys of each.
@@ -38,22 +37,6 @@ IN_THE_DEMO = (
     ("Mercury", "mercury_planet"),
     ("Cornwall", "cornwall"),
 )
-
-Places = dict[tuple[int, int], str]
-
-
-def marked_texts(path: Path) -> Iterator[tuple[str, Places]]:
-    """The texts of a file, and the key of what each marked place means."""
-    for marked in path.read_text(encoding="utf-8").split("\n---\n"):
-        text, places = "", Places()
-        for part in re.split(r"(\[\[.+?\]\])", marked):
-            if part.startswith("[["):
-                surface, key = part[2:-2].split("|")
-                places[len(text), len(text) + len(surface)] = key
-                text += surface
-            else:
-                text += part
-        yield text, places
 
 
 def links_of(workspace: Workspace, text: str) -> Places:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Kglink
-from test_mails import EXAMPLES, marked_texts
 
 from kglink.linking.fit_judge import _links, _texts
 from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
@@ -18,6 +17,7 @@ from kglink.linking.judge import FACTS
 from kglink.linking.scoring import DEFAULT_THRESHOLD
 from kglink.records import Document, LinkedDocument, TextInput
 from kglink.workspace import Workspace, init_workspace
+from marked_mails import EXAMPLES, marked_texts
 
 THRESHOLDS = (0.0, 0.1, 0.35, 0.6, 0.9, 1.0)
 #: The last of the mails, in which "the Kestrel" is a leaf blower.

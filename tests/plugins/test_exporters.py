@@ -41,6 +41,7 @@ from kglink_plugins.exporters.standoff import (
     BratTextExporter,
     CsvExporter,
     PubtatorExporter,
+    StandoffSettings,
     same_length_line,
 )
 from kglink_plugins.exporters.summary import marks
@@ -123,7 +124,7 @@ class TestHtmlContract(ExporterContract):
 
 class TestCsvContract(ExporterContract):
     def make(self) -> Exporter:
-        return CsvExporter(PluginSettings())
+        return CsvExporter(StandoffSettings())
 
 
 class TestPubtatorContract(ExporterContract):
@@ -133,7 +134,7 @@ class TestPubtatorContract(ExporterContract):
 
 class TestBratContract(ExporterContract):
     def make(self) -> Exporter:
-        return BratExporter(PluginSettings())
+        return BratExporter(StandoffSettings())
 
 
 class TestBratTextContract(ExporterContract):
@@ -573,7 +574,7 @@ def test_pubtator_is_read_back(tmp_path: Path) -> None:
 def test_brat_by_hand() -> None:
     odd = Candidate(EntityId("kb", "a b%c\u3000d"), "A\nB", 0.5)
     second = one("x y", Link(2, 3, "y", (odd,), odd, 0.5))
-    assert written(BratExporter(PluginSettings()), EPISODE, second) == (
+    assert written(BratExporter(StandoffSettings()), EPISODE, second) == (
         "T1\tdoctor_who 0 12\tClara Oswald\n"
         "N1\tReference T1 doctor_who:Clara_Oswald\tClara Oswald\n"
         "T2\twikipedia 18 37\tthe Tower of London\n"
@@ -586,7 +587,7 @@ def test_brat_by_hand() -> None:
 
 def test_brat_counts_in_the_texts_that_brat_text_writes() -> None:
     text = written(BratTextExporter(PluginSettings()), *NASTY)
-    lines = written(BratExporter(PluginSettings()), *NASTY).split("\n")
+    lines = written(BratExporter(StandoffSettings()), *NASTY).split("\n")
     found = [line.split("\t") for line in lines if line.startswith("T")]
     assert len(found) == sum(len(document.links) for document in NASTY)
     for _, place, surface in found:
@@ -595,7 +596,7 @@ def test_brat_counts_in_the_texts_that_brat_text_writes() -> None:
     assert text.count("\n") == len(NASTY)
     # A single text is its own file: the breaks in it are places of one character too.
     (alone,) = (document for document in NASTY if document.text.startswith("Ada\r\nmet"))
-    for line in written(BratExporter(PluginSettings()), alone).split("\n"):
+    for line in written(BratExporter(StandoffSettings()), alone).split("\n"):
         if line.startswith("T"):
             _, place, surface = line.split("\t")
             start, end = map(int, place.split(" ")[1:])
@@ -603,7 +604,7 @@ def test_brat_counts_in_the_texts_that_brat_text_writes() -> None:
 
 
 def test_csv_by_hand() -> None:
-    assert written(CsvExporter(PluginSettings()), EPISODE).splitlines() == [
+    assert written(CsvExporter(StandoffSettings()), EPISODE).splitlines() == [
         "document,start,end,text,kb,key,title,url,score,confidence,also",
         "episode.txt,0,12,Clara Oswald,doctor_who,Clara_Oswald,Clara Oswald,"
         "https://who.example/Clara,0.961235,0.97,wikipedia:Clara_Oswald",
@@ -611,11 +612,11 @@ def test_csv_by_hand() -> None:
         "0.93,",
         "episode.txt,39,58,the Zygon commander,,,,,,0.81,",
     ]
-    assert written(CsvExporter(PluginSettings())).count("\n") == 1
+    assert written(CsvExporter(StandoffSettings())).count("\n") == 1
 
 
 def test_csv_says_what_the_texts_say() -> None:
-    rows = csv.DictReader(io.StringIO(written(CsvExporter(PluginSettings()), *NASTY), newline=""))
+    rows = csv.DictReader(io.StringIO(written(CsvExporter(StandoffSettings()), *NASTY), newline=""))
     links = [item for document in NASTY for item in document.links]
     for row, item in zip(rows, links, strict=True):
         assert (int(row["start"]), int(row["end"])) == (item.start, item.end)
@@ -629,7 +630,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(start: str) -> None:
     evil = f"{start}HYPERLINK(1)"
     candidate = Candidate(EntityId(evil, evil), evil, -0.5, url=evil)
     document = one(evil, Link(0, len(evil), evil, (candidate,), candidate, 0.5), name=evil)
-    output = written(CsvExporter(PluginSettings()), document)
+    output = written(CsvExporter(StandoffSettings()), document)
     _, cells = csv.reader(io.StringIO(output, newline=""))
     assert {cells[at] for at in (0, 3, 4, 5, 6, 7)} == {f"'{evil}"}
     assert cells[8] == "-0.5"  # a number is one
@@ -820,7 +821,7 @@ def test_each_kb_answers_in_every_format() -> None:
          "confidence": 0.6, "nil": True},
     ]  # fmt: skip
     assert "per_kb" not in written(JsonExporter(JsonSettings()), EPISODE)
-    rows = list(csv.DictReader(io.StringIO(written(CsvExporter(PluginSettings()), document))))
+    rows = list(csv.DictReader(io.StringIO(written(CsvExporter(StandoffSettings()), document))))
     assert [(row["text"], row["kb"], row["key"], row["confidence"]) for row in rows] == [
         ("Clara Oswald", "doctor_who", "Clara_Oswald", "0.97"),
         ("Clara Oswald", "wikipedia", "", "0.6"),
@@ -835,7 +836,7 @@ def test_each_kb_answers_in_every_format() -> None:
         "d\t18\t27\tthe Tower\tEntity\twikipedia:Tower_of_London",
         "d\t39\t48\tthe Zygon\tEntity\t-",
     ]
-    assert written(BratExporter(PluginSettings()), document).splitlines() == [
+    assert written(BratExporter(StandoffSettings()), document).splitlines() == [
         "T1\tdoctor_who 0 12\tClara Oswald",
         "N1\tReference T1 doctor_who:Clara_Oswald\tClara Oswald",
         "T2\twikipedia 18 27\tthe Tower",
