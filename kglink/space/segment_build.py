@@ -197,11 +197,6 @@ def vectors_there(plan: SegmentPlan, root: Path) -> int:
     return sum(read_json(path)[0] for path in states if path.is_file())
 
 
-def changed_meanwhile(kb: str) -> SpaceError:
-    """The error where a KB is not what it was when its segment was begun."""
-    return SpaceError(f"KB {kb!r} changed while its segment was built", hint="Run the build again.")
-
-
 def _fill(
     draft: Path,
     plan: SegmentPlan,
