@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Select, delete, func, insert, select, tuple_, update
 
+from kglink.errors import StoreError
 from kglink.files.digest import digest_of
 from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention
 from kglink.store.database import Database
@@ -80,6 +81,11 @@ class MemoryTable:
                 for one in seen.summed()
             )
             with self._db.write() as connection:
+                if self._told_elsewhere(source) - told_elsewhere:
+                    raise StoreError(
+                        f"another process has learnt some documents of {source!r} meanwhile",
+                        hint="Run the same command again: each document counts once.",
+                    )
                 connection.execute(update(store_state).values(memory=secrets.token_hex(8)))
                 connection.execute(delete(memories).where(memories.c.source == source))
                 while batch := list(islice(rows, _BATCH)):

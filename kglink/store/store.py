@@ -221,7 +221,7 @@ class Store:
         return self._stream(document_reader.read_documents, kb, split, unresolved=unresolved)
 
     def count_annotated(self, docs: Sequence[str] = ()) -> dict[str, int]:
-        """How many mentions mean an entity of each KB, in these documents or in all, without tests."""
+        """How many mentions mean an entity of each KB; without the split test."""
         with self._db.read() as connection:
             return count_annotated(connection, docs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kglink.errors import UnknownNameError, UsageError
@@ -175,15 +176,12 @@ def promote(
     known = opened.store.get_entities(list(linked))
     renamed = []
     for entity, names in linked.items():
-        if entity not in known:
-            raise UsageError(
-                f"there is no entity {entity} any more",
-                hint="Link the discovery to another one, or accept it: kglink discover --review",
-            )
-        with_names = _with_names(known[entity], names)
-        if with_names != known[entity]:
+        if _renamed(known, entity, names) != known[entity]:
             renamed.append(entity)
-            add_kb(opened, entity.kb, [with_names], merge=True, progress=progress)
+            # Read once more by the writer, while nobody else changes the KB.
+            latest = partial(opened.store.get_entities, [entity])
+            records = (_renamed(latest(), name, more) for name, more in [(entity, names)])
+            add_kb(opened, entity.kb, records, merge=True, progress=progress)
     build_if_stale(opened)
     return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed))
 
@@ -247,7 +245,14 @@ def _entity(name: str, parts: Sequence[Discovery]) -> Entity:
     )
 
 
-def _with_names(entity: Entity, names: Iterable[str]) -> Entity:
+def _renamed(entities: Mapping[EntityId, Entity], name: EntityId, names: Iterable[str]) -> Entity:
+    """An entity with more names; an error where it is gone."""
+    if name not in entities:
+        raise UsageError(
+            f"there is no entity {name} any more",
+            hint="Link the discovery to another one, or accept it: kglink discover --review",
+        )
+    entity = entities[name]
     known = {entity.title, *(one.surface for one in entity.aliases)}
     more = tuple(Alias(name) for name in dict.fromkeys(names) if name not in known)
     return replace(entity, aliases=(*entity.aliases, *more)) if more else entity
