@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kglink.errors import UnknownNameError, UsageError
@@ -178,9 +177,7 @@ def promote(
     for entity, names in linked.items():
         if _renamed(known, entity, names) != known[entity]:
             renamed.append(entity)
-            # Read once more by the writer, while nobody else changes the KB.
-            latest = partial(opened.store.get_entities, [entity])
-            records = (_renamed(latest(), name, more) for name, more in [(entity, names)])
+            records = _read_renamed(opened, entity, names)
             add_kb(opened, entity.kb, records, merge=True, progress=progress)
     build_if_stale(opened)
     return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed))
@@ -243,6 +240,11 @@ def _entity(name: str, parts: Sequence[Discovery]) -> Entity:
         type=first.type,
         aliases=tuple(Alias(surface) for surface in names),
     )
+
+
+def _read_renamed(opened: Opened, name: EntityId, names: Iterable[str]) -> Iterator[Entity]:
+    """An entity with more names, read when the writer asks: nobody else changes its KB then."""
+    yield _renamed(opened.store.get_entities([name]), name, names)
 
 
 def _renamed(entities: Mapping[EntityId, Entity], name: EntityId, names: Iterable[str]) -> Entity:

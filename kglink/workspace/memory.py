@@ -37,6 +37,12 @@ def learn(opened: Opened, docs: str, *, split: str = "") -> int:
         kbs=opened.store.kb(docs).links_to,
     )
     if not found:
+        if others := [one for one in opened.store.memory_sources() if one != docs]:
+            raise UsageError(
+                f"{docs!r} tells nothing that memory does not know from {', '.join(others)}",
+                hint="A document that was learnt as one of another source counts once. If these "
+                "are other texts, their golds were not found: see --links-to and --resolve.",
+            )
         raise UsageError(
             f"{docs!r} says of no mention what it means",
             hint="Golds are found when documents are added: add the KBs first, name them with "
