@@ -100,11 +100,11 @@ def test_the_data_of_a_run_are_of_one_state_of_the_store(here: Path, tmp_path: P
 
 # ------------------------------------------------------------------------------------ spaces
 def test_a_kb_that_changes_while_it_is_encoded_keeps_what_was_encoded(here: Path) -> None:
-    told: list[object] = []
+    steps: list[str] = []
     with opened(here) as workspace:
-        workspace.build(progress=told.append)
-        last = len(told) - 1
-        done = workspace.build(fresh=True, progress=at(last, lambda: update(here)))
+        workspace.build(progress=lambda progress: steps.append(progress.step))
+        encoding = at(steps.index("encoding saga"), lambda: update(here))
+        done = workspace.build(fresh=True, progress=encoding)
         assert done.manifest.revisions["saga"] == 1
         assert not workspace.joint_space.is_current()
         again = workspace.build()
