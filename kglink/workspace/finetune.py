@@ -365,7 +365,7 @@ def _published(
                 replacement=new.replacement,
                 refused=objection,
             )
-        built = new.publish(target, progress)
+        built = new.publish(target, progress, anyway=bool(job.publish))
         if detector is not None:
             detector = _publish_detector(target, detector)
         runs.set_destination(name, Destination(space, published=True))

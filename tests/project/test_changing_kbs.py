@@ -19,6 +19,7 @@ from kglink.store import Store
 from kglink.training.data import KBChoice, prepare
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.discoveries import KeptDiscoveries, write_discoveries
+from kglink.workspace.publish import NewSpace
 from store_support import job
 from tiny_models import write_model
 from training_world import fill, small, world_of, write_world_model
@@ -132,6 +133,16 @@ def test_weights_are_not_kept_for_a_model_that_the_space_has_no_longer(here: Pat
         with pytest.raises(SpaceError, match="got another model while evidence was fitted"):
             workspace.fit("docs", progress=at(0, publish))
         assert not (workspace.joint_space.folder.path / "scoring.json").exists()
+
+
+def test_a_model_replaces_only_the_one_that_it_was_judged_by(here: Path) -> None:
+    with opened(here) as workspace:
+        built = workspace.build()
+        now = built.manifest.model.fingerprint
+        parts = (workspace.joint_space, str(here / "other"), built, None, None)
+        with pytest.raises(SpaceError, match="got another model while this run was judged"):
+            NewSpace(*parts, replaces="of another run").publish(workspace, lambda _: None)
+        assert workspace.space().manifest.model.fingerprint == now
 
 
 def test_documents_that_another_process_learns_meanwhile_count_once(here: Path) -> None:
