@@ -49,10 +49,15 @@ def finetune(
         ),
     ] = "",
     source_kb: Annotated[
-        list[str] | None, typer.Option("--source-kb", help="The source KBs: a,b")
+        list[str] | None,
+        typer.Option(
+            "--source-kb",
+            help="The source KBs: a,b; by default the KB with the most annotated mentions.",
+        ),
     ] = None,
     target_kb: Annotated[
-        list[str] | None, typer.Option("--target-kb", help="The target KBs: a,b")
+        list[str] | None,
+        typer.Option("--target-kb", help="The target KBs: a,b; by default all the others."),
     ] = None,
     docs: Annotated[
         list[str] | None,

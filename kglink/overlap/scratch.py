@@ -135,7 +135,11 @@ class ScratchPairs:
         if not self._weighed:
             return {}
         mine, other = ("left", "right") if side == "left" else ("right", "left")
-        query = f"SELECT {other}, probability FROM pairs WHERE {mine} = ?"  # noqa: S608 - our words
+        # A proposed key that is no entity is never weighed.
+        query = (
+            f"SELECT {other}, probability FROM pairs "  # noqa: S608 - our words
+            f"WHERE {mine} = ? AND probability IS NOT NULL"
+        )
         return dict(self._db.execute(query, (key,)).fetchall())
 
 

@@ -7,10 +7,11 @@ search is kept as a run: while neither KB nor settings have changed it need not 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Protocol
 
@@ -58,6 +59,10 @@ class OverlapReport:
 
 class SpaceVectors(Protocol):
     """What a search reads of the joint space."""
+
+    def at(self, store: Store) -> SpaceVectors:
+        """The same vectors, of the KBs as ``store`` holds them."""
+        ...
 
     def ready(self, kb: str) -> bool:
         """Whether a KB's vectors are there, or few enough to be made."""
@@ -157,13 +162,13 @@ def find_overlaps(
 ) -> OverlapReport:
     """Find and store the overlaps of two KBs; verdicts that people gave stay."""
     started = time.monotonic()
-    with Search(tools, left, right, progress) as search:
+    with open_search(tools, left, right, progress) as search:
         first, second = search.infos
         kept = tools.store.save_overlaps(
             first.name,
             second.name,
             search.found(),
-            run=search.run,
+            run=lambda kept: search.run(tools.store, kept),
         )
         tally = search.tally
         return OverlapReport(
@@ -195,11 +200,26 @@ def current_report(tools: OverlapTools, left: str, right: str) -> OverlapReport 
     return None
 
 
+@contextlib.contextmanager
+def open_search(
+    tools: OverlapTools, left: str, right: str, progress: OnProgress = lambda _: None
+) -> Iterator[Search]:
+    """A search that sees one state of the store to its end, whatever is written meanwhile."""
+    with tools.store.snapshot() as seen, contextlib.closing(ScratchPairs()) as scratch:
+        frozen = replace(tools, store=seen, space=tools.space.at(seen))
+        yield Search(frozen, left, right, scratch, progress)
+
+
 class Search:
     """One search of two KBs: the one that comes first in the alphabet is on the left."""
 
     def __init__(
-        self, tools: OverlapTools, left: str, right: str, progress: OnProgress = lambda _: None
+        self,
+        tools: OverlapTools,
+        left: str,
+        right: str,
+        scratch: ScratchPairs,
+        progress: OnProgress,
     ) -> None:
         self.infos = _checked_kbs(tools.store, left, right)
         self.tally = Tally()
@@ -208,7 +228,7 @@ class Search:
         self._steps = Steps(progress, f"{left}-{right}")
         first, second = (info.name for info in self.infos)
         self._names = NameJoin(tools.store, first, second, tools.rules, self._steps.reach)
-        self._scratch = ScratchPairs()
+        self._scratch = scratch
         self.kbs = StoreKBs(
             tools.store,
             self._names,
@@ -220,12 +240,6 @@ class Search:
             device=tools.device,
             progress=self._steps.reach,
         )
-
-    def __enter__(self) -> Search:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._scratch.close()
 
     def found(self) -> Iterator[Overlap]:
         """The pairs to keep."""
@@ -251,9 +265,8 @@ class Search:
         judged = self._tools.store.overlaps(self.kbs.left, self.kbs.right, judged=True)
         return {(one.left.key, one.right.key): one.verdict for one in judged if one.verdict}
 
-    def run(self, kept: int) -> OverlapRun | None:
-        """The record of this search; None where a KB changed while it ran."""
-        store = self._tools.store
+    def run(self, store: Store, kept: int) -> OverlapRun | None:
+        """The record of this search; None where a KB changed in the store while it ran."""
         now = {info.name: info for info in store.kbs()}
         self._changed = [info.name for info in self.infos if now.get(info.name) != info]
         if self._changed:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kglink.errors import UsageError
 from kglink.overlap.model import OverlapModel, Values, fit
-from kglink.overlap.search import OverlapTools, Search
+from kglink.overlap.search import OverlapTools, open_search
 from kglink.overlap.weigh import Verdicts, Weighing
 from kglink.records import OnProgress
 
@@ -55,7 +55,7 @@ def train(
     lessons = _Lessons([], [], [])
     judged = _judged_kbs(tools)
     for left, right in judged:
-        with Search(tools, left, right, progress) as search:
+        with open_search(tools, left, right, progress) as search:
             verdicts = search.verdicts()
             _learn(lessons, search.weigh(verdicts), verdicts)
     correct = sum(lessons.verdicts)

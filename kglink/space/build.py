@@ -10,7 +10,6 @@ build.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +42,6 @@ from kglink.space.segment_build import (
     TextEncoder,
     build_names,
     build_segment,
-    changed_meanwhile,
     names_segment,
     vectors_there,
 )
@@ -66,8 +64,7 @@ class SpaceSource:
     content: str
     licence: str
     entities: Callable[[], Iterable[FoldedEntity]]
-    unchanged: Callable[[], bool]
-    """Whether the KB still holds ``content``: asked once more after its segment is built."""
+    """Reads ``content``; an error where the KB holds something else by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +311,6 @@ class _SegmentMaker:
             if plan := new.get(source.kb):
                 rows += build_names(plan, source.entities, root, progress=self.progress)
                 rows -= vectors_there(plan, root)
-                self._check_unchanged(source, root / plan.draft_name)
         if rows <= FEW_VECTORS:
             return {}
         return {
@@ -338,7 +334,6 @@ class _SegmentMaker:
             fresh=self.fresh,
             progress=self.progress,
         )
-        self._check_unchanged(source, path)
         segment = Segment(path)
         self.made.append(segment.info)
         return segment
@@ -357,13 +352,6 @@ class _SegmentMaker:
             with contextlib.suppress(DamagedSpaceError):
                 return Segment(path)
         return None
-
-    @staticmethod
-    def _check_unchanged(source: SpaceSource, folder: Path) -> None:
-        """Remove what was made of a KB that has changed meanwhile."""
-        if not source.unchanged():
-            shutil.rmtree(folder)
-            raise changed_meanwhile(source.kb)
 
     def _previous(self, kb: str) -> Segment | None:
         """The KB's published segment, or its newest where none is, to copy vectors from."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import DamagedFileError, SpaceError
+from kglink.errors import DamagedFileError
 from kglink.files.atomic import atomic_folder, replace_folder, sync_tree, write_atomically
 from kglink.files.digest import digest_of, text_hash
 from kglink.files.manifest import file_info, note_checked, read_json
@@ -195,11 +195,6 @@ def vectors_there(plan: SegmentPlan, root: Path) -> int:
     draft = root / plan.draft_name
     states = [draft / f"{kind}.state" for kind in plan.rows]
     return sum(read_json(path)[0] for path in states if path.is_file())
-
-
-def changed_meanwhile(kb: str) -> SpaceError:
-    """The error where a KB is not what it was when its segment was begun."""
-    return SpaceError(f"KB {kb!r} changed while its segment was built", hint="Run the build again.")
 
 
 def _fill(

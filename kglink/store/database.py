@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -51,6 +52,7 @@ class Database:
         self.where = self.backend.where
         self._engine = self.backend.engine(create=create)
         self._sql: dict[UpdateBase | Select[Any], str] = {}
+        self._seen_by: Connection | None = None
         event.listen(self._engine, "begin", self._begin)
         self._writing = self._engine.execution_options(kglink_write=True)
         try:
@@ -70,8 +72,18 @@ class Database:
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection that sees one state of the store."""
-        with self._explained(), self._engine.begin() as connection:
-            yield connection
+        with self._explained():
+            if self._seen_by is not None:
+                yield self._seen_by
+                return
+            with self._engine.begin() as connection:
+                yield connection
+
+    def seen_by(self, connection: Connection) -> Database:
+        """The same database, always read by this connection, in the state that it sees."""
+        other = copy.copy(self)
+        other._seen_by = connection
+        return other
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:

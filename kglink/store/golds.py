@@ -23,7 +23,7 @@ from sqlalchemy.engine import Connection
 from kglink.records import EntityId
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks
-from kglink.store.kbs import is_readable
+from kglink.store.kbs import is_readable, kb_id, kb_ids
 from kglink.store.prepared import folded_name
 from kglink.store.schema import aliases, documents, entities, golds, id_range, kbs
 from kglink.store.values import Resolve
@@ -165,6 +165,24 @@ def count_gone(connection: Connection, kb: str) -> int:
     """How many golds are of entities that this KB had and has no longer."""
     gone = select(func.count()).where(golds.c.kb == kb, ~gold_exists())
     return connection.scalar(gone) or 0
+
+
+def count_annotated(connection: Connection, docs: Sequence[str]) -> dict[str, int]:
+    """How many mentions mean an entity of each KB, in some KBs' documents (none named: in all).
+
+    The split test is left out: nothing is learnt from it.
+    """
+    numbers = [kb_id(connection, name) for name in docs] or list(kb_ids(connection).values())
+    g, d = golds.c, documents.c
+    meant = (
+        select(g.document_id, g.mention, g.kb)
+        .distinct()
+        .join_from(golds, documents, d.id == g.document_id)
+        .where(d.kb_id.in_(numbers), d.split != "test", gold_exists())
+        .subquery()
+    )
+    query = select(meant.c.kb, func.count()).group_by(meant.c.kb)
+    return {str(kb): int(count) for kb, count in connection.execute(query)}
 
 
 def first_unresolved(connection: Connection, kb_id: int) -> tuple[str, ...]:

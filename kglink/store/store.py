@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, select
@@ -27,7 +26,7 @@ from kglink.records import (
 from kglink.store import document_reader, entity_reader
 from kglink.store.chosen import WantedEntities, read_types, read_wanted
 from kglink.store.database import Database
-from kglink.store.golds import count_gone
+from kglink.store.golds import count_annotated, count_gone
 from kglink.store.ingest import Ingest, check_kb_name, remove_entities
 from kglink.store.kbs import find_problems, kb_id, read_kbs
 from kglink.store.memory import Learnt, MemoryTable, PartOfMemory, Unmarked, nothing_unmarked
@@ -67,13 +66,14 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Store]:
+        """The store as it is now, for one thread; others go on writing."""
+        with self._db.read() as connection:
+            yield Store(self._db.seen_by(connection))
 
     @functools.cached_property
     def identity(self) -> str:
@@ -225,6 +225,11 @@ class Store:
         ``unresolved`` it is kept, in its source's words where nothing was ever found for it.
         """
         return self._stream(document_reader.read_documents, kb, split, unresolved=unresolved)
+
+    def count_annotated(self, docs: Sequence[str] = ()) -> dict[str, int]:
+        """How many mentions mean an entity of each KB; without the split test."""
+        with self._db.read() as connection:
+            return count_annotated(connection, docs)
 
     def count_gone_golds(self, kb: str) -> int:
         """How many golds of documents are of entities that a KB had and has no longer."""

@@ -79,6 +79,21 @@ def prepare(
 
     ``teacher``: entities and mentions are also written as a teacher reads them, in ``teacher/``.
     """
+    with store.snapshot() as seen:
+        _write(folder, seen, recipe, kbs, inputs, docs, teacher, progress)
+    return TrainingData(folder)
+
+
+def _write(
+    folder: Path,
+    store: Store,
+    recipe: Recipe,
+    kbs: KBChoice,
+    inputs: Inputs,
+    docs: Sequence[str],
+    teacher: Inputs | None,
+    progress: OnProgress,
+) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     pooled = write_pool(folder, store, kbs.all, inputs, recipe.domain, progress)
@@ -109,7 +124,6 @@ def prepare(
         "overlaps": overlaps,
     }
     write_atomically(folder / DATA_FACTS, json.dumps(facts, indent=1))
-    return TrainingData(folder)
 
 
 def _write_overlaps(

@@ -25,7 +25,9 @@ class FinetuneJob:
     """Everything that a fine-tuning is told. Empty values: the recipe's, or all that exist."""
 
     source_kbs: Sequence[str] = ()
+    """Empty, and a stage needs one: the KB with the most annotated mentions, else entities."""
     target_kbs: Sequence[str] = ()
+    """Empty, and a stage needs one: all KBs that are no source."""
     sources: str = ""
     """Stages: any of S, T, O, TS, TO, SO, TOS; empty: the recipe's, else all that the KBs allow."""
     docs: Sequence[str] = ()

@@ -8,6 +8,7 @@ comes last, with an optimiser of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.store import Store
 from kglink.training.data import TrainingData
+from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.recipe import OverlapSection, Recipe, StageSection
 
 
@@ -70,10 +72,79 @@ class Batch(NamedTuple):
     parts: tuple[IntArray, ...]
 
 
-def check_kbs(
-    store: Store, sources: str, source_kbs: Sequence[str], target_kbs: Sequence[str]
-) -> None:
-    """Refuse KBs that are not there, and stages that lack KBs."""
+def with_kbs(store: Store, job: FinetuneJob, tell: Tell) -> FinetuneJob:
+    """The job with KBs where its stages need some and it names none.
+
+    The source is the KB with the most annotated mentions, else the most entities; the targets are
+    all others. S alone, and T alone, learn from all KBs.
+    """
+    asked = job.sources or job.chosen_recipe().sources
+    is_open = not (asked or job.source_kbs or job.target_kbs)
+    stages = "TOS" if is_open else job.stages()
+    wanted = [
+        side
+        for side, given, letters in (
+            ("source", job.source_kbs, {"S", "O"}),
+            ("target", job.target_kbs, {"T", "O"}),
+        )
+        if not given and not letters.isdisjoint(stages)
+    ]
+    named = [store.kb(name).name for name in (*job.source_kbs, *job.target_kbs)]
+    if not wanted:
+        return job
+    mentions = store.count_annotated(job.docs)
+    kbs = [info for info in store.kbs() if info.entities]
+    rest = sorted(
+        (info for info in kbs if info.name not in named),
+        key=lambda info: (-mentions.get(info.name, 0), -info.entities, info.name),
+    )
+    enough = len(rest) >= len(wanted)
+    if not (enough or (is_open and rest)):
+        raise _too_few_kbs(stages, wanted, [info.name for info in kbs])
+    one_source = "source" in wanted and stages != "S" and enough
+    first = len(rest) if stages == "S" else int(one_source)
+    chosen = {"source": rest[:first], "target": rest[first:]}
+    for side in wanted:
+        told = [f"{one.name} ({_counted(mentions.get(one.name, 0))})" for one in chosen[side]]
+        if told:
+            tell(Note(f"{side} KB{'s' * (len(told) > 1)}: {', '.join(told)}"))
+    tell(Note(_rule(wanted, one_source, enough, any(mentions.get(one.name) for one in rest))))
+    names = {side: tuple(one.name for one in chosen[side]) for side in wanted}
+    return replace(
+        job,
+        source_kbs=names.get("source", job.source_kbs),
+        target_kbs=names.get("target", job.target_kbs),
+    )
+
+
+def _rule(wanted: Sequence[str], one_source: bool, enough: bool, annotated: bool) -> str:
+    """Why these KBs were chosen, and how to choose others."""
+    if not enough:
+        return "there is no second KB: the run learns from annotated mentions alone (stage T)"
+    most = "annotated mentions" if annotated else "entities"
+    rule = f"the source is the KB with the most {most}; " * one_source
+    return f"{rule}choose others with {' and '.join(f'--{side}-kb' for side in wanted)}"
+
+
+def _counted(mentions: int) -> str:
+    return f"{mentions:,} annotated mention{'s' * (mentions != 1)}"
+
+
+def _too_few_kbs(stages: str, wanted: Sequence[str], kbs: Sequence[str]) -> UsageError:
+    alone = "Learn from annotated mentions alone: --sources T. Or add" if kbs else "Add"
+    return UsageError(
+        f"sources {stages} need a {' and a '.join(wanted)} KB, and "
+        f"there is {'only ' + ', '.join(kbs) if kbs else 'no KB'}",
+        hint=f"{alone} a KB: `kglink add-kb NAME SOURCE`.",
+    )
+
+
+def check_kbs(store: Store, job: FinetuneJob) -> None:
+    """Refuse KBs that are not there, stages that lack KBs, and those without annotated mentions.
+
+    Stages that nobody asked for are left out later where they have nothing to learn from.
+    """
+    sources, source_kbs, target_kbs = job.stages(), job.source_kbs, job.target_kbs
     names = [*source_kbs, *target_kbs]
     for name in names:
         store.kb(name)
@@ -88,13 +159,25 @@ def check_kbs(
                 f"sources {sources} need a {option} KB",
                 hint=f"Name one or more with --{option}-kb, or learn from others: --sources.",
             )
+    if job.sources or job.chosen_recipe().sources:
+        mentions = store.count_annotated(job.docs)
+        sides = {"S": source_kbs, "T": target_kbs}
+        missing = {
+            letter: _no_mentions(sides[letter])
+            for letter in sorted(sources.replace("O", ""))
+            if not any(mentions.get(kb) for kb in sides[letter])
+        }
+        if missing:
+            raise _nothing_to_learn(sources, missing, sides)
 
 
 def make_plan(data: TrainingData, recipe: Recipe, sources: str) -> list[Stage]:
     """The stages of a run; one without anything to learn from is an error."""
     stages = []
     if missing := lacking(data, sources):
-        raise _nothing_to_learn(data, sources, missing)
+        read = ", ".join(f"{one.documents} ({one.train})" for one in data.counts) or "none"
+        sides = {"S": data.kbs.sources, "T": data.kbs.targets}
+        raise _nothing_to_learn(sources, missing, sides, read)
     letters = sources.replace("O", "")
     if letters:
         # All batches of S come before those of T (Bosch: the order within an epoch).
@@ -145,24 +228,31 @@ def lacking(data: TrainingData, sources: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for letter in sorted(sources.replace("O", "")):
         if not len(_mentions(data, letter).items):
-            found[letter] = f"there are no annotated mentions of {' or '.join(_kbs(data, letter))}"
+            found[letter] = _no_mentions(_kbs(data, letter))
     if "O" in sources and len(data.pairs) < 2:
         names = " and ".join(" or ".join(kbs) for kbs in (data.kbs.sources, data.kbs.targets))
         found["O"] = f"needs two accepted overlaps of {names}, and has {len(data.pairs)}"
     return found
 
 
-def _nothing_to_learn(data: TrainingData, sources: str, missing: Mapping[str, str]) -> UsageError:
+def _no_mentions(kbs: Sequence[str]) -> str:
+    return f"there are no annotated mentions of {' or '.join(kbs)}"
+
+
+def _nothing_to_learn(
+    sources: str, missing: Mapping[str, str], sides: Mapping[str, Sequence[str]], read: str = ""
+) -> UsageError:
+    """``read``: the documents that were read, with their mentions."""
     hints = []
     if rest := "".join(letter for letter in sources if letter not in missing):
         hints.append(f"Learn from the others alone: --sources {rest}.")
     if mentions := [letter for letter in missing if letter != "O"]:
-        kb = _kbs(data, mentions[0])[0]
-        read = ", ".join(f"{one.documents} ({one.train})" for one in data.counts) or "none"
+        kb = sides[mentions[0]][0]
         hints.append(
-            f"Add documents whose golds are in {kb}: `kglink add-kb DOCS FILE --links-to {kb}`. "
-            f"Mentions that were read for training, of all KBs: {read}."
+            f"Add documents whose golds are in {kb}: `kglink add-kb DOCS FILE --links-to {kb}`."
         )
+        if read:
+            hints.append(f"Mentions that were read for training, of all KBs: {read}.")
     if "O" in missing:
         hints.append(
             "`kglink overlap show` lists the pairs that were found; `kglink overlap --import` "

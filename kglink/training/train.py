@@ -110,7 +110,7 @@ class _Run:
             )
         job = self.job
         recipe, stages = job.chosen_recipe(), job.stages()
-        check_kbs(self.store, stages, job.source_kbs, job.target_kbs)
+        check_kbs(self.store, job)
         for name in job.docs:
             self.store.kb(name)
         threads = job.threads or max(1, usable_cores() // self.team.count)

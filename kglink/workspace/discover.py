@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -175,15 +175,10 @@ def promote(
     known = opened.store.get_entities(list(linked))
     renamed = []
     for entity, names in linked.items():
-        if entity not in known:
-            raise UsageError(
-                f"there is no entity {entity} any more",
-                hint="Link the discovery to another one, or accept it: kglink discover --review",
-            )
-        with_names = _with_names(known[entity], names)
-        if with_names != known[entity]:
+        if _renamed(known, entity, names) != known[entity]:
             renamed.append(entity)
-            add_kb(opened, entity.kb, [with_names], merge=True, progress=progress)
+            records = _read_renamed(opened, entity, names)
+            add_kb(opened, entity.kb, records, merge=True, progress=progress)
     build_if_stale(opened)
     return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed))
 
@@ -247,7 +242,19 @@ def _entity(name: str, parts: Sequence[Discovery]) -> Entity:
     )
 
 
-def _with_names(entity: Entity, names: Iterable[str]) -> Entity:
+def _read_renamed(opened: Opened, name: EntityId, names: Iterable[str]) -> Iterator[Entity]:
+    """An entity with more names, read when the writer asks: nobody else changes its KB then."""
+    yield _renamed(opened.store.get_entities([name]), name, names)
+
+
+def _renamed(entities: Mapping[EntityId, Entity], name: EntityId, names: Iterable[str]) -> Entity:
+    """An entity with more names; an error where it is gone."""
+    if name not in entities:
+        raise UsageError(
+            f"there is no entity {name} any more",
+            hint="Link the discovery to another one, or accept it: kglink discover --review",
+        )
+    entity = entities[name]
     known = {entity.title, *(one.surface for one in entity.aliases)}
     more = tuple(Alias(name) for name in dict.fromkeys(names) if name not in known)
     return replace(entity, aliases=(*entity.aliases, *more)) if more else entity

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain, islice, product
+from itertools import islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from kglink.training.processes import Team, leave
 from kglink.training.recipe import SPACE, merged
 from kglink.training.reranker import SOURCES_OF_RERANKER, RerankerReport
 from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
+from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.tagged_texts import LEAST_HELD_OUT, TaggedText, TaggedTexts, whole_texts
 from kglink.training.train import train
 from kglink.workspace.build import build_if_stale
@@ -107,7 +108,10 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
             precision=encoder.precision if job.precision == "auto" else job.precision,
             threads=job.threads or encoder.threads,
         )
-        job = _of_the_space(workspace, job, progress if team.is_first else lambda _: None)
+        tell = progress if team.is_first else lambda _: None
+        job = _of_the_space(workspace, job, tell)
+        if not job.resume and job.what not in _LETTERS:
+            job = with_kbs(workspace.store, job, tell)
         if team.is_first and not job.resume:
             _begin(workspace, runs, job, progress)
         team.wait()
@@ -294,8 +298,10 @@ def _begin(workspace: Opened, runs: Runs, job: FinetuneJob, progress: Tell) -> N
     if (runs.path(job.run) / SETTINGS).is_file():
         return  # `train` says that there is a run already
     compared: list[tuple[str, str]] = []
-    if job.what not in _LETTERS and "O" in job.stages():
-        compared = find_missing_overlaps(workspace, job, progress)
+    if job.what not in _LETTERS:
+        check_kbs(workspace.store, job)
+        if "O" in job.stages():
+            compared = find_missing_overlaps(workspace, job, progress)
     space = "" if job.publish is False else job.space or workspace.settings.space.name
     runs.set_destination(job.run, Destination(space, compared=tuple(compared)))
 
@@ -318,13 +324,13 @@ def find_missing_overlaps(
     store = workspace.store
     method = job.chosen_recipe().overlap.method
     searching = workspace.with_settings({"overlap.method": method}) if method else workspace
-    for kb in chain(job.source_kbs, job.target_kbs):
-        store.kb(kb)
     searched = {frozenset((run.left, run.right)) for run in store.overlap_runs()}
     compared = []
     for left, right in product(job.source_kbs, job.target_kbs):
         known = left == right or frozenset((left, right)) in searched
         if not known and next(store.overlaps(left, right), None) is None:
+            command = f"`kglink overlap {left} {right}`"
+            progress(Note(f"no overlaps of {left} and {right} are known: {command} runs first"))
             find_overlaps(searching, left, right, progress=progress)
             compared.append((left, right))
     return compared
@@ -359,7 +365,7 @@ def _published(
                 replacement=new.replacement,
                 refused=objection,
             )
-        built = new.publish(target, progress)
+        built = new.publish(target, progress, anyway=bool(job.publish))
         if detector is not None:
             detector = _publish_detector(target, detector)
         runs.set_destination(name, Destination(space, published=True))

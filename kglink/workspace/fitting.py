@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.config import LinkSection
+from kglink.errors import SpaceError
 from kglink.evaluation.annotated import annotation_of, merged_texts
 from kglink.linking.fit import Rankings, fit_rankings, judged_rankings
 from kglink.linking.fit_judge import fit_judge
@@ -70,7 +71,7 @@ def fit_space(
     known = list(documents)
     rankings = judged_rankings(search, known, space.kbs(), memory_without, progress)
     scoring = fit_rankings(rankings, search.scoring)
-    write_scoring(place, space.manifest.model.fingerprint, scoring)
+    _keep(place, space, scoring)
     if not annotation_of(merged_texts("", known)).partial:
         judging = search_of(*parts, reranker=reranker)
         links_all = without_auto(unfitted).model_copy(update={"threshold": 0.0})
@@ -79,5 +80,16 @@ def fit_space(
         scoring = replace(
             scoring, spans=judge.weights, threshold=judge.threshold, links=judge.links
         )
-        write_scoring(place, space.manifest.model.fingerprint, scoring)
+        _keep(place, space, scoring)
     return Fitted(scoring, rankings, search.scoring)
+
+
+def _keep(place: Path, space: Space, scoring: Scoring) -> None:
+    """Write the scoring, unless the space has another model by now: that one has its own."""
+    fingerprint = space.manifest.model.fingerprint
+    if space.folder.published_manifest().model.fingerprint != fingerprint:
+        raise SpaceError(
+            f"space {space.manifest.name!r} got another model while evidence was fitted to it",
+            hint="Run the same command again: it fits the new model.",
+        )
+    write_scoring(place, fingerprint, scoring)

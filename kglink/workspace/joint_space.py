@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kglink.models.source import ModelInfo
     from kglink.plugins import IndexBackend
     from kglink.store import KBInfo, Store
+    from kglink.store.entity_reader import FoldedEntity
 
 #: As ``encoder.model``: the model that the space was made with.
 AUTO = "auto"
@@ -220,12 +221,18 @@ class WorkspaceSpace:
                     revision=info.revision,
                     content=f"{self.store.identity} {info.revision}",
                     licence=info.licence,
-                    entities=partial(self.store.folded_entities, info.name),
-                    unchanged=partial(self._is_still, info),
+                    entities=partial(self._entities, info),
                 )
 
-    def _is_still(self, before: KBInfo) -> bool:
-        return self.store.kb(before.name).revision == before.revision
+    def _entities(self, info: KBInfo) -> Iterator[FoldedEntity]:
+        """The entities of the revision that the segment is named by."""
+        with self.store.snapshot() as seen:
+            if info.revision not in (one.revision for one in seen.kbs() if one.name == info.name):
+                raise SpaceError(
+                    f"KB {info.name!r} was changed or removed just before it was read",
+                    hint="Run the same command again.",
+                )
+            yield from seen.folded_entities(info.name)
 
 
 def joint_space(

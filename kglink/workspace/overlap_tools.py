@@ -79,6 +79,10 @@ class WorkspaceVectors:
         self._progress = progress
         self._segments: dict[str, Segment] = {}
 
+    def at(self, store: Store) -> WorkspaceVectors:
+        """The same vectors, of the KBs as ``store`` holds them."""
+        return WorkspaceVectors(replace(self._space, store=store), self._most_rows, self._progress)
+
     def ready(self, kb: str) -> bool:
         """Whether a KB's vectors are there, or few enough to be made."""
         missing = self._space.missing_rows(kb)

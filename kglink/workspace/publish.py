@@ -42,10 +42,20 @@ class NewSpace:
     """None where no mentions were held back to fit it."""
     replacement: Replacement | None
     """How it answers beside the published space; None where there is none."""
+    replaces: str
+    """The model of the space that was published when it was judged; empty: none was."""
 
-    def publish(self, target: Opened, progress: Tell) -> BuildReport:
-        """Put it in the place of the published space; what was encoded is kept."""
+    def publish(self, target: Opened, progress: Tell, *, anyway: bool = False) -> BuildReport:
+        """Put it in the place of the published space; what was encoded is kept.
+
+        An error where that space is no longer the one that it was judged by, unless ``anyway``.
+        """
         folder = target.joint_space.folder
+        if not anyway and _model_of(target) != self.replaces:
+            raise SpaceError(
+                f"space {folder.name!r} got another model while this run was judged",
+                hint="`kglink finetune --resume` with --run and the run's name judges it again.",
+            )
         folder.take_segments(self.joint.folder)
         built = build(target, model=self.model, progress=progress)
         if self.scoring is not None:
@@ -62,19 +72,25 @@ def new_space(
     ``compared``: the KBs whose overlaps were found for the run; the published space answers
     without these.
     """
-    model = str(report.model)
+    model, replaces = str(report.model), _model_of(target)
     joint = replace(target.joint_space.with_model(model), root=report.folder)
     built = joint.build(progress=progress)
     before = _published_before(target, built.manifest.model.fingerprint, progress)
     if report.recalls is None:  # no mentions were held back
-        return NewSpace(joint, model, built, None, Replacement({}) if before else None)
+        return NewSpace(joint, model, built, None, Replacement({}) if before else None, replaces)
     space = joint.open()
     judging = _judging(target, read_settings(report.folder), space, progress)
     fitted = judging.fit(space, joint.encoder)
     replacement = None
     if before:
         replacement = judging.compare(before, space, joint.encoder, fitted, compared)
-    return NewSpace(joint, model, built, fitted.scoring, replacement)
+    return NewSpace(joint, model, built, fitted.scoring, replacement, replaces)
+
+
+def _model_of(target: Opened) -> str:
+    """The fingerprint of the published space's model; empty where nothing is published."""
+    manifest = target.joint_space.folder.usable_manifest()
+    return manifest.model.fingerprint if manifest else ""
 
 
 def fit_to_held_back(target: Opened, told: RunSettings, progress: OnProgress) -> None:

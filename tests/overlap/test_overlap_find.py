@@ -54,6 +54,9 @@ class NoSpace:
     def __init__(self, *ready: str) -> None:
         self._ready = ready
 
+    def at(self, store: Store) -> NoSpace:
+        return self
+
     def ready(self, kb: str) -> bool:
         return kb in self._ready
 

@@ -72,11 +72,11 @@ def folded(entities: Iterable[Entity]) -> list[FoldedEntity]:
     ]
 
 
-def source(kb: str, *entities: Entity, content: str = "1", unchanged: bool = True) -> SpaceSource:
+def source(kb: str, *entities: Entity, content: str = "1") -> SpaceSource:
     def read() -> list[FoldedEntity]:
         return folded(sorted(entities, key=lambda entity: entity.key))
 
-    return SpaceSource(kb, 1, content, "CC0", read, lambda: unchanged)
+    return SpaceSource(kb, 1, content, "CC0", read)
 
 
 def backend_of(name: str, settings: Mapping[str, str | int | float | bool]) -> IndexBackend:
@@ -253,13 +253,6 @@ def test_stale_versions_and_segments_are_removed(folder: SpaceFolder) -> None:
     assert space_names(folder.path.parent) == ["default"]
 
 
-def test_a_kb_that_changes_during_the_build_is_not_published(folder: SpaceFolder) -> None:
-    with pytest.raises(SpaceError, match="changed while"):
-        build(folder, source("kb", MERCURY, unchanged=False))
-    assert folder.current is None
-    assert list(folder.segments.iterdir()) == []
-
-
 def test_current_means_same_content_model_rows_and_index(folder: SpaceFolder) -> None:
     sources = [source("kb", MERCURY)]
     assert not is_current(folder, sources, MODEL, SpaceSection())
@@ -339,7 +332,7 @@ def test_two_builds_at_once(folder: SpaceFolder) -> None:
             build(folder, source("kb", MERCURY))
         return folded([MERCURY])
 
-    build(folder, SpaceSource("kb", 1, "1", "", entities, lambda: True))
+    build(folder, SpaceSource("kb", 1, "1", "", entities))
     assert Segment(folder.segments / next(folder.segments.iterdir()).name).kb == "kb"
 
 
@@ -350,7 +343,7 @@ def test_a_kb_is_read_once_for_a_build(folder: SpaceFolder) -> None:
         passes.append(1)
         return folded([AMBER, HERON])
 
-    build(folder, SpaceSource("kb", 1, "1", "", entities, lambda: True))
+    build(folder, SpaceSource("kb", 1, "1", "", entities))
     assert passes == [1]
     (segment,) = folder.segments.iterdir()
     assert not [path.name for path in segment.iterdir() if path.is_dir()]
