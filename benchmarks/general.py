@@ -205,7 +205,8 @@ def learnt(ways: Mapping[str, Mapping[str, Any]], made: Bench) -> Iterator[Syste
             seconds[name] += took
     for name in ways:
         rate = sum(map(len, made.documents.values())) / seconds[name]
-        yield System(name, *found[name], rate)
+        from_text, at_places, deeply = found[name]
+        yield System(name, from_text, at_places, deeply, rate)
 
 
 def ask(

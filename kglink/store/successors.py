@@ -40,5 +40,5 @@ def read_successors(connection: Connection, gone: EntityId) -> list[Successor]:
         Successor(key, how)
         for how, query in asked
         if code or how == "redirects to"
-        for key in dict.fromkeys(row[0] for row in connection.execute(query))
+        for key in dict.fromkeys(connection.scalars(query))
     ]

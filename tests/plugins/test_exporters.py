@@ -300,7 +300,7 @@ def test_json_of_a_mention_that_cuts_a_surrogate_pair_says_its_slice_of_the_text
 
 def test_an_id_of_a_discovery_breaks_no_line_and_commands_no_terminal() -> None:
     made = Link(0, 1, "x", (), None, 0.5, cluster="nil\nT9\tkb 0 1\x1b[2Jx")
-    assert len(written(BratExporter(PluginSettings()), one("x", made)).splitlines()) == 2
+    assert len(written(BratExporter(StandoffSettings()), one("x", made)).splitlines()) == 2
     plain = written(TableExporter(TableSettings(colour="never")), one("x", made))
     assert "nil T9 kb 0 1␛[2Jx" in plain
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kglink.errors import SpaceError, StoreError
+from kglink.errors import SpaceError
 from kglink.linking.discovery import Discovery
 from kglink.models.bi_encoder import load_bi_encoder
-from kglink.records import Document, Entity, EntityId
+from kglink.records import Entity, EntityId
 from kglink.store import Store
 from kglink.training.data import KBChoice, prepare
 from kglink.workspace import Workspace, init_workspace
@@ -143,22 +143,6 @@ def test_a_model_replaces_only_the_one_that_it_was_judged_by(here: Path) -> None
         with pytest.raises(SpaceError, match="got another model while this run was judged"):
             NewSpace(*parts, replaces="of another run").publish(workspace, lambda _: None)
         assert workspace.space().manifest.model.fingerprint == now
-
-
-def test_documents_that_another_process_learns_meanwhile_count_once(here: Path) -> None:
-    with opened(here) as workspace:
-        store, documents = workspace.store, list(workspace.store.documents("docs"))
-        workspace.add_kb("copies", documents, links_to=("atlas", "saga"))
-
-        def slow() -> Iterator[Document]:
-            yield documents[0]
-            with Store.open(f"sqlite:///{here}/kglink.db") as other:
-                other.learn("copies", other.documents("copies"))
-            yield from documents[1:]
-
-        with pytest.raises(StoreError, match="another process has learnt some documents of 'docs'"):
-            store.learn("docs", slow())
-        assert set(store.memory_sources()) == {"copies"}
 
 
 def test_new_names_of_an_entity_do_not_undo_what_others_changed(here: Path) -> None:
