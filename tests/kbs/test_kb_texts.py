@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
+import zlib
 from collections.abc import Mapping
 from email.message import EmailMessage
 from types import MappingProxyType
@@ -91,6 +93,33 @@ def test_attached_mails_and_parts_are_read_in_their_order() -> None:
 def test_a_wrong_character_set_ends_in_a_text(charset: str) -> None:
     head = f"Subject: =?{charset}?q?H=E4ron?=\r\nContent-Type: text/plain; charset={charset}\r\n"
     assert "ron" in read("a.eml", f"{head}\r\nHeron Gerön\r\n".encode("latin-1")).text
+
+
+@pytest.mark.parametrize("piece", ["a=b; ", 'a="', "a*0=b; ", "\n ;"])
+def test_a_header_without_end_is_read_in_the_time_of_one_pass(piece: str) -> None:
+    head = f"Subject: {piece * 100_000}\nContent-Type: text/plain; {piece * 100_000}\n\n"
+    began = time.process_time()
+    assert read("a.eml", f"{head}Heron").text.endswith("\n\nHeron")
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("head", "part"),
+    [
+        ("multipart/mixed; boundary=b", "--b\n\nx\n"),
+        ("multipart/digest; boundary=b", "--b\n\nSubject: y\n\nx\n"),
+    ],
+)
+def test_a_mail_of_parts_without_end_is_read_in_part(head: str, part: str) -> None:
+    text = read("a.eml", f"Subject: s\nContent-Type: {head}\n\n{part * 10_000}").text
+    assert 400 < text.count("x") < 1000
+
+
+def test_parts_of_a_mail_that_are_nested_deeply_are_read() -> None:
+    deep = "".join(
+        f"Content-Type: multipart/mixed; boundary=b{at}\n\n--b{at}\n" for at in range(300)
+    )
+    assert read("a.eml", f"Subject: s\n{deep}\nHeron").text == "s\n\nHeron"
 
 
 def test_a_mail_holds_no_half_of_a_surrogate_pair() -> None:
@@ -186,6 +215,9 @@ def test_a_word_file_is_its_paragraphs() -> None:
         ('<!DOCTYPE x SYSTEM "file:///etc/passwd"><x/>', "declares a document type"),
         ("<x>", "is damaged"),
         ("<x>" * 5000, "nested too deeply"),
+        (f'<x a="{"a" * 2**24}"/>', "a tag or comment without end"),
+        (f"<x><!--{'a' * 2**24}--></x>", "a tag or comment without end"),
+        (f"<x>{''.join(f'<x{at}/>' for at in range(100_000))}</x>", "more than 10,000 names"),
     ],
 )
 def test_a_hostile_word_file_is_refused(xml: str, said: str) -> None:
@@ -207,6 +239,48 @@ def test_a_word_file_that_unpacks_to_too_much_is_refused() -> None:
 def test_a_pdf_file_is_its_pages_and_divided_words_are_put_together() -> None:
     document = read("a.pdf", pdf_file("The cardio-\nmyopathy of Heron", "", "End."))
     assert parts_of(document) == {"page 1": "The cardiomyopathy of Heron", "page 3": "End."}
+
+
+def hostile_pdf(*objects: bytes) -> bytes:
+    """A PDF file of a catalogue and other objects, the second of which is its tree of pages."""
+    data, places = b"%PDF-1.4\n", b""
+    for number, one in enumerate((b"<< /Type /Catalog /Pages 2 0 R >>", *objects), 1):
+        places += b"%010d 00000 n \n" % len(data)
+        data += b"%d 0 obj\n%s\nendobj\n" % (number, one)
+    size = len(objects) + 2
+    table = b"xref\n0 %d\n0000000000 65535 f \n%s" % (size, places)
+    trailer = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (size, len(data))
+    return data + table + trailer
+
+
+TREE = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>"
+LEAF = b"<< /Type /Page /Parent 2 0 R /Resources << /Font << >> >> /Contents 4 0 R >>"
+BOMB = zlib.compress(zlib.compress(bytes(100_000_000), 9), 9)
+
+
+@pytest.mark.slow  # a process for each
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [b"<< /Type /Pages /Kids [2 0 R] /Count 1 >>"],
+        [b"<< /Type /Pages /Kids [%d 0 R %d 0 R] /Count 2 >>" % (at, at) for at in range(3, 33)],
+        [TREE, LEAF, b"<< /Length 4 0 R >>\nstream\nx\nendstream"],
+        [
+            TREE,
+            LEAF,
+            b"<< /Filter [/FlateDecode /FlateDecode] /Length %d >>\nstream\n%s\nendstream"
+            % (len(BOMB), BOMB),
+        ],
+        [b"[" * 100_000],
+    ],
+    ids=["cycle of pages", "pages without end", "cycle of objects", "bomb", "nesting"],
+)
+def test_a_hostile_pdf_file_is_refused(objects: list[bytes]) -> None:
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with pytest.raises(KglinkError, match="cannot be read as a PDF file"):
+        read("a.pdf", hostile_pdf(*objects), seconds=30)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert ended.ru_utime - began.ru_utime < 20
 
 
 @pytest.mark.slow  # the second is one of computing time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import re
 from collections import Counter
@@ -235,6 +236,32 @@ def test_an_sssom_table_in_full() -> None:
         "similarity_measure": "cosine of sentence embeddings",
         "other": "description=0.5; name=1",
     }
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        '=HYPERLINK("http://x.example";"a")',
+        "\x80=1+1",
+        "\x01 \t@SUM(A1)",
+        "a\n=1\r\n\t-2",
+        "\u2028+1",
+        "\u202e=1",
+        "x\u2066\u202ey",
+        "<script>alert(1)</script>\x1b[2J",
+    ],
+)
+def test_no_title_is_a_formula_or_another_row(title: str) -> None:
+    store = Entities({name(one): Entity("1", title, type=title) for one in ("doid:1", "wiki:1")})
+    paper = io.StringIO()
+    assert write_paper([pair("doid:1", "wiki:1")], store.get_entities, paper) == 1
+    _, _, body = written([pair("doid:1", "wiki:1")], store).partition("subject_id")
+    for table in ("subject_id" + body, paper.getvalue()):
+        head, *rows = csv.reader(io.StringIO(table, newline=""), delimiter="\t")
+        (row,) = rows
+        assert len(row) == len(head)
+        assert not [cell for cell in row if cell.startswith(("=", "+", "-", "@"))]
+        assert not re.search("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", "".join(row))
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,12 @@ _SPACES = (
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011", "ptab": "\t"}
 #: Deleted and moved text, and text boxes, which stand in the file twice.
 _LEFT_OUT = frozenset({"del", "moveFrom", "txbxContent"})
-_PIECE = 2**16
+_PIECE = 2**20
 _MOST_DEPTH = 1000
+#: The XML library reads a tag from its beginning again with every piece that it goes on in...
+_LONGEST_TAG = 8 * 2**20
+#: ...and keeps every name that it has seen.
+_MOST_NAMES = 10_000
 
 
 class DocxAdapter(OneTextAdapter):
@@ -75,10 +79,16 @@ class _Paragraphs:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters
         parser.StartDoctypeDeclHandler = self._refuse
+        size = 0
         try:
             with part.open() as stream:
                 while piece := stream.read(_PIECE):
                     parser.Parse(piece)
+                    size += len(piece)
+                    if size - parser.CurrentByteIndex > _LONGEST_TAG:
+                        raise self._made_to_be_slow("a tag or comment without end")
+                    if len(parser.intern) > _MOST_NAMES:
+                        raise self._made_to_be_slow(f"more than {_MOST_NAMES:,} names")
                 parser.Parse(b"", True)
         except expat.ExpatError as error:
             raise SourceError(
@@ -120,6 +130,12 @@ class _Paragraphs:
         self._length += len(text)
         if self._length > self._source.limits.max_text_chars:
             raise text_too_long(self._source.label, self._source.limits.max_text_chars)
+
+    def _made_to_be_slow(self, what: str) -> SourceError:
+        return SourceError(
+            f"{self._source.label} holds {what}, which no Word file does",
+            hint="Open it in Word and save it again.",
+        )
 
     def _refuse(self, *_: object) -> None:
         raise SourceError(

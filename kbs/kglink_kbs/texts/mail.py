@@ -12,6 +12,7 @@ from email import message_from_bytes
 from email.errors import HeaderParseError
 from email.header import decode_header
 from email.message import Message
+from email.policy import Compat32
 
 from kglink.errors import SourceError
 from kglink.records import Document
@@ -25,10 +26,21 @@ _OF_MAILS = re.compile(
     rb"^(?:received|return-path|message-id|mime-version|delivered-to):", re.I | re.M
 )
 _LONGEST_SUBJECT = 2000
+#: The library parses a header in time that grows with the square of its length.
+_LONGEST_HEADER = 10_000
 #: Parts of a mail that are looked at; a mail of more was made to be slow.
 _MOST_PARTS = 1000
 #: Character sets that take more than one pass, or give no text.
 _NO_CHARSETS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
+
+
+class _ShortHeaders(Compat32):
+    """How mails are parsed: of a header only its beginning is kept."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        """Name and value of a header."""
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:_LONGEST_HEADER]
 
 
 class MailAdapter(OneTextAdapter):
@@ -47,7 +59,7 @@ class MailAdapter(OneTextAdapter):
                 hint="Save the mail as .eml, or read the file as plain text: --input text.",
             )
         try:
-            mail = message_from_bytes(raw)
+            mail = message_from_bytes(raw, policy=_ShortHeaders())
             subject = _decoded(str(mail["subject"] or ""))
             body = "\n\n".join(self._bodies(mail))
         except RecursionError as error:

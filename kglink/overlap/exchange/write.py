@@ -16,7 +16,7 @@ from kglink.overlap.exchange.curies import STANDARD, CurieMaker, source_of
 from kglink.overlap.exchange.lists import HEADERS, MANUAL, TOOL
 from kglink.overlap.exchange.matching import GetEntities
 from kglink.records import Entity, Overlap
-from kglink.text.printable import spreadsheet_cell
+from kglink.text.printable import printable, spreadsheet_cell
 
 BATCH = 500
 #: The name space of the numbers of our mapping sets.
@@ -74,7 +74,7 @@ def write_paper(overlaps: Iterable[Overlap], get_entities: GetEntities, out: Tex
     for overlap, left, right in _with_entities(overlaps, get_entities):
         cosine = cosine_of(overlap)
         ids = [_plain_id(str(one)) for one in (overlap.left, overlap.right)]
-        titles = [spreadsheet_cell(one.title) for one in (left, right)]
+        titles = [_label(one.title) for one in (left, right)]
         cells = [*ids, *titles, "" if cosine is None else f"{cosine:.4f}"]
         out.write("\t".join(_cell(cell) for cell in cells) + "\n")
         written += 1
@@ -98,12 +98,12 @@ def _sssom_row(
 ) -> dict[str, str]:
     row = {
         "subject_id": maker.curie(overlap.left, left.url),
-        "subject_label": spreadsheet_cell(left.title),
-        "subject_category": spreadsheet_cell(left.type),
+        "subject_label": _label(left.title),
+        "subject_category": _label(left.type),
         "predicate_id": "skos:exactMatch",
         "object_id": maker.curie(overlap.right, right.url),
-        "object_label": spreadsheet_cell(right.title),
-        "object_category": spreadsheet_cell(right.type),
+        "object_label": _label(right.title),
+        "object_category": _label(right.type),
         "mapping_justification": justification_of(overlap),
         "subject_source": source_of(overlap.left.kb),
         "object_source": source_of(overlap.right.kb),
@@ -168,9 +168,14 @@ def _plain_id(entity: str) -> str:
     return entity
 
 
+def _label(text: str) -> str:
+    """A text of others, which no spreadsheet runs once nothing stands before it any more."""
+    return spreadsheet_cell(printable(text))
+
+
 def _cell(text: str) -> str:
     """A text without tabs, line breaks and other control characters; quotes are doubled."""
-    plain = " ".join(_CONTROLS.sub(" ", text).split())
+    plain = printable(text)
     if '"' in plain:
         doubled = plain.replace('"', '""')
         return f'"{doubled}"'
