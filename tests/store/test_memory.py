@@ -223,6 +223,28 @@ def test_the_split_that_was_named_is_counted_again(store: Store) -> None:
     assert store.memory_sources() == {"mails": 1, "notes": 1}
 
 
+KILLED = """
+import os, sys
+from kglink.store import Store
+with Store.open(sys.argv[1]) as store:
+    def documents():
+        yield from store.documents("mails")
+        os.kill(os.getpid(), 9)
+    store.learn("notes", documents())
+"""
+
+
+def test_a_kill_while_it_learns_leaves_what_was_known(store: Store, tmp_path: Path) -> None:
+    store.ingest(job("x"), [entity("a"), entity("b")])
+    store.ingest(job("mails", links_to=("x",)), [TWO])
+    store.learn("notes", [ONE])
+    before = told(store, "tumor", "pain")
+    url = f"sqlite:///{tmp_path / 'kglink.db'}"
+    assert subprocess.run([sys.executable, "-c", KILLED, url], check=False).returncode == -9
+    assert told(store, "tumor", "pain") == before
+    assert store.learn("notes", [TWO]) == 1
+
+
 @pytest.mark.slow
 def test_a_million_distinct_surfaces_take_little_memory(tmp_path: Path) -> None:
     """They are added up and sorted on disk, of which caches hold 64 MiB each, three at most."""
