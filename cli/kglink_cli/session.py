@@ -10,7 +10,7 @@ from typing import cast
 import typer
 
 from kglink.errors import UsageError
-from kglink.workspace import Workspace, find_workspace
+from kglink.workspace import Workspace
 from kglink_cli.console import note
 
 _NOT_CHOSEN = "by default settings; `kglink fit DOCS --cluster` finds out whether it helps here"
@@ -24,10 +24,9 @@ class Session:
     workspace: Path | None
 
     def open(self, flags: Mapping[str, object] | None = None, *, create: bool = False) -> Workspace:
-        """Open the workspace; ``create`` makes one in the current folder and says so."""
-        found = find_workspace(named=self.workspace)
+        """Open the workspace; ``create`` makes one where there is none and says so."""
         opened = Workspace.open(self.workspace, create=create, flags=flags)
-        if found is None:
+        if opened.is_new:
             note(
                 "workspace",
                 f"made {opened.folder / 'kglink.toml'} ({opened.store_url.render_as_string()})",
