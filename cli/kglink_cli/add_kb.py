@@ -17,7 +17,7 @@ from kglink.text.printable import printable_line
 from kglink.workspace.random_split import read_random_split
 from kglink_cli.console import Reached, counted, note, print_json, say, watching
 from kglink_cli.kbs import tell_of_gone
-from kglink_cli.session import parse_options, session_of, split_names
+from kglink_cli.session import Encoding, parse_options, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import AddedKB, Workspace
@@ -79,6 +79,7 @@ def add_kb(
     on_error: Annotated[
         str | None, typer.Option("--on-error", help="stop or skip at a bad record.")
     ] = None,
+    encoding: Encoding = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Read a source into a KB: entities, annotated documents, or both.
@@ -86,7 +87,7 @@ def add_kb(
     The same name with a newer source is an update: what is new is added, what changed is
     changed, what is gone is removed (--merge: stays). An interrupted run goes on where it stopped.
     """
-    flags = {"ingest.on_error": on_error}
+    flags = {"ingest.on_error": on_error, "ingest.encoding": encoding}
     with session_of(context).open(flags, create=True) as workspace:
         opened = workspace.open_source(source)
         adapter = adapter or _guessed(workspace, opened).name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
 import typer
 
@@ -15,6 +15,14 @@ from kglink_cli.console import note
 
 _NOT_CHOSEN = "by default settings; `kglink fit DOCS --cluster` finds out whether it helps here"
 DEBUG_VARIABLE = "KGLINK_DEBUG"
+
+
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding", help="Encoding of texts that are not UTF-8, such as cp1252 or utf-16."
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
 from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
+from kglink.sources.encoding import checked_encoding
 from kglink.workspace.folder import (
     DISCOVERIES_FILE,
     find_workspace,
@@ -176,6 +177,7 @@ class Opened:
             max_expansion=ingest.max_expansion,
             max_spool_bytes=int(ingest.max_stdin_gb * 2**30),
             max_text_chars=int(ingest.max_text_mb * 10**6),
+            encoding=checked_encoding(ingest.encoding),
         )
         if len(sources) != 1:
             return Source.several(sources, limits=limits)
