@@ -158,14 +158,8 @@ class TabularAdapter:
         rows = _rows(source, dialect, problems)
         line, header = next(rows, (0, []))
         header = _checked_header(source, header)
-        columns = find_columns(
-            source.label,
-            header,
-            _sample(head, dialect, len(header)),
-            settings.chosen(),
-            settings.separator,
-            problems,
-        )
+        sample = _sample(head, dialect, len(header))
+        columns = find_columns(source.label, header, sample, settings, problems)
         count = 0
         for line, row in rows:
             count += 1
