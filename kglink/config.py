@@ -70,6 +70,11 @@ class IngestSection(Section):
     on_error: Literal["stop", "skip"] = Field(
         "stop", description="What a bad record does: stop the run, or be skipped and counted."
     )
+    encoding: str = Field(
+        "",
+        description="Encoding of texts that are not UTF-8, such as `cp1252`; empty: UTF-8, or "
+        "UTF-16 with a byte order mark.",
+    )
     batch_size: int = Field(
         2000, ge=1, le=100_000, description="Records in one transaction of the store."
     )

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.errors import ShrinkError
-from kglink.plugins import Guess
 from kglink.records import Progress
 from kglink.sources import Problems, Source
 from kglink.text.printable import printable_line
 from kglink.workspace.random_split import read_random_split
 from kglink_cli.console import Reached, counted, note, print_json, say, watching
 from kglink_cli.kbs import tell_of_gone
-from kglink_cli.session import parse_options, session_of, split_names
+from kglink_cli.session import Encoding, parse_options, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.store import IngestSummary
-    from kglink.workspace import AddedKB, Workspace
+    from kglink.workspace import AddedKB
 
 EXAMPLES = 3
 #: Reasons for which records were skipped that are shown.
@@ -77,20 +76,25 @@ def add_kb(
         bool,
         typer.Option("--merge", help="Add to the KB: what the source does not hold stays."),
     ] = False,
+    defaults: Annotated[
+        bool,
+        typer.Option("--defaults", help="Leave out the options that were kept the last time."),
+    ] = False,
     on_error: Annotated[
         str | None, typer.Option("--on-error", help="stop or skip at a bad record.")
     ] = None,
+    encoding: Encoding = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Read a source into a KB: entities, annotated documents, or both.
 
     The same name with a newer source is an update: what is new is added, what changed is
-    changed, what is gone is removed (--merge: stays). An interrupted run goes on where it stopped.
+    changed, what is gone is removed (--merge: stays). Options are kept with the KB and used again,
+    unless others are given. An interrupted run goes on where it stopped.
     """
-    flags = {"ingest.on_error": on_error}
+    flags = {"ingest.on_error": on_error, "ingest.encoding": encoding}
     with session_of(context).open(flags, create=True) as workspace:
         opened = workspace.open_source(source)
-        adapter = adapter or _guessed(workspace, opened).name
         began = time.monotonic()
         written = _Written(opened)
         read = partial(
@@ -105,12 +109,12 @@ def add_kb(
             resolve=resolve,
             licence=licence,
             merge=merge,
+            defaults=defaults,
             progress=written.take,
-            on_note=note,
         )
         try:
             with watching(written.reached):
-                added = read(allow_shrink=allow_shrink)
+                added = read(allow_shrink=allow_shrink, on_note=note)
         except ShrinkError as error:
             if source == "-" or not (sys.stdin.isatty() and sys.stderr.isatty()):
                 raise
@@ -139,12 +143,6 @@ class _Written:
     def reached(self) -> Reached:
         step = self._source.progress
         return Reached(step.name, step.done, step.total, self._records, step.unit)
-
-
-def _guessed(workspace: Workspace, source: Source) -> Guess:
-    guess = workspace.registry.guess_kb(source.head)
-    note("adapter", f"{guess.name} (guessed from the content); --adapter chooses another")
-    return guess
 
 
 def _print_summary(added: AddedKB, seconds: float) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.text.printable import printable
+from kglink.workspace.kept_options import written
 from kglink_cli.console import counted, note, print_json, print_table, say
 from kglink_cli.session import session_of
 
@@ -59,7 +60,7 @@ def show(
         print_json(info.as_json())
         return
     for key, value in info.as_json().items():
-        say(f"{key:17} {value}")
+        say(f"{key:17} {written(info.options) if key == 'options' else value}")
     for entity in entities:
         also = ", ".join(alias.surface for alias in entity.aliases if alias.kind != "title")
         say("", f"{name}:{entity.key}  {entity.title}")

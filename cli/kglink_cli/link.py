@@ -25,6 +25,7 @@ from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.link_progress import showing_texts
 from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
 from kglink_cli.session import (
+    Encoding,
     parse_options,
     session_of,
     split_names,
@@ -147,6 +148,7 @@ def link(
     on_error: Annotated[
         str | None, typer.Option("--on-error", help="stop or skip at a bad text.")
     ] = None,
+    encoding: Encoding = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -178,11 +180,13 @@ def link(
     from kglink.workspace.workers import answers
 
     streamed = lines and sources == [STDIN]
-    _check(sources, kb, output if streamed else None, lines, workers or 1)
+    _check(sources, kb, lines, workers or 1)
+    _check_streamed(*((output, encoding) if streamed else (None, None)))
     flags: dict[str, object] = {
         "ingest.on_error": on_error,
         "link.kbs": split_names(kb) or None,
         "link.input": adapter,
+        "ingest.encoding": encoding,
         "link.input_settings": parse_options(input_options, "--input-set")
         if input_options
         else None,
@@ -297,9 +301,7 @@ def _asked_format(output_format: str | None, as_json: bool, *, to_stream: bool) 
     return output_format or ("json" if as_json else "jsonl" if to_stream else None)
 
 
-def _check(
-    sources: Sequence[str], kb: str | None, streamed_to: Path | None, lines: bool, workers: int
-) -> None:
+def _check(sources: Sequence[str], kb: str | None, lines: bool, workers: int) -> None:
     """Refuse what cannot be meant."""
     if lines and len(sources) > 1:
         raise UsageError(
@@ -319,10 +321,19 @@ def _check(
         )
     if kb is not None and not split_names(kb):
         raise UsageError(f"--kb {kb!r} names no KB", hint="Example: --kb a,b; without it: all.")
-    if streamed_to:
+
+
+def _check_streamed(output: Path | None, encoding: str | None) -> None:
+    """Refuse what cannot be done with lines of standard input."""
+    if output:
         raise UsageError(
             "--lines answers on standard output as lines arrive",
             hint="Leave -o away, and redirect the output: > FILE.",
+        )
+    if encoding:
+        raise UsageError(
+            "--lines reads standard input as UTF-8",
+            hint=f"... | iconv -f {shlex.quote(encoding)} -t UTF-8 | kglink link - --lines",
         )
 
 

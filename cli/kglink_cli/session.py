@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
 import typer
 
 from kglink.errors import UsageError
-from kglink.workspace import Workspace, find_workspace
+from kglink.workspace import Workspace
 from kglink_cli.console import note
 
 _NOT_CHOSEN = "by default settings; `kglink fit DOCS --cluster` finds out whether it helps here"
 DEBUG_VARIABLE = "KGLINK_DEBUG"
+
+
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding", help="Encoding of texts that are not UTF-8, such as cp1252 or utf-16."
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +32,9 @@ class Session:
     workspace: Path | None
 
     def open(self, flags: Mapping[str, object] | None = None, *, create: bool = False) -> Workspace:
-        """Open the workspace; ``create`` makes one in the current folder and says so."""
-        found = find_workspace(named=self.workspace)
+        """Open the workspace; ``create`` makes one where there is none and says so."""
         opened = Workspace.open(self.workspace, create=create, flags=flags)
-        if found is None:
+        if opened.is_new:
             note(
                 "workspace",
                 f"made {opened.folder / 'kglink.toml'} ({opened.store_url.render_as_string()})",

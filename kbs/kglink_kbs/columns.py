@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kglink.errors import SourceError, UnknownNameError
 from kglink.sources import Problems
-from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, fold_name
+from kglink_kbs.entities import CODES, EntityFields
+from kglink_kbs.keys import NO_CODE, KeyChoice, Rank, choose_key, ends_like
+from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, folded_names
 
 #: The setting of a separator that is found by what the cells hold.
 GUESSED = "auto"
@@ -24,13 +26,11 @@ _SIGN_NAMES = {"\n": "line breaks", " ": "spaces", "\t": "tabs"}
 #: A sign that fewer of the cells hold is taken for a part of a name.
 _LEAST_SHARE = 0.1
 #: Fields that a longer column name may end in, as in "Name of product" or "Produkttitel".
-_LAST_WORDS = ("key", "title", "description", "aliases")
-_SHORTEST_ENDING = 4
+_LAST_WORDS = ("title", "description", "aliases")
 _LONGEST_KEY = 40
 _LONGEST_TITLE = 120
 #: Cells of a description have so many letters on average, more than those of any other column.
 _SHORTEST_TEXT = 30
-_NO_KEY = re.compile(r"\d*[.,]\d+|[\d.,]+ ?[%€$£]|[€$£] ?[\d.,]+|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
 #: What a column of numbers is called that may be unique and names nothing.
 _AMOUNTS = (
     *("price", "preis", "prix", "precio", "prezzo", "preço", "prijs", "pris", "cena", "hinta"),
@@ -59,63 +59,81 @@ class Columns(NamedTuple):
 
     places: Mapping[str, int]
     separators: Mapping[str, str]
+    codes: Sequence[int]
+    """Where other codes stand that may be names."""
 
     def values(self, row: Sequence[str]) -> dict[str, str | list[str]]:
         """The cells of ``row`` by field."""
-        return {
+        values: dict[str, str | list[str]] = {
             field: row[place].split(sign) if (sign := self.separators.get(field)) else row[place]
             for field, place in self.places.items()
         }
+        return {**values, CODES: [row[place] for place in self.codes]}
 
 
 def find_columns(
     label: str,
     header: Sequence[str],
     sample: Sequence[Sequence[str]],
-    chosen: Mapping[str, str],
-    separator: str,
+    settings: EntityFields,
     problems: Problems,
 ) -> Columns:
     """The columns of the table ``label``, told to ``problems``; ``sample`` are its first rows."""
     names = [name for name in header if name]
-    unknown = [name for name in chosen.values() if name not in names and name != NOT_READ]
+    chosen = settings.chosen()
+    asked = [*chosen.values(), *settings.chosen_codes()]
+    unknown = [name for name in asked if name not in names and name != NOT_READ]
     if unknown:
         also = f" Unknown as well: {', '.join(map(repr, unknown[1:]))}." if unknown[1:] else ""
         raise UnknownNameError(f"column of {label}", unknown[0], names, hint=also.strip())
     named = {field: path[0] for field, path in find_fields(names, ENTITY, chosen).items()}
-    guessed = _guessed(header, sample, named, chosen)
+    columns = {name: [row[at].strip() for row in sample] for at, name in enumerate(header) if name}
+    choice = _key(columns, named, chosen)
+    if choice.key:
+        named["key"] = choice.key
+    codes = settings.chosen_codes() or choice.codes
+    codes = () if NOT_READ in (*codes, chosen.get("aliases")) else codes
+    of_others = (name for name, rank in choice.others.items() if rank != Rank.WEAK)
+    taken = {*named.values(), *codes, *of_others}
+    free = {name: cells for name, cells in columns.items() if name not in taken}
+    guessed = _guessed(free, named, chosen)
     found = named | guessed
     _refuse_missing(label, names, found)
     places = {field: header.index(name) for field, name in found.items()}
-    signs, unsplit = _separators(places, sample, separator)
-    _tell(header, found, guessed, signs, problems)
+    signs, unsplit = _separators(places, sample, settings.separator)
+    if not chosen.get("key"):
+        choice._replace(codes=tuple(codes)).tell(problems)
+    unsure = {*guessed, *(["key"] if choice.guessed else [])}
+    _tell(header, found, unsure, signs, [one for one in codes if one != choice.key], problems)
     for field, (sign, cells) in unsplit.items():
         problems.tell(
             "not split",
             f"{_sign_name(sign)} stands in {cells} of the first cells of {found[field]}: "
             f"--set separator='{sign}' splits them",
         )
-    return Columns(places, signs)
+    return Columns(places, signs, [header.index(name) for name in codes])
+
+
+def _key(
+    columns: Mapping[str, Sequence[str]], named: Mapping[str, str], chosen: Mapping[str, str]
+) -> KeyChoice:
+    """The key among the columns that are no other field; the address of a page may be both."""
+    if chosen.get("key") == NOT_READ:
+        return KeyChoice()
+    taken = {name for field, name in named.items() if field not in ("key", "url")}
+    free = {name: cells for name, cells in columns.items() if name not in taken}
+    endings = folded_names(ENTITY["title"])
+    titled = "title" in named or any(ends_like(name, endings) for name in free)
+    return choose_key(free, titled=titled, chosen=chosen.get("key", ""))
 
 
 # ------------------------------------------------------------------------------- by content
 def _guessed(
-    header: Sequence[str],
-    sample: Sequence[Sequence[str]],
-    named: Mapping[str, str],
-    chosen: Mapping[str, str],
+    free: dict[str, list[str]], named: Mapping[str, str], chosen: Mapping[str, str]
 ) -> dict[str, str]:
     """The columns of fields that no column is called like, by endings of names and by cells."""
     guessed: dict[str, str] = {}
     wanted = [field for field in _LAST_WORDS if field not in named and field not in chosen]
-    if not wanted:
-        return guessed
-    taken = set(named.values())
-    free = {
-        name: [row[at].strip() for row in sample]
-        for at, name in enumerate(header)
-        if name and name not in taken
-    }
 
     def take(field: str, name: str | None) -> None:
         if name is not None:
@@ -123,26 +141,19 @@ def _guessed(
             del free[name]
 
     for field in wanted:
-        endings = tuple(fold_name(spelling) for spelling in ENTITY[field])
-        take(field, _most_various([name for name in free if _ends(name, endings)], free))
+        endings = folded_names(ENTITY[field])
+        take(field, _most_various([name for name in free if ends_like(name, endings)], free))
     # Of a table that says nothing of itself the first line may be no header at all.
     if named or guessed:
-        if "key" in wanted and "key" not in guessed:
+        if "key" not in named and "key" not in chosen:
+            amounts = folded_names(_AMOUNTS)
             keys = (name for name, cells in free.items() if _are_keys(cells))
-            take("key", next((name for name in keys if not _ends(name, _AMOUNTS)), None))
+            take("key", next((name for name in keys if not ends_like(name, amounts)), None))
         if "title" in wanted and "title" not in guessed:
             take("title", next((name for name, cells in free.items() if _are_titles(cells)), None))
         if "description" in wanted and "description" not in guessed:
             take("description", _longest_texts(free))
     return guessed
-
-
-def _ends(name: str, endings: Sequence[str]) -> bool:
-    """Whether the last word of ``name``, or the end of a long one, is one of ``endings``."""
-    if fold_name(re.split(r"[\W_]+", name.rstrip())[-1]) in endings:
-        return True
-    folded = fold_name(name)
-    return any(len(end) >= _SHORTEST_ENDING and folded.endswith(end) for end in endings)
 
 
 def _most_various(names: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str | None:
@@ -155,7 +166,7 @@ def _are_keys(cells: Sequence[str]) -> bool:
         len(cells) > 1
         and len(set(cells)) == len(cells)
         and all(0 < len(cell) <= _LONGEST_KEY for cell in cells)
-        and not any(" " in cell or "://" in cell or _NO_KEY.fullmatch(cell) for cell in cells)
+        and not any(" " in cell or "://" in cell or NO_CODE.fullmatch(cell) for cell in cells)
     )
 
 
@@ -227,8 +238,9 @@ def _refuse_missing(label: str, names: Sequence[str], found: Mapping[str, str]) 
 def _tell(
     header: Sequence[str],
     found: Mapping[str, str],
-    guessed: Mapping[str, str],
+    guessed: Collection[str],
     signs: Mapping[str, str],
+    codes: Sequence[str],
     problems: Problems,
 ) -> None:
     """Say which columns are read as what, and which are not read."""
@@ -237,6 +249,8 @@ def _tell(
         split = f" split at {_sign_name(signs[field])}" if field in signs else ""
         unsure = " (a guess)" if field in guessed else ""
         said.setdefault(name, []).append(f"{field}{unsure}{split}")
+    for name in codes:
+        said.setdefault(name, []).append("aliases")
     problems.tell(
         "columns",
         "; ".join(f"{name} is {' and '.join(said[name])}" for name in header if name in said),

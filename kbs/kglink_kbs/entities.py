@@ -10,6 +10,7 @@ from pydantic import Field
 
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, AliasKind, Entity
+from kglink_kbs.keys import is_code_name
 from kglink_kbs.spellings import ALIAS, ENTITY, Shapes
 from kglink_kbs.values import (
     MAX_COUNT,
@@ -31,6 +32,8 @@ _MODEL_NUMBER = re.compile(
     r"(?=.{4,20}$)(?=.*[0-9])(?!.*[0-9]{6})(?=.*[A-Z].*[A-Z]|.*[A-Z].*[-./]|.*[-./].*[A-Z])"
     r"[A-Z0-9]+(?:[-./][A-Z0-9]+)*$"
 )
+#: What `EntityMaker.make` is given beside the fields: a list of codes that may be names.
+CODES = "codes"
 _KINDS: Mapping[str, AliasKind] = {kind: kind for kind in get_args(AliasKind)}
 
 
@@ -49,6 +52,11 @@ class EntityFields(PluginSettings):
     parents: str = Field(
         "", description=f"Field with the ids of broader entities in the same KB; {_GUESSED}."
     )
+    codes: str = Field(
+        "",
+        description="Fields with other codes that people write, such as `EAN,MPN`: names as well; "
+        "guessed if empty, `-` for none.",
+    )
     separator: str = Field(
         "", description="Splits aliases, xrefs and parents given as one text; empty: no split."
     )
@@ -56,6 +64,10 @@ class EntityFields(PluginSettings):
     def chosen(self) -> dict[str, str]:
         """The fields that are set."""
         return {field: name for field in ENTITY if (name := getattr(self, field))}
+
+    def chosen_codes(self) -> tuple[str, ...]:
+        """The fields of other codes, if they are set."""
+        return tuple(name for part in self.codes.split(",") if (name := part.strip()))
 
 
 class EntityMaker:
@@ -83,7 +95,7 @@ class EntityMaker:
             url=one_line(get("url"), "url"),
             popularity=finite_number(get("popularity"), "popularity"),
             language=one_line(get("language"), "language"),
-            aliases=_with_number(key, title, self._aliases(get("aliases"))),
+            aliases=_with_codes(key, title, self._aliases(get("aliases")), get(CODES)),
             xrefs=tuple(dict.fromkeys(text_list(get("xrefs"), self._separator, "xrefs"))),
             parents=tuple(dict.fromkeys(text_list(get("parents"), self._separator, "parents"))),
         )
@@ -113,11 +125,16 @@ class EntityMaker:
         )
 
 
-def _with_number(key: str, title: str, aliases: tuple[Alias, ...]) -> tuple[Alias, ...]:
-    """The aliases, and the key where it is a model number that no other name says."""
-    if not _MODEL_NUMBER.match(key) or key in {title, *(alias.surface for alias in aliases)}:
-        return aliases
-    return (*aliases, Alias(key))
+def _with_codes(
+    key: str, title: str, aliases: tuple[Alias, ...], codes: object
+) -> tuple[Alias, ...]:
+    """The aliases, and codes that people write: other codes, and the key if it is one."""
+    written = [key] if _MODEL_NUMBER.match(key) else []
+    if isinstance(codes, list):
+        texts = (one_line(code, "a code") for code in codes)
+        written += (code for code in texts if is_code_name(code))
+    known = {title, *(alias.surface for alias in aliases)}
+    return (*aliases, *(Alias(code) for code in dict.fromkeys(written) if code not in known))
 
 
 def _kind(value: object) -> AliasKind:

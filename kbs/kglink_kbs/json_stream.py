@@ -147,7 +147,7 @@ _ONE_PER_LINE = "Write one object per line; jq -c . FILE does that."
 
 def _array_items(source: Source) -> Iterator[tuple[int, object]]:
     check_text(source.label, source.head.head, source.file)
-    with source.open() as stream:
+    with source.open_text() as stream:
         window = JsonWindow(stream, source)
         window.sign()
         window.move(window.start + 1)

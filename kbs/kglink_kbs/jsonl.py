@@ -12,10 +12,11 @@ from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
 from kglink_kbs.descriptions import Descriptions
-from kglink_kbs.entities import EntityFields, EntityMaker
+from kglink_kbs.entities import CODES, EntityFields, EntityMaker
 from kglink_kbs.exported import exported_record, is_exported
 from kglink_kbs.json_stream import is_array, json_objects
-from kglink_kbs.spellings import ENTITY, Shapes, find_fields
+from kglink_kbs.keys import choose_key
+from kglink_kbs.spellings import ENTITY, NOT_READ, Shapes, find_fields
 from kglink_kbs.values import BadValue
 
 _SPACED = {
@@ -46,6 +47,8 @@ class JsonAdapter:
 
     def __init__(self, settings: JsonSettings) -> None:
         chosen = settings.chosen()
+        self._settings = settings
+        self._codes: tuple[str, ...] = ()
         self._shapes = Shapes(ENTITY, chosen)
         self._entities = EntityMaker(settings.separator)
         self._documents = DocumentMaker(settings, chosen)
@@ -54,6 +57,7 @@ class JsonAdapter:
         """The records of ``source``; bad ones go to ``problems``."""
         first = map(self._shapes.values, head_objects(source.head))
         descriptions = Descriptions((one.get("description") for one in first), problems)
+        self._choose_key(head_objects(source.head), problems)
         for line, fields in json_objects(source, problems):
             place = source.where(line)
             try:
@@ -66,14 +70,39 @@ class JsonAdapter:
             if record:
                 yield record
 
+    def _choose_key(self, objects: list[dict[str, Any]], problems: Problems) -> None:
+        """Which of several fields that are named like a key is it in the first entities."""
+        entities = [one for one in objects if not is_exported(one) and not self._is_document(one)]
+        chosen, own = self._settings.chosen(), self._settings.chosen_codes()
+        names = dict.fromkeys(name for one in entities for name in one)
+        fields = find_fields(names, ENTITY, chosen)
+        taken = {path[0] for field, path in fields.items() if field not in ("key", "url")}
+        columns = {
+            name: [value_text(one.get(name)) for one in entities]
+            for name in names
+            if name not in taken
+        }
+        titled, key = "title" in fields, chosen.get("key", "")
+        choice = choose_key(columns, titled=titled, chosen=key, by_ending=False)
+        codes = own or choice.codes
+        self._codes = () if NOT_READ in (*codes, chosen.get("aliases")) else codes
+        if choice.key and not key:
+            self._shapes = Shapes({**ENTITY, "key": (choice.key, *ENTITY["key"])}, chosen)
+            choice._replace(codes=self._codes).tell(problems)
+
+    def _is_document(self, fields: dict[str, Any]) -> bool:
+        form = self._documents.form(fields)
+        return bool(form) and not (form == "bare" and self.bare_text == "entity")
+
     def _record(
         self, fields: dict[str, Any], line: int, place: str, problems: Problems
     ) -> Record | None:
         if is_exported(fields):
             return exported_record(fields)
         form = self._documents.form(fields)
-        if not form or (form == "bare" and self.bare_text == "entity"):
-            return self._entities.make(self._shapes.values(fields), fields)
+        if not self._is_document(fields):
+            codes = [value_text(fields.get(name)) for name in self._codes]
+            return self._entities.make({**self._shapes.values(fields), CODES: codes}, fields)
         return self._documents.make(fields, form, line=line, place=place, problems=problems)
 
 
@@ -87,6 +116,12 @@ class DocumentsAdapter(JsonAdapter):
     """Reads texts with their mentions, in three forms that are told apart record by record."""
 
     bare_text = "document"
+
+
+def value_text(value: object) -> str:
+    """A text or whole number as text; of anything else the empty text."""
+    is_plain = isinstance(value, str | int) and not isinstance(value, bool)
+    return str(value).strip() if is_plain else ""
 
 
 def sniff_jsonl(head: SourceHead) -> float:

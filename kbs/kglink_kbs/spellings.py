@@ -14,31 +14,37 @@ Path = tuple[str, ...]
 #: A setting of this value says that a field is not to be read at all.
 NOT_READ = "-"
 
+#: Ids, which mean something to whoever made them and mostly to nobody else.
+ID_KEYS = (
+    *("id", "key", "entity_id", "curie", "qid", "cui", "concept_id", "identifier"),
+    *("wikidata_id", "kb_id", "document_id", "doc_id", "page_id", "idx", "accession", "doi"),
+    *("product_id", "item_id", "article_id", "artikel_id", "record_id", "kennung"),
+    *("schluessel", "schlüssel"),
+    *("kennziffer", "identifiant", "identificador", "clave", "identificativo"),
+    *("identificatore", "identyfikator", "tunniste", "идентификатор", "编号", "編號"),
+)
+#: What is printed on a thing: `article_number` stands for all that `is_article_number` knows.
+ARTICLE_KEYS = (
+    *("sku", "article_number", "mpn", "pn", "reference", "ref", "referenz", "referentie"),
+    *("referencia", "riferimento", "rif", "artikelnummer", "артикул", "商品コード", "品番"),
+    *("型番", "货号", "产品编号", "商品编号"),
+)
+CODE_KEYS = ("code", "codice", "código", "kod", "код", "代码", "コード")
+NUMBER_KEYS = (
+    *("number", "no", "nummer", "nr", "num", "numéro", "número", "numero", "номер", "番号"),
+)
+TRADE_KEYS = ("ean", "gtin", "isbn", "upc", "ean_13", "ean_code", "gtin_13", "barcode", "asin")
+MACHINE_KEYS = ("uid", "uuid", "guid", "iri", "uri")
+#: Columns that hold a number of the thing or its name; what they hold decides.
+MODEL_WORDS = (
+    *("model", "modell", "modele", "modelo", "modello", "artikel", "article", "articulo"),
+    *("articolo", "item", "product", "produkt", "produit", "producto", "prodotto", "material"),
+)
+
 # Within a field the earlier spelling wins. Case, spaces, dashes, underscores and other signs do
 # not count: `entity_id` stands for entityId, "Entity ID" and @entity-id as well.
 ENTITY: Spellings = {
-    "key": (
-        *("id", "key", "entity_id", "curie", "qid", "cui", "concept_id", "identifier"),
-        *("wikidata_id", "kb_id", "document_id", "doc_id", "page_id", "code", "idx"),
-        *("uid", "uuid", "guid", "sku", "accession", "ean", "gtin", "isbn", "doi", "ref"),
-        *("product_id", "item_id", "article_id", "record_id", "item_number", "article_number"),
-        *(
-            "part_number",
-            "part_no",
-            "item_no",
-            "article_no",
-            "product_number",
-            "product_code",
-            "item_code",
-            "artikelnummer",
-        ),
-        *("artikelnr", "artikelcode", "produktnummer", "bestellnummer", "kennung", "schluessel"),
-        *("schlüssel", "kennziffer", "identifiant", "référence", "identificador", "código"),
-        *("clave", "identificativo", "identificatore", "codice", "identyfikator", "kod"),
-        *("tunniste", "идентификатор", "код", "артикул", "编号", "編號", "代码", "コード", "番号"),
-        *("商品コード", "品番", "型番", "产品编号", "商品编号"),
-        *("number", "nummer", "nr", "numéro", "número", "numero", "номер", "iri", "uri"),
-    ),
+    "key": (*ID_KEYS, *ARTICLE_KEYS, *CODE_KEYS, *NUMBER_KEYS, *TRADE_KEYS, *MACHINE_KEYS),
     "title": (
         *("title", "name", "label", "entity", "entity_title", "entity_name", "canonical_name"),
         *("preferred_name", "pref_label", "preferred_label", "page_title", "canonical", "term"),
@@ -146,16 +152,58 @@ SINGLE_MENTION: Spellings = {
 
 #: What does not count in a name; `\W` holds the accents that stand apart from their letters.
 _SIGNS = re.compile(r"[\W_]+")
+_NUMBER_OF_ARTICLE = "articlenumber"
+
+
+#: A number sign at the end, as in "Item #".
+_NUMBER_SIGN = re.compile(r"(?<=\w)\s*#\s*$")
 
 
 def fold_name(name: str) -> str:
     """``entityid`` for entity_id, entityId, "Entity ID" and @entity-id; accents do not count."""
     plain = name if name.isascii() else unicodedata.normalize("NFKD", name)
-    return _SIGNS.sub("", plain).casefold()
+    return _SIGNS.sub("", _NUMBER_SIGN.sub("no", plain)).casefold()
 
 
-#: The fields' spellings are folded once, what a file calls its fields once for each name.
-_folded_spelling = cache(fold_name)
+_THING = (
+    "articles?|artikels?|articolo|articulo|artigo|artikl|art|items?|products?|produkte?|produits?|"
+    "producto|prodotto|produto|prod|parts?|teile?|ersatzteil|pieces?|pieza|peca|pezzo|ricambio|"
+    "parte|onderdeel|modell?s?|modele|modelo|modello|types?|typen?|material|materiaal|materiel|"
+    "mat|catalog(?:ue|us|o)?|katalog|cat|kat|orders?|bestell?|best|commande|pedido|ordine|stock|"
+    "lager|style|vare|sach|ident|waren|zeichnungs|oem|manufacturers?|mfr|mfg|hersteller|fabrikant|"
+    "fabricant|fabricante|produttore|fornitore|fournisseur|vendor|supplier|lieferanten|"
+    "reference|referenz|referentie|referencia|riferimento"
+)
+_COUNT = (
+    "numbers?|numero|nummer|num|nr|no|code|codice|codigo|cod|ref|reference|referenz|referentie|"
+    "referencia|riferimento|rif|sku"
+)
+_OF = "(?:d|de|del|della|delle|di|do|da|du|des|la|le|l|el|van|of)*"
+#: Longer names are none, and would take long to match.
+_LONGEST_NUMBER_NAME = 60
+_ARTICLE_NUMBER = re.compile(
+    rf"(?:{_THING}){{1,3}}s?(?:{_COUNT})|(?:{_COUNT}|n){_OF}(?:{_THING})(?:{_OF}(?:{_THING}))?"
+)
+
+
+@cache
+def is_article_number(folded: str) -> bool:
+    """Whether a folded name is one of an article's, item's, part's or model's number.
+
+    Such as "Artikel-Nr.", "Manufacturer part number", "N° d'article" or "codice prodotto".
+    """
+    return len(folded) <= _LONGEST_NUMBER_NAME and (
+        folded in ("sku", "mpn") or bool(_ARTICLE_NUMBER.fullmatch(folded))
+    )
+
+
+@cache
+def folded_names(spellings: tuple[str, ...]) -> Mapping[str, int]:
+    """The folded spellings, each with its place."""
+    places: dict[str, int] = {}
+    for place, spelling in enumerate(spellings):
+        places.setdefault(fold_name(spelling), place)
+    return places
 
 
 def find_fields(
@@ -169,6 +217,9 @@ def find_fields(
     known = list(names)
     for name in known:
         by_fold.setdefault(fold_name(name), name)
+    numbers = (name for folded, name in by_fold.items() if is_article_number(folded))
+    if (number := next(numbers, None)) is not None:
+        by_fold.setdefault(_NUMBER_OF_ARTICLE, number)
     found: dict[str, Path] = {}
     for field, candidates in spellings.items():
         choice = (chosen or {}).get(field, "")
@@ -177,8 +228,7 @@ def find_fields(
         if choice:
             found[field] = (choice,) if choice in known else tuple(choice.split("."))
             continue
-        for candidate in candidates:
-            folded = _folded_spelling(candidate)
+        for folded in folded_names(candidates):
             if folded in by_fold:
                 found[field] = (by_fold[folded],)
                 break

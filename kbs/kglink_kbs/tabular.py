@@ -160,14 +160,7 @@ class TabularAdapter:
         line, header = next(rows, (0, []))
         header = _checked_header(source, header)
         sample = _sample(head, dialect, len(header))
-        columns = find_columns(
-            source.label,
-            header,
-            sample,
-            settings.chosen(),
-            settings.separator,
-            problems,
-        )
+        columns = find_columns(source.label, header, sample, settings, problems)
         first = (columns.values(row).get("description") for row in sample)
         descriptions = Descriptions(first, problems)
         count = 0

@@ -25,11 +25,6 @@ class ReferenceRow:
     by: str = ""
     """Whose figures they are, where the paper trained nothing for the row."""
 
-    @property
-    def lacks_recipe(self) -> bool:
-        """Whether no recipe trains what the row's figures are of."""
-        return not (self.by or (self.reranker if self.reranked else self.recipe))
-
 
 @dataclass(frozen=True, slots=True)
 class ReferenceTable:

@@ -48,12 +48,6 @@ class Neighbours:
     left_rank: IntArray
     right_rank: IntArray
 
-    @property
-    def mutual(self) -> npt.NDArray[np.bool_]:
-        """Which pairs are each other's nearest."""
-        both: npt.NDArray[np.bool_] = (self.left_rank == 0) & (self.right_rank == 0)
-        return both
-
 
 class _Block(NamedTuple):
     """Consecutive entities with their rows; entities without rows are not there."""

@@ -73,19 +73,11 @@ def register_commands(app: Any) -> None:
     """Add commands to ``app``, a `typer.Typer` whose commands those of ``kglink`` become."""
 
 
-@hookspec
-def register_routes(app: Any) -> None:
-    """Add pages to ``app``, the `fastapi.FastAPI` of a server; kglink has no server yet."""
-
-
 #: The entry point groups, and the hooks that are called for the modules named in each.
 HOOKS_OF_GROUP: Mapping[str, Mapping[str, Callable[..., None]]] = MappingProxyType(
     {
         "kglink": {kind.hook: _register_hook(kind) for kind in KINDS.values()},
-        "kglink.commands": {
-            "register_commands": register_commands,
-            "register_routes": register_routes,
-        },
+        "kglink.commands": {"register_commands": register_commands},
     }
 )
 #: Every hook by its name.

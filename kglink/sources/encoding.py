@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import io
 import shlex
 from collections import Counter
+from typing import TYPE_CHECKING, BinaryIO
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import RecordError, SourceError, UsageError
 from kglink.sources.compression import refuse_archive
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -17,6 +22,11 @@ _MARKS = (
 )
 
 
+#: Codecs that Python calls encodings of text, and no file is written in.
+_NO_ENCODINGS = frozenset(
+    {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
+)
+_READ = 2**18
 #: High bytes of Chinese and Japanese in UTF-16: ideographs, kana, full width, ASCII.
 _CHINESE = frozenset((*range(0x4E, 0xA0), 0x00, 0x30, 0xFF))
 #: Fewer bytes say nothing of an encoding.
@@ -33,7 +43,8 @@ def check_text(name: str, head: bytes, file: str = "") -> None:
     if encoding := wide_encoding(head):
         raise SourceError(
             f"{name} is {encoding}, and kglink reads UTF-8",
-            hint=f"Convert it: {convert(encoding, file)}",
+            hint=f"Name the encoding (kglink add-kb, kglink link: --encoding {encoding}), or "
+            f"convert it: {convert(encoding, file)}",
         )
     if head[257:262] == b"ustar":
         raise SourceError(
@@ -65,12 +76,88 @@ def not_utf8(where: str, line: bytes, position: int, file: str) -> RecordError:
 
 def convert_hint(file: str) -> str:
     """How to mend what is no UTF-8."""
-    return f"If it is Latin-1 or Windows-1252: {convert('WINDOWS-1252', file)}"
+    own = "--encoding cp1252 (kglink add-kb, kglink link)"
+    return f"If it is Latin-1 or Windows-1252: {own}, or {convert('WINDOWS-1252', file)}"
 
 
 def convert(encoding: str, file: str) -> str:
     """The command that makes UTF-8 of a file."""
     return f"iconv -f {encoding} -t UTF-8 {shlex.quote(file)} > converted"
+
+
+def checked_encoding(name: str) -> str:
+    """The name of an encoding as Python has it; empty stays empty; UsageError where it is none."""
+    if not name:
+        return ""
+    try:
+        "a".encode(name)  # refuses codecs of bytes to bytes, such as base64
+        codecs.getincrementaldecoder(name)
+        if codecs.lookup(name).name.replace("-", "_") not in _NO_ENCODINGS:
+            return name
+    except (LookupError, ValueError):
+        pass
+    raise UsageError(
+        f"{name!r} is no encoding of text files",
+        hint="For instance: cp1252 (Windows, Western Europe), latin-1, utf-16, shift_jis, "
+        "gb18030, koi8-r.",
+    )
+
+
+def marked_encoding(head: bytes) -> str:
+    """The encoding that the first bytes of a text name, if it is read: UTF-8 or UTF-16."""
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8"
+    is_wide = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return "utf-16" if is_wide and not head.startswith(codecs.BOM_UTF32_LE) else ""
+
+
+class AsUtf8(io.RawIOBase):
+    """The text of ``stream``, which is in another encoding, as UTF-8."""
+
+    def __init__(self, stream: BinaryIO, encoding: str, name: str) -> None:
+        self._stream = stream
+        self._encoding = encoding
+        self._name = name
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._read = 0
+        self._ready = memoryview(b"")
+        self._ended = False
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill ``buffer`` with what comes next; 0 at the end."""
+        while not self._ready and not self._ended:
+            self._ready = memoryview(self._next_piece())
+        target = memoryview(buffer).cast("B")
+        count = min(len(target), len(self._ready))
+        target[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def close(self) -> None:
+        """Close the stream too."""
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+    def _next_piece(self) -> bytes:
+        data = self._stream.read(_READ)
+        self._ended = not data
+        kept = len(self._decoder.getstate()[0])
+        try:
+            piece = self._decoder.decode(data, final=self._ended).encode()
+        except UnicodeError as error:
+            at = self._read - kept + getattr(error, "start", 0)
+            raise SourceError(
+                f"{self._name} is not {self._encoding}: byte {at:,} of the unpacked file cannot "
+                "be read",
+                hint="Name another encoding: --encoding (kglink add-kb, kglink link).",
+            ) from error
+        self._read += len(data)
+        return piece
 
 
 def wide_encoding(head: bytes) -> str:
@@ -84,7 +171,7 @@ def wide_encoding(head: bytes) -> str:
         return "UTF-16LE"
     if even > 0.4 * half and odd < 0.05 * half:
         return "UTF-16BE"
-    if b"\0" in head or not _is_utf8(head):  # Cyrillic in UTF-16 may be sound UTF-8
+    if b"\0" in head or not is_utf8(head):  # Cyrillic in UTF-16 may be sound UTF-8
         for encoding, high, low in (
             ("UTF-16LE", head[1::2], head[0::2]),
             ("UTF-16BE", head[0::2], head[1::2]),
@@ -94,7 +181,8 @@ def wide_encoding(head: bytes) -> str:
     return ""
 
 
-def _is_utf8(head: bytes) -> bool:
+def is_utf8(head: bytes) -> bool:
+    """Whether the beginning of a file is UTF-8."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:

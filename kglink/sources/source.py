@@ -26,7 +26,13 @@ from kglink.sources.compression import (
     unpacked,
     without_suffix,
 )
-from kglink.sources.encoding import check_text, not_utf8
+from kglink.sources.encoding import (
+    AsUtf8,
+    check_text,
+    checked_encoding,
+    marked_encoding,
+    not_utf8,
+)
 from kglink.sources.files import (
     RawFile,
     near_names,
@@ -157,6 +163,13 @@ class Source:
         return cls(name, size=size, opener=opener, path=path, limits=limits)
 
     # --------------------------------------------------------------------------- what it is
+    def read_as(self, encoding: str) -> None:
+        """Read texts without a mark of UTF-8 or UTF-16 in this encoding from now on."""
+        self.limits = self.limits._replace(encoding=checked_encoding(encoding))
+        vars(self).pop("head", None)
+        for file in self._files or ():
+            file.read_as(encoding)
+
     @property
     def is_folder(self) -> bool:
         """Whether this is a folder, which has `files` but no content of its own."""
@@ -219,17 +232,23 @@ class Source:
         if self.is_zip:
             with self._raw() as raw:
                 return SourceHead(self.name, raw.read(HEAD_BYTES), self.path)
-        head = bytearray()
-        with self._stream(self._raw()) as stream:
-            try:
-                while len(head) < HEAD_BYTES and (piece := stream.read1(HEAD_BYTES - len(head))):
-                    head += piece
-            except SourceError:
-                if not head:  # else the reader gets as far as it can and says where it breaks
-                    raise
+        head = self._beginning(self.limits.encoding)
         if not head:
             raise SourceError(f"{self.label} is empty", hint="There is nothing to read in it.")
-        return SourceHead(without_suffix(self.name, self.compression), bytes(head), self.path)
+        return SourceHead(without_suffix(self.name, self.compression), head, self.path)
+
+    def _beginning(self, encoding: str) -> bytes:
+        head = bytearray()
+        try:
+            with self._stream(self._raw(), encoding) as stream:
+                while len(head) < HEAD_BYTES and (piece := stream.read1(HEAD_BYTES - len(head))):
+                    head += piece
+        except SourceError:
+            if not head and encoding:  # no text, and no matter for those who read other files
+                return self._beginning("")
+            if not head:  # else the reader gets as far as it can and says where it breaks
+                raise
+        return bytes(head)
 
     def fingerprint(self) -> str:
         """A cheap identity of the content: its size and a hash of its bytes as they are.
@@ -268,9 +287,15 @@ class Source:
 
     def open(self) -> BinaryIO:
         """The content from its beginning, decompressed; close it after use."""
-        raw = self._raw()
-        self._reader = raw
-        return cast("BinaryIO", self._stream(raw))
+        return self._open("")
+
+    def open_text(self) -> BinaryIO:
+        """As `open`, for a reader of text: what is in the encoding of `limits` comes as UTF-8."""
+        return self._open(self.limits.encoding)
+
+    def _open(self, encoding: str) -> BinaryIO:
+        self._reader = self._raw()
+        return cast("BinaryIO", self._stream(self._reader, encoding))
 
     def open_raw(self) -> BinaryIO:
         """The bytes as they lie on disk, seekable and not decompressed; close it after use."""
@@ -285,7 +310,7 @@ class Source:
         check_text(self.label, self.head.head, self.file)
         limit = self.limits.max_line_bytes
         offset = number = 0
-        with self.open() as stream:
+        with self.open_text() as stream:
             while raw := stream.readline(limit + 2):
                 number += 1
                 start, offset = offset, offset + len(raw)
@@ -321,7 +346,7 @@ class Source:
         """The whole content as one text; `RecordError` where it is none, or is too long."""
         check_text(self.label, self.head.head, self.file)
         longest = self.limits.max_text_chars
-        with self.open() as stream:
+        with self.open_text() as stream:
             raw = stream.read(4 * longest + 1)
         try:
             text = raw.decode("utf-8") if len(raw) <= 4 * longest else ""
@@ -398,15 +423,20 @@ class Source:
         owned = not self._shared
         return RawFile(file, self.label, owned=owned, size=self._size, lock=self._lock)
 
-    def _stream(self, raw: RawFile) -> io.BufferedReader:
+    def _stream(self, raw: RawFile, encoding: str) -> io.BufferedReader:
+        """The content, as UTF-8 where it is UTF-16 with a mark, or in ``encoding``."""
         kind = self.compression
-        if kind is None:
-            return io.BufferedReader(raw, _BUFFER)
         with ExitStack() as undo:
             undo.callback(raw.close)
-            stream = unpacked(cast("BinaryIO", raw), kind, name=self.label, limits=self.limits)
+            plain = cast("BinaryIO", raw)
+            packed = unpacked(plain, kind, name=self.label, limits=self.limits) if kind else raw
+            stream: io.BufferedReader = io.BufferedReader(cast("io.RawIOBase", packed), _BUFFER)
+            encoding = marked_encoding(stream.peek(len(_BOM) + 1)) or encoding
             undo.pop_all()
-        return io.BufferedReader(stream, _BUFFER)
+        if encoding in ("", "utf-8"):
+            return stream
+        text = AsUtf8(cast("BinaryIO", stream), encoding, self.label)
+        return io.BufferedReader(text, _BUFFER)
 
     def _too_long(self, number: int) -> RecordError:
         return RecordError(

@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 
 from kglink.errors import SourceError
 from kglink.sources.compression import MAGIC_BYTES, ZIP_MAGIC, find_compression
-from kglink.sources.encoding import check_text
+from kglink.sources.encoding import check_text, marked_encoding
 from kglink.sources.values import SourceLimits
 
 _IN_MEMORY = 16 * 2**20
@@ -70,7 +70,7 @@ def _copy(stream: BinaryIO, spool: IO[bytes], name: str, limits: SourceLimits) -
     while data := stream.read(_PIECE):
         if not copied and not data.startswith(ZIP_MAGIC):
             compression = find_compression(name, data[:MAGIC_BYTES])
-            if compression is None:
+            if not (compression or limits.encoding or marked_encoding(data)):
                 check_text(name, data)
         copied += len(data)
         if copied > limits.max_spool_bytes:

@@ -64,7 +64,7 @@ _TOO_MUCH = "If it is what you expect, raise ingest.max_expansion or unpack it f
 
 
 class SourceLimits(NamedTuple):
-    """What a source may ask of the machine."""
+    """What a source may ask of the machine, and what its texts are written in."""
 
     max_line_bytes: int = 32 * 2**20
     """The longest line that is ever held in memory."""
@@ -84,6 +84,8 @@ class SourceLimits(NamedTuple):
     """The most that is copied of a stream, which has no size before it ends."""
     pipe_seconds: float = 30
     """How long to wait until a program opens a named pipe to write to it."""
+    encoding: str = ""
+    """The encoding of texts without a mark of UTF-8 or UTF-16; empty: UTF-8."""
 
     def check_growth(
         self,

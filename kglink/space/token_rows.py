@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 BITS_FILE = "tokens.bf16"
 STARTS_FILE = "token_starts.npy"
 NORMS_FILE = "token_norms.npy"
-#: All that `TokenRows` reads.
-TOKEN_FILES = (BITS_FILE, STARTS_FILE, NORMS_FILE)
 #: Entities encoded and written between two notes of progress: about 12 MB of 64 tokens each.
 CHUNK_ENTITIES = 256
 _LENGTHS_FILE = "tokens.lengths"

@@ -354,7 +354,7 @@ def _described(job: IngestJob) -> dict[str, object]:
     return {
         "adapter": job.adapter,
         "source": job.source,
-        "settings": _json(dict(job.settings)),
+        "settings": _json({"options": dict(job.options)}),
         "links_to": _json(job.links_to),
     }
 

@@ -131,5 +131,12 @@ def _kb_info(row: RowMapping) -> KBInfo:
         updated_at=row["updated_at"],
         complete=row["revision"] > 0,
         updating=row["revision"] > 0 and row["running"] is not None,
+        options=_options(row["settings"]),
         **totals,
     )
+
+
+def _options(text: str) -> dict[str, object]:
+    """The options that were kept with a KB; an older store holds its settings in another form."""
+    options = json_of(text, dict, "kbs.settings").get("options")
+    return options if isinstance(options, dict) else {}

@@ -27,6 +27,7 @@ class IngestJob:
     ``fingerprint`` stands for the source's content; the same job after an interruption goes on
     where the last one stopped. ``split`` and ``language`` fill in for records that say none.
     ``resolve`` says how the golds of its documents name entities of the KBs ``links_to``.
+    ``options`` are kept with the KB for the next update, and decide nothing here.
     ``allow_shrink``: it may remove most entities of the KB. ``merge``: it adds to the KB and
     changes it; what it does not hold stays.
     """
@@ -36,6 +37,7 @@ class IngestJob:
     source: str
     fingerprint: str
     settings: Mapping[str, object] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     links_to: tuple[str, ...] = ()
     split: Split = ""
     licence: str = ""
@@ -157,6 +159,8 @@ class KBInfo:
     complete: bool
     updating: bool = False
     mappings: int = 0
+    options: Mapping[str, object] = field(default_factory=dict)
+    """What it was read with, and will be again: `--on-error`, settings of the adapter."""
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""

@@ -73,10 +73,6 @@ class EntityPool:
         at = bisect_left(self._keys, name.key, kb.start, kb.stop)
         return at if at < kb.stop and self._keys[at] == name.key else -1
 
-    def kb_numbers(self) -> IntArray:
-        """For each row the number of its KB."""
-        return np.repeat(np.arange(len(self.kbs)), [kb.stop - kb.start for kb in self.kbs])
-
     @property
     def domain_count(self) -> int:
         """How many domains there are."""

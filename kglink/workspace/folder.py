@@ -59,13 +59,12 @@ def find_workspace(
 
     One that is found upward and belongs to somebody else is refused until its user allows it.
     """
-    chosen = named or _from_env(os.environ if env is None else env)
-    if chosen is not None:
-        folder = expanded(chosen)
+    folder = named_workspace(named, env)
+    if folder is not None:
         if not (folder / CONFIG_FILE).is_file():
             raise ConfigError(
-                f"{chosen} is no workspace: it has no {CONFIG_FILE}",
-                hint=f"Make one there with `kglink init {shlex.quote(str(chosen))}`.",
+                f"{folder} is no workspace: it has no {CONFIG_FILE}",
+                hint=f"Make one there with `kglink init {shlex.quote(str(folder))}`.",
             )
         return folder
     start = (start or Path.cwd()).resolve()
@@ -96,6 +95,8 @@ def init_workspace(folder: Path) -> Path:
     return folder
 
 
-def _from_env(env: Mapping[str, str]) -> Path | None:
-    value = env.get(WORKSPACE_VARIABLE, "")
-    return Path(value) if value else None
+def named_workspace(named: Path | None, env: Mapping[str, str] | None = None) -> Path | None:
+    """The folder ``named``, else that of ``KGLINK_WORKSPACE``, whole; None where neither is."""
+    value = (os.environ if env is None else env).get(WORKSPACE_VARIABLE, "")
+    chosen = named or (Path(value) if value else None)
+    return expanded(chosen) if chosen else None

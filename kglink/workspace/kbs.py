@@ -15,6 +15,7 @@ from kglink.errors import UsageError
 from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Record, Split
 from kglink.sources import OnNote, Problems, Source, read_records
 from kglink.workspace.folder import SCRATCH_FOLDER
+from kglink.workspace.kept_options import how_to_read
 from kglink.workspace.named import named
 from kglink.workspace.random_split import SPLITS, RandomSplit
 
@@ -80,6 +81,7 @@ def add_kb(
     licence: str = "",
     allow_shrink: bool = False,
     merge: bool = False,
+    defaults: bool = False,
     progress: OnProgress = lambda _: None,
     on_note: OnNote = lambda label, text: None,
 ) -> AddedKB:
@@ -95,6 +97,9 @@ def add_kb(
     codes that are looked up through cross-references, or by ``title``, redirects included; the
     adapter's own way where not told.
     A source that would remove most entities of the KB is refused unless ``allow_shrink``.
+    What a file or folder was read with (adapter, options, links, splits, ``ingest.on_error`` and
+    ``ingest.encoding`` where a flag gave them) is kept with the KB, but for secrets, and used the
+    next time for all that is not told then; with ``defaults`` it is not used.
     ``on_note`` is told how the source is read, such as which column of a table is what.
 
     >>> gnome = Entity("g", "gnome", "A small person.", aliases=(Alias("dwarf"),))
@@ -106,18 +111,14 @@ def add_kb(
 
     links_to = named(links_to)
     ingest = opened.settings.ingest
-    problems = Problems(ingest.on_error, on_note=on_note)
     job = partial(
         IngestJob,
         kb=name,
-        links_to=links_to,
-        split=_split(split),
         licence=licence,
         batch_size=ingest.batch_size,
         longest_name=ingest.max_name_chars,
         allow_shrink=allow_shrink,
         merge=merge,
-        problems=problems,
     )
     if isinstance(source, Entity | Document | CodeMapping):
         raise UsageError(
@@ -129,37 +130,54 @@ def add_kb(
             raise UsageError("records in memory are read once: a random split is of a file")
         if adapter or options:
             raise UsageError("records in memory are read by no adapter: they have no options of it")
+        problems = Problems(ingest.on_error, on_note=on_note)
         given = job(
             adapter=IN_MEMORY,
             source="records in memory",
             fingerprint=uuid4().hex,
+            links_to=links_to,
+            split=_split(split),
             resolve=_resolve(resolve or "key", links_to),
+            problems=problems,
         )
         summary = opened.store.ingest(given, _checked_records(source), progress=progress)
         return AddedKB(summary, IN_MEMORY, problems, given.resolve)
     if not isinstance(source, Source):
         source = opened.open_source(source)
-    registry = opened.registry
-    plugin = registry.get("kb", adapter or registry.guess_kb(source.head).name)
-    settings = registry.settings_for("kb", plugin.name, options or {})
-    reader = registry.create("kb", plugin.name, settings)
-    values = settings.model_dump(mode="json")
-    if not resolve:
-        resolve = getattr(reader, "resolve", "key") if links_to else "key"
-    facts = [plugin.name, values, [*links_to], split, resolve, merge]
+    told = {
+        "--adapter": adapter,
+        "--links-to": list(links_to),
+        "--split": split,
+        "--split-random": list(split_random.counts) if split_random else "",
+        "--split-seed": split_random.seed if split_random else "",
+        "--resolve": resolve,
+        **(options or {}),
+    }
+    how = how_to_read(opened, name, source, told, defaults=defaults, on_note=on_note)
+    split_random, links_to = how.split_random, how.links_to
+    problems = Problems(how.on_error, on_note=on_note)
+    reader = opened.registry.create("kb", how.adapter, how.settings)
+    values = how.settings.model_dump(mode="json")
+    resolve = how.resolve or (getattr(reader, "resolve", "key") if links_to else "key")
+    facts = [how.adapter, values, [*links_to], how.split, resolve, merge]
     facts += [[*split_random.counts, split_random.seed]] if split_random else []
+    facts += [source.limits.encoding] if source.limits.encoding else []
     read = job(
-        adapter=plugin.name,
+        adapter=how.adapter,
         source=source.name,
         fingerprint=_job_fingerprint(source, *facts),
         settings=values,
+        options=how.kept,
+        links_to=links_to,
+        split=_split(how.split),
         resolve=_resolve(resolve, links_to),
+        problems=problems,
     )
     source.scratch_in = opened.folder / SCRATCH_FOLDER / read.fingerprint
-    records: Iterable[Record] = read_records(plugin.name, reader.read, source, problems)
+    records: Iterable[Record] = read_records(how.adapter, reader.read, source, problems)
     if split_random:
         drawn = split_random.drawn(
-            read_records(plugin.name, reader.read, source, Problems(ingest.on_error))
+            read_records(how.adapter, reader.read, source, Problems(how.on_error))
         )
         records = split_random.divided(records, drawn)
         counts = zip(SPLITS, split_random.counts, strict=True)
@@ -167,7 +185,7 @@ def add_kb(
         on_note("split", f"{shown} mentions, drawn with seed {split_random.seed}")
     summary = opened.store.ingest(read, records, progress=progress)
     source.drop_scratch()
-    return AddedKB(summary, plugin.name, problems, read.resolve)
+    return AddedKB(summary, how.adapter, problems, read.resolve)
 
 
 def _checked_records(records: Iterable[Record]) -> Iterator[Record]:

@@ -44,7 +44,8 @@ def link(
     """
     from kglink.workspace.workers import answers
 
-    is_one = isinstance(texts, str | bytes | TextInput | Mapping) or not isinstance(texts, Iterable)
+    _refuse_columns(texts)
+    is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
     # Vectors alone can answer nothing before they are made.
     build_if_stale(opened, wait=wait or opened.settings.link.evidence == "vectors")
@@ -55,14 +56,30 @@ def link(
     return answers(opened, linker, inputs, flags)
 
 
+def _refuse_columns(texts: object) -> None:
+    """Refuse a table, which as an iterable would give the names of its columns."""
+    names = texts.keys() if isinstance(texts, Mapping) else getattr(texts, "columns", None)
+    if names is None:
+        return
+    shown = [name for name in names if isinstance(name, str)] if isinstance(names, Iterable) else []
+    of = f" with the columns {', '.join(shown[:10])}" if shown else ""
+    column = "COLUMN" if shown and "text" not in shown else '"text"'
+    raise UsageError(
+        f"a {type(texts).__name__}{of} is a table, not a list of texts",
+        hint=f"Give its column of texts: workspace.link(table[{column}]).",
+    )
+
+
 def _text_input(number: int, text: object) -> TextInput:
     if isinstance(text, str):
         return TextInput(str(number), text)
     if not isinstance(text, TextInput):
-        raise UsageError(
-            f"text {number:,} is of the type {type(text).__name__}",
-            hint="Texts are str or TextInput: decode bytes, and read files first.",
-        )
+        hint = "Texts are str or TextInput: decode bytes, and read files first."
+        if text is None or isinstance(text, float):
+            hint = "Leave out cells without a text."
+        elif isinstance(text, Iterable) and not isinstance(text, bytes):
+            hint = "Give the texts of one column, as one list."
+        raise UsageError(f"text {number:,} is of the type {type(text).__name__}", hint=hint)
     return text
 
 

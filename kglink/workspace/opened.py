@@ -15,9 +15,15 @@ from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
 from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
+from kglink.sources.encoding import checked_encoding
 from kglink.workspace.asks import check_store_file, check_trust
-from kglink.workspace.folder import DISCOVERIES_FILE, find_workspace, init_workspace
-from kglink.workspace.named import expanded, named
+from kglink.workspace.folder import (
+    DISCOVERIES_FILE,
+    find_workspace,
+    init_workspace,
+    named_workspace,
+)
+from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -68,6 +74,8 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
+        self.is_new = False
+        """Whether `open` made the workspace."""
         #: The stages that were made here.
         self.stages: list[Stage] = []
 
@@ -83,26 +91,28 @@ class Opened:
     ) -> Self:
         """Open a workspace: this folder, or the one found upward from the current folder.
 
-        ``create`` makes one (in ``folder`` or the current folder) where there is none. ``flags``
-        are settings by their full names, such as ``{"link.top_k": 10}``. ``trust`` allows its
-        `kglink.toml` to name addresses, variables and folders elsewhere, as `kglink trust` does.
+        ``create`` makes one where there is none: in ``folder``, that of ``KGLINK_WORKSPACE`` or
+        the current one. ``flags`` are settings by their full names, such as ``{"link.top_k": 10}``.
+        ``trust`` allows its `kglink.toml` to name addresses, variables and folders elsewhere, as
+        `kglink trust` does.
         """
         if not isinstance(folder, str | PathLike | None):
             hint = "Name it as a str or a Path."
             raise UsageError(f"the folder is of the type {type(folder).__name__}", hint=hint)
-        named = expanded(Path(folder)) if folder is not None else None
-        if create and named is not None and not (named / CONFIG_FILE).exists():
-            init_workspace(named)
-        found = find_workspace(named=named)
+        named = named_workspace(Path(folder) if folder is not None else None)
+        is_new = create and named is not None and not (named / CONFIG_FILE).exists()
+        found = init_workspace(named) if is_new and named else find_workspace(named=named)
         if found is None:
             if not create:
                 raise UsageError(
                     "there is no workspace here or above",
                     hint="Make one with `kglink init`, or add a KB: `kglink add-kb NAME SOURCE`.",
                 )
-            found = init_workspace(Path.cwd())
+            is_new, found = True, init_workspace(Path.cwd())
         resolved = replace(load_settings(found / CONFIG_FILE, flags=flags), trusted=trust)
-        return cls(found, resolved, registry or load_registry())
+        opened = cls(found, resolved, registry or load_registry())
+        opened.is_new = is_new
+        return opened
 
     def with_settings(self, flags: Mapping[str, object]) -> Self:
         """The same workspace with some settings changed; the store is shared, and closed once."""
@@ -166,6 +176,7 @@ class Opened:
             max_spool_bytes=int(ingest.max_stdin_gb * 2**30),
             max_text_chars=int(ingest.max_text_mb * 10**6),
             max_name_chars=ingest.max_name_chars,
+            encoding=checked_encoding(ingest.encoding),
         )
         if len(sources) != 1:
             return Source.several(sources, limits=limits)

@@ -36,7 +36,7 @@ BAD_SOURCES = {
     "binary": (b"\x00\x01\x02" * 50, ""),
     "truncated gzip": (gzip.compress(GOOD.encode() * 2000)[:-200], "gz"),
     "latin-1": ('{"id": "a", "title": "café"}\n'.encode("latin-1"), "UTF-8"),
-    "utf-16": (GOOD.encode("utf-16"), "UTF-16"),
+    "utf-16": (GOOD.encode("utf-16-le"), "UTF-16"),
     "malformed line": ((GOOD + '{"id": "b", "title": \n').encode(), "line 2"),
     "not an object": ((GOOD + "[1]\n").encode(), "line 2"),
     "no title": ((GOOD + '{"id": "b", "description": "x"}\n').encode(), "line 2"),
@@ -128,6 +128,23 @@ def test_an_overlap_of_a_kb_with_itself(kglink: Kglink, here: Path) -> None:
     assert "itself" in kglink("overlap", "kb", "kb", code=2).err
 
 
+def test_a_table_of_windows_is_read_by_its_encoding(kglink: Kglink, here: Path) -> None:
+    table, text = here / "katalog.csv", here / "mail.txt"
+    table.write_bytes("id;name\n1;Säge\n2;Brühe\n".encode("cp1252"))
+    text.write_bytes("Die Brühe kocht.\n".encode("cp1252"))
+    told = " ".join(kglink("add-kb", "k", table, code=1).err.split())
+    assert "katalog.csv, line 2, byte 0xe4 at byte 11 of the unpacked file: not valid UTF-8" in told
+    assert "--encoding cp1252" in told
+    kglink("add-kb", "k", table, "--encoding", "cp1252")
+    assert "--encoding cp1252" in " ".join(kglink("link", text, code=1).err.split())
+    (linked,) = json.loads(kglink("link", text, "--encoding", "cp1252", "--json").out)
+    assert [(one["text"], one["key"]) for one in linked["entities"]] == [("Brühe", "2")]
+    for name in ("base64", "idna", "cp9999"):
+        for command in (("add-kb", "k"), ("link",)):
+            ran = kglink(*command, table, "--encoding", name, code=2)
+            assert f"{name!r} is no encoding of text files" in ran.err
+
+
 def test_texts_that_are_no_texts(kglink: Kglink, demo: Path, tmp_path: Path) -> None:
     latin = tmp_path / "latin.txt"
     latin.write_bytes("café".encode("latin-1"))
@@ -135,11 +152,10 @@ def test_texts_that_are_no_texts(kglink: Kglink, demo: Path, tmp_path: Path) -> 
     assert "byte 3" in ran.err
     assert f"iconv -f WINDOWS-1252 -t UTF-8 {latin} > converted" in ran.err
     wide = tmp_path / "a b.csv"
-    wide.write_text("id,title\n1,a\n", encoding="utf-16")
+    wide.write_text("id,title\n1,a\n", encoding="utf-16-le")
     for command in (("link",), ("add-kb", "wide")):
-        assert (
-            f"iconv -f UTF-16 -t UTF-8 '{wide}' > converted" in kglink(*command, wide, code=1).err
-        )
+        told = " ".join(kglink(*command, wide, code=1).err.split())
+        assert f"iconv -f UTF-16LE -t UTF-8 '{wide}' > converted" in told
     empty = tmp_path / "folder"
     empty.mkdir()
     assert "holds no file" in kglink("link", empty, code=1).err

@@ -310,6 +310,20 @@ def test_init_and_workspace_option(kglink: Kglink, here: Path) -> None:
     assert kglink("--workspace", "two", "kbs", "--json").out.strip() == "[]"
 
 
+def test_add_kb_makes_the_workspace_that_is_named(
+    kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_jsonl(here / "planets.jsonl", ENTITIES)
+    added = kglink("--workspace", "new/one", "add-kb", "planets", "planets.jsonl")
+    assert f"made {here / 'new' / 'one' / 'kglink.toml'}" in added.err
+    assert "made" not in kglink("-w", "new/one", "add-kb", "again", "planets.jsonl").err
+    monkeypatch.setenv("KGLINK_WORKSPACE", "two")
+    assert f"made {here / 'two'}" in kglink("add-kb", "planets", "planets.jsonl").err
+    assert not (here / "kglink.toml").exists()
+    told = kglink("-w", "three", "kbs", code=2).err  # other commands make none
+    assert f"kglink init {here / 'three'}" in " ".join(told.split())
+
+
 def test_version_help_and_completion(kglink: Kglink) -> None:
     assert kglink("--version").out.startswith("kglink ")
     told = kglink("--help").out

@@ -66,10 +66,10 @@ def test_a_file_that_is_no_text_is_refused_by_name_and_named_in_a_folder(
     late.unlink()
     assert "1 file that is not text: e.bin" in kglink("link", folder).err
     wide = folder / "f 16.txt"
-    wide.write_text("Heron", encoding="utf-16")
+    wide.write_text("Heron " * 9, encoding="utf-16-le")
     told = " ".join(kglink("link", folder).err.split())
     assert "2 files that are not text: e.bin, f 16.txt" in told
-    assert f"f 16.txt is UTF-16: iconv -f UTF-16 -t UTF-8 '{wide}' > converted" in told
+    assert f"f 16.txt is UTF-16LE: iconv -f UTF-16LE -t UTF-8 '{wide}' > converted" in told
 
 
 def test_several_sources_are_linked_in_the_order_given(

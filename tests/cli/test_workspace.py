@@ -105,6 +105,7 @@ def test_a_bare_string_is_one_text(demo: Path) -> None:
         assert (document.id, document.text) == ("1", "Rose saw a heron.")
         several = [one.text for one in workspace.link(["Rose", TextInput("x", "heron")])]
         assert several == ["Rose", "heron"]
+        assert [one.text for one in workspace.link(Series())] == [*Series.values]
         for wrong in (b"Rose", [b"Rose"]):
             with pytest.raises(UsageError, match="text 1 is of the type bytes"):
                 list(workspace.link(wrong))  # type: ignore[arg-type]  # wrong
@@ -113,11 +114,36 @@ def test_a_bare_string_is_one_text(demo: Path) -> None:
 ENTITY: Any = Entity
 DOCUMENT: Any = Document
 
+
+class Frame:
+    """A table as pandas and polars have it: iterating over it gives the names of its columns."""
+
+    columns = ("id", "mail")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+class Series:
+    """A column as pandas and polars have it."""
+
+    name, values = "mail", ("Rose saw a heron.", "Mercury.")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+
+FRAME: Any = Frame()
+
 #: What people give by mistake, and what they are told.
 WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
     (lambda w: [*w.link(None)], "text 1 is of the type NoneType"),
     (lambda w: [*w.link(Path("notes.txt"))], "text 1 is of the type PosixPath"),
-    (lambda w: [*w.link({"text": "Rose"})], "text 1 is of the type dict"),
+    (lambda w: w.link({"text": ["Rose"]}), "a dict with the columns text is a table"),
+    (lambda w: w.link(FRAME), "a Frame with the columns id, mail is a table, not a list of texts"),
+    (lambda w: w.discover(FRAME), "a Frame with the columns id, mail is a table"),
+    (lambda w: [*w.link([["Rose"]])], "text 1 is of the type list"),
+    (lambda w: [*w.link(["Rose", float("nan")])], "text 2 is of the type float"),
     (lambda w: [*w.link("Rose", 3)], "names are given by the type int"),
     (lambda w: w.search(b"Rose"), "a search needs a text"),
     (lambda w: w.search("Rose", k="3"), "k = '3': a search has"),

@@ -208,7 +208,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, turtle: str, told: str) ->
 
 def test_other_encodings_and_packed_files_that_were_cut(tmp_path: Path) -> None:
     path = tmp_path / "p.ttl"
-    path.write_bytes((PREFIXES + ONE).encode("utf-16"))
+    path.write_bytes((PREFIXES + ONE).encode("utf-16-le"))
     with pytest.raises(SourceError):
         read_file(path)
     path.write_bytes((PREFIXES + ONE).encode().replace("🌊".encode(), b"\xff"))

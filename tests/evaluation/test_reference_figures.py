@@ -47,7 +47,11 @@ def rows_of(recipe: str) -> list[tuple[ReferenceTable, ReferenceRow]]:
 
 
 def test_every_row_of_the_papers_has_a_recipe_or_stands_in_the_list() -> None:
-    lacking = {f"{table.name}: {row.name}" for table, row in ROWS if row.lacks_recipe}
+    lacking = {
+        f"{table.name}: {row.name}"
+        for table, row in ROWS
+        if not (row.by or (row.reranker if row.reranked else row.recipe))
+    }
     unexplained = {name for name in lacking if not any(fnmatch(name, at) for at in WITHOUT_RECIPE)}
     stale = {at for at in WITHOUT_RECIPE if not any(fnmatch(name, at) for name in lacking)}
     assert not unexplained

@@ -387,7 +387,7 @@ def test_a_wide_table_is_read_in_linear_time() -> None:
         ("id\x1b,title\n1,2\n", "the header holds the control character U+001B", ""),
         ("id,title\r1,a\r2,b\r", "a carriage return stands inside a row", "tr '\\r' '\\n' < FILE"),
         ("", "is empty", ""),
-        ("id,title\n".encode("utf-16"), "is UTF-16", "iconv"),
+        ("id,title\n1,T\n".encode("utf-16-le"), "is UTF-16LE", "--encoding UTF-16LE"),
         (b"id,title,caf\xe9\n1,2,3\n", "not valid UTF-8", "iconv"),
         (b"id,title\n\0\n", "is binary", ""),
     ],

@@ -82,7 +82,7 @@ def test_what_is_no_export_is_told() -> None:
     assert "its root element is <html>" in told("<html><page></page></html>").message
     assert "no well-formed XML" in told("<mediawiki><a></b><page></mediawiki>").message
     assert "that is no page" in told("<mediawiki><page>x</mediawiki>").message
-    assert "UTF-16" in told(SAMPLE.encode("utf-16")).message
+    assert "UTF-16" in told(SAMPLE.encode("utf-16-le")).message
 
 
 def test_sniffing() -> None:

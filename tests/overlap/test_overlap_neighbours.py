@@ -64,9 +64,15 @@ def plain_neighbours(
 
 
 def as_table(found: Neighbours) -> dict[tuple[int, int], tuple[float, float, bool]]:
-    columns = (found.left, found.right, found.cosine, found.csls, found.mutual)
+    columns = (found.left, found.right, found.cosine, found.csls, mutual(found))
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {(left, right): (cosine, csls, mutual) for left, right, cosine, csls, mutual in rows}
+    return {(left, right): (cosine, csls, both) for left, right, cosine, csls, both in rows}
+
+
+def mutual(found: Neighbours) -> npt.NDArray[np.bool_]:
+    """Which pairs are each other's nearest."""
+    both: npt.NDArray[np.bool_] = (found.left_rank == 0) & (found.right_rank == 0)
+    return both
 
 
 @pytest.mark.parametrize("most_rows", [1, 5])
@@ -123,8 +129,8 @@ def test_a_hub_loses_to_a_closer_friend() -> None:
     by_cosine = best_cosines(left, right)
     assert by_cosine.argmax(axis=1).tolist() == [0, 0, 0]
     found = nearest_neighbours(left, right, k=3, precision="fp32")
-    mutual = list(zip(found.left[found.mutual], found.right[found.mutual], strict=True))
-    assert mutual == [(0, 1), (1, 2), (2, 0)]
+    both = mutual(found)
+    assert list(zip(found.left[both], found.right[both], strict=True)) == [(0, 1), (1, 2), (2, 0)]
 
 
 def test_cosines_take_the_best_rows_of_both() -> None:

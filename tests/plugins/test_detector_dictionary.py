@@ -64,6 +64,7 @@ def test_what_is_compiled() -> None:
     assert found(text, "long long long", max_chars=13) == []
     assert found(text, "long long long", max_chars=14) == ["long long long"]
     assert found("!!! ...", "!!!", "...") == []
+    assert found("EAN 4006381333931, 12345.", "4006381333931", "12345") == ["4006381333931"]
 
 
 def test_no_names_no_spans() -> None:

@@ -14,7 +14,7 @@ import pytest
 from conftest import Kglink
 
 from fake_distributions import FakeEnvironment
-from kglink.plugins import HOOKS, HOOKS_OF_GROUP, KINDS, Kind, find_modules, load_registry
+from kglink.plugins import HOOKS, HOOKS_OF_GROUP, KINDS, Kind, load_registry
 from kglink.workspace import init_workspace
 from training_world import fill, world_of, write_world_model
 
@@ -226,9 +226,6 @@ PLUGINS = """
         def menu(dish: str = "soup"):
             print("today:", dish)
 
-    @hookimpl
-    def register_routes(app):
-        app.append("page")
 """
 
 
@@ -366,13 +363,6 @@ def test_register_exporters(kglink: Kglink, demo: Path) -> None:
 def test_register_commands(kglink: Kglink) -> None:
     assert "menu" in kglink("--help").out
     assert kglink("menu", "--dish", "stew").out == "today: stew\n"
-
-
-def test_register_routes() -> None:
-    (module,) = (one for one in find_modules("kglink.commands") if not one.provider.builtin)
-    pages: list[str] = []
-    module.hooks("kglink.commands").call("register_routes", app=pages)
-    assert pages == ["page"]
 
 
 # -------------------------------------------------------------------------------- the table

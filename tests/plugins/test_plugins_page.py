@@ -9,7 +9,6 @@ import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import typer
@@ -76,17 +75,6 @@ def test_the_command_of_the_page_works(page: ModuleType) -> None:
     app.callback()(lambda: None)
     PluginHooks(PAGE_PROVIDER, page, "kglink.commands").call("register_commands", app=app)
     assert CliRunner().invoke(app, ["menu"]).stdout == "soup\n"
-
-
-def test_the_page_of_the_page_works(page: ModuleType) -> None:
-    routes: dict[str, Any] = {}
-
-    class App:
-        def get(self, path: str) -> Any:
-            return lambda function: routes.update({path: function})
-
-    PluginHooks(PAGE_PROVIDER, page, "kglink.commands").call("register_routes", app=App())
-    assert routes["/menu"]() == {"today": "soup"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

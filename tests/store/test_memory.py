@@ -227,22 +227,19 @@ KILLED = """
 import os, sys
 from kglink.store import Store
 with Store.open(sys.argv[1]) as store:
-    def documents():
-        yield from store.documents("mails")
-        os.kill(os.getpid(), 9)
-    store.learn("notes", documents())
+    store.learn({"mails": ""}, lambda *_, **__: os.kill(os.getpid(), 9))
 """
 
 
 def test_a_kill_while_it_learns_leaves_what_was_known(store: Store, tmp_path: Path) -> None:
-    store.ingest(job("x"), [entity("a"), entity("b")])
+    learn(store, "notes", [ONE])
     store.ingest(job("mails", links_to=("x",)), [TWO])
-    store.learn("notes", [ONE])
-    before = told(store, "tumor", "pain")
+    before = [*store.all_meanings()]
     url = f"sqlite:///{tmp_path / 'kglink.db'}"
     assert subprocess.run([sys.executable, "-c", KILLED, url], check=False).returncode == -9
-    assert told(store, "tumor", "pain") == before
-    assert store.learn("notes", [TWO]) == 1
+    assert [*store.all_meanings()] == before
+    store.learn({"mails": ""})
+    assert set(store.memory_sources()) == {"mails", "notes"}
 
 
 @pytest.mark.slow

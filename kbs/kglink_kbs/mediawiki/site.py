@@ -21,8 +21,6 @@ from kglink_kbs.mediawiki.languages import (
 from kglink_kbs.mediawiki.pages import refuse_declarations, what_expat_says
 from kglink_kbs.values import unescaped
 
-#: Which siteinfo is one of a fan wiki.
-_FANDOM = re.compile(r"(?:\.|//)(?:fandom\.com|wikia\.(?:com|org))(?:[/:]|$)", re.IGNORECASE)
 _URL_SAFE = "/:;@$!*(),~"
 
 
@@ -45,11 +43,6 @@ class Site:
     case: str = "first-letter"
     language: str = ""
     namespaces: tuple[Namespace, ...] = ()
-
-    @property
-    def is_fandom(self) -> bool:
-        """Whether this is a wiki of Fandom (once Wikia)."""
-        return bool(_FANDOM.search(self.base)) or "wikia" in self.dbname.lower()
 
     @property
     def url_prefix(self) -> str:

@@ -29,7 +29,7 @@ from kglink_plugins.detectors.dictionary.compiled import Lexicon, compile_lexico
 from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 
 #: Raise it when the files, the folding or the borders of words change.
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "manifest.json"
 _TRIES = ("keys", "surfaces")
 _ARRAYS = ("counts", "shapes", "bits")

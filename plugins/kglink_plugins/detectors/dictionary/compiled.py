@@ -25,6 +25,8 @@ Bytes = npt.NDArray[np.uint8]
 #: Rows of the filter: aliases of one word, those that need a capital, and those of several words.
 ONE_WORD, ONE_CAPITAL_WORD, TWO_WORDS = range(3)
 _SLOTS_PER_ALIAS = 16
+#: A number of so many digits, such as an EAN, is a name if somebody said that it is one.
+_LONG_NUMBER = 6
 _KEYS_AT_ONCE = 20_000
 _MOST_COUNT = 2**32 - 1
 
@@ -104,8 +106,9 @@ def _collected(
 def _wanted(folded: str, settings: DictionarySettings) -> bool:
     if len(folded) > settings.max_chars or len(folded) - folded.count(" ") < settings.min_chars:
         return False
-    has = str.isalnum if settings.numbers else str.isalpha
-    return any(map(has, folded))
+    if any(map(str.isalpha, folded)):
+        return True
+    return sum(map(str.isalnum, folded)) >= (1 if settings.numbers else _LONG_NUMBER)
 
 
 def _filter_bits(keys: dict[str, int], guard: Guard) -> Bytes:

@@ -32,7 +32,10 @@ class DictionarySettings(PluginSettings):
         description="One-word aliases in capitals of up to this many letters need capitals in the "
         "text (match_case smart).",
     )
-    numbers: bool = Field(False, description="Whether aliases without any letter are looked for.")
+    numbers: bool = Field(
+        False,
+        description="Whether numbers of fewer than six digits are looked for where they are names.",
+    )
     stop_words: tuple[str, ...] = Field(
         (), description="More words to treat as 'the' and 'it' are, besides the English ones."
     )

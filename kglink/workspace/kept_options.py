@@ -1,0 +1,250 @@
+"""The options that a source was read with: kept with its KB, and used when it is added again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import SecretBytes, SecretStr
+
+from kglink.config import env_name
+from kglink.errors import ConfigError, KglinkError
+from kglink.plugins import Plugin, PluginSettings, Registry
+from kglink.plugins.settings import setting_keys
+from kglink.sources import OnError, OnNote, Source
+from kglink.sources.encoding import is_utf8
+from kglink.workspace.random_split import RandomSplit, read_random_split
+
+if TYPE_CHECKING:
+    from kglink.workspace.opened import Opened
+
+#: Options of `kglink add-kb` by name; adapter settings, which have no dashes, stand beside them.
+Options = Mapping[str, object]
+
+#: Settings of the workspace that are a source's own where a flag or a variable gives them.
+_OF_SOURCE = {"--on-error": "ingest.on_error", "--encoding": "ingest.encoding"}
+_SPLITS = frozenset({"--split", "--split-random", "--split-seed"})
+_FLAGS = _SPLITS | _OF_SOURCE.keys() | {"--adapter", "--links-to", "--resolve"}
+_SECRET_NAME = re.compile(
+    r"(?:^|[_.-])(?:pass(?:word|wd|phrase)?|pwd|secret|token|credentials?|auth"
+    r"|(?:api|access|private|secret)[_-]?key)(?:$|[_.-])",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"://[^/@\s:]*:[^/@\s]+@|(?:password|passwd|pwd|secret|token|api_?key)\s*=", re.IGNORECASE
+)
+
+
+def written(options: Options) -> str:
+    """Options as they are typed: ``--set key=SKU --on-error skip``."""
+    return " ".join(
+        f"{name} {shlex.quote(_text(value))}"
+        if name.startswith("--")
+        else f"--set {shlex.quote(f'{name}={_text(value)}')}"
+        for name, value in options.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HowToRead:
+    """How a source is read: as told now, else as the last time, else by default."""
+
+    adapter: str
+    settings: PluginSettings
+    links_to: tuple[str, ...]
+    split: str
+    split_random: RandomSplit | None
+    resolve: str
+    on_error: OnError
+    kept: Options
+    """What is kept for the next time."""
+
+
+def how_to_read(
+    opened: Opened, kb: str, source: Source, told: Options, *, defaults: bool, on_note: OnNote
+) -> HowToRead:
+    """How ``source`` is read into a KB; ``told`` are options, empty where nothing was said."""
+    registry = opened.registry
+    told = {
+        **{name: told[name] for name in told if not (name in _FLAGS and _is_empty(told[name]))},
+        **_flags_of_source(opened),
+    }
+    adapter_before, before = _kept_options(opened, kb)
+    if defaults and before:
+        on_note("defaults", f"left out: {written(before)}")
+    flags, own = _split_options({} if defaults else before)
+    flags = {name: flags[name] for name in flags if name not in _said_otherwise(opened, told)}
+    if "--encoding" in flags and not (encoding := _kept_encoding(source, flags, on_note)):
+        del flags["--encoding"]
+    elif "--encoding" in flags:
+        source.read_as(encoding)
+    flags_told, own_told = _split_options(told)
+    name = _text(told.get("--adapter", "")) or _kept_adapter(registry, flags, on_note)
+    flags = {**flags, **flags_told}
+    plugin = registry.get("kb", name or _guessed(registry, source, on_note))
+    if name:
+        flags["--adapter"] = plugin.name
+    else:
+        flags.pop("--adapter", None)
+    if own and plugin.name != adapter_before:
+        on_note("kept", f"{written(own)} is left out: it is for {adapter_before}")
+        own = {}
+    settings = _joined_settings(registry, plugin, own, own_told, on_note)
+    kept = _options_to_keep(settings, flags, on_note)
+    if adapter_before and not defaults:
+        _tell_kept(before, kept, told, on_note)
+    links, on_error = flags.get("--links-to"), flags.get("--on-error")
+    return HowToRead(
+        plugin.name,
+        settings,
+        tuple(map(str, links)) if isinstance(links, list) else (),
+        _text(flags.get("--split", "")),
+        _random_split(flags),
+        _text(flags.get("--resolve", "")),
+        "skip" if on_error == "skip" else "stop" if on_error else opened.settings.ingest.on_error,
+        kept,
+    )
+
+
+def _random_split(flags: Options) -> RandomSplit | None:
+    if "--split-random" not in flags:
+        return None
+    seed = _text(flags.get("--split-seed", 0))
+    return read_random_split(_text(flags["--split-random"]), int(seed) if seed.isdecimal() else 0)
+
+
+def _guessed(registry: Registry, source: Source, on_note: OnNote) -> str:
+    name = registry.guess_kb(source.head).name
+    on_note("adapter", f"{name} (guessed from the content); --adapter chooses another")
+    return name
+
+
+def _flags_of_source(opened: Opened) -> dict[str, object]:
+    """The source's own settings that come from a flag."""
+    resolved = opened.resolved
+    return {
+        option: getattr(resolved.values.ingest, setting.partition(".")[2])
+        for option, setting in _OF_SOURCE.items()
+        if resolved.origins.get(setting) == "flag"
+    }
+
+
+def _said_otherwise(opened: Opened, told: Options) -> set[str]:
+    """Options of the last time in the place of which something else is said now."""
+    said = {
+        option
+        for option, setting in _OF_SOURCE.items()
+        if opened.resolved.origins.get(setting) == env_name(setting)
+    }
+    return said | (_SPLITS if _SPLITS & told.keys() else set())
+
+
+def _kept_options(opened: Opened, kb: str) -> tuple[str, Options]:
+    """The adapter that has read a KB, and the options that were kept; nothing of a new KB."""
+    for info in opened.store.kbs():
+        if info.name == kb:
+            return info.adapter, info.options
+    return "", {}
+
+
+def _split_options(options: Options) -> tuple[dict[str, object], dict[str, object]]:
+    """Options of the command, and settings of the adapter."""
+    flags = {name: value for name, value in options.items() if name in _FLAGS}
+    return flags, {name: value for name, value in options.items() if name not in flags}
+
+
+def _joined_settings(
+    registry: Registry, plugin: Plugin, kept: Options, told: Options, on_note: OnNote
+) -> PluginSettings:
+    """The settings ``told``, beside those that were kept and that the adapter still takes."""
+    known = setting_keys(plugin.settings)
+    for name in kept.keys() - set(known):
+        on_note("kept", f"{plugin.title} has no setting {name!r} any more: it is left out")
+    usable = {name: value for name, value in kept.items() if name in known}
+    try:
+        return registry.settings_for("kb", plugin.name, {**usable, **told})
+    except ConfigError as error:
+        if not usable:
+            raise
+        settings = registry.settings_for("kb", plugin.name, told)
+        on_note("kept", f"left out, they no longer fit: {written(usable)} ({error.message})")
+        return settings
+
+
+def _tell_kept(before: Options, now: Options, told: Options, on_note: OnNote) -> None:
+    """Say which options were used again, and which are other than before."""
+    used = {name: now[name] for name in before if name in now and name not in told}
+    if used:
+        on_note("kept", f"{written(used)} (as the last time; --defaults leaves them out)")
+    changes = [
+        f"{written({name: now[name]} if name in now else {name: ''})}, was {_text(before[name])!r}"
+        for name in told
+        if name in before and now.get(name) != before[name]
+    ]
+    changes += [f"{written({name: now[name]})} is new" for name in now if name not in before]
+    if before and changes:
+        on_note("changed", "; ".join(changes))
+
+
+def _options_to_keep(settings: PluginSettings, flags: Options, on_note: OnNote) -> Options:
+    """The options that are kept: what is other than the default, and no secret."""
+    values = settings.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, exclude_defaults=True
+    )
+    secret = [name for name, value in values.items() if _is_secret(name, value)]
+    secret += [name for name, value in settings if isinstance(value, SecretStr | SecretBytes)]
+    if secret := [name for name in dict.fromkeys(secret) if name in values]:
+        on_note("not kept", f"{', '.join(secret)}: a secret; name it again the next time")
+    return {**{name: value for name, value in values.items() if name not in secret}, **flags}
+
+
+def _kept_adapter(registry: Registry, flags: Options, on_note: OnNote) -> str:
+    """The adapter that was named the last time, if it is still there."""
+    name = flags.get("--adapter")
+    if not isinstance(name, str):
+        return ""
+    try:
+        return registry.get("kb", name).name
+    except KglinkError as error:
+        on_note("kept", f"--adapter {name} is left out: {error.message}")
+        return ""
+
+
+def _kept_encoding(source: Source, flags: Options, on_note: OnNote) -> str:
+    """The encoding that was named the last time, unless the source is UTF-8 now."""
+    encoding = _text(flags.get("--encoding", ""))
+    if not encoding or source.is_folder:
+        return encoding
+    head = source.head.head
+    if is_utf8(head) and not head.isascii():
+        on_note("kept", f"--encoding {encoding} is left out: the source is UTF-8 now")
+        return ""
+    return encoding
+
+
+def _is_secret(name: str, value: object) -> bool:
+    return bool(_SECRET_NAME.search(name)) or any(map(_SECRET_VALUE.search, _texts(value)))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts in a value as JSON has it; names of a table that say of a secret are told too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield f"{name}=" if inner else ""
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value in ("", [], ())
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
