@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kglink.errors import ModelError
+from kglink.errors import ModelError, UsageError
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.models.hardware import choose_hardware
 from kglink.models.model_folder import BaseInfo
@@ -56,6 +56,11 @@ def convert_blink(weights: Path, folder: Path, like: str) -> Converted:
     ``like`` is the BERT whose configuration and tokenizer it takes, such as
     ``google-bert/bert-large-uncased``: a folder or a name on the hub.
     """
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UsageError(
+            f"{folder} exists already, and a model would take its place",
+            hint="Name a new folder.",
+        )
     found = read_torch_archive(weights)
     parts = [_part(found, prefix) for prefix in _TOWERS]
     if not all(parts):

@@ -36,6 +36,17 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def opens(folder: Path) -> bool:
+    """Whether the workspace is opened, with whatever its settings ask for."""
+    try:
+        Workspace.open(folder).close()
+    except ConfigError as error:
+        if "asks for what you have not allowed" not in error.message:
+            raise
+        return False
+    return True
+
+
 def asked(folder: Path, text: str, **environment: str) -> list[str]:
     """The settings of a file with this text that ask for something outside."""
     (folder / "kglink.toml").write_text(text)
@@ -65,25 +76,25 @@ def test_what_was_allowed_is_that_file_in_that_folder(
 ) -> None:
     kglink("trust")
     shutil.copytree(clone, tmp_path / "copy")
-    kglink("--workspace", tmp_path / "copy", "kbs", code=2)
+    assert not opens(tmp_path / "copy")
     for make in (Path.symlink_to, Path.hardlink_to):
         folder = tmp_path / make.__name__
         folder.mkdir()
         make(folder / "kglink.toml", clone / "kglink.toml")
-        kglink("--workspace", folder, "kbs", code=2)
+        assert not opens(folder)
     kglink("--workspace", tmp_path / "symlink_to", "trust")
-    kglink("--workspace", tmp_path / "symlink_to", "kbs")
+    assert opens(tmp_path / "symlink_to")
     (clone / "kglink.toml").write_text(SECRET.replace("evil", "worse"))
-    assert "worse.example" in kglink("kbs", code=2).err
-    kglink("--workspace", tmp_path / "symlink_to", "kbs", code=2)
+    assert not opens(clone)
+    assert not opens(tmp_path / "symlink_to")
     kglink("trust")
-    kglink("kbs")
+    assert opens(clone)
     assert "no longer allowed" in kglink("trust", "--revoke").err
     assert "was not allowed" in kglink("trust", "--revoke").err
-    kglink("kbs", code=2)
+    assert not opens(clone)
     # What asks for nothing needs no leave, before and after.
     (clone / "kglink.toml").write_text("[link]\ntop_k = 3\n")
-    kglink("kbs")
+    assert opens(clone)
 
 
 def test_the_list_is_the_users_and_a_damaged_one_allows_nothing(
@@ -94,25 +105,23 @@ def test_the_list_is_the_users_and_a_damaged_one_allows_nothing(
     assert json.loads(kept.read_text()) == {str(clone): hashlib.sha256(SECRET.encode()).hexdigest()}
     for damage in ("", "[]", "{", "[" * 100_000, json.dumps({str(clone): None})):
         kept.write_text(damage)
-        kglink("kbs", code=2)
+        assert not opens(clone)
     kglink("trust")
-    kglink("kbs")
+    assert opens(clone)
     shutil.rmtree(kept.parent)
     kept.parent.write_text("no folder")
     assert f"KGLINK_TRUST={clone}" in kglink("trust", code=2).err
 
 
 @pytest.mark.parametrize("how", ["folder", "relative", "digest", "other", "near"])
-def test_ci_allows_by_a_variable(
-    kglink: Kglink, clone: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ci_allows_by_a_variable(clone: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = hashlib.sha256(SECRET.encode()).hexdigest()
     named = {
         "folder": f"/elsewhere:{clone}", "relative": ".", "digest": digest,
         "other": f"{'0' * 64}:{clone.parent}", "near": digest[:-1],
     }[how]  # fmt: skip
     monkeypatch.setenv("KGLINK_TRUST", named)
-    kglink("kbs", code=2 if how in ("other", "near") else 0)
+    assert opens(clone) == (how not in ("other", "near"))
 
 
 def test_python_has_the_same_rule(clone: Path) -> None:

@@ -273,6 +273,12 @@ def test_the_command(kglink: Kglink, tmp_path: Path, bert: Path) -> None:
     said = kglink("convert", str(path), str(tmp_path / "model"), "--like", str(bert))
     assert "tensors" in said.out
     assert "--set model.base=" in said.err
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "mine.txt").write_text("Dear")
+    for taken in ("letters", "letters/mine.txt", "model"):
+        told = kglink("convert", path, tmp_path / taken, "--like", bert, code=2).err
+        assert "exists already, and a model would take its place" in told
+    assert (tmp_path / "letters" / "mine.txt").read_text() == "Dear"
     one = saved(tmp_path / "one.bin", load_bi_encoder(bert, hardware=CPU).mention.weights())
     told = kglink("convert", str(one), str(tmp_path / "no"), "--like", str(bert), code=1).err
     assert "holds no bi-encoder of BLINK" in told

@@ -314,7 +314,7 @@ def completion(content: bytes) -> bytes:
         "redirect to a file": (b"HTTP/1.1 302 Go\r\nLocation: file:///etc/passwd\r\n\r\n",),
         "redirect to itself": (b"HTTP/1.1 307 Go\r\nLocation: /v1/chat/completions\r\n\r\n",),
         "chunk of -5": (CHUNKED + b"-5\r\n" + FINE,),
-        "chunk of -1": (CHUNKED + b"-1\r\n", *[b" " * (1 << 20)] * 64),
+        "chunk of -1": (CHUNKED + b"-1\r\n" + FINE + b" " * (9 << 20),),
         "chunk of words": (CHUNKED + b"many\r\n" + FINE,),
         "chunk of nothing": (CHUNKED + b"\r\n\r\n",),
         "huge chunk": (CHUNKED + b"f" * 16 + b"\r\n" + FINE,),
@@ -354,6 +354,13 @@ def test_whatever_an_endpoint_sends_is_that_questions_failure(
     assert found.note.isprintable()
     # The next question is answered.
     assert ids(reranker.rank([RANKING])[0]) == ["E1", "B1"]
+
+
+def test_no_length_makes_it_read_without_end(serve: Serve) -> None:
+    def floods(request: BaseHTTPRequestHandler) -> None:
+        raw(CHUNKED + b"-1\r\n", *[b" " * (1 << 20)] * 4096)(request)
+
+    stays(asking(serve(floods).url, retries=0), "answered more than a megabyte")
 
 
 def test_it_asks_again_when_it_is_told_to(serve: Serve) -> None:
