@@ -14,6 +14,7 @@ from kglink.records import EntityId
 from kglink.store import Store, database
 from kglink.store.database import Database
 from kglink.store.memory import Learnt
+from kglink.store.schema import VERSION_TABLE
 from store_support import dump, entity, job
 
 pytest_plugins = ["store_fixtures"]
@@ -107,7 +108,7 @@ def test_a_store_that_learnt_before_sources_were_listed_still_knows_them(url: st
     db = Database(url)
     with db.write() as connection:
         connection.execute(text("DROP TABLE learnt"))
-        connection.execute(text(f"UPDATE {database.VERSION_TABLE} SET version_num = '0001'"))  # noqa: S608 - our own table
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))  # noqa: S608 - our own table
         rows = [("k", "kelp", "x", "1"), ("k", "kelps", "", ""), ("k", "old", "", "-")]
         for key, folded, kb, one in rows:
             connection.execute(
