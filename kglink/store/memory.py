@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from sqlalchemy import Select, delete, func, insert, select, tuple_, update
 from sqlalchemy.engine import Connection
 
-from kglink.errors import UsageError
+from kglink.errors import UnknownNameError, UsageError
 from kglink.files.digest import digest_of
 from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention, OnProgress, Progress
 from kglink.store.database import Database
@@ -122,6 +122,10 @@ class MemoryTable:
         progress: OnProgress = lambda _: None,
     ) -> None:
         """Count memory anew, with these sources by their splits, and without those forgotten."""
+        known = self.sources()
+        for source in forgotten:
+            if source not in known:
+                raise UnknownNameError("source of memory", source, known)
         while not self._learn(learnt, unmarked, forgotten, progress):
             pass  # another process has changed the memory meanwhile
 

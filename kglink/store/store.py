@@ -359,15 +359,16 @@ class Store:
         sources: Mapping[str, str],
         unmarked: Unmarked = nothing_unmarked,
         *,
+        forgotten: Collection[str] = (),
         progress: OnProgress = lambda _: None,
     ) -> None:
         """Remember what surfaces mean in the documents of some sources, each of one split.
 
-        An empty split is train, or all where there is none. ``unmarked`` finds the places of a
-        source that look like mentions and are none. All that was learnt before is counted anew
-        with it, so that memory is the same in whatever order sources are learnt.
+        An empty split is train, or all where there is none. ``unmarked`` finds what looks like
+        mentions and is none. ``forgotten`` are sources of memory that leave it. All others are
+        counted anew: the order in which sources come and go changes nothing.
         """
-        self._memory.learn(sources, unmarked, progress=progress)
+        self._memory.learn(sources, unmarked, forgotten=forgotten, progress=progress)
 
     def learnt(self) -> list[Learnt]:
         """The sources that memory was learnt from, by their names."""
@@ -389,20 +390,6 @@ class Store:
     def remembered_surfaces(self, most: int) -> list[tuple[str, str, str]]:
         """The surfaces that most often meant an entity: the key, the folded words, a spelling."""
         return self._memory.surfaces(most)
-
-    def forget(
-        self,
-        sources: Collection[str],
-        unmarked: Unmarked = nothing_unmarked,
-        *,
-        progress: OnProgress = lambda _: None,
-    ) -> None:
-        """Forget what some sources said; the others are counted anew, as by `learn`."""
-        known = self._memory.sources()
-        for source in sources:
-            if source not in known:
-                raise UnknownNameError("source of memory", source, known)
-        self._memory.learn({}, unmarked, forgotten=sources, progress=progress)
 
     def memory_kbs(self) -> dict[str, float]:
         """The KBs whose entities were meant, and by how many mentions."""

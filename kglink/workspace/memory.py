@@ -52,7 +52,7 @@ def forget(
     opened: Opened, docs: str | Sequence[str], *, progress: OnProgress = lambda _: None
 ) -> None:
     """Forget what surfaces meant in the documents of some KBs; the others are counted anew."""
-    opened.store.forget(named(docs), _unmarked_of(opened), progress=progress)
+    opened.store.learn({}, _unmarked_of(opened), forgotten=named(docs), progress=progress)
 
 
 def fit(

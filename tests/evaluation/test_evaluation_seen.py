@@ -101,7 +101,7 @@ def test_what_memory_has_learnt_from(store: Store) -> None:
     store.learn({"more": ""})
     assert seen(store, "auto") == (("both:train", "more"), {"heron", "amber", "kelp"})
     store.learn({"both": ""})
-    store.forget(["more"])
+    store.learn({}, forgotten=["more"])
     assert seen(store, "auto") == (("both:train",), {"heron", "amber"})
 
 

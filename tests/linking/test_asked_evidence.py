@@ -88,7 +88,15 @@ def test_evidence_of_another_maker_is_fitted_explained_and_exported(
     acme: None, demo_copy: Path, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGLINK_LINK_MORE_EVIDENCE", "acme/in-the-sky")
-    fitted = json.loads(kglink("fit", "docs", "--json").out)
+    ran = kglink("fit", "docs", "--json")
+    fitted = json.loads(ran.out)
+    # The texts are annotated whole, so the judge of spans changes, whatever else does.
+    told = dict(line.split(maxsplit=1) for line in ran.err.splitlines() if "changed" in line)
+    parts = ", ".join(told.values()).split(", ")
+    assert "the judge of which words are mentions" in told["changed"].split(", ")
+    assert sorted(parts) == sorted(
+        ["the weights of evidence", "how sure answers are", "the judge of which words are mentions"]
+    )
     assert "acme/in-the-sky" in fitted["weights"]
     kept = json.loads((demo_copy / "spaces" / "default" / "scoring.json").read_text())
     assert kept["scoring"]["weights"]["by_kind"] == fitted["weights"]

@@ -7,6 +7,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from conftest import Kglink
 from sqlalchemy import select
 
 from kglink.records import NO_MENTION, Document, Entity, EntityId, Mention
@@ -107,3 +108,16 @@ def test_what_was_learnt_from_a_source_stays_when_it_is_removed(workspace: Works
         assert [row for row in rows(workspace) if row[4] == "a"] == own
         workspace.forget("a")
         assert {row[4] for row in rows(workspace)} == {"b", "c"}
+
+
+def test_kglink_learn_names_sources_that_are_not_what_was_counted(
+    workspace: Workspace, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with workspace:
+        workspace.learn(["a", "c"])
+        changed(workspace)
+        workspace.remove_kb("c")
+        monkeypatch.chdir(workspace.folder)
+        told = " ".join(kglink("learn").err.split())
+    assert "changed a has been updated since it was learnt: kglink learn a" in told
+    assert "gone c was removed: what was learnt from it stays as it was counted" in told

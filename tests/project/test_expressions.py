@@ -114,12 +114,7 @@ def _sampled(kind: str, value: Any, pick: int) -> str:
         return fit[pick % len(fit)]
     if kind in REPEATS:
         least, most, body = value
-<<<<<<< HEAD
         return str(sample(body, pick) * max(least, min(most, pick % 2)))
-=======
-        times: int = max(least, min(most, pick % 2))
-        return sample(body, pick) * times
->>>>>>> h3
     parts = inner(kind, value)
     return sample(parts[pick % len(parts)], pick) if parts else ""
 

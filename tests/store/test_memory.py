@@ -94,10 +94,10 @@ def test_sources_add_up_and_are_forgotten_alone(store: Store) -> None:
     learn(store, "notes", [ONE])
     learn(store, "mails", [TWO, document("3", ("tumours", (A,)))])
     assert told(store, "tumor")["tumours", A] == 2
-    store.forget(["notes"])
+    store.learn({}, forgotten=["notes"])
     assert told(store, "tumor") == {("tumours", A): 1, ("tumours", B): 1}
     with pytest.raises(UnknownNameError, match="notes"):
-        store.forget(["notes"])
+        store.learn({}, forgotten=["notes"])
 
 
 def test_documents_that_are_judged_are_no_part_of_what_is_asked(store: Store) -> None:
@@ -117,7 +117,7 @@ def test_documents_that_are_in_two_sources_count_once(store: Store) -> None:
     once = told(store, "tumor")
     assert (once["tumours", B], once["tumours", A]) == (1, 2)
     # What one source tells no longer, another does.
-    store.forget(["mails"])
+    store.learn({}, forgotten=["mails"])
     assert told(store, "tumor")["tumours", B] == 1
     assert told(store, "tumor")["tumours", A] == 1
     # The same text twice in one source: each of its places counts once.

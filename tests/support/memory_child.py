@@ -44,7 +44,7 @@ def main() -> None:
         for name, size in (("few", PER_DOCUMENT), ("many", count)):
             store.ingest(IngestJob(name, "jsonl", name, "1", links_to=("k",)), documents(size))
         store.learn({"few": ""})
-        store.forget(["few"])
+        store.learn({}, forgotten=["few"])
         before = peak_mib()
         store.learn({"many": ""})
         learnt = store.memory_sources()["many"]

@@ -137,7 +137,8 @@ def _plain(text: str) -> str:
 class PageRunner:
     """Runs the blocks of one page in one folder, in an environment of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, timeout_s: int = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self._environment: Environment = fresh_environment(folder / "environment")
         self._environment.borrow_everything("kglink", "pip", "pytest")
         self._working = self._home = folder / "work"
@@ -198,7 +199,7 @@ class PageRunner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=self._timeout_s,
             check=False,
         )
         if done.returncode:

@@ -22,8 +22,8 @@ def upgrade() -> None:
     )
     memories = sa.table("memories", sa.column("source"), sa.column("folded"), sa.column("entity"))
     m = memories.c
-    split: sa.ColumnElement[str] = sa.literal_column("''")
-    never: sa.ColumnElement[int] = sa.literal_column("0")
+    split = sa.literal("", sa.Text, literal_execute=True)
+    never = sa.literal(0, sa.Integer, literal_execute=True)
     before = (
         sa.select(m.source, split, never, sa.func.count(m.folded.distinct()))
         .where(m.entity != "-")
