@@ -30,7 +30,7 @@ def read_successors(connection: Connection, gone: EntityId) -> list[Successor]:
     merged = in_kb.join_from(entities, xrefs, entities.c.id == xrefs.c.entity_id)
     named = in_kb.join_from(entities, aliases, entities.c.id == aliases.c.entity_id)
     redirects = aliases.c.kind == "redirect", aliases.c.folded == folded_name(gone.key)
-    asked: tuple[tuple[str, Select[tuple[str]]], ...] = (
+    asked: tuple[tuple[str, Select[str]], ...] = (
         ("replaced by", replaced.where(m.predicate == REPLACED_BY)),
         ("consider", replaced.where(m.predicate == CONSIDER)),
         ("merged into", merged.where(xrefs.c.code == code)),
@@ -40,5 +40,5 @@ def read_successors(connection: Connection, gone: EntityId) -> list[Successor]:
         Successor(key, how)
         for how, query in asked
         if code or how == "redirects to"
-        for key in dict.fromkeys(row[0] for row in connection.execute(query))
+        for key in dict.fromkeys(connection.scalars(query))
     ]
