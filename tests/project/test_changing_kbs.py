@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_an_overlap_search_sees_one_state_of_its_kbs(here: Path, tmp_path: Path)
     for number, moment in enumerate((0, len(told) // 2, len(told) - 1)):
         folder = shutil.copytree(here, tmp_path / f"at-{number}")
         with opened(folder) as workspace:
-            act = at(moment, lambda folder=folder: update(folder))  # type: ignore[misc]
+            act = at(moment, partial(update, folder))
             (found,) = workspace.find_overlaps("atlas", "saga", progress=act)
             assert (found.candidates, found.kept) == (report.candidates, report.kept), moment
             assert found.notes[0] == (
