@@ -1,38 +1,29 @@
 """Linking on general ground, beside its baselines: raw text and given places, NIL, how sure.
 
     python benchmarks/general.py WORKSPACE-DIR [--data DATA] [--sizes 5402,35754]
-        [--vectors 5402] [--no-learning]
+        [--vectors 5402] [--no-learning] [--resume]
 
 DATA is the folder with ``general`` and ``fandom``. Workspaces are made in WORKSPACE-DIR where they
 are missing. Nine sets are linked to a KB of 5,402 entities, and to the whole one of 35,754: by
 names alone as kglink comes, with vectors where ``--vectors`` names the size, and after `learn` of
 the other sets (sets that share texts are left out together). Golds are compared by id; a link of a
 mention that has no gold in the KB is wrong (InKB), and both ends must agree (strict). Of sets that
-are annotated in part only the recall is known. All answers are written to WORKSPACE-DIR/answers,
-to be looked at; they are never read again. ``--no-learning`` leaves out the baseline MiniLM too.
+are annotated in part only the recall is known. ``--no-learning`` leaves out the baseline MiniLM
+too. Answers are kept in WORKSPACE-DIR/answers, and taken from there only with ``--resume``: so an
+interrupted run of the same code goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from answers import given_places, raw
-from general_baselines import MOST, Names, given_by
 from general_scores import (
-    Answer,
-    Answers,
     Given,
     Golds,
-    System,
-    answers_of,
     decimals,
     figures,
     given_counts,
@@ -44,41 +35,14 @@ from general_scores import (
     share,
     table,
 )
-from general_sets import (
-    BY_NAMES,
-    DATA,
-    FAMILIES,
-    PARTIAL,
-    SETS,
-    general_workspace,
-    wiki_workspace,
-)
+from general_sets import DATA, PARTIAL, SETS, wiki_workspace
+from general_systems import DEEP, Bench, ask, bench, golden_places
 
-from kglink.records import Document, TextInput
 from kglink.text.fold import fold
 from kglink.workspace import Workspace
 
-#: A space of the vectors of names, which learning and one baseline want; and that of all vectors.
-OF_NAMES = {"space.name": "names-encoded", "space.rows": ("alias",)}
-OF_ALL = {"space.name": "vectors"}
-#: As many candidates as recall is measured for.
-DEEP = {"link.top_k": MOST}
 WHOLE_SETS = [name for name in SETS if name not in PARTIAL]
 BEARERS = ((0, 0), (1, 1), (2, 2), (3, 5), (6, 10**6))
-
-Sources = Mapping[str, Sequence[Document]]
-
-
-class Bench(NamedTuple):
-    """The sets linked to one size of the KB."""
-
-    size: int
-    folder: Path
-    documents: Sources
-    golds: Mapping[str, Sequence[Golds]]
-    systems: list[System]
-    bearers: Mapping[str, int]
-    """How many entities have a name, folded."""
 
 
 def main() -> None:
@@ -88,7 +52,10 @@ def main() -> None:
     parser.add_argument("--sizes", default="5402,35754")
     parser.add_argument("--vectors", default="", help="sizes that are linked with vectors as well")
     parser.add_argument("--no-learning", action="store_true", help="leave out what is learnt")
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run")
     asked = parser.parse_args()
+    if not asked.resume:
+        shutil.rmtree(asked.folder / "answers", ignore_errors=True)
     sizes = [int(one) for one in asked.sizes.split(",")]
     with_vectors = {int(one) for one in asked.vectors.split(",") if one}
     benches = [
@@ -99,146 +66,6 @@ def main() -> None:
     show_given(benches)
     show_bearers(benches)
     show_wiki(asked.folder, asked.data, sizes)
-
-
-def bench(folder: Path, data: Path, size: int, vectors: bool, learning: bool) -> Bench:
-    """All systems with one size of the KB."""
-    place = general_workspace(folder, data, size)
-    with Workspace.open(place) as workspace:
-        documents = {name: list(workspace.store.documents(name)) for name in SETS}
-        entities = list(workspace.entities("general"))
-        for name in workspace.store.memory_sources():
-            workspace.forget(name)
-    golds = {name: list(map(Golds.of, documents[name])) for name in SETS}
-    names = Names("general", entities)
-    bearers: dict[str, int] = defaultdict(int)
-    for one in entities:
-        for name in {fold(each) for each in (one.title, *(each.surface for each in one.aliases))}:
-            bearers[name] += 1
-    made = Bench(size, place, documents, golds, [], bearers)
-    given = {name: [names.given(one) for one in own] for name, own in documents.items()}
-    made.systems.append(
-        System(
-            "dictionary",
-            {name: [names.raw(one.text) for one in own] for name, own in documents.items()},
-            given,
-            given,
-        )
-    )
-    surfaces = sorted(
-        {each.surface for own in documents.values() for one in own for each in one.mentions
-         if each.gold}
-    )  # fmt: skip
-    found = names.by_spelling(surfaces)
-    by_spelling = {name: [given_by(found, one) for one in own] for name, own in documents.items()}
-    made.systems.append(System("rapidfuzz", {}, by_spelling, by_spelling))
-    made.systems.append(linked("names", made, BY_NAMES))
-    if vectors:
-        made.systems.append(linked("vectors", made, OF_ALL))
-    if learning:
-        ways = {"names, learnt": BY_NAMES} | ({"vectors, learnt": OF_ALL} if vectors else {})
-        made.systems.append(by_best_name(made))
-        made.systems.extend(learnt(ways, made))
-    for system in made.systems:
-        keep(folder / "answers" / f"{system.name.replace(', ', '-')}-{size}.jsonl", system)
-    return made
-
-
-def linked(name: str, made: Bench, flags: Mapping[str, Any]) -> System:
-    """What kglink answers as it comes, once the space of some flags is built."""
-    texts = made.documents
-    if flags is OF_ALL:
-        began = time.monotonic()
-        with Workspace.open(made.folder, flags=dict(flags)) as workspace:
-            workspace.build_if_stale()
-        print(
-            f"all vectors of {made.size:,} entities: {time.monotonic() - began:.0f} s", flush=True
-        )
-    answers, seconds = ask(made.folder, flags, texts, raw)
-    given, _ = ask(made.folder, flags, texts, given_places)
-    deep, _ = ask(made.folder, {**flags, **DEEP}, texts, golden_places)
-    return System(name, answers, given, deep, sum(map(len, texts.values())) / seconds)
-
-
-def by_best_name(made: Bench) -> System:
-    """The vector of a mention's words alone, and the nearest name: such a system knows no NIL."""
-    flags = {**OF_NAMES, **DEEP, "link.evidence": "vectors"}
-    with Workspace.open(made.folder, flags=dict(flags)) as workspace:
-        workspace.build_if_stale()
-
-    found, _ = ask(made.folder, flags, made.documents, golden_places)
-    first = {
-        name: [[one._replace(entity=(*one.candidates, None)[0]) for one in own] for own in told]
-        for name, told in found.items()
-    }
-    return System("MiniLM, best name", {}, first, first)
-
-
-def golden_places(documents: Sequence[Document]) -> list[TextInput]:
-    """Texts with the places of the mentions that have a gold."""
-    own = [tuple(one for one in each.mentions if one.gold) for each in documents]
-    return given_places(
-        replace(one, mentions=golden) for one, golden in zip(documents, own, strict=True)
-    )
-
-
-def learnt(ways: Mapping[str, Mapping[str, Any]], made: Bench) -> Iterator[System]:
-    """What it answers after learning: each family with a memory of all the others."""
-    found: dict[str, list[dict[str, Sequence[Sequence[Answer]]]]] = {
-        name: [{}, {}, {}] for name in ways
-    }
-    seconds = dict.fromkeys(ways, 0.0)
-    for family in FAMILIES:
-        with Workspace.open(made.folder, flags=dict(OF_NAMES)) as workspace:
-            for name in workspace.store.memory_sources():
-                workspace.forget(name)
-            for first, *_ in FAMILIES:
-                if first not in family:
-                    workspace.learn(first)
-        own = {name: made.documents[name] for name in family}
-        for name, flags in ways.items():
-            answers, took = ask(made.folder, flags, own, raw)
-            given, _ = ask(made.folder, flags, own, given_places)
-            deep, _ = ask(made.folder, {**flags, **DEEP}, own, golden_places)
-            for all_sets, one in zip(found[name], (answers, given, deep), strict=True):
-                all_sets.update(one)
-            seconds[name] += took
-    for name in ways:
-        rate = sum(map(len, made.documents.values())) / seconds[name]
-        from_text, at_places, deeply = found[name]
-        yield System(name, from_text, at_places, deeply, rate)
-
-
-def ask(
-    folder: Path,
-    flags: Mapping[str, Any],
-    documents: Sources,
-    texts: Callable[[Sequence[Document]], list[TextInput]],
-    kbs: Sequence[str] = (),
-) -> tuple[Answers, float]:
-    """The answers of a workspace, and the seconds that linking took after the first text."""
-    print(f"... {folder.name} {flags} {texts.__name__}", file=sys.stderr, flush=True)
-    found, seconds = {}, 0.0
-    with Workspace.open(folder, flags=dict(flags)) as workspace:
-        list(workspace.link("It begins.", kbs, wait=False))
-        for name, own in documents.items():
-            began = time.monotonic()
-            found[name] = [
-                answers_of(one) for one in workspace.link(texts(own), kbs, wait=False)
-            ]  # fmt: skip
-            seconds += time.monotonic() - began
-    return found, seconds
-
-
-def keep(path: Path, system: System) -> None:
-    """Write what a system answered."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as out:
-        for way, answers in (("raw", system.raw), ("given", system.given)):
-            for docs, told in answers.items():
-                for at, own in enumerate(told):
-                    line = {"way": way, "docs": docs, "at": at, "answers": own}
-                    out.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def show_raw(benches: Sequence[Bench]) -> None:
@@ -285,7 +112,8 @@ def show_given(benches: Sequence[Bench]) -> None:
     columns = [(made, one) for made in benches for one in made.systems]
     counts = {
         (made.size, one.name): {
-            name: given_counts(made.golds[name], one.given[name], one.deep[name]) for name in SETS
+            name: given_counts(made.golds[name], one.given[name], one.deep.get(name))
+            for name in SETS
         }
         for made, one in columns
     }
@@ -315,7 +143,7 @@ def given_row(name: str, rows: Sequence[Given], error: float) -> list[str]:
     return [
         name,
         share(total.first, total.golds),
-        share(total.among, total.golds),
+        share(total.among, total.golds) if total.among else "-",
         share(total.right, total.golds),
         decimals([macro]),
         share(total.right_nil, total.told_nil) if knows_nil else "-",
@@ -367,9 +195,10 @@ def show_wiki(folder: Path, data: Path, sizes: Sequence[int]) -> None:
         with Workspace.open(place) as workspace:
             documents = {"pages": list(workspace.store.documents("pages"))}
         golds = {"pages": list(map(Golds.of, documents["pages"]))}
-        answers, _ = ask(place, {}, documents, raw)
-        given, _ = ask(place, {}, documents, given_places)
-        deep, _ = ask(place, DEEP, documents, golden_places)
+        kept = folder / "answers" / place.name
+        answers, _ = ask(kept, place, {}, documents, raw)
+        given, _ = ask(kept, place, {}, documents, given_places)
+        deep, _ = ask(kept, place, DEEP, documents, golden_places)
         right, found, gold = raw_counts(golds["pages"], answers["pages"])
         told = given_counts(golds["pages"], given["pages"], deep["pages"])
         links = [one.entity.kb for own in answers["pages"] for one in own if one.entity]

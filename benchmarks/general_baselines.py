@@ -11,6 +11,7 @@ from general_scores import Answer
 from rapidfuzz import fuzz, process
 
 from kglink.records import Document, Entity, EntityId
+from kglink.text.fold import fold
 
 #: So many candidates are asked for.
 MOST = 64
@@ -33,6 +34,13 @@ class Names:
             name: sorted(own, key=lambda one: (-own[one], one)) for name, own in bearers.items()
         }
         self.names = list(self.bearers)
+
+    def bearers_by_folded_name(self) -> dict[str, int]:
+        """How many entities have each name, folded."""
+        found: dict[str, set[EntityId]] = defaultdict(set)
+        for name, own in self.bearers.items():
+            found[fold(name)].update(own)
+        return {name: len(own) for name, own in found.items()}
 
     def raw(self, text: str) -> list[Answer]:
         """Names of a text from left to right, the longest first, each the most popular bearer."""

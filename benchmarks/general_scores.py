@@ -35,7 +35,7 @@ class System:
     given: Answers
     """Of the annotated places."""
     deep: Answers
-    """Of those that have a gold, with 64 candidates."""
+    """Of those that have a gold, with 64 candidates; none where that was not asked."""
     texts_a_second: float = 0.0
 
 
@@ -115,11 +115,11 @@ class Given(NamedTuple):
 def given_counts(
     golds: Sequence[Golds],
     answers: Sequence[Sequence[Answer]],
-    deep: Sequence[Sequence[Answer]],
+    deep: Sequence[Sequence[Answer]] | None,
 ) -> Given:
-    """Counts of a set."""
+    """Counts of a set; ``deep`` are the answers with 64 candidates."""
     counts = [Given(0, 0, 0, 0, 0, 0, 0)]
-    for own, told, longer in zip(golds, answers, deep, strict=True):
+    for own, told, longer in zip(golds, answers, deep or [()] * len(golds), strict=True):
         among = {(one.start, one.end): one.candidates for one in longer}
         for one in told:
             place = one.start, one.end
