@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from kglink.sources import Problems
@@ -29,6 +29,8 @@ _MOST = 0.8
 _LEAST_TRADE, _SHARE_TRADE = 3, 0.9
 _LONGEST = 40
 _MOST_WORDS = 8
+#: Headers of more columns, and longer names, are not looked through: they may be made to be slow.
+_MOST_COLUMNS, _LONGEST_HEADER = 1000, 100
 _SHORTEST_NAME, _SHORTEST_NUMBER = 4, 6
 _TRADE_LENGTHS = (8, 12, 13, 14)
 #: UUIDs, hashes and addresses: nobody types them.
@@ -75,7 +77,7 @@ class KeyChoice(NamedTuple):
         told = {name: rank for name, rank in self.others.items() if rank != Rank.WEAK}
         if told:
             fates = (f"{one} -> {'alias' if one in self.codes else 'not read'}" for one in told)
-            other = min(told, key=lambda name: told[name])
+            other = min(told, key=lambda name: (name not in self.codes, told[name]))
             setting = shlex.quote(f"key={other}")
             problems.tell(
                 "key", f"{self.key} (others: {', '.join(fates)}); --set {setting} chooses another"
@@ -91,7 +93,7 @@ def choose_key(
     ``by_ending``: a name that ends like that of a key counts.
     """
     ranks: dict[str, Rank] = {}
-    for name, cells in columns.items():
+    for name, cells in islice(columns.items(), _MOST_COLUMNS):
         rank = _rank(name, cells, titled=titled, by_ending=by_ending)
         if rank is not None:
             ranks[name] = rank
@@ -162,6 +164,8 @@ def _by_values(named: Rank, values: Sequence[str]) -> Rank:
 
 
 def _rank_of_name(name: str, *, by_ending: bool) -> Rank | None:
+    if len(name) > _LONGEST_HEADER:
+        return None
     by_spelling = (
         (ID_KEYS, Rank.ID),
         (ARTICLE_KEYS, Rank.ARTICLE),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 Spellings = Mapping[str, tuple[str, ...]]
 #: Where a value lies in a record: one name, or several for a nested one.
@@ -178,7 +178,7 @@ _COUNT = (
     "numbers?|numero|nummer|num|nr|no|code|codice|codigo|cod|ref|reference|referenz|referentie|"
     "referencia|riferimento|rif|sku"
 )
-_OF = "(?:d|de|del|della|delle|di|do|da|du|des|la|le|l|el|van|of)*"
+_OF = "(?:d|de|del|della|delle|di|do|da|du|des|la|le|l|el|van|of){0,3}"
 #: Longer names are none, and would take long to match.
 _LONGEST_NUMBER_NAME = 60
 _ARTICLE_NUMBER = re.compile(
@@ -186,7 +186,7 @@ _ARTICLE_NUMBER = re.compile(
 )
 
 
-@cache
+@lru_cache(4096)
 def is_article_number(folded: str) -> bool:
     """Whether a folded name is one of an article's, item's, part's or model's number.
 

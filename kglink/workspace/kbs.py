@@ -153,7 +153,7 @@ def add_kb(
         "--resolve": resolve,
         **(options or {}),
     }
-    how = how_to_read(opened, name, source, told, defaults=defaults, on_note=on_note)
+    how = how_to_read(opened, name, source, told, defaults=defaults, merge=merge, on_note=on_note)
     split_random, links_to = how.split_random, how.links_to
     problems = Problems(how.on_error, on_note=on_note)
     reader = opened.registry.create("kb", how.adapter, how.settings)

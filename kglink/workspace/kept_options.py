@@ -64,9 +64,19 @@ class HowToRead:
 
 
 def how_to_read(
-    opened: Opened, kb: str, source: Source, told: Options, *, defaults: bool, on_note: OnNote
+    opened: Opened,
+    kb: str,
+    source: Source,
+    told: Options,
+    *,
+    defaults: bool,
+    merge: bool,
+    on_note: OnNote,
 ) -> HowToRead:
-    """How ``source`` is read into a KB; ``told`` are options, empty where nothing was said."""
+    """How ``source`` is read into a KB; ``told`` are options, empty where nothing was said.
+
+    The split of the KB's own source is not that of another one that is merged into it.
+    """
     registry = opened.registry
     told = {
         **{name: told[name] for name in told if not (name in _FLAGS and _is_empty(told[name]))},
@@ -76,7 +86,8 @@ def how_to_read(
     if defaults and before:
         on_note("defaults", f"left out: {written(before)}")
     flags, own = _split_options({} if defaults else before)
-    flags = {name: flags[name] for name in flags if name not in _said_otherwise(opened, told)}
+    other = _said_otherwise(opened, told) | (_SPLITS if merge else set())
+    flags = {name: flags[name] for name in flags if name not in other}
     if "--encoding" in flags and not (encoding := _kept_encoding(source, flags, on_note)):
         del flags["--encoding"]
     elif "--encoding" in flags:

@@ -96,6 +96,9 @@ def test_the_adapter_and_the_links_are_kept(kglink: Kglink, here: Path) -> None:
         info = workspace.kb("d")
         assert (info.links_to, info.mentions) == (("a",), 1)
         assert [one.split for one in workspace.store.documents("d")] == ["dev"]
+        Path("e.jsonl").write_text(json.dumps(record | {"id": "e"}) + "\n", encoding="utf-8")
+        workspace.add_kb("d", "e.jsonl", merge=True)  # another source, of no split
+        assert sorted(one.split for one in workspace.store.documents("d")) == ["", "dev"]
         assert workspace.store.count_gone_golds("d") == 0
         assert workspace.kb("a").options == {"--adapter": "kglink/csv"}
         workspace.add_kb("a", "a.txt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from kglink.errors import UnknownNameError
 from kglink.records import Entity
 from kglink.sources import Problems, Source
 from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings
-from kglink_kbs.keys import has_check_digit, is_code_name
+from kglink_kbs.keys import choose_key, has_check_digit, is_code_name
+from kglink_kbs.spellings import is_article_number
 from kglink_kbs.tabular import CsvSettings, TabularAdapter
 
 CODES = ("KM-200", "AJ3000", "T-800", "PX 45")
@@ -152,6 +154,14 @@ def test_codes_that_people_write_are_names(code: str, is_name: bool) -> None:
 )
 def test_check_digits(code: str, right: bool) -> None:
     assert has_check_digit(code) == right
+
+
+def test_a_header_that_is_made_to_be_slow_is_read_in_no_time() -> None:
+    started = time.process_time()
+    assert not is_article_number("code" + "delle" * 11)
+    wide = {f"Art nr {at} of {'x' * 20} a b c d e f": ["1"] for at in range(20_000)}
+    assert not choose_key({**wide, "no " * 300_000: ["2"]}, titled=True).guessed
+    assert time.process_time() - started < 20
 
 
 def read_json(records: Sequence[Mapping[str, object]], **settings: str) -> list[Entity]:
