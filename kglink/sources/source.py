@@ -430,11 +430,7 @@ class Source:
             undo.callback(raw.close)
             plain = cast("BinaryIO", raw)
             packed = unpacked(plain, kind, name=self.label, limits=self.limits) if kind else raw
-<<<<<<< HEAD
-            stream: io.BufferedReader = io.BufferedReader(cast("io.RawIOBase", packed), _BUFFER)
-=======
             stream: io.BufferedReader = io.BufferedReader(packed, _BUFFER)
->>>>>>> h6
             encoding = marked_encoding(stream.peek(len(_BOM) + 1)) or encoding
             undo.pop_all()
         if encoding in ("", "utf-8"):
