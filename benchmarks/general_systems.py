@@ -80,9 +80,9 @@ def systems(made: Bench, names: Names, vectors: bool, learning: bool) -> Iterato
     spelt = names.by_spelling(sorted({one.surface for one in golden}))
     alike = {name: [given_by(spelt, one) for one in texts] for name, texts in own.items()}
     yield System("rapidfuzz", {}, alike, alike)
-    ways: dict[str, Mapping[str, Any]] = {"names": BY_NAMES} | (
-        {"vectors": OF_ALL} if vectors else {}
-    )
+    ways: dict[str, Mapping[str, Any]] = {"names": BY_NAMES}
+    if vectors:
+        ways["vectors"] = OF_ALL
     for name, flags in ways.items():
         yield linked(name, made, flags)
     if learning:
