@@ -110,6 +110,13 @@ def with_kbs(store: Store, job: FinetuneJob, tell: Tell) -> FinetuneJob:
             tell(Note(f"{side} KB{'s' * (len(told) > 1)}: {', '.join(told)}"))
     tell(Note(_rule(wanted, one_source, enough, any(mentions.get(one.name) for one in rest))))
     names = {side: tuple(one.name for one in chosen[side]) for side in wanted}
+    if asked and "O" in stages and len(wanted) == 2:
+        # Nobody chose these KBs: what they cannot teach is left out, as without --sources.
+        for letter, side in (("S", "source"), ("T", "target")):
+            if letter in stages and not any(map(mentions.get, names[side])):
+                tell(Note(f"stage {letter} is left out: {_no_mentions(names[side])}"))
+                stages = stages.replace(letter, "")
+        job = replace(job, sources=stages)
     return replace(
         job,
         source_kbs=names.get("source", job.source_kbs),

@@ -558,6 +558,12 @@ def test_without_annotated_mentions_the_larger_kb_is_the_source(chosen: Any, her
     assert "the source is the KB with the most entities" in said
 
 
+def test_stages_without_mentions_are_left_out_where_nobody_named_kbs(chosen: Any) -> None:
+    stages, _, _, said = chosen("atlas", "saga", sources="TOS")
+    assert stages == "O"
+    assert said.count("is left out: there are no annotated mentions of") == 2
+
+
 def test_one_kb_alone_learns_from_its_mentions(chosen: Any) -> None:
     stages, sources, targets, said = chosen("saga", "docs")
     assert (stages, sources, targets) == ("T", (), ("saga",))
@@ -576,7 +582,8 @@ def test_stages_without_mentions_are_refused_before_overlaps_are_looked_for(
     with Workspace.open(here) as workspace:
         workspace.store.remove_kb("docs")
         forget_overlaps(workspace.store)
-    ran = kglink("finetune", "--sources", "TOS", *options(here), code=2)
+    kbs = ("--source-kb", "atlas", "--target-kb", "saga")
+    ran = kglink("finetune", "--sources", "TOS", *kbs, *options(here), code=2)
     told = " ".join(ran.err.split())
     assert "stage S: there are no annotated mentions of" in told
     assert "Learn from the others alone: --sources O." in told
