@@ -1,6 +1,7 @@
 """Fits the default weights of the dictionary detector, and those of the judge of spans.
 
-    python benchmarks/detection_fit.py WORKSPACE --docs pt_ncbi_train,pt_bc5cdr_training [--write]
+    python benchmarks/detection_fit.py WORKSPACE --docs pt_ncbi_train,pt_bc5cdr_training
+        [--general FOLDER] [--write]
 
 Two logistic models: how probably a place is a mention by its words and names (`weights.json` of the
 detector), and by what detector and linker say together (`judge.json`). They learn from abstracts
@@ -9,7 +10,9 @@ train documents of the demo, mails to a bicycle shop and texts about people (`de
 which weigh as much as some hundreds of abstracts. Texts count once for every choice of their KBs,
 each alone, in pairs and so on, with the same weight in all: what is fitted to three KBs alone finds
 little with one. A mention whose golds are all in KBs that were not chosen is left out there: who
-marked it did not say that the chosen ones lack it. It prints the weights, and for each kind of text
+marked it did not say that the chosen ones lack it. ``--general`` adds news, tweets and Wikipedia
+(`general_sets.py`, made in that folder) with an encyclopedic KB of two sizes, by its names. It
+prints the weights, and for each kind of text
 and choice of KBs strict precision, recall and F1 of detection with all texts, and without those of
 its own kind.
 
@@ -29,11 +32,12 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from general_sets import BY_NAMES, DATA, SIZES, general_workspace
 
 from kglink.linking.fit_judge import logistic
 from kglink.linking.judge import FACTS, SpanJudge, default_weights, span_facts
 from kglink.linking.pipeline import Linker
-from kglink.records import Document, Mention, Ranking, Split
+from kglink.records import Document, Mention, Ranking
 from kglink.workspace import Workspace, init_workspace
 from kglink_plugins.detectors.dictionary import detector as dictionary
 from kglink_plugins.detectors.dictionary.variants import Facts
@@ -46,6 +50,9 @@ DEMO = ROOT / "cli" / "kglink_cli" / "demo_data"
 NAME = "kglink/dictionary"
 #: How much a place of each kind of small texts weighs beside one of an abstract.
 WEIGHTS = {"bicycles": (50.0, 4.0), "people": (25.0, 4.0), "demo": (15.0, 2.5)}
+#: The same of the general sets.
+GENERAL = {"wiki-fair-v2-no-coref": 2.0, "oke-2016-train": 4.0, "msnbc-updated": 4.0, "tweeki": 4.0}
+THRESHOLD = 0.35
 PRIOR = 3.0
 
 
@@ -77,7 +84,10 @@ def dictionary_of(linker: Linker) -> dictionary.NameDetector:
 
 
 class Texts(NamedTuple):
-    """Annotated texts of one kind with a choice of KBs, and how much a place in them weighs."""
+    """Annotated texts of one kind with a choice of KBs, and how much a place in them weighs.
+
+    What a text of an encyclopedia marks as a thing that the KB lacks is neither right nor wrong.
+    """
 
     source: str
     kbs: tuple[str, ...]
@@ -85,13 +95,15 @@ class Texts(NamedTuple):
     documents: list[Document]
     detector_weight: float
     judge_weight: float
+    nil_is_open: bool = False
 
     def marked(self, document: Document) -> Marked:
         """The places of a text that are mentions, and those of which nobody said it."""
         absent = {
             (one.start, one.end)
             for one in document.mentions
-            if one.gold and not any(gold.kb in self.kbs for gold in one.gold)
+            if (one.gold or self.nil_is_open)
+            and not any(gold.kb in self.kbs for gold in one.gold or ())
         }
         return Marked({(one.start, one.end) for one in document.mentions} - absent, absent)
 
@@ -180,11 +192,11 @@ def small_workspace(name: str, folder: Path) -> tuple[Workspace, list[Document]]
     return workspace, documents
 
 
-def abstracts(workspace: Workspace, name: str, split: Split) -> list[Document]:
+def abstracts(workspace: Workspace, name: str) -> list[Document]:
     """Documents of a source, without the mentions of chemicals that no KB here has."""
     return [
         Document(one.id, one.text, tuple(m for m in one.mentions if m.type != "Chemical"))
-        for one in workspace.store.documents(name, split)
+        for one in workspace.store.documents(name, workspace.store.learning_split(name, ""))
     ]
 
 
@@ -201,6 +213,18 @@ def choices(
     for own in chosen:
         weights = detector_weight / len(chosen), judge_weight / len(chosen)
         yield Texts(source, own, workspace.linker(own), list(documents), *weights)
+
+
+def general_texts(folder: Path) -> Iterator[Texts]:
+    """Sets that are annotated whole, each with both sizes of the general KB by names alone."""
+    for size in SIZES:
+        place = general_workspace(folder, DATA, size)
+        workspace = Workspace.open(place, flags={**BY_NAMES, "link.threshold": THRESHOLD})
+        workspace.build_if_stale(wait=False)
+        for name, weight in GENERAL.items():
+            documents = list(workspace.store.documents(name))
+            linker = workspace.linker(("general",))
+            yield Texts(name, ("general",), linker, documents, weight / 2, weight / 2, True)
 
 
 def write(path: Path, values: Mapping[str, float]) -> None:
@@ -236,6 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--docs", default="pt_ncbi_train,pt_bc5cdr_training")
+    parser.add_argument("--general", type=Path, help="folder of workspaces of the general KB")
     parser.add_argument("--most", type=int, default=100, help="abstracts for the judge")
     parser.add_argument("--write", action="store_true", help="write the two tables")
     options = parser.parse_args()
@@ -243,10 +268,12 @@ def main() -> None:
         texts = [
             one
             for name in options.docs.split(",")
-            for one in choices(name, workspace, abstracts(workspace, name, "train"))
+            for one in choices(name, workspace, abstracts(workspace, name))
         ]
         for name, weights in WEIGHTS.items():
             texts += choices(name, *small_workspace(name, Path(folder)), *weights)
+        if options.general:
+            texts += general_texts(options.general)
         detector = fit_detector(texts)
         judge = fit_judge([one._replace(documents=one.documents[: options.most]) for one in texts])
         print(json.dumps({"detector": detector, "judge": judge}, indent=1))

@@ -29,8 +29,10 @@ from kglink.text.name_words import name_key
 #: ``expanded``  1 where the text says that it is short for a name of the best candidate
 #: ``agreed``    the share of the other KBs that have as good a candidate; of one KB alone a half
 #: ``bearers``   how many entities of the best candidate's KB have this name, in powers of ten
+#: ``title``     1 where its words are the title of the best candidate
+#: ``case``      1 where a name of the best candidate is written so, to the letter
 #: ``known``     log odds of its words being a mention where documents were learnt from
-FACTS = ("detector", "link", "expanded", "agreed", "bearers", "known", "bias")
+FACTS = ("detector", "link", "expanded", "agreed", "bearers", "title", "case", "known", "bias")
 #: A KB whose best candidate scores so little less than the best of all has the same thing.
 _NEAR = 0.1
 _MOST_KNOWN = 3.0
@@ -115,6 +117,8 @@ def span_facts(ranking: Ranking, known: float, scoring: Scoring) -> dict[str, fl
         **facts,
         "link": log_odds(scoring.probability(best, lead)),
         "expanded": best.evidence.get("expanded", 0.0),
+        "title": best.evidence.get("title", 0.0),
+        "case": best.evidence.get("case", 0.0),
         "agreed": (near - 1) / (len(heads) - 1) if len(heads) > 1 else 0.5,
         "bearers": math.log10(max(1, sum(one.evidence.get("exact", 0.0) > 0 for one in own))),
     }

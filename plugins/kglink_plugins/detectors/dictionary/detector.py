@@ -24,7 +24,7 @@ from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 from kglink_plugins.detectors.dictionary.variants import Facts, Place, VariantFinder
 
 #: A place that is less probably a mention is not proposed.
-LEAST_SCORE = 0.2
+LEAST_SCORE = 0.12
 
 
 def name_detector(settings: DictionarySettings, names: Names) -> NameDetector:

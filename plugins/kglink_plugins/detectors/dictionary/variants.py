@@ -108,6 +108,10 @@ class Facts(NamedTuple):
     """A word that is no function word stands before it."""
     after: float
     """A word that is no function word stands after it: it may be its modifier."""
+    capital_before: float
+    """It has a capital, and so has the word before it, one space apart."""
+    capital_after: float
+    """It has a capital, and so has the word after it, one space apart."""
     glued: float
     """A hyphen joins it to another word."""
     repeated: float
@@ -120,6 +124,8 @@ class Facts(NamedTuple):
     """The same of a part of a name."""
     capital_part: float
     """It is a part of a name, and has a capital."""
+    capital_written: float
+    """It has a capital, and is written as a name is."""
     several_part: float
     """It is a part of a name, of several words."""
 
@@ -334,12 +340,25 @@ class VariantFinder:
                 and bool(words.joined[hit.stop - 1])
                 and words.forms[hit.stop].folded not in heeded
             ),
+            capital_before=float(
+                capital > 0
+                and hit.first > 0
+                and words.capital[hit.first - 1]
+                and text[words.ends[hit.first - 1] : start] == " "
+            ),
+            capital_after=float(
+                capital > 0
+                and hit.stop < len(words.forms)
+                and words.capital[hit.stop]
+                and text[end : words.starts[hit.stop]] == " "
+            ),
             glued=float("-" in (text[start - 1 : start], text[end : end + 1])),
             repeated=float(np.log10(repeated)),
             letters=min(len(surface), 20) / 20,
             few=0.0 if is_part else self._few,
             few_part=self._few if is_part else 0.0,
             capital_part=capital if is_part else 0.0,
+            capital_written=capital * written,
             several_part=float(is_part and several),
         )
 
