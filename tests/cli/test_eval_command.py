@@ -300,9 +300,9 @@ def test_documents_without_splits_are_all_judged(kglink: Kglink, demo_copy: Path
         ran = kglink("eval", "--docs", "notes", *options, "--json")
         assert json.loads(ran.out)["split"] == ""
         assert "memory" not in ran.err
-    said = kglink("learn", "notes,letters", code=2).err
+    assert "unknown KB 'letters'" in kglink("learn", "notes,letters", code=2).err
+    said = kglink("learn", "notes").err
     assert "learnt     what 1 surface means in notes" in said
-    assert "unknown KB 'letters'" in said
     ran = kglink("eval", "--docs", "notes")
     assert "learnt from these texts of notes (`kglink learn`), so the figures are too" in ran.err
     kglink("add-kb", "notes", notes, "--links-to", "encyclopedia", "--split", "test")
@@ -312,6 +312,6 @@ def test_documents_without_splits_are_all_judged(kglink: Kglink, demo_copy: Path
     assert "memory" not in kglink("eval", "--docs", "notes", "--split", "test").err
     texts.append({"text": "Two herons.", "split": "test", "entities": []})
     notes.write_text("".join(json.dumps(one) + "\n" for one in texts), "utf-8")
-    kglink("add-kb", "notes", notes, "--links-to", "encyclopedia")
+    kglink("add-kb", "notes", notes, "--links-to", "encyclopedia", "--defaults")
     ran = kglink("eval", "--docs", "notes", code=2)
     assert "Splits that it has: test; 1 of its documents are of none." in ran.err

@@ -267,7 +267,7 @@ def test_a_plugin_of_others_asks_for_all_that_it_does_not_declare(
 
 #: Words of built-in settings that name nothing outside, each looked at by a person.
 HARMLESS = {
-    "store": set(), "ingest": set(), "encoder": {"device"}, "space": {"name"},
+    "store": set(), "ingest": {"encoding"}, "encoder": {"device"}, "space": {"name"},
     "link": {"language", "kbs", "types", "under", "not_under", "prefer"}, "overlap": set(),
 }  # fmt: skip
 

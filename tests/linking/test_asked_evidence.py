@@ -95,8 +95,11 @@ def test_evidence_of_another_maker_is_fitted_explained_and_exported(
     parts = ", ".join(told.values()).split(", ")
     assert "the judge of which words are mentions" in told["changed"].split(", ")
     assert sorted(parts) == sorted(
-        ["the weights of evidence", "how sure answers are", "the judge of which words are mentions"]
-    )
+        [
+            "the weights of evidence", "how sure answers are", "the threshold",
+            "the judge of which words are mentions",
+        ]
+    )  # fmt: skip
     assert "acme/in-the-sky" in fitted["weights"]
     kept = json.loads((demo_copy / "spaces" / "default" / "scoring.json").read_text())
     assert kept["scoring"]["weights"]["by_kind"] == fitted["weights"]

@@ -55,8 +55,9 @@ def places(document: LinkedDocument) -> set[tuple[int, int]]:
 # --------------------------------------------------------------------------- what it keeps
 def test_a_lower_threshold_finds_what_was_no_mention(shop: Path) -> None:
     """Before, it decided between entities and NIL alone, and changed nothing in mails."""
-    default, low = linked(shop, MAIL), linked(shop, MAIL, threshold=0.2)
-    (more,) = [one for one in low.links if (one.start, one.end) in places(low) - places(default)]
+    default, high = linked(shop, MAIL), linked(shop, MAIL, threshold=0.6)
+    kept = places(default) - places(high)
+    (more,) = [one for one in default.links if (one.start, one.end) in kept]
     assert more.surface == "Kestrel"
     assert more.chosen is not None
     assert more.chosen.id.key == "G27"
@@ -105,11 +106,11 @@ def test_each_place_is_linked_or_rejected_and_says_why(
 def test_nothing_is_told_of_rejected_places_unless_it_is_wanted(shop: Path) -> None:
     assert linked(shop, MAIL).rejected == ()
     assert "rejected" not in linked(shop, MAIL).as_json()
-    document = linked(shop, MAIL, rejected=True)
+    document = linked(shop, MAIL, rejected=True, threshold=0.6)
     told = {one.surface: one.why for one in document.rejected}
     assert told["path lights"] == "overlaps 'Nightjar path lights'"
-    assert told["Kestrel"].startswith("probability of a mention 0.3")
-    assert told["Kestrel"].endswith("less than 0.35")
+    assert told["Kestrel"].startswith("probability of a mention 0.5")
+    assert told["Kestrel"].endswith("less than 0.6")
 
 
 # -------------------------------------------------------------------------- what is chosen
