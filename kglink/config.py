@@ -170,6 +170,7 @@ class LinkSection(Section):
         "reranker": "reranker",
         "clusterer": "clusterer",
         "more_evidence": "evidence",
+        "output": "exporter",
     }
 
     kbs: tuple[str, ...] = Field((), description="KBs to link to; none named: all in the space.")

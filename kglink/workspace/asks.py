@@ -133,7 +133,8 @@ def _asks_of_table(setting: str, section: Section, key: str, registry: Registry)
 
 
 def _names(section: Section, key: str) -> Sequence[str]:
-    value: str | tuple[str, ...] = getattr(section, key)
+    # Output formats have settings, and are named by a flag alone.
+    value: str | tuple[str, ...] = getattr(section, key, AUTO)
     return ((value,) if value else ()) if isinstance(value, str) else value
 
 
