@@ -52,7 +52,6 @@ NAME = "kglink/dictionary"
 WEIGHTS = {"bicycles": (50.0, 4.0), "people": (25.0, 4.0), "demo": (15.0, 2.5)}
 #: The same of the general sets.
 GENERAL = {"wiki-fair-v2-no-coref": 2.0, "oke-2016-train": 4.0, "msnbc-updated": 4.0, "tweeki": 4.0}
-THRESHOLD = 0.35
 PRIOR = 3.0
 
 
@@ -219,7 +218,7 @@ def general_texts(folder: Path) -> Iterator[Texts]:
     """Sets that are annotated whole, each with both sizes of the general KB by names alone."""
     for size in SIZES:
         place = general_workspace(folder, DATA, size)
-        workspace = Workspace.open(place, flags={**BY_NAMES, "link.threshold": THRESHOLD})
+        workspace = Workspace.open(place, flags=BY_NAMES)
         workspace.build_if_stale(wait=False)
         for name, weight in GENERAL.items():
             documents = list(workspace.store.documents(name))

@@ -97,16 +97,16 @@ def fit_judge(
     rows = [_rows(part) for part in parts]
     start = np.array([linker.judge.weights.get(name, 0.0) for name in FACTS])
     without = [_fitted([*rows[:at], *rows[at + 1 :]], start) for at in range(FOLDS)]
-    gain = sum(_loss(part, start) - _loss(part, own) for part, own in zip(rows, without))  # noqa: B905 - both are FOLDS long
-    is_better = gain > 0
+    gains = (_loss(part, start) - _loss(part, own) for part, own in zip(rows, without, strict=True))
+    is_better = sum(gains) > 0
     judged = [
         _links(linker, part, own if is_better else start)
         for part, own in zip(parts, without, strict=True)
     ]
     threshold = fit_threshold(judged)
-    weights = _fitted(rows, start).round(3).tolist() if is_better else []
+    weights = _fitted(rows, start).round(3).tolist() if is_better else None
     return FittedJudge(
-        dict(zip(FACTS, weights, strict=is_better)),
+        dict(zip(FACTS, weights, strict=True)) if weights else {},
         threshold,
         JudgedLinks.joined(judged).at(threshold),
     )

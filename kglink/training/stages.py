@@ -112,11 +112,10 @@ def with_kbs(store: Store, job: FinetuneJob, tell: Tell) -> FinetuneJob:
     names = {side: tuple(one.name for one in chosen[side]) for side in wanted}
     if asked and "O" in stages and len(wanted) == 2:
         # Nobody chose these KBs: what they cannot teach is left out, as without --sources.
-        for letter, side in (("S", "source"), ("T", "target")):
-            if letter in stages and not any(map(mentions.get, names[side])):
-                tell(Note(f"stage {letter} is left out: {_no_mentions(names[side])}"))
-                stages = stages.replace(letter, "")
-        job = replace(job, sources=stages)
+        missing = _unannotated(stages, {"S": names["source"], "T": names["target"]}, mentions)
+        for letter, why in missing.items():
+            tell(Note(f"stage {letter} is left out: {why}"))
+        job = replace(job, sources="".join(one for one in stages if one not in missing))
     return replace(
         job,
         source_kbs=names.get("source", job.source_kbs),
@@ -169,12 +168,7 @@ def check_kbs(store: Store, job: FinetuneJob) -> None:
     if job.sources or job.chosen_recipe().sources:
         mentions = store.count_annotated(job.docs)
         sides = {"S": source_kbs, "T": target_kbs}
-        missing = {
-            letter: _no_mentions(sides[letter])
-            for letter in sorted(sources.replace("O", ""))
-            if not any(mentions.get(kb) for kb in sides[letter])
-        }
-        if missing:
+        if missing := _unannotated(sources, sides, mentions):
             raise _nothing_to_learn(sources, missing, sides)
 
 
@@ -240,6 +234,17 @@ def lacking(data: TrainingData, sources: str) -> dict[str, str]:
         names = " and ".join(" or ".join(kbs) for kbs in (data.kbs.sources, data.kbs.targets))
         found["O"] = f"needs two accepted overlaps of {names}, and has {len(data.pairs)}"
     return found
+
+
+def _unannotated(
+    sources: str, sides: Mapping[str, Sequence[str]], mentions: Mapping[str, int]
+) -> dict[str, str]:
+    """The stages of mentions whose KBs have none that are annotated, and why."""
+    return {
+        letter: _no_mentions(sides[letter])
+        for letter in sorted(sources.replace("O", ""))
+        if not any(mentions.get(kb) for kb in sides[letter])
+    }
 
 
 def _no_mentions(kbs: Sequence[str]) -> str:
