@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,9 +29,11 @@ from kglink.linking.fit import Rankings, judged_rankings
 from kglink.linking.kinds import Weights
 from kglink.records import Document, EntityId
 from kglink.sources import Problems, Source
-from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
 from kglink.workspace.linker import search_of
 from kglink_kbs.mediawiki.wikis import WikipediaSettings, make
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from worlds import World, WorldSettings, write_mediawiki_xml
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -111,7 +111,7 @@ def synthetic_text(rng: np.random.Generator, words: list[str], aliases: list[str
 
 
 def disease_aliases(disease: Path) -> list[str]:
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
     kbs = importlib.import_module("disease_kbs")
     surfaces: dict[str, None] = {}
     for kb in kbs.KB_FILES:

@@ -27,7 +27,7 @@ from kglink.linking.scoring import ALIAS_SCORING, PLAIN_SCORING, Scoring
 from kglink.space.space import Space
 from kglink.workspace.linker import reader_of
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from disease_kbs import KB_FILES, write_disease_jsonl
 
 CORPORA = ("ncbi_dev", "bc5cdr_dev")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import resource
 import statistics
+import sys
 import tempfile
 import time
 from itertools import islice
@@ -19,8 +20,10 @@ import numpy as np
 
 from kglink.files.tables import StringWriter
 from kglink.space.names import NameIndex, build_name_index, gram_counts
-from kglink.testing.worlds import World, WorldSettings
 from kglink.text.fold import fold
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from worlds import World, WorldSettings
 
 QUERIES = 256
 TOP = 64

@@ -29,8 +29,10 @@ from pathlib import Path
 from xml.parsers import expat
 
 from kglink.sources import Problems, Source
-from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
 from kglink_kbs.mediawiki.wikis import WikipediaSettings, make
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from worlds import World, WorldSettings, write_mediawiki_xml
 
 RUNS = 3
 SIZES = (10_000, 100_000)

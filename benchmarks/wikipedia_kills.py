@@ -29,7 +29,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from worlds import World, WorldSettings, write_mediawiki_xml
 
 PAGES = 100_000
 KILLS = 20

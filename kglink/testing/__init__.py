@@ -1,4 +1,4 @@
-"""Tools for tests: contracts that a plugin must hold to, and made-up worlds.
+"""Tools for tests: contracts that a plugin must hold to.
 
 The names are loaded when they are first used: a KB adapter's tests need no torch.
 """

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import wiki_child
-from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
 from kglink.workspace import init_workspace
 from store_support import dump
+from worlds import World, WorldSettings, write_mediawiki_xml
 
 CHILD = Path(wiki_child.__file__)
 PAGES = 3000

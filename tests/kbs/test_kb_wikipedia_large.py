@@ -10,7 +10,6 @@ import pytest
 from kglink.errors import SourceError
 from kglink.records import Record
 from kglink.sources import Problems
-from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
 from kglink.workspace import Workspace, init_workspace
 from kglink_kbs.mediawiki import adapter as adapter_module
 from kglink_kbs.mediawiki.workers import receive, send
@@ -22,6 +21,7 @@ from mediawiki_dumps import (
     opened,
     read,
 )
+from worlds import World, WorldSettings, write_mediawiki_xml
 
 ENTITIES = 1000
 

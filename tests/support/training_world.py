@@ -15,10 +15,10 @@ from safetensors.numpy import save_file
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from kglink.store import Store
-from kglink.testing.worlds import DocumentSettings, World, WorldSettings
 from kglink.training import Recipe, load_recipe
 from store_support import job
 from tiny_models import HIDDEN, bert_config, bert_weights
+from worlds import DocumentSettings, World, WorldSettings
 
 KBS = ("atlas", "saga")
 POSITIONS = 48

@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from kglink.errors import ConfigError, UnknownNameError
 from kglink.records import Entity, EntityId
 from kglink.sources import Problems, Source
-from kglink.testing.worlds import (
+from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings, JsonlAdapter, JsonlSettings
+from worlds import (
     DocumentSettings,
     World,
     WorldSettings,
     write_documents_jsonl,
     write_entities_jsonl,
 )
-from kglink.testing.worlds.chance import (
+from worlds.chance import (
     Draws,
     Permutation,
     Zipf,
@@ -31,7 +32,6 @@ from kglink.testing.worlds.chance import (
     scramble,
     short_word,
 )
-from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings, JsonlAdapter, JsonlSettings
 
 
 def names(entity: Entity) -> set[str]:

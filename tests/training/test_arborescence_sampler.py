@@ -18,7 +18,6 @@ from kglink.models.bi_encoder import load_bi_encoder
 from kglink.plugins import SamplerBatch, SamplerPool, load_registry
 from kglink.store import Store
 from kglink.testing import SamplerContract
-from kglink.testing.worlds import DocumentSettings
 from kglink.training.batch import batch_among_mentions, choose_things
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.encoded_pool import EncodedPool
@@ -35,6 +34,7 @@ from kglink_plugins.samplers.arborescence import Arborescence, clusters
 from kglink_plugins.samplers.settings import ArborescenceSettings
 from store_support import job
 from training_world import KBS, fill, small, world_of, write_world_model
+from worlds import DocumentSettings
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray, IntArray

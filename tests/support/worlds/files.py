@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from kglink.records import Document, Entity
-from kglink.testing.worlds.chance import Draws, mix
-from kglink.testing.worlds.world import World
+from worlds.chance import Draws, mix
+from worlds.world import World
 
 #: Links per article, as many of them by another name as in Wikipedia.
 LINKS = 12

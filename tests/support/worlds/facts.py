@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kglink.testing.worlds.chance import long_word, mix, scramble, short_word, spiced
-from kglink.testing.worlds.lexicon import KINDS, WORDINGS, YEARS, Kind
-from kglink.testing.worlds.settings import WorldSettings
+from worlds.chance import long_word, mix, scramble, short_word, spiced
+from worlds.lexicon import KINDS, WORDINGS, YEARS, Kind
+from worlds.settings import WorldSettings
 
 
 class Truth(NamedTuple):

@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from kglink.errors import ConfigError, UnknownNameError
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Overlap, Split
-from kglink.testing.worlds.chance import Draws, Permutation, Zipf, mix
-from kglink.testing.worlds.facts import Facts, Truth
-from kglink.testing.worlds.lexicon import BARE, FILLERS, ODD_FILLERS, TELLING, WORDINGS
-from kglink.testing.worlds.settings import WorldSettings
+from worlds.chance import Draws, Permutation, Zipf, mix
+from worlds.facts import Facts, Truth
+from worlds.lexicon import BARE, FILLERS, ODD_FILLERS, TELLING, WORDINGS
+from worlds.settings import WorldSettings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
