@@ -46,7 +46,7 @@ from kglink.plugins import NameRow
 from kglink.text.fold import fold
 from kglink_plugins.detectors.dictionary.english import COMMON_WORDS, FUNCTION_WORDS
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.plugin import DictionarySettings
 
 IntArray = npt.NDArray[np.int64]
 

@@ -24,7 +24,7 @@ from kglink.models.hardware import usable_cores
 from kglink.plugins import RowRange, VectorIndex
 from kglink_plugins.indexes.factory import FactoryBackend
 from kglink_plugins.indexes.flat import FlatBackend
-from kglink_plugins.indexes.settings import FactorySettings
+from kglink_plugins.plugin import FactorySettings
 
 FloatArray = npt.NDArray[np.float32]
 BATCHES = (1, 64)

@@ -20,7 +20,7 @@ from kglink_kbs import (
 )
 from kglink_kbs.mediawiki import wikis
 from kglink_kbs.texts import docx, html, mail, markdown, pdf, plain
-from kglink_kbs.texts.settings import PlainSettings, TextSettings
+from kglink_kbs.texts.parts import TextSettings
 
 
 @hookimpl
@@ -149,7 +149,7 @@ def register_kbs(register: Register) -> None:
     register(
         "kglink/text",
         plain.PlainAdapter,
-        settings=PlainSettings,
+        settings=plain.PlainSettings,
         summary="Plain text, a file as one text; mentions may be marked",
         texts=True,
     )

@@ -1,386 +1,758 @@
-"""What kglink's own plugins register; nothing heavy is loaded before a factory is called."""
+"""The table of kglink's own plugins: the settings and the row of each, which imports it late."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from kglink.plugins import Factory, Register, hookimpl
-from kglink_plugins.clusterers.settings import MentionsSettings
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
-from kglink_plugins.detectors.learned.settings import LearnedSettings
-from kglink_plugins.detectors.models.settings import (
-    GlinerSettings,
-    HuggingFaceSettings,
-    SpacySettings,
-)
-from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
-from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
-from kglink_plugins.exporters.nif import NifExporter
-from kglink_plugins.exporters.standoff import (
-    BratExporter,
-    BratTextExporter,
-    CsvExporter,
-    PubtatorExporter,
-    StandoffSettings,
-)
-from kglink_plugins.exporters.table import TableExporter, TableSettings
-from kglink_plugins.indexes.settings import FactorySettings, FlatSettings
-from kglink_plugins.objectives.settings import (
-    DistillationSettings,
-    NceSettings,
-    ObjectiveSettings,
-)
-from kglink_plugins.overlap_evidence.settings import FuzzySettings, NeighbourSettings
-from kglink_plugins.rerankers.llm.settings import LlmSettings
-from kglink_plugins.rerankers.settings import CrossEncoderSettings
-from kglink_plugins.samplers.settings import (
-    ArborescenceSettings,
-    KnnSettings,
-    MixedSettings,
-    MixupSettings,
-)
-from kglink_plugins.scorers.settings import DualSettings, ScorerSettings
+from pydantic import Field
+
+from kglink.models.hardware import Precision
+from kglink.plugins import IndexPreset, IndexSettings, PluginSettings, Register, hookimpl
+from kglink_plugins.exporters.html import HtmlSettings
+from kglink_plugins.exporters.json_records import JsonSettings
+from kglink_plugins.exporters.standoff import StandoffSettings
+from kglink_plugins.exporters.table import TableSettings
 
 
-@hookimpl
-def register_detectors(register: Register) -> None:
-    """Register the mention detectors."""
-    register(
-        "kglink/dictionary",
-        _later("detectors.dictionary.detector", "name_detector"),
-        settings=DictionarySettings,
-        summary="finds the names of the linked KBs, inflected, reordered, misspelt or in part",
+class Row(NamedTuple):
+    """A plugin of this package: how users call it, ``module:name`` of its factory, what it is."""
+
+    name: str
+    factory: str
+    summary: str
+    settings: type[PluginSettings] | None = None
+    extra: str = ""
+
+
+def offers(package: str, *rows: Row) -> Callable[[Register], None]:
+    """The hook that registers some rows; their modules lie in a package of this one."""
+
+    @hookimpl
+    def hook(register: Register) -> None:
+        for row in rows:
+            register(
+                f"kglink/{row.name}",
+                partial(_made, package, *row.factory.split(":")),
+                settings=row.settings,
+                summary=row.summary,
+                extra=row.extra,
+            )
+
+    return hook
+
+
+def _made(package: str, module: str, name: str, *arguments: object) -> Any:
+    return getattr(import_module(f"kglink_plugins.{package}.{module}"), name)(*arguments)
+
+
+class FolderSettings(PluginSettings):
+    """The base of settings that name the folder of a model."""
+
+    outside: ClassVar[Mapping[str, str]] = {"folder": "loads a model from there"}
+
+
+# -------------------------------------------------------------------------------------- detectors
+MatchCase = Literal["smart", "never", "always"]
+
+
+class DictionarySettings(PluginSettings):
+    """Settings of the detector ``kglink/dictionary``."""
+
+    min_chars: int = Field(
+        2, ge=1, description="Aliases with fewer folded characters, spaces apart, are left out."
     )
-    register(
-        "kglink/capitals",
-        _later("detectors.capitals", "CapitalsDetector"),
-        summary="finds capitalized names, those that no KB has too",
+    max_chars: int = Field(
+        200, ge=1, description="Aliases with more folded characters are left out."
     )
-    register(
-        "kglink/huggingface",
-        _later("detectors.models.huggingface", "HuggingFaceDetector"),
-        settings=HuggingFaceSettings,
-        summary="a token-classification model of Hugging Face, from your folder",
+    match_case: MatchCase = Field(
+        "smart",
+        description="smart: case decides where a word would mislead (stop words, acronyms, common "
+        "words); never: case is not looked at and stop words never match; always: the text must "
+        "be written in lower case, Title case, CAPITALS or mixed case as the alias is.",
     )
-    register(
-        "kglink/spacy",
-        _later("detectors.models.spacy", "SpacyDetector"),
-        settings=SpacySettings,
-        summary="a spaCy pipeline, from your folder",
+    acronym_chars: int = Field(
+        4,
+        ge=0,
+        description="One-word aliases in capitals of up to this many letters need capitals in the "
+        "text (match_case smart).",
+    )
+    numbers: bool = Field(
+        False,
+        description="Whether numbers of fewer than six digits are looked for where they are names.",
+    )
+    stop_words: tuple[str, ...] = Field(
+        (), description="More words to treat as 'the' and 'it' are, besides the English ones."
+    )
+    language: str = Field(
+        "auto",
+        description="Language whose function words are no names by themselves (`de`); `auto`: "
+        "`link.language`, else what the text seems to be.",
+    )
+
+
+class LearnedSettings(PluginSettings):
+    """Settings of the detector ``kglink/learned``."""
+
+    outside: ClassVar[Mapping[str, str]] = {"model": "loads a model from there"}
+
+    model: str = Field("", description="Folder of a trained detector; empty: the one of the space.")
+    recall: float = Field(
+        0,
+        ge=0,
+        lt=1,
+        description="Find at least this share of mentions, as measured on held-out documents; 0: "
+        "as many as give the best F1 there.",
+    )
+    decides: bool = Field(
+        True,
+        description="What it finds from its threshold on is a mention; else it proposes more, and "
+        "kglink judges that with what other detectors propose.",
+    )
+    foreign: bool = Field(
+        False,
+        description="Read texts of another kind than it has learnt from too; else the dictionary "
+        "reads them.",
+    )
+    device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")
+    precision: Precision = Field("auto", description="fp32, bf16, fp16 or auto.")
+    threads: int = Field(0, ge=0, description="Cores to use; 0: all.")
+
+
+class HuggingFaceSettings(FolderSettings):
+    """Settings of the detector ``kglink/huggingface``."""
+
+    folder: Path = Field(description="Folder of a token-classification model (safetensors).")
+    types: tuple[str, ...] = Field(
+        (), description="Types of mentions that are kept, such as `Disease`; none named: all."
+    )
+    threshold: float = Field(
+        0.5, ge=0, le=1, description="Mentions that are less probable than this are left out."
+    )
+
+
+class SpacySettings(FolderSettings):
+    """Settings of the detector ``kglink/spacy``."""
+
+    folder: Path = Field(description="Folder of a pipeline, as `nlp.to_disk` writes it.")
+    types: tuple[str, ...] = Field(
+        (), description="Types of mentions that are kept, such as `PERSON`; none named: all."
+    )
+    spans: str = Field(
+        "", description="Group of spans that is read (`doc.spans`); empty: the entities."
+    )
+
+
+class GlinerSettings(FolderSettings):
+    """Settings of the detector ``kglink/gliner``."""
+
+    folder: Path = Field(description="Folder of a model, as `model.save_pretrained` writes it.")
+    labels: tuple[str, ...] = Field(
+        min_length=1, description="What is looked for, in words: `disease,drug`."
+    )
+    threshold: float = Field(
+        0.5, ge=0, le=1, description="Mentions that are less probable than this are left out."
+    )
+
+
+register_detectors = offers(
+    "detectors",
+    Row(
+        "dictionary",
+        "dictionary.detector:name_detector",
+        "finds the names of the linked KBs, inflected, reordered, misspelt or in part",
+        DictionarySettings,
+    ),
+    Row(
+        "capitals", "capitals:CapitalsDetector", "finds capitalized names, those that no KB has too"
+    ),
+    Row(
+        "huggingface",
+        "models.huggingface:HuggingFaceDetector",
+        "a token-classification model of Hugging Face, from your folder",
+        HuggingFaceSettings,
+    ),
+    Row(
+        "spacy",
+        "models.spacy:SpacyDetector",
+        "a spaCy pipeline, from your folder",
+        SpacySettings,
         extra="spacy",
-    )
-    register(
-        "kglink/gliner",
-        _later("detectors.models.gliner", "GlinerDetector"),
-        settings=GlinerSettings,
-        summary="a GLiNER model, from your folder: finds what some words name",
+    ),
+    Row(
+        "gliner",
+        "models.gliner:GlinerDetector",
+        "a GLiNER model, from your folder: finds what some words name",
+        GlinerSettings,
         extra="gliner",
+    ),
+    Row(
+        "learned",
+        "learned.detector:LearnedDetector",
+        "finds mentions as the annotated documents have them that it was trained on",
+        LearnedSettings,
+    ),
+)
+
+
+# --------------------------------------------------------------------------------------- evidence
+register_evidence = offers(
+    "evidence",
+    Row(
+        "numbers",
+        "numbers:Numbers",
+        "-1 where no name of the candidate has the numbers of the mention",
+    ),
+    Row(
+        "document",
+        "document:SameInDocument",
+        "another mention of the text, in other words, may well mean the candidate",
+    ),
+    Row(
+        "broader",
+        "relatives:Broader",
+        "1 where what another mention of the text means is a kind of the candidate",
+    ),
+    Row(
+        "siblings",
+        "relatives:Siblings",
+        "1 where what another mention of the text means has a parent of the candidate",
+    ),
+)
+
+
+# ------------------------------------------------------------------------------- overlap evidence
+class FuzzySettings(PluginSettings):
+    """Which similar names are looked for."""
+
+    neighbours: int = Field(
+        6, ge=0, description="Entities with similar names that one of the smaller KB proposes."
     )
-    register(
-        "kglink/learned",
-        _later("detectors.learned.detector", "LearnedDetector"),
-        settings=LearnedSettings,
-        summary="finds mentions as the annotated documents have them that it was trained on",
+    max_block: int = Field(
+        1_000_000,
+        ge=0,
+        description="A word that would make more pairs of entities than this finds none by itself.",
     )
 
 
-@hookimpl
-def register_evidence(register: Register) -> None:
-    """Register the evidence of candidates."""
-    register(
-        "kglink/numbers",
-        _later("evidence.numbers", "Numbers"),
-        summary="-1 where no name of the candidate has the numbers of the mention",
-    )
-    register(
-        "kglink/document",
-        _later("evidence.document", "SameInDocument"),
-        summary="another mention of the text, in other words, may well mean the candidate",
-    )
-    register(
-        "kglink/broader",
-        _later("evidence.relatives", "Broader"),
-        summary="1 where what another mention of the text means is a kind of the candidate",
-    )
-    register(
-        "kglink/siblings",
-        _later("evidence.relatives", "Siblings"),
-        summary="1 where what another mention of the text means has a parent of the candidate",
+class NeighbourSettings(PluginSettings):
+    """How many neighbours are looked for."""
+
+    neighbours: int = Field(
+        12, ge=1, description="Nearest entities that one of the smaller KB proposes."
     )
 
 
-@hookimpl
-def register_overlap_evidence(register: Register) -> None:
-    """Register the evidence of overlaps."""
-    register(
-        "kglink/names",
-        _later("overlap_evidence.names", "NameEvidence"),
-        summary="names in common, and who else bears them",
-    )
-    register(
-        "kglink/fuzzy",
-        _later("overlap_evidence.fuzzy", "FuzzyEvidence"),
-        settings=FuzzySettings,
-        summary="names alike in words, letters and words that the KBs use for each other",
-    )
-    register(
-        "kglink/neighbours",
-        _later("overlap_evidence.neighbours", "NeighbourEvidence"),
-        settings=NeighbourSettings,
-        summary="names and texts near each other in the joint space, hubs held back",
-    )
-    register(
-        "kglink/description",
-        _later("overlap_evidence.meaning", "DescriptionEvidence"),
-        summary="descriptions that mean the same to the encoder",
-    )
-    register(
-        "kglink/type",
-        _later("overlap_evidence.meaning", "TypeEvidence"),
-        summary="types that mean the same to the encoder",
-    )
-    register(
-        "kglink/parents",
-        _later("overlap_evidence.parents", "ParentEvidence"),
-        summary="parents and children that match (second pass)",
-    )
-    register(
-        "kglink/rivals",
-        _later("overlap_evidence.rivals", "RivalEvidence"),
-        summary="how far a pair leads other pairs of its entities (second pass)",
-    )
-    register(
-        "kglink/through",
-        _later("overlap_evidence.through", "ThroughEvidence"),
-        summary="both are one entity of a third KB, or of different ones (second pass)",
-    )
-    register(
-        "kglink/xrefs",
-        _later("overlap_evidence.xrefs", "XrefEvidence"),
-        summary="codes that both entities name: what curators know; not in use by default",
+register_overlap_evidence = offers(
+    "overlap_evidence",
+    Row("names", "names:NameEvidence", "names in common, and who else bears them"),
+    Row(
+        "fuzzy",
+        "fuzzy:FuzzyEvidence",
+        "names alike in words, letters and words that the KBs use for each other",
+        FuzzySettings,
+    ),
+    Row(
+        "neighbours",
+        "neighbours:NeighbourEvidence",
+        "names and texts near each other in the joint space, hubs held back",
+        NeighbourSettings,
+    ),
+    Row(
+        "description",
+        "meaning:DescriptionEvidence",
+        "descriptions that mean the same to the encoder",
+    ),
+    Row("type", "meaning:TypeEvidence", "types that mean the same to the encoder"),
+    Row("parents", "parents:ParentEvidence", "parents and children that match (second pass)"),
+    Row(
+        "rivals",
+        "rivals:RivalEvidence",
+        "how far a pair leads other pairs of its entities (second pass)",
+    ),
+    Row(
+        "through",
+        "through:ThroughEvidence",
+        "both are one entity of a third KB, or of different ones (second pass)",
+    ),
+    Row(
+        "xrefs",
+        "xrefs:XrefEvidence",
+        "codes that both entities name: what curators know; not in use by default",
+    ),
+)
+
+
+# ---------------------------------------------------------------------------------------- scorers
+#: How two vectors are compared.
+Metric = Literal["dot", "cosine"]
+
+
+class ScorerSettings(PluginSettings):
+    """What all scorers have."""
+
+    metric: Metric = Field("dot", description="`dot` product or `cosine` of two vectors.")
+
+
+class DualSettings(ScorerSettings):
+    """Which vector stands for a text."""
+
+    pooling: Literal["cls", "mean"] = Field(
+        "cls", description="A text is its first state (`cls`) or the `mean` of its tokens."
     )
 
 
-@hookimpl
-def register_scorers(register: Register) -> None:
-    """Register the scorers."""
-    register(
-        "kglink/dual",
-        _later("scorers.vectors", "DualScorer"),
-        settings=DualSettings,
-        summary="one vector of each side, the first state or the mean (DUAL)",
-    )
-    register(
-        "kglink/mean",
-        _later("scorers.vectors", "MeanScorer"),
-        settings=ScorerSettings,
-        summary="the means of both sides' tokens (Pooling Mean)",
-    )
-    register(
-        "kglink/sum_of_max",
-        _later("scorers.sum_of_max", "SumOfMaxScorer"),
-        settings=ScorerSettings,
-        summary="each token of the mention finds its best token of the entity (SOM)",
+register_scorers = offers(
+    "scorers",
+    Row(
+        "dual",
+        "vectors:DualScorer",
+        "one vector of each side, the first state or the mean (DUAL)",
+        DualSettings,
+    ),
+    Row(
+        "mean",
+        "vectors:MeanScorer",
+        "the means of both sides' tokens (Pooling Mean)",
+        ScorerSettings,
+    ),
+    Row(
+        "sum_of_max",
+        "sum_of_max:SumOfMaxScorer",
+        "each token of the mention finds its best token of the entity (SOM)",
+        ScorerSettings,
+    ),
+)
+
+
+# --------------------------------------------------------------------------------------- samplers
+class KnnSettings(PluginSettings):
+    """Where neighbours are looked for."""
+
+    in_domain: bool = Field(
+        False, description="Only in the domains of the mention's own answers (`restrict_type`)."
     )
 
 
-@hookimpl
-def register_samplers(register: Register) -> None:
-    """Register the samplers of negatives."""
-    register(
-        "kglink/in_batch",
-        _later("samplers.random", "InBatch"),
-        summary="right answers of the batch's other mentions",
+class ArborescenceSettings(KnnSettings):
+    """What each mention is drawn to."""
+
+    positives: Literal["full", "nearest", "random"] = Field(
+        "full",
+        description="Its parent in the tree over all mentions of its entity (`full`), or over "
+        "itself and one other, the `nearest` or a `random` one (1-NN, 1-Rand).",
     )
-    register(
-        "kglink/random_cross_domain",
-        _later("samplers.random", "RandomCrossDomain"),
-        summary="any entities, drawn anew on every visit (Random-CD)",
-    )
-    register(
-        "kglink/random_in_domain",
-        _later("samplers.random", "RandomInDomain"),
-        summary="entities of the right answer's domain, drawn anew on every visit (Random-ID)",
-    )
-    register(
-        "kglink/hard_cross_domain",
-        _later("samplers.hard", "HardCrossDomain"),
-        summary="the highest scores of all entities (Hard-CD)",
-    )
-    register(
-        "kglink/hard_in_domain",
-        _later("samplers.hard", "HardInDomain"),
-        summary="the highest scores in the right answer's domain (Hard-ID)",
-    )
-    register(
-        "kglink/knn",
-        _later("samplers.hard", "Knn"),
-        settings=KnnSettings,
-        summary="the entities nearest to the mention (k-NN of ArboEL)",
-    )
-    register(
-        "kglink/arborescence",
-        _later("samplers.arborescence", "Arborescence"),
-        settings=ArborescenceSettings,
-        summary="near entities and mentions; positives by a tree over mentions (ArboEL)",
-    )
-    register(
-        "kglink/mixed_p",
-        _later("samplers.hard", "MixedP"),
-        settings=MixedSettings,
-        summary="a share of highest scores, the others drawn at random (Mixed-50)",
-    )
-    register(
-        "kglink/adaptive_mixup_hard",
-        _later("samplers.adaptive_mixup_hard", "AdaptiveMixupHard"),
-        settings=MixupSettings,
-        summary="made, not drawn: the right answer mixed into the hardest of the batch (AMH)",
+    nn_scope: Literal["query", "cluster"] = Field(
+        "query",
+        description="With one other: a tree for each mention (`query`, as in the paper), or one "
+        "over all such pairs of an entity (`cluster`, as in the released code).",
     )
 
 
-@hookimpl
-def register_objectives(register: Register) -> None:
-    """Register the losses."""
-    register(
-        "kglink/nce",
-        _later("objectives.losses", "Nce"),
-        settings=NceSettings,
-        summary="softmax of the right answer over its row (BLINK, T-Biencoder)",
-    )
-    register(
-        "kglink/pos_neg",
-        _later("objectives.losses", "PosNeg"),
-        settings=ObjectiveSettings,
-        summary="softmax of the right answer, and of each other one that it is not it (ArboEL)",
-    )
-    register(
-        "kglink/bce",
-        _later("objectives.losses", "Bce"),
-        settings=ObjectiveSettings,
-        summary="every pair right or wrong by itself (AMH)",
-    )
-    register(
-        "kglink/overlap",
-        _later("objectives.losses", "OverlapLoss"),
-        settings=ObjectiveSettings,
-        summary="softmax over rows and over columns: overlaps find each other (loss O)",
-    )
-    register(
-        "kglink/distillation",
-        _later("objectives.losses", "Distillation"),
-        settings=DistillationSettings,
-        summary="the right answer, and what a teacher scored (BLINK)",
+class MixedSettings(PluginSettings):
+    """How hard the mixture is, and where it comes from."""
+
+    p: float = Field(0.5, ge=0, le=1, description="Share of hard negatives; the rest is random.")
+    among: Literal["batch", "domain", "pool"] = Field(
+        "batch",
+        description="Draw from the other golds of the batch (as AMH does), from the domains of "
+        "the mention's own answers, or from all entities.",
     )
 
 
-@hookimpl
-def register_rerankers(register: Register) -> None:
-    """Register the rerankers."""
-    register(
-        "kglink/cross_encoder",
-        _later("rerankers.cross_encoder", "CrossEncoderReranker"),
-        settings=CrossEncoderSettings,
-        summary="a ready cross-encoder of Hugging Face, from your folder",
+class MixupSettings(PluginSettings):
+    """How a right answer is mixed into hard negatives."""
+
+    alpha: float = Field(
+        0.3, ge=0, description="Share of the right answer in a negative; 0: hard negatives as is."
     )
-    register(
-        "kglink/llm",
-        _later("rerankers.llm.reranker", "LlmReranker"),
-        settings=LlmSettings,
-        summary="asks a language model which candidate is meant, at any OpenAI-compatible endpoint",
+    negative_weight: Literal["one", "complement"] = Field(
+        "one",
+        description="Weight of the hard negative in the mixture: one, as in the paper, or what "
+        "the right answer leaves of it, 1 - alpha W.",
+    )
+    temperature: float = Field(1.0, gt=0, description="Scores are divided by it to make W.")
+    w_grad: bool = Field(False, description="Send gradients through W as well.")
+    detach_positive: bool = Field(
+        False, description="Send none through the right answer's part of a mixture."
+    )
+    detach_negative: bool = Field(
+        False, description="Send none through the hard negative's part of a mixture."
     )
 
 
-@hookimpl
-def register_clusterers(register: Register) -> None:
-    """Register the clusterer."""
-    register(
-        "kglink/mentions",
-        _later("clusterers.mentions", "MentionsClusterer"),
-        settings=MentionsSettings,
-        summary="an easy mention helps a hard one like it, in the same text or another",
+register_samplers = offers(
+    "samplers",
+    Row("in_batch", "random:InBatch", "right answers of the batch's other mentions"),
+    Row(
+        "random_cross_domain",
+        "random:RandomCrossDomain",
+        "any entities, drawn anew on every visit (Random-CD)",
+    ),
+    Row(
+        "random_in_domain",
+        "random:RandomInDomain",
+        "entities of the right answer's domain, drawn anew on every visit (Random-ID)",
+    ),
+    Row(
+        "hard_cross_domain", "hard:HardCrossDomain", "the highest scores of all entities (Hard-CD)"
+    ),
+    Row(
+        "hard_in_domain",
+        "hard:HardInDomain",
+        "the highest scores in the right answer's domain (Hard-ID)",
+    ),
+    Row("knn", "hard:Knn", "the entities nearest to the mention (k-NN of ArboEL)", KnnSettings),
+    Row(
+        "arborescence",
+        "arborescence:Arborescence",
+        "near entities and mentions; positives by a tree over mentions (ArboEL)",
+        ArborescenceSettings,
+    ),
+    Row(
+        "mixed_p",
+        "hard:MixedP",
+        "a share of highest scores, the others drawn at random (Mixed-50)",
+        MixedSettings,
+    ),
+    Row(
+        "adaptive_mixup_hard",
+        "adaptive_mixup_hard:AdaptiveMixupHard",
+        "made, not drawn: the right answer mixed into the hardest of the batch (AMH)",
+        MixupSettings,
+    ),
+)
+
+
+# ------------------------------------------------------------------------------------- objectives
+class ObjectiveSettings(PluginSettings):
+    """What all objectives have."""
+
+    temperature: float = Field(
+        1.0, gt=0, description="Scores are divided by it; cosines need a small one, such as 0.05."
+    )
+    margin: float = Field(
+        0.0, ge=0, description="Taken off right answers' scores: by how much they should lead."
     )
 
 
-@hookimpl
-def register_exporters(register: Register) -> None:
-    """Register the output formats."""
-    register(
-        "kglink/table",
-        TableExporter,
-        settings=TableSettings,
-        summary="for people: the text with its mentions marked, then a line per mention",
+class NceSettings(ObjectiveSettings):
+    """What counts as right where several answers are."""
+
+    several: Literal["sum", "mean"] = Field(
+        "sum",
+        description="Of several right answers: raise their `sum` of shares, so that any may come "
+        "first, or the `mean` of their logarithms, so that all must.",
     )
-    register(
-        "kglink/jsonl",
-        JsonlExporter,
-        settings=JsonSettings,
-        summary="one JSON object per line and document, written as it comes",
-    )
-    register(
-        "kglink/json",
-        JsonExporter,
-        settings=JsonSettings,
-        summary="one JSON list of all documents",
-    )
-    register(
-        "kglink/html",
-        HtmlExporter,
-        settings=HtmlSettings,
-        summary="one web page that needs nothing else: coloured by KB, candidates on hover",
-    )
-    register(
-        "kglink/csv",
-        CsvExporter,
-        settings=StandoffSettings,
-        summary="one table row per mention, for spreadsheets; formulas are made harmless",
-    )
-    register(
-        "kglink/pubtator",
-        PubtatorExporter,
-        summary="PubTator: each text on one line, then a row per mention",
-    )
-    register(
-        "kglink/brat",
-        BratExporter,
-        settings=StandoffSettings,
-        summary="BRAT annotations (.ann), their offsets in a single text, or in what brat-text "
-        "writes",
-    )
-    register(
-        "kglink/brat-text",
-        BratTextExporter,
-        summary="the texts that brat's offsets count in (.txt), one on each line",
-    )
-    register(
-        "kglink/nif",
-        NifExporter,
-        summary="NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs",
+    include_gold: bool = Field(
+        True,
+        description="Count right answers in the sum that they are divided by. Bosch's eq. 1, read "
+        "to the letter, does not, and then the loss has no least value.",
     )
 
 
-@hookimpl
-def register_index_backends(register: Register) -> None:
-    """Register the vector indexes."""
-    register(
-        "kglink/flat",
-        _later("indexes.flat", "FlatBackend"),
-        settings=FlatSettings,
-        summary="exact search over all vectors, memory-mapped",
+class DistillationSettings(PluginSettings):
+    """How far a student listens to its teacher."""
+
+    alpha: float = Field(
+        0.5, ge=0, le=1, description="Weight of the right answers; the teacher has the rest."
     )
-    register(
-        "kglink/faiss",
-        _later("indexes.factory", "FactoryBackend"),
-        settings=FactorySettings,
-        summary="any index of a faiss factory string: smaller or faster, approximate; presets: "
+    student_temperature: float = Field(
+        1.0,
+        gt=0,
+        description="The student's scores are divided by it first; cosines need a small one, such "
+        "as 0.05.",
+    )
+    temperature: float = Field(
+        2.0, gt=0, description="Both sides' scores are divided by it where they are compared."
+    )
+
+
+register_objectives = offers(
+    "objectives",
+    Row(
+        "nce",
+        "losses:Nce",
+        "softmax of the right answer over its row (BLINK, T-Biencoder)",
+        NceSettings,
+    ),
+    Row(
+        "pos_neg",
+        "losses:PosNeg",
+        "softmax of the right answer, and of each other one that it is not it (ArboEL)",
+        ObjectiveSettings,
+    ),
+    Row("bce", "losses:Bce", "every pair right or wrong by itself (AMH)", ObjectiveSettings),
+    Row(
+        "overlap",
+        "losses:OverlapLoss",
+        "softmax over rows and over columns: overlaps find each other (loss O)",
+        ObjectiveSettings,
+    ),
+    Row(
+        "distillation",
+        "losses:Distillation",
+        "the right answer, and what a teacher scored (BLINK)",
+        DistillationSettings,
+    ),
+)
+
+
+# -------------------------------------------------------------------------------------- rerankers
+class CrossEncoderSettings(FolderSettings):
+    """Settings of ``kglink/cross_encoder``."""
+
+    folder: Path = Field(
+        description="Folder of a sequence-classification model with one label (safetensors)."
+    )
+    context_chars: int = Field(
+        256, ge=0, description="Characters of the mention and its context that the model reads."
+    )
+    description_chars: int = Field(
+        500, ge=0, description="Characters of each candidate's description that it reads."
+    )
+    weight: float = Field(
+        1.0, gt=0, le=10, description="What its answer counts: as much as so many exact names."
+    )
+
+
+class LlmSettings(PluginSettings):
+    """Settings of ``kglink/llm``."""
+
+    outside: ClassVar[Mapping[str, str]] = {
+        "url": "sends the texts there",
+        "key_from": "sends the value of that environment variable along",
+        "prompt": "sends the content of that file along",
+    }
+
+    url: str = Field(
+        "",
+        description="Base address of the endpoint, such as `http://localhost:8080/v1`; the texts "
+        "of mentions and candidates are sent there.",
+    )
+    model: str = Field("", description="The model to ask, by the name that the endpoint gives it.")
+    key_from: str = Field(
+        "OPENAI_API_KEY",
+        description="The environment variable that holds the key; no key is sent where it is not "
+        "set.",
+    )
+    prompt: str = Field(
+        "",
+        description="A file with a prompt of your own, with `$text`, `$mention` and `$candidates`; "
+        "empty: the one that comes with kglink.",
+    )
+    timeout: float = Field(60, gt=0, le=3600, description="Seconds that one answer may take.")
+    retries: int = Field(
+        2, ge=0, le=10, description="How often a question that failed is asked again."
+    )
+    per_minute: int = Field(
+        0, ge=0, description="Most questions in a minute; 0: as many as are answered."
+    )
+    parallel: int = Field(4, ge=1, le=64, description="Questions that are asked at once.")
+    max_tokens: int = Field(256, ge=1, description="Most tokens that the model may write.")
+    context_chars: int = Field(
+        1000, ge=0, description="Characters of the text around the mention that the model reads."
+    )
+    description_chars: int = Field(
+        300, ge=0, description="Characters of each candidate's description that it reads."
+    )
+    weight: float = Field(
+        0.5,
+        gt=0,
+        le=10,
+        description="How far the score of its choice stands above the others; where it chooses "
+        "none, all scores fall by twice as much.",
+    )
+
+
+register_rerankers = offers(
+    "rerankers",
+    Row(
+        "cross_encoder",
+        "cross_encoder:CrossEncoderReranker",
+        "a ready cross-encoder of Hugging Face, from your folder",
+        CrossEncoderSettings,
+    ),
+    Row(
+        "llm",
+        "llm.reranker:LlmReranker",
+        "asks a language model which candidate is meant, at any OpenAI-compatible endpoint",
+        LlmSettings,
+    ),
+)
+
+
+# ------------------------------------------------------------------------------------- clusterers
+class MentionsSettings(PluginSettings):
+    """Settings of ``kglink/mentions``, until `kglink fit --cluster` chooses others."""
+
+    mode: Literal["independent", "directed", "undirected"] = Field(
+        "directed",
+        description="independent: no mention helps another; directed: each mention has the entity "
+        "that explains it best, along a tree; undirected: clusters of the most similar, cut "
+        "between their entities.",
+    )
+    neighbours: int = Field(
+        8, ge=1, le=64, description="How many nearest other mentions each is compared with."
+    )
+    context: float = Field(
+        0.5, ge=0, le=1, description="How much texts count when mentions are compared; else names."
+    )
+    power: float = Field(
+        4.0,
+        ge=1,
+        description="Power of the cosine of two mentions, so that it compares with probabilities.",
+    )
+    threshold: float = Field(
+        0.0, ge=0, le=1, description="Mentions that are less similar do not help each other."
+    )
+
+
+register_clusterers = offers(
+    "clusterers",
+    Row(
+        "mentions",
+        "mentions:MentionsClusterer",
+        "an easy mention helps a hard one like it, in the same text or another",
+        MentionsSettings,
+    ),
+)
+
+
+# -------------------------------------------------------------------------------------- exporters
+register_exporters = offers(
+    "exporters",
+    Row(
+        "table",
+        "table:TableExporter",
+        "for people: the text with its mentions marked, then a line per mention",
+        TableSettings,
+    ),
+    Row(
+        "jsonl",
+        "json_records:JsonlExporter",
+        "one JSON object per line and document, written as it comes",
+        JsonSettings,
+    ),
+    Row("json", "json_records:JsonExporter", "one JSON list of all documents", JsonSettings),
+    Row(
+        "html",
+        "html:HtmlExporter",
+        "one web page that needs nothing else: coloured by KB, candidates on hover",
+        HtmlSettings,
+    ),
+    Row(
+        "csv",
+        "standoff:CsvExporter",
+        "one table row per mention, for spreadsheets; formulas are made harmless",
+        StandoffSettings,
+    ),
+    Row(
+        "pubtator",
+        "standoff:PubtatorExporter",
+        "PubTator: each text on one line, then a row per mention",
+    ),
+    Row(
+        "brat",
+        "standoff:BratExporter",
+        "BRAT annotations (.ann), their offsets in a single text, or in what brat-text writes",
+        StandoffSettings,
+    ),
+    Row(
+        "brat-text",
+        "standoff:BratTextExporter",
+        "the texts that brat's offsets count in (.txt), one on each line",
+    ),
+    Row(
+        "nif",
+        "nif:NifExporter",
+        "NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs",
+    ),
+)
+
+
+# --------------------------------------------------------------------------------- index backends
+#: What stands in a factory string for a number of lists that suits the rows.
+LISTS = "{lists}"
+
+
+class FlatSettings(IndexSettings):
+    """The exact index has nothing to set."""
+
+    @classmethod
+    def presets(cls) -> Mapping[str, IndexPreset]:
+        """The exact index by its short name."""
+        return {
+            "flat": IndexPreset({}, "exact: every row in fp32, compared with every query"),
+        }
+
+
+class FactorySettings(IndexSettings):
+    """Which faiss index to build, and how hard to search it."""
+
+    search_only: ClassVar[frozenset[str]] = frozenset({"nprobe", "ef_search"})
+
+    factory: str = Field(
+        "SQfp16",
+        max_length=80,  # faiss reads a string by recursion, and dies of a very long one
+        pattern=r"^[^0-9]*([0-9]{1,7}[^0-9]+)*[0-9]{0,7}$",
+        description="A faiss factory string: SQfp16, IVF1024,Flat, ...; `{lists}` in it stands "
+        "for a number of lists that suits the rows.",
+    )
+    train_rows: int = Field(
+        200_000, ge=1, description="Rows drawn at random to train an index that needs it."
+    )
+    nprobe: int = Field(32, ge=1, description="Lists that an IVF index looks into per query.")
+    ef_search: int = Field(128, ge=1, description="Nodes that an HNSW index keeps per query.")
+    ef_construction: int = Field(
+        200, ge=1, description="Nodes that an HNSW index keeps per row while it is built."
+    )
+
+    @classmethod
+    def presets(cls) -> Mapping[str, IndexPreset]:
+        """Indexes worth choosing between."""
+        # docs/spaces.md has what was measured. Both HNSW presets are those of BLINK's Table 7,
+        # without its reduction to L2 distances: for rows of one length that makes the same graph,
+        # and for others a worse one.
+        return {
+            "hnsw-accurate": IndexPreset(
+                {"factory": "HNSW128", "ef_construction": 200, "ef_search": 256},
+                "a graph of 128 links, 256 nodes kept per query (BLINK's HNSW 1)",
+            ),
+            "hnsw-fast": IndexPreset(
+                {"factory": "HNSW128", "ef_construction": 200, "ef_search": 128},
+                "the same graph, 128 nodes kept per query (BLINK's HNSW 2)",
+            ),
+            "ivf": IndexPreset(
+                {"factory": f"IVF{LISTS},Flat", "nprobe": 64},
+                "rows in lists around centres, the 64 nearest lists looked into",
+            ),
+            "ivf-sq8": IndexPreset(
+                {"factory": f"IVF{LISTS},SQ8", "nprobe": 64},
+                "the same lists, each number of a row in one byte",
+            ),
+            "sq8": IndexPreset(
+                {"factory": "SQ8"},
+                "every row compared, each number in one byte: a quarter of the size",
+            ),
+            "fp16": IndexPreset(
+                {"factory": "SQfp16"},
+                "every row compared, each number in two bytes: half of the size",
+            ),
+        }
+
+
+register_index_backends = offers(
+    "indexes",
+    Row("flat", "flat:FlatBackend", "exact search over all vectors, memory-mapped", FlatSettings),
+    Row(
+        "faiss",
+        "factory:FactoryBackend",
+        "any index of a faiss factory string: smaller or faster, approximate; presets: "
         "`kglink index --presets`",
-    )
-
-
-def _later(module: str, name: str) -> Factory:
-    """A class of this package as a factory that imports it when it is called."""
-
-    def make(*arguments: object) -> Any:
-        return getattr(import_module(f"kglink_plugins.{module}"), name)(*arguments)
-
-    return make
+        FactorySettings,
+    ),
+)

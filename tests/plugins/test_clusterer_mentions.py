@@ -12,7 +12,7 @@ from kglink.plugins import Clusterer
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.testing import ClustererContract
 from kglink_plugins.clusterers.mentions import MentionsClusterer
-from kglink_plugins.clusterers.settings import MentionsSettings
+from kglink_plugins.plugin import MentionsSettings
 
 FloatArray = npt.NDArray[np.float32]
 PLANET = Candidate(EntityId("sky", "1"), "Mercury (planet)", 0.50)

@@ -20,7 +20,7 @@ from kglink.records import Span
 from kglink_plugins.detectors.dictionary import cache
 from kglink_plugins.detectors.dictionary.compiled import compile_lexicon
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.plugin import DictionarySettings
 
 
 def test_the_cache_is_used_until_a_name_or_a_setting_changes(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from alias_names import Names, found
 from kglink.testing import DetectorContract
 from kglink_plugins.detectors.dictionary.finder import Match, dictionary_detector, without_overlaps
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.plugin import DictionarySettings
 
 
 class TestContract(DetectorContract):

@@ -14,7 +14,7 @@ from kglink.plugins import Names
 from kglink.testing import DetectorContract
 from kglink.testing.contracts.detector import SampleNames
 from kglink_plugins.detectors.learned.detector import LearnedDetector
-from kglink_plugins.detectors.learned.settings import LearnedSettings
+from kglink_plugins.plugin import LearnedSettings
 from tiny_detectors import MENTIONS, OTHERS, train_tiny
 
 NAMES = SampleNames(["Ada", "Lantern Bay"])

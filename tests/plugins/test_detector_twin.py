@@ -26,7 +26,7 @@ from kglink_plugins.detectors.dictionary.finder import (
     dictionary_detector,
 )
 from kglink_plugins.detectors.dictionary.guard import in_context
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.plugin import DictionarySettings
 
 ALPHABET = "aAbßé\u0301 東京한국+#-.1\n\u200d👩½"
 SURFACES = st.lists(st.text(st.sampled_from(ALPHABET), min_size=1, max_size=4), max_size=6)
@@ -183,7 +183,7 @@ import resource, sys, time
 import alias_names
 from alias_names import Names
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.plugin import DictionarySettings
 detector = dictionary_detector(DictionarySettings(), Names(["Ada Lovelace", "Ada", "a b", "b a"]))
 detector.detect("Ada")
 used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

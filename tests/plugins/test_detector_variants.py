@@ -17,8 +17,8 @@ from kglink.plugins import NameRow
 from kglink.testing.contracts.base import NASTY_TEXTS
 from kglink_plugins.detectors.dictionary.bags import compile_bags
 from kglink_plugins.detectors.dictionary.detector import NameDetector, name_detector
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 from kglink_plugins.detectors.dictionary.variants import Facts
+from kglink_plugins.plugin import DictionarySettings
 
 FILLING = ("Orla Kestrin", "Port Selwyn", "glass orchard", "stone bridge", "cable lock")
 

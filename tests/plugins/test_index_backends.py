@@ -18,7 +18,7 @@ from kglink_plugins.indexes.factory import FactoryBackend, FactoryIndex
 from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
 from kglink_plugins.indexes.rows import merge_ranges
-from kglink_plugins.indexes.settings import FactorySettings
+from kglink_plugins.plugin import FactorySettings
 
 FloatArray = npt.NDArray[np.float32]
 

@@ -21,11 +21,11 @@ from kglink.errors import UsageError
 from kglink.plugins import load_registry
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.testing import RerankerContract
+from kglink_plugins.plugin import LlmSettings
 from kglink_plugins.rerankers.llm import endpoint as endpoint_module
 from kglink_plugins.rerankers.llm import reranker as reranker_module
 from kglink_plugins.rerankers.llm.prompt import chosen_number
 from kglink_plugins.rerankers.llm.reranker import LlmReranker
-from kglink_plugins.rerankers.llm.settings import LlmSettings
 
 KEY = "sk-secret-of-the-tests"
 RANKING = Ranking(

@@ -31,7 +31,7 @@ from kglink.space.token_rows import (
     texts_between,
 )
 from kglink.space.token_search import ExactTokenSearch, TokenSearch, nearest_by_tokens
-from kglink_plugins.scorers.settings import ScorerSettings
+from kglink_plugins.plugin import ScorerSettings
 from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
 from kglink_plugins.scorers.vectors import MeanScorer
 

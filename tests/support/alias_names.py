@@ -9,7 +9,7 @@ from pathlib import Path
 from kglink.plugins import NameRow
 from kglink.text.fold import fold
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.plugin import DictionarySettings
 
 
 class Names:

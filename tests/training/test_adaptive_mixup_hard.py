@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from kglink.plugins import Encoded, MixingSampler, Scorer
+from kglink_plugins.plugin import MixupSettings
 from kglink_plugins.samplers.adaptive_mixup_hard import AdaptiveMixupHard
 from kglink_plugins.samplers.random import InBatch
-from kglink_plugins.samplers.settings import MixupSettings
 from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
 from kglink_plugins.scorers.vectors import DualScorer, MeanScorer
 

@@ -29,9 +29,9 @@ from kglink.training.run import Curve
 from kglink.training.stages import batches_of, make_plan
 from kglink.training.step import Tools, Trainer, check_sections
 from kglink.training.train import train
+from kglink_plugins.plugin import ArborescenceSettings
 from kglink_plugins.samplers import arborescence as module
 from kglink_plugins.samplers.arborescence import Arborescence, clusters
-from kglink_plugins.samplers.settings import ArborescenceSettings
 from store_support import job
 from training_world import KBS, fill, small, world_of, write_world_model
 from worlds import DocumentSettings

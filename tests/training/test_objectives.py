@@ -13,7 +13,7 @@ from kglink.errors import UsageError
 from kglink.plugins import Objective
 from kglink.testing import ObjectiveContract
 from kglink_plugins.objectives.losses import Bce, Distillation, Nce, OverlapLoss, PosNeg
-from kglink_plugins.objectives.settings import (
+from kglink_plugins.plugin import (
     DistillationSettings,
     NceSettings,
     ObjectiveSettings,

@@ -13,11 +13,11 @@ import pytest
 from kglink.errors import UsageError
 from kglink.plugins import Sampler, SamplerBatch, SamplerPool, load_registry
 from kglink.testing import SamplerContract
+from kglink_plugins.plugin import KnnSettings, MixedSettings
 from kglink_plugins.samplers import hard as hardest_module
 from kglink_plugins.samplers.draw import Rows, draw
 from kglink_plugins.samplers.hard import HardCrossDomain, HardInDomain, Knn, MixedP
 from kglink_plugins.samplers.random import InBatch, RandomCrossDomain, RandomInDomain
-from kglink_plugins.samplers.settings import KnnSettings, MixedSettings
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray, IntArray

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from kglink.plugins import Encoded, PoolingScorer, Scorer
 from kglink.testing import ScorerContract
+from kglink_plugins.plugin import DualSettings, ScorerSettings
 from kglink_plugins.scorers import sum_of_max
-from kglink_plugins.scorers.settings import DualSettings, ScorerSettings
 from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
 from kglink_plugins.scorers.vectors import DualScorer, MeanScorer
 

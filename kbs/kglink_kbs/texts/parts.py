@@ -6,7 +6,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
+from pydantic import Field
+
 from kglink.errors import RecordError
+from kglink.plugins import PluginSettings
 from kglink.records import Document, Record
 from kglink.sources import Problems, Source
 
@@ -14,6 +17,13 @@ from kglink.sources import Problems, Source
 _UNWANTED = re.compile("[\0\ud800-\udfff]")
 #: Between two parts.
 _BREAK = "\n\n"
+
+
+class TextSettings(PluginSettings):
+    """Settings of all formats that mark code blocks and tables as such."""
+
+    code: bool = Field(False, description="Whether code blocks are read.")
+    tables: bool = Field(False, description="Whether tables are read.")
 
 
 class OneTextAdapter(ABC):

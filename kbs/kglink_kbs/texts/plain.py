@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
+from kglink.plugins import PluginSettings
 from kglink.records import Document, Mention
 from kglink.sources import Source
 from kglink.text.markup import parse_marked
 from kglink_kbs.texts.parts import OneTextAdapter
-from kglink_kbs.texts.settings import PlainSettings
+
+
+class PlainSettings(PluginSettings):
+    """Settings of ``kglink/text``."""
+
+    marked: bool = Field(False, description="Whether mentions are marked: [[like this]].")
 
 
 class PlainAdapter(OneTextAdapter):

@@ -18,7 +18,7 @@ from kglink.clusters.clustering import NO_ENTITY, ClusteringChoice, MentionGraph
 from kglink.clusters.neighbours import Neighbours, nearest_others
 from kglink.plugins import MentionVectors
 from kglink.records import Candidate, EntityId, Ranking
-from kglink_plugins.clusterers.settings import MentionsSettings
+from kglink_plugins.plugin import MentionsSettings
 
 FloatArray = npt.NDArray[np.float32]
 #: By so much what others say is better than what a mention says itself.

@@ -33,12 +33,19 @@ from kglink_plugins.indexes.rows import (
     row_count,
     spool_rows,
 )
-from kglink_plugins.indexes.settings import LISTS, FactorySettings, suitable_lists
+from kglink_plugins.plugin import LISTS, FactorySettings
 
 #: Rows fetched beyond ``k``, so that a few equal scores at the border can be told apart.
 _MARGIN = 8
 #: Rows that are added at a time: some kinds hold a transformed copy of what they are given.
 _ADDED = 65536
+#: Rows that a list's centre is learnt from at least, below which faiss warns.
+_ROWS_PER_LIST = 39
+
+
+def suitable_lists(rows: int) -> int:
+    """How many lists this many rows are cut into: four times their root, where they are enough."""
+    return max(1, min(4 * math.isqrt(rows), rows // _ROWS_PER_LIST))
 
 
 class FactoryBackend:

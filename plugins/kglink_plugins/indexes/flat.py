@@ -29,7 +29,7 @@ from kglink_plugins.indexes.rows import (
     row_count,
     spool_rows,
 )
-from kglink_plugins.indexes.settings import FlatSettings
+from kglink_plugins.plugin import FlatSettings
 
 #: Rows fetched beyond ``k``, so that a few equal scores at the border can be told apart.
 _MARGIN = 8

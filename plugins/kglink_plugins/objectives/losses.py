@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from torch import Tensor
 
 from kglink.errors import UsageError
-from kglink_plugins.objectives.settings import DistillationSettings, NceSettings, ObjectiveSettings
+from kglink_plugins.plugin import DistillationSettings, NceSettings, ObjectiveSettings
 
 
 def prepared(scores: Tensor, positive: Tensor, settings: ObjectiveSettings) -> Tensor:

@@ -14,9 +14,9 @@ from kglink.overlap.names import folded_names
 from kglink.plugins import EntityPair, PairedKBs
 from kglink.records import Entity
 from kglink.text.name_words import name_words, numbers_of
-from kglink_plugins.overlap_evidence.settings import FuzzySettings
 from kglink_plugins.overlap_evidence.word_blocks import similar_names
 from kglink_plugins.overlap_evidence.word_space import MOST_NAMES, WordSpace, row_products
+from kglink_plugins.plugin import FuzzySettings
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from kglink.overlap.neighbours import nearest_neighbours
 from kglink.plugins import EntityPair, EntityVectors, PairedKBs, Side
-from kglink_plugins.overlap_evidence.settings import NeighbourSettings
 from kglink_plugins.overlap_evidence.word_blocks import quotas
 from kglink_plugins.overlap_evidence.word_space import MOST_NAMES
+from kglink_plugins.plugin import NeighbourSettings
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]

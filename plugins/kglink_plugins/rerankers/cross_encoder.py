@@ -18,7 +18,7 @@ from kglink.models.source import describe_folder
 from kglink.records import Alias, Candidate, Entity, Ranking
 from kglink.text.entity_text import entity_text
 from kglink.text.words import mention_window
-from kglink_plugins.rerankers.settings import CrossEncoderSettings
+from kglink_plugins.plugin import CrossEncoderSettings
 
 FloatArray = npt.NDArray[np.float64]
 #: Pairs that are read at once.

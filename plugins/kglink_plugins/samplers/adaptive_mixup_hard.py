@@ -12,9 +12,9 @@ from torch import Tensor
 
 from kglink.plugins import Encoded, PoolingScorer, SamplerBatch, SamplerPool, Scorer
 from kglink.training.batch import own_scores, take
+from kglink_plugins.plugin import MixupSettings
 from kglink_plugins.samplers.draw import IntArray, batch_golds
 from kglink_plugins.samplers.hard import hardest
-from kglink_plugins.samplers.settings import MixupSettings
 
 
 class AdaptiveMixupHard:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from kglink.clusters.arborescence import ENTITY, Tree, full_tree, nearest_parents, random_parents
 from kglink.errors import UsageError
 from kglink.plugins import Positives, SamplerBatch, SamplerPool
+from kglink_plugins.plugin import ArborescenceSettings
 from kglink_plugins.samplers.draw import IntArray, own_domains, whole_pool
 from kglink_plugins.samplers.hard import hardest
-from kglink_plugins.samplers.settings import ArborescenceSettings
 
 FloatArray = npt.NDArray[np.float32]
 

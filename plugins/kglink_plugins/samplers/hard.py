@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from kglink.errors import UsageError
 from kglink.plugins import PairScores, PluginSettings, SamplerBatch, SamplerPool
+from kglink_plugins.plugin import KnnSettings, MixedSettings
 from kglink_plugins.samplers.draw import (
     IntArray,
     Rows,
@@ -23,7 +24,6 @@ from kglink_plugins.samplers.draw import (
     padded,
     whole_pool,
 )
-from kglink_plugins.samplers.settings import KnnSettings, MixedSettings
 
 FloatArray = npt.NDArray[np.float32]
 

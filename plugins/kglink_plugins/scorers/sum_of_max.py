@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kglink.plugins import Encoded, SumOfMaxRule
-from kglink_plugins.scorers.settings import ScorerSettings
+from kglink_plugins.plugin import ScorerSettings
 from kglink_plugins.scorers.vectors import full_precision, measured, widened
 
 #: Products of two tokens that are held at once, 256 MiB of them.

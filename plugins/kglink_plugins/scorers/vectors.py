@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from torch import Tensor
 
 from kglink.plugins import Encoded
-from kglink_plugins.scorers.settings import DualSettings, Metric, ScorerSettings
+from kglink_plugins.plugin import DualSettings, Metric, ScorerSettings
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from kglink.files.tables import map_array
 from kglink.plugins import Names
 from kglink_plugins.detectors.dictionary.bags import Bags
 from kglink_plugins.detectors.dictionary.compiled import Lexicon, compile_lexicon
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.plugin import DictionarySettings
 
 #: Raise it when the files, the folding or the borders of words change.
 FORMAT = 4

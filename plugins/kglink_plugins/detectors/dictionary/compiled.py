@@ -18,7 +18,7 @@ from kglink.plugins import NameRow
 from kglink_plugins.detectors.dictionary.bags import Bags, compile_bags
 from kglink_plugins.detectors.dictionary.borders import Hashes, words_of
 from kglink_plugins.detectors.dictionary.guard import Guard, shape_of
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.plugin import DictionarySettings
 
 Bytes = npt.NDArray[np.uint8]
 

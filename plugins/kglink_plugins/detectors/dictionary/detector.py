@@ -20,8 +20,8 @@ from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import Lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
 from kglink_plugins.detectors.dictionary.guard import Guard
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
 from kglink_plugins.detectors.dictionary.variants import Facts, Place, VariantFinder
+from kglink_plugins.plugin import DictionarySettings
 
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12

@@ -23,7 +23,7 @@ from kglink_plugins.detectors.dictionary.compiled import (
     passes,
 )
 from kglink_plugins.detectors.dictionary.guard import EDGED, Guard, Verdict, in_context
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
+from kglink_plugins.plugin import DictionarySettings
 
 #: Characters of text that are folded at once: few enough for the processor's cache.
 PIECE = 1 << 17

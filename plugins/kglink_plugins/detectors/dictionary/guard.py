@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from kglink.text.fold import fold
 from kglink_plugins.detectors.dictionary.english import COMMON_WORDS, FUNCTION_WORDS
-from kglink_plugins.detectors.dictionary.settings import MatchCase
+from kglink_plugins.plugin import MatchCase
 
 # Scores of a match. Only their order matters to detection; a linker may learn better ones.
 EXACT, SAME_CASE, OTHER_CASE, OTHER_CASE_WORD, DOUBTFUL, REFUSED = 1.0, 0.9, 0.8, 0.7, 0.4, 0.0

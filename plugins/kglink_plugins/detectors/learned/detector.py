@@ -22,8 +22,7 @@ from kglink.models.tagger_folder import (
 from kglink.plugins import Detector, Names
 from kglink.records import Ranking, Span
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
-from kglink_plugins.detectors.dictionary.settings import DictionarySettings
-from kglink_plugins.detectors.learned.settings import LearnedSettings
+from kglink_plugins.plugin import DictionarySettings, LearnedSettings
 
 #: Decimals of a score: what is left depends on which texts were read together.
 _DECIMALS = 4

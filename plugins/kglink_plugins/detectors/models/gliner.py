@@ -17,7 +17,7 @@ from kglink.models.source import check_config
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink_plugins.detectors.models.pieces import spans_of_pieces
-from kglink_plugins.detectors.models.settings import GlinerSettings
+from kglink_plugins.plugin import GlinerSettings
 
 _NEEDED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
 #: Settings that name a second model, which would be looked for elsewhere.

@@ -18,7 +18,7 @@ from kglink.models.source import describe_folder
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink_plugins.detectors.models.pieces import spans_of_pieces
-from kglink_plugins.detectors.models.settings import HuggingFaceSettings
+from kglink_plugins.plugin import HuggingFaceSettings
 
 #: Words that are given to the tokenizer at once, and those that two such pieces have in common.
 _WORDS, _COMMON = 20_000, 200

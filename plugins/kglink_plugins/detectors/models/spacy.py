@@ -20,7 +20,7 @@ from kglink.models.model_json import shown
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink_plugins.detectors.models.pieces import spans_of_pieces
-from kglink_plugins.detectors.models.settings import SpacySettings
+from kglink_plugins.plugin import SpacySettings
 
 #: Words that are read at once, and those that two such pieces have in common.
 _WORDS, _COMMON = 20_000, 200

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
-from kglink_plugins.rerankers.llm.settings import LlmSettings
+from kglink_plugins.plugin import LlmSettings
 
 #: Seconds before a question is asked again, where the endpoint names none; doubled each time.
 FIRST_PAUSE = 1.0

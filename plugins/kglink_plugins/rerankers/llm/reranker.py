@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from kglink.records import Candidate, Ranking
 from kglink_plugins.exporters.summary import counted
+from kglink_plugins.plugin import LlmSettings
 from kglink_plugins.rerankers.llm.answers import Answers
 from kglink_plugins.rerankers.llm.endpoint import Endpoint, NoReplyError
 from kglink_plugins.rerankers.llm.prompt import Prompt, chosen_number
-from kglink_plugins.rerankers.llm.settings import LlmSettings
 
 #: After so many failures in a row the endpoint is left alone for so many seconds.
 MOST_FAILURES = 3
