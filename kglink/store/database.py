@@ -30,7 +30,7 @@ from sqlalchemy.sql.dml import UpdateBase
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId
 from kglink.store.backends import RESTORE, RIGHTS, backend_for
-from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, store_state
+from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, make_tables, metadata, store_state
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -165,7 +165,7 @@ class Database:
         with self.write() as connection:
             self.backend.lock_schema(connection)
             if not self._is_current(connection):  # another process may have been faster
-                self._upgrade(connection)
+                self._upgrade(connection, is_new=self.version(connection) is None)
 
     def problems(self) -> list[str]:
         """What is broken in the database itself."""
@@ -194,13 +194,17 @@ class Database:
                 connection.execute(update(store_state).values(origin=origin))
 
     @staticmethod
-    def _upgrade(connection: Connection) -> None:
-        """Run the missing scripts in the open transaction: all of them take effect, or none."""
+    def _upgrade(connection: Connection, *, is_new: bool) -> None:
+        """Make the tables, or run the missing scripts: all takes effect, or nothing."""
         from alembic import command
 
         config = alembic_config()
         config.attributes["connection"] = connection
-        command.upgrade(config, SCHEMA_VERSION)
+        if is_new:
+            make_tables(connection)
+            command.stamp(config, SCHEMA_VERSION)
+        else:
+            command.upgrade(config, SCHEMA_VERSION)
 
     def _is_current(self, connection: Connection) -> bool:
         version = self.version(connection)

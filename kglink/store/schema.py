@@ -16,7 +16,8 @@ Three rules make the store fast and kill-proof.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import secrets
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -31,9 +32,13 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    insert,
 )
+from sqlalchemy.engine import Connection
+from sqlalchemy.types import TypeEngine
 
-#: The Alembic revision that this code reads and writes; the last of ``migrations/versions``.
+#: The Alembic revision that this code reads and writes; the last of ``migrations/versions``. A new
+#: store is made by `make_tables` and has it at once.
 SCHEMA_VERSION = "0002"
 VERSION_TABLE = "kglink_schema"
 
@@ -67,6 +72,37 @@ _Id = BigInteger().with_variant(Integer(), "sqlite")
 # Code-point order on both, whatever the locale of the server.
 _Name = Text().with_variant(Text(collation="C"), "postgresql")
 
+
+def _columns(kind: TypeEngine[Any] | type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=False) for name in names]
+
+
+def _key(*names: str) -> list[Column[str]]:
+    return [Column(name, _Name, primary_key=True) for name in names]
+
+
+def _record() -> list[Column[Any]]:
+    """The first columns of what a source brings."""
+    own = Column("id", _Id, primary_key=True, autoincrement=False)
+    return [own, *_columns(Integer, "kb_id"), *_columns(_Name, "key")]
+
+
+def _seen() -> list[Column[Any]]:
+    """Its last columns: hash, the ingest that saw it last, its number in that ingest's source."""
+    return [
+        *_columns(Text, "content_hash"), *_columns(Integer, "run"), *_columns(BigInteger, "record")
+    ]  # fmt: skip
+
+
+def _part(owner: str, table: str) -> list[Column[Any]]:
+    """The first columns of what belongs to a record: its record, and which of the parts it is."""
+    target = ForeignKey(f"{table}.id")
+    return [
+        Column(owner, _Id, target, primary_key=True, autoincrement=False),
+        Column("position", Integer, primary_key=True, autoincrement=False),
+    ]
+
+
 metadata = MetaData()
 
 kbs = Table(
@@ -74,71 +110,49 @@ kbs = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", _Name, nullable=False, unique=True),
-    Column("adapter", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("settings", Text, nullable=False),  # JSON
-    Column("links_to", Text, nullable=False),  # JSON
-    Column("licence", Text, nullable=False),
-    Column("revision", Integer, nullable=False),  # 0 until the first ingest is done
-    Column("run", Integer, nullable=False),
-    Column("removing", SmallInteger, nullable=False),
-    Column("entities", BigInteger, nullable=False),
-    Column("with_description", BigInteger, nullable=False),
-    Column("aliases", BigInteger, nullable=False),
-    Column("documents", BigInteger, nullable=False),
-    Column("mentions", BigInteger, nullable=False),
-    Column("mappings", BigInteger, nullable=False),
-    Column("updated_at", Text, nullable=False),
+    *_columns(Text, "adapter", "source"),
+    *_columns(Text, "settings", "links_to"),  # JSON
+    *_columns(Text, "licence"),
+    *_columns(Integer, "revision", "run"),  # revision: 0 until the first ingest is done
+    *_columns(SmallInteger, "removing"),
+    *_columns(BigInteger, "entities", "with_description", "aliases"),
+    *_columns(BigInteger, "documents", "mentions", "mappings"),
+    *_columns(Text, "updated_at"),
 )
 
 # The last revision of each KB that was removed: a KB of its name goes on from there, so that no
 # revision of a name ever comes twice.
-removed_kbs = Table(
-    "removed_kbs",
-    metadata,
-    Column("name", _Name, primary_key=True),
-    Column("revision", Integer, nullable=False),
-)
+removed_kbs = Table("removed_kbs", metadata, *_key("name"), *_columns(Integer, "revision"))
 
 ingests = Table(
     "ingests",
     metadata,
     Column("kb_id", Integer, ForeignKey("kbs.id"), primary_key=True, autoincrement=False),
-    Column("fingerprint", Text, nullable=False),
-    Column("read", BigInteger, nullable=False),  # records committed
-    Column("complete", SmallInteger, nullable=False),  # the source was read to its end
-    Column("counts", Text, nullable=False),  # JSON
-    Column("holder", Text, nullable=False),
-    Column("started_at", Text, nullable=False),
+    *_columns(Text, "fingerprint"),
+    *_columns(BigInteger, "read"),  # records committed
+    *_columns(SmallInteger, "complete"),  # the source was read to its end
+    *_columns(Text, "counts", "holder", "started_at"),  # counts: JSON
 )
 
 entities = Table(
     "entities",
     metadata,
-    Column("id", _Id, primary_key=True, autoincrement=False),
-    Column("kb_id", Integer, nullable=False),
-    Column("key", _Name, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("description", Text, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("url", Text, nullable=False),
-    Column("popularity", Float(53), nullable=False),
-    Column("language", Text, nullable=False),
-    Column("content_hash", Text, nullable=False),
-    Column("run", Integer, nullable=False),  # the ingest that saw it last
-    Column("record", BigInteger, nullable=False),  # its number in that ingest's source
+    *_record(),
+    *_columns(Text, "title", "description", "type", "url"),
+    *_columns(Float(53), "popularity"),
+    *_columns(Text, "language"),
+    *_seen(),
     UniqueConstraint("kb_id", "key", name="uq_entities_kb_key"),
 )
 
 aliases = Table(
     "aliases",
     metadata,
-    Column("entity_id", _Id, ForeignKey("entities.id"), primary_key=True, autoincrement=False),
-    Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("surface", Text, nullable=False),
-    Column("folded", _Name, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("count", BigInteger, nullable=False),
+    *_part("entity_id", "entities"),
+    *_columns(Text, "surface"),
+    *_columns(_Name, "folded"),
+    *_columns(Text, "kind"),
+    *_columns(BigInteger, "count"),
     Index("ix_aliases_folded", "folded", "entity_id"),
     sqlite_with_rowid=False,
 )
@@ -146,11 +160,10 @@ aliases = Table(
 xrefs = Table(
     "xrefs",
     metadata,
-    Column("entity_id", _Id, ForeignKey("entities.id"), primary_key=True, autoincrement=False),
-    Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("xref", Text, nullable=False),
+    *_part("entity_id", "entities"),
+    *_columns(Text, "xref"),
     # Its one form (`kglink.text.codes`), by which it is found; empty where it is no code.
-    Column("code", _Name, nullable=False),
+    *_columns(_Name, "code"),
     Index("ix_xrefs_code", "code", "entity_id"),
     sqlite_with_rowid=False,
 )
@@ -159,38 +172,27 @@ xrefs = Table(
 parents = Table(
     "parents",
     metadata,
-    Column("entity_id", _Id, ForeignKey("entities.id"), primary_key=True, autoincrement=False),
-    Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("key", Text, nullable=False),
+    *_part("entity_id", "entities"),
+    *_columns(Text, "key"),
     sqlite_with_rowid=False,
 )
 
 documents = Table(
     "documents",
     metadata,
-    Column("id", _Id, primary_key=True, autoincrement=False),
-    Column("kb_id", Integer, nullable=False),
-    Column("key", _Name, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("split", Text, nullable=False),
-    Column("content_hash", Text, nullable=False),
-    Column("run", Integer, nullable=False),
-    Column("record", BigInteger, nullable=False),
+    *_record(),
+    *_columns(Text, "title", "text", "split"),
+    *_seen(),
     UniqueConstraint("kb_id", "key", name="uq_documents_kb_key"),
 )
 
 mentions = Table(
     "mentions",
     metadata,
-    Column("document_id", _Id, ForeignKey("documents.id"), primary_key=True, autoincrement=False),
-    Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("start", BigInteger, nullable=False),
-    Column("end", BigInteger, nullable=False),
-    Column("surface", Text, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("quality", Text, nullable=False),
-    Column("gold", SmallInteger, nullable=False),
+    *_part("document_id", "documents"),
+    *_columns(BigInteger, "start", "end"),
+    *_columns(Text, "surface", "type", "quality"),
+    *_columns(SmallInteger, "gold"),
     sqlite_with_rowid=False,
 )
 
@@ -203,8 +205,7 @@ golds = Table(
     Column("document_id", _Id, primary_key=True, autoincrement=False),
     Column("mention", Integer, primary_key=True, autoincrement=False),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("kb", _Name, primary_key=True),
-    Column("key", _Name, primary_key=True),
+    *_key("kb", "key"),
     ForeignKeyConstraint(
         ["document_id", "mention"],
         ["mentions.document_id", "mentions.position"],
@@ -218,19 +219,15 @@ golds = Table(
 mappings = Table(
     "mappings",
     metadata,
-    Column("id", _Id, primary_key=True, autoincrement=False),
-    Column("kb_id", Integer, nullable=False),
-    Column("key", _Name, nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("subject_code", _Name, nullable=False),
-    Column("object", Text, nullable=False),
-    Column("object_code", _Name, nullable=False),
-    Column("predicate", Text, nullable=False),
-    Column("confidence", Float(53), nullable=False),
-    Column("verdict", Text, nullable=False),
-    Column("content_hash", Text, nullable=False),
-    Column("run", Integer, nullable=False),
-    Column("record", BigInteger, nullable=False),
+    *_record(),
+    *_columns(Text, "subject"),
+    *_columns(_Name, "subject_code"),
+    *_columns(Text, "object"),
+    *_columns(_Name, "object_code"),
+    *_columns(Text, "predicate"),
+    *_columns(Float(53), "confidence"),
+    *_columns(Text, "verdict"),
+    *_seen(),
     UniqueConstraint("kb_id", "key", name="uq_mappings_kb_key"),
     Index("ix_mappings_subject", "subject_code"),
     Index("ix_mappings_object", "object_code"),
@@ -240,15 +237,12 @@ mappings = Table(
 overlaps = Table(
     "overlaps",
     metadata,
-    Column("left_kb", _Name, primary_key=True),
-    Column("left_key", _Name, primary_key=True),
-    Column("right_kb", _Name, primary_key=True),
-    Column("right_key", _Name, primary_key=True),
-    Column("probability", Float(53), nullable=False),
-    Column("evidence", Text, nullable=False),  # JSON
+    *_key("left_kb", "left_key", "right_kb", "right_key"),
+    *_columns(Float(53), "probability"),
+    *_columns(Text, "evidence"),  # JSON
     Column("verdict", Text),
     # Where the verdict comes from: ``kb:NAME`` for the mappings of a KB.
-    Column("source", _Name, nullable=False),
+    *_columns(_Name, "source"),
     # What was judged: hashes of title and description, NULL where nobody looked at them.
     Column("left_text_hash", Text),
     Column("right_text_hash", Text),
@@ -261,13 +255,9 @@ overlaps = Table(
 memories = Table(
     "memories",
     metadata,
-    Column("key", _Name, primary_key=True),
-    Column("folded", _Name, primary_key=True),
-    Column("kb", _Name, primary_key=True),
-    Column("entity", _Name, primary_key=True),
-    Column("source", _Name, primary_key=True),
-    Column("count", Float(53), nullable=False),
-    Column("surface", Text, nullable=False),  # as it was written, once of all times
+    *_key("key", "folded", "kb", "entity", "source"),
+    *_columns(Float(53), "count"),
+    *_columns(Text, "surface"),  # as it was written, once of all times
     Index("ix_memories_source", "source"),
     sqlite_with_rowid=False,
 )
@@ -277,10 +267,10 @@ memories = Table(
 learnt = Table(
     "learnt",
     metadata,
-    Column("source", _Name, primary_key=True),
-    Column("split", Text, nullable=False),
-    Column("revision", Integer, nullable=False),
-    Column("surfaces", BigInteger, nullable=False),
+    *_key("source"),
+    *_columns(Text, "split"),
+    *_columns(Integer, "revision"),
+    *_columns(BigInteger, "surfaces"),
     sqlite_with_rowid=False,
 )
 
@@ -288,27 +278,27 @@ learnt = Table(
 overlap_runs = Table(
     "overlap_runs",
     metadata,
-    Column("left_kb", _Name, primary_key=True),
-    Column("right_kb", _Name, primary_key=True),
-    Column("method", Text, nullable=False),
-    Column("settings_fingerprint", Text, nullable=False),
-    Column("candidates", BigInteger, nullable=False),
-    Column("kept", BigInteger, nullable=False),
-    Column("left_revision", Integer, nullable=False),
-    Column("right_revision", Integer, nullable=False),
-    Column("finished_at", Text, nullable=False),
+    *_key("left_kb", "right_kb"),
+    *_columns(Text, "method", "settings_fingerprint"),
+    *_columns(BigInteger, "candidates", "kept"),
+    *_columns(Integer, "left_revision", "right_revision"),
+    *_columns(Text, "finished_at"),
     sqlite_with_rowid=False,
 )
 
 # One row. ``identity`` is drawn once and tells this store from all others. ``origin`` tells the
-# file from its copies: one that was brought here is checked once. ``overlaps`` is another after
-# every change of an overlap.
+# file from its copies: one that was brought here is checked once. ``overlaps`` and ``memory`` are
+# others after every change of an overlap, or of the memory.
 store_state = Table(
     "store_state",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("identity", Text, nullable=False),
-    Column("origin", Text, nullable=False),
-    Column("overlaps", Text, nullable=False),
-    Column("memory", Text, nullable=False),
+    *_columns(Text, "identity", "origin", "overlaps", "memory"),
 )
+
+
+def make_tables(connection: Connection) -> None:
+    """Make all tables of a new store."""
+    metadata.create_all(connection)
+    tokens = {name: secrets.token_hex(8) for name in ("identity", "overlaps", "memory")}
+    connection.execute(insert(store_state).values(id=1, origin="", **tokens))
