@@ -1,4 +1,4 @@
-"""Reads entities and their names, a page at a time."""
+"""Reads entities and their names, a page at a time, and what took the place of keys."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Column, ColumnElement, Select, Table, func, select
 from sqlalchemy.engine import Connection
 
-from kglink.records import Alias, Entity, EntityId
+from kglink.records import CONSIDER, REPLACED_BY, Alias, Entity, EntityId
 from kglink.store.database import KeyRange, Row, chunks, key_ranges, keys_by_kb
 from kglink.store.kbs import kb_id, kb_ids
-from kglink.store.schema import aliases, entities, id_range, parents, xrefs
+from kglink.store.prepared import folded_name
+from kglink.store.schema import aliases, entities, id_range, mappings, parents, xrefs
 from kglink.store.values import StoredAlias
+from kglink.text.codes import code_of
 
 PAGE = 2000
 LOOKUP_PAGE = 500
@@ -218,3 +220,33 @@ def _has_parents(connection: Connection, number: int) -> bool:
     owner = parents.c.entity_id
     of_kb = select(owner).where(owner >= first, owner < stop).limit(1)
     return connection.scalar(of_kb) is not None
+
+
+class Successor(NamedTuple):
+    """What stands in the place of a key, and what the source says of the two."""
+
+    key: str
+    how: str
+
+
+def read_successors(connection: Connection, gone: EntityId) -> list[Successor]:
+    """What took the place of a key: its replacements, what it was merged into or redirects to."""
+    number = kb_id(connection, gone.kb)
+    code, m = code_of(gone.key), mappings.c
+    replaced = select(m.object).where(m.kb_id == number, m.subject_code == code).order_by(m.object)
+    in_kb = select(entities.c.key).where(entities.c.kb_id == number).order_by(entities.c.key)
+    merged = in_kb.join_from(entities, xrefs, entities.c.id == xrefs.c.entity_id)
+    named = in_kb.join_from(entities, aliases, entities.c.id == aliases.c.entity_id)
+    redirects = aliases.c.kind == "redirect", aliases.c.folded == folded_name(gone.key)
+    asked: tuple[tuple[str, Select[str]], ...] = (
+        ("replaced by", replaced.where(m.predicate == REPLACED_BY)),
+        ("consider", replaced.where(m.predicate == CONSIDER)),
+        ("merged into", merged.where(xrefs.c.code == code)),
+        ("redirects to", named.where(*redirects)),
+    )
+    return [
+        Successor(key, how)
+        for how, query in asked
+        if code or how == "redirects to"
+        for key in dict.fromkeys(connection.scalars(query))
+    ]

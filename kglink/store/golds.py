@@ -167,7 +167,7 @@ def count_gone(connection: Connection, kb: str) -> int:
     return connection.scalar(gone) or 0
 
 
-def count_annotated(connection: Connection, docs: Sequence[str]) -> dict[str, int]:
+def count_annotated(connection: Connection, docs: Sequence[str] = ()) -> dict[str, int]:
     """How many mentions mean an entity of each KB, in some KBs' documents (none named: in all).
 
     The split test is left out: nothing is learnt from it.

@@ -108,25 +108,29 @@ def _meaning(surface: str, entity: EntityId, times: float) -> Meaning:
 
 
 class MemoryTable:
-    """The memory of a store."""
+    """The memory of a store, as a part of it."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    _db: Database
 
     def learn(
         self,
-        learnt: Mapping[str, str],
-        unmarked: Unmarked,
+        sources: Mapping[str, str],
+        unmarked: Unmarked = nothing_unmarked,
         *,
         forgotten: Collection[str] = (),
         progress: OnProgress = lambda _: None,
     ) -> None:
-        """Count memory anew, with these sources by their splits, and without those forgotten."""
-        known = self.sources()
+        """Remember what surfaces mean in the documents of some sources, each of one split.
+
+        An empty split is train, or all where there is none. ``unmarked`` finds what looks like
+        mentions and is none. ``forgotten`` are sources of memory that leave it. All others are
+        counted anew: the order in which sources come and go changes nothing.
+        """
+        known = self.memory_sources()
         for source in forgotten:
             if source not in known:
                 raise UnknownNameError("source of memory", source, known)
-        while not self._learn(learnt, unmarked, forgotten, progress):
+        while not self._learn(sources, unmarked, forgotten, progress):
             pass  # another process has changed the memory meanwhile
 
     def _learn(
@@ -136,7 +140,7 @@ class MemoryTable:
         forgotten: Collection[str],
         progress: OnProgress,
     ) -> bool:
-        state = self.state()
+        state = self.memory_state()
         wanted = {one.source: one.split for one in self.learnt()} | dict(learnt)
         with Occurrences() as seen:
             with self._db.read() as connection:
@@ -204,27 +208,24 @@ class MemoryTable:
                     seen.add(number, document.text, (start, end), [none])
 
     def learnt(self) -> list[Learnt]:
-        """The sources that were learnt from, by their names."""
+        """The sources that memory was learnt from, by their names."""
         return [
             Learnt(*row)
             for row in self._db.rows(select(learnt_table).order_by(learnt_table.c.source))
         ]
 
-    def sources(self) -> dict[str, int]:
+    def memory_sources(self) -> dict[str, int]:
         """The sources that were learnt from, and how many surfaces each told."""
         return {one.source: one.surfaces for one in self.learnt()}
 
-    def kbs(self) -> dict[str, float]:
+    def memory_kbs(self) -> dict[str, float]:
         """The KBs whose entities mentions meant, and how many did."""
         m = memories.c
         query = select(m.kb, func.sum(m.count)).where(m.kb != "", m.entity != "").group_by(m.kb)
         return {str(name): float(number) for name, number in self._db.rows(query)}
 
-    def surfaces(self, most: int) -> list[tuple[str, str, str]]:
-        """The surfaces that meant an entity, those first that did so most often.
-
-        Of each its key, itself folded, and one of its spellings.
-        """
+    def remembered_surfaces(self, most: int) -> list[tuple[str, str, str]]:
+        """The surfaces that most often meant an entity: the key, the folded words, a spelling."""
         m = memories.c
         query = (
             select(m.key, m.folded, func.min(m.surface))
@@ -235,12 +236,12 @@ class MemoryTable:
         )
         return [(str(key), str(folded), str(text)) for key, folded, text in self._db.rows(query)]
 
-    def state(self) -> str:
+    def memory_state(self) -> str:
         """Another text after every change of the memory."""
         return str(self._db.rows(select(store_state.c.memory))[0][0])
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, list[Meaning]]:
-        """What surfaces with these keys meant, all sources together."""
+        """What surfaces with these keys (`kglink.text.name_words.name_key`) meant."""
         wanted = sorted(key for key in set(keys) if not _NEVER_STORED.search(key))
         found: dict[str, list[Meaning]] = defaultdict(list)
         for first in range(0, len(wanted), _LOOKUP):
@@ -249,8 +250,8 @@ class MemoryTable:
                 found[one.key].append(one)
         return found
 
-    def all(self) -> Iterator[Meaning]:
-        """Everything, in the order of the surfaces, a page at a time."""
+    def all_meanings(self) -> Iterator[Meaning]:
+        """Everything that surfaces meant, in the order of the surfaces, a page at a time."""
         m = memories.c
         query = self._query().limit(_BATCH)
         page = self._read(query)
@@ -259,6 +260,10 @@ class MemoryTable:
             last = page[-1]
             after = tuple_(m.key, m.folded, m.kb, m.entity) > (*last[:2], *last.entity)
             page = self._read(query.where(after)) if len(page) == _BATCH else []
+
+    def memory_without(self, documents: Iterable[Document]) -> PartOfMemory:
+        """The memory without what some documents say."""
+        return PartOfMemory(self, documents)
 
     def _query(self) -> Select[Any]:
         m = memories.c
@@ -305,7 +310,7 @@ class PartOfMemory:
     def __init__(self, whole: MemoryTable, documents: Iterable[Document]) -> None:
         self._whole = whole
         self._less: dict[tuple[str, str, EntityId], float] = defaultdict(float)
-        kbs = whole.kbs()
+        kbs = whole.memory_kbs()
         for document in documents:
             for mention in document.mentions:
                 for one in meanings(mention, kbs):
@@ -318,15 +323,15 @@ class PartOfMemory:
 
     def all_meanings(self) -> Iterator[Meaning]:
         """Everything that was told elsewhere."""
-        return self._elsewhere(self._whole.all())
+        return self._elsewhere(self._whole.all_meanings())
 
     def memory_sources(self) -> dict[str, int]:
         """The sources that were learnt from, as in the whole memory."""
-        return self._whole.sources()
+        return self._whole.memory_sources()
 
     def memory_state(self) -> str:
         """Another text for every other part."""
-        return digest_of([self._whole.state(), repr(sorted(self._less.items()))])
+        return digest_of([self._whole.memory_state(), repr(sorted(self._less.items()))])
 
     def _elsewhere(self, told: Iterable[Meaning]) -> Iterator[Meaning]:
         for one in told:

@@ -34,6 +34,7 @@ LOOKUP_PAGE = 500
 GivenRun = OverlapRun | Callable[[int], OverlapRun | None]
 
 o = overlaps.c
+r = overlap_runs.c
 _READ = (
     *(*PAIR_COLUMNS, o.probability, o.evidence, o.verdict),
     *(o.source, o.left_text_hash, o.right_text_hash),
@@ -48,39 +49,20 @@ class _Side(NamedTuple):
 _LEFT, _RIGHT = _Side(o.left_kb, o.left_key), _Side(o.right_kb, o.right_key)
 
 
-class Wanted(NamedTuple):
-    """Which overlaps to read by what was said of them; None: whatever it was."""
-
-    verdict: Verdict | None = None
-    judged: bool | None = None
-    stale: bool | None = None
-
-    def conditions(self) -> list[ColumnElement[bool]]:
-        """What the database can say of it: of ``stale`` only whether it may be so."""
-        found: list[ColumnElement[bool]] = []
-        if self.verdict is not None:
-            found.append(o.verdict == self.verdict)
-        if self.judged is not None:
-            found.append(o.verdict.is_not(None) if self.judged else o.verdict.is_(None))
-        if self.stale:
-            found.append(o.left_text_hash.is_not(None))
-        return found
-
-
 class OverlapTable:
-    """The overlaps of a store."""
+    """The overlaps of a store, as a part of it."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._upsert = db.backend.upsert(overlaps, ["probability", "evidence"])
+    _db: Database
 
-    def save(
-        self, left: str, right: str, found: Iterable[Overlap], given_run: GivenRun | None = None
+    def save_overlaps(
+        self, left: str, right: str, found: Iterable[Overlap], run: GivenRun | None = None
     ) -> int:
-        """Put ``found`` in the place of all overlaps of two KBs; judged ones stay as judged.
+        """Replace all overlaps of two KBs at once; pairs that people judged stay as judged.
 
-        All of them take effect at once, or none. ``found`` may be slow and long: it is kept in a
-        temporary file until it has come to its end.
+        ``found`` may be slow and long: it is kept in a temporary file until it has come to its
+        end. ``run`` is kept with them. It may be a function that makes it: it is given the number
+        of pairs when all were found and nobody else may write. If it makes none, the last run of
+        the two is forgotten.
         """
         with self._db.read() as connection:
             for name in (left, right):
@@ -94,13 +76,15 @@ class OverlapTable:
             spool.seek(0)
             with self._db.write() as connection:
                 touch(connection)
-                run = given_run(saved) if callable(given_run) else given_run
-                if run is not None and {run.left, run.right} != {left, right}:
-                    raise UsageError(f"a run of {run.left} and {run.right} for {left} and {right}")
+                made = run(saved) if callable(run) else run
+                if made is not None and {made.left, made.right} != {left, right}:
+                    raise UsageError(
+                        f"a run of {made.left} and {made.right} for {left} and {right}"
+                    )
                 self._replace(connection, min(left, right), max(left, right), spool)
-                if run is not None:
-                    save_run(connection, run)
-                elif given_run is not None:
+                if made is not None:
+                    save_run(connection, made)
+                elif run is not None:
                     forget_run(connection, min(left, right), max(left, right))
         return saved
 
@@ -110,36 +94,54 @@ class OverlapTable:
         # What people judged stays, but not the evidence of a search that found it before.
         of_people = ~o.source.startswith(KB_SOURCE, autoescape=True)
         connection.execute(update(overlaps).where(both & of_people).values(evidence="{}"))
+        upsert = self._db.backend.upsert(overlaps, ["probability", "evidence"])
         for lines in chunks(spool, BATCH):
-            self._db.bulk(connection, self._upsert, [tuple(json.loads(line)) for line in lines])
+            self._db.bulk(connection, upsert, [tuple(json.loads(line)) for line in lines])
 
-    def read(
-        self, left: str | None, right: str | None, least: float, wanted: Wanted
+    def overlaps(
+        self,
+        left: str | None = None,
+        right: str | None = None,
+        *,
+        min_probability: float = 0.0,
+        verdict: Verdict | None = None,
+        judged: bool | None = None,
+        stale: bool | None = None,
     ) -> Iterator[Overlap]:
-        """Overlaps in the order of their names; those of ``left`` have it on the left."""
+        """Overlaps of all KBs, of one, or of two, in the order of their names.
+
+        Those of ``left`` have it on their left side, those of ``right`` on their right. With a
+        ``verdict`` only those of which it was said; ``judged`` and ``stale``: only those that
+        are so, or (False) are not.
+        """
         with self._db.read() as connection:
             for name in filter(None, (left, right)):
                 kb_id(connection, name)
-        where = [o.probability >= least, _exists(_LEFT), _exists(_RIGHT)]
+        where = [o.probability >= min_probability, _exists(_LEFT), _exists(_RIGHT)]
         where += [or_(o.left_kb == name, o.right_kb == name) for name in (left, right) if name]
-        where += wanted.conditions()
+        if verdict is not None:
+            where.append(o.verdict == verdict)
+        if judged is not None:
+            where.append(o.verdict.is_not(None) if judged else o.verdict.is_(None))
+        if stale:  # the database can say whether it may be so
+            where.append(o.left_text_hash.is_not(None))
         query = select(*_READ).where(*where).order_by(*PAIR_COLUMNS).limit(BATCH)
         page = self._db.rows(query)
         while page:
-            for row, stale in zip(page, self._stale(page), strict=True):
-                if wanted.stale in (None, stale):
-                    yield _overlap(row, left, right, stale)
+            for row, is_stale in zip(page, self._stale(page), strict=True):
+                if stale in (None, is_stale):
+                    yield _overlap(row, left, right, is_stale)
             full, after = len(page) == BATCH, tuple_(*PAIR_COLUMNS) > page[-1][:4]
             page = self._db.rows(query.where(after)) if full else []
 
-    def one(self, left: EntityId, right: EntityId) -> Overlap | None:
-        """One overlap, if it is there and so are both of its entities."""
+    def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
+        """The overlap of two entities; None where it or one of them is not there."""
         pair = tuple_(*PAIR_COLUMNS) == pair_of(left, right)
         rows = self._db.rows(select(*_READ).where(pair, _exists(_LEFT), _exists(_RIGHT)))
         return _overlap(rows[0], left.kb, right.kb, self._stale(rows)[0]) if rows else None
 
-    def of(self, entity: EntityId) -> list[Overlap]:
-        """The overlaps of one entity, which stands on the left, the surest first."""
+    def overlaps_of(self, entity: EntityId) -> list[Overlap]:
+        """All overlaps of one entity, which stands on the left, the surest first."""
         mine = [(side.kb == entity.kb) & (side.key == entity.key) for side in (_LEFT, _RIGHT)]
         rows = self._db.rows(select(*_READ).where(or_(*mine), _exists(_LEFT), _exists(_RIGHT)))
         found = [
@@ -147,6 +149,26 @@ class OverlapTable:
             for row, stale in zip(rows, self._stale(rows), strict=True)
         ]
         return sorted(found, key=lambda one: (-one.probability, one.right))
+
+    def overlap_state(self) -> str:
+        """A text that is another one after every change of an overlap or verdict.
+
+        The revisions of their KBs are in it: an overlap comes and goes with its entities.
+        """
+        has_overlaps = or_(
+            exists().where(o.left_kb == kbs.c.name), exists().where(o.right_kb == kbs.c.name)
+        )
+        query = select(kbs.c.name, kbs.c.revision)
+        query = query.where(has_overlaps, is_readable()).order_by(kbs.c.name)
+        with self._db.read() as connection:
+            token = connection.scalar(select(store_state.c.overlaps))
+            rows = connection.execute(query).all()
+        return " ".join([str(token), *(f"{name}:{revision}" for name, revision in rows)])
+
+    def overlap_runs(self) -> list[OverlapRun]:
+        """The last run of each two KBs, their names in the order of the alphabet."""
+        query = select(overlap_runs).order_by(r.left_kb, r.right_kb)
+        return [OverlapRun(*row) for row in self._db.rows(query)]
 
     def _stale(self, page: Sequence[Row]) -> list[bool]:
         """Whether each pair was judged on other texts than its entities have now."""
@@ -159,14 +181,17 @@ class OverlapTable:
         ]
 
     def counterparts(
-        self, ids: Iterable[EntityId], least: float
+        self, ids: Iterable[EntityId], *, min_probability: float = 0.5
     ) -> dict[EntityId, tuple[EntityId, ...]]:
-        """The entities that are the same thing, the surest first; without those judged wrong."""
+        """The same things in other KBs, the surest first, for each id that has any.
+
+        A pair judged wrong is none whatever its probability, one judged correct always is.
+        """
         with self._db.read() as connection:
             order = {kb: rank for rank, kb in enumerate(kb_ids(connection))}
         wanted = keys_by_kb(ids, order)
         found: dict[EntityId, list[tuple[float, EntityId]]] = defaultdict(list)
-        for name, other, probability, verdict in self._partners(wanted, least):
+        for name, other, probability, verdict in self._partners(wanted, min_probability):
             found[name].append((1.0 if verdict == "correct" else probability, other))
         return {
             name: tuple(
@@ -261,26 +286,6 @@ def _overlap(row: Row, left: str | None, right: str | None, stale: bool) -> Over
 
 
 # --------------------------------------------------------------------------------- runs
-r = overlap_runs.c
-
-
-def read_state(db: Database) -> str:
-    """A text that is another one after every change of an overlap or verdict.
-
-    The revisions of their KBs are in it: an overlap comes and goes with its entities.
-    """
-    has_overlaps = or_(
-        exists().where(overlaps.c.left_kb == kbs.c.name),
-        exists().where(overlaps.c.right_kb == kbs.c.name),
-    )
-    query = select(kbs.c.name, kbs.c.revision)
-    query = query.where(has_overlaps, is_readable()).order_by(kbs.c.name)
-    with db.read() as connection:
-        token = connection.scalar(select(store_state.c.overlaps))
-        rows = connection.execute(query).all()
-    return " ".join([str(token), *(f"{name}:{revision}" for name, revision in rows)])
-
-
 def save_run(connection: Connection, run: OverlapRun) -> None:
     """Put ``run`` in the place of the last one of its two KBs."""
     if run.left > run.right:
@@ -303,9 +308,3 @@ def forget_run(connection: Connection, left: str, right: str) -> None:
 def forget_runs(connection: Connection, kb: str) -> None:
     """Forget the runs of a KB."""
     connection.execute(delete(overlap_runs).where(or_(r.left_kb == kb, r.right_kb == kb)))
-
-
-def read_runs(db: Database) -> list[OverlapRun]:
-    """The last run of each pair of KBs, in the order of their names."""
-    query = select(overlap_runs).order_by(r.left_kb, r.right_kb)
-    return [OverlapRun(*row) for row in db.rows(query)]

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 from kglink.errors import RecordError, UsageError
 from kglink.records import Entity, EntityId
 from kglink.store import Store
-from kglink.store.chosen import WantedEntities
+from kglink.store.branches import WantedEntities
 from kglink.store.database import Database
 from kglink.store.schema import parents
 from store_support import Stopped, broken_off, content_hashes, entity, job
