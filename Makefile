@@ -55,6 +55,10 @@ docs: $(INSTALLED) ## write the reference pages anew and build the site into sit
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "The site: site/index.html"
 
+.PHONY: budget
+budget: $(INSTALLED) ## print how big each room is: lines, modules, classes, settings, flags
+	@$(BIN)/python tests/project/test_budget.py
+
 .PHONY: install
 install: $(INSTALLED) ## make .venv with everything that the other targets need
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -33,8 +34,6 @@ from kglink.clusters.clustering import (
     ClusteringChoice,
     Clusters,
     MentionGraph,
-    best_choice,
-    threshold_grid,
 )
 from kglink.clusters.neighbours import nearest_others
 from kglink.evaluation.clusters import adjusted_rand_index, labels_of, neighbour_recall
@@ -50,6 +49,9 @@ from kglink.training.pool import as_ids
 from kglink.training.train import train
 from kglink.workspace import Workspace
 from kglink.workspace.export import record_line
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from cluster_choice import best_choice, threshold_grid
 
 KB_FILES = {"doid": "doid.obographs.json.gz", "hp": "hp.obo.gz"}
 CORPORA = {"train": "ncbi_train", "dev": "ncbi_devel"}

@@ -15,6 +15,7 @@ import argparse
 import json
 import random
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +25,14 @@ import numpy as np
 from overlap_gold import Gold, Pair, read_gold
 
 from kglink.overlap.assign import assign_one_to_one
-from kglink.overlap.model import calibration, calibration_error, read_model
+from kglink.overlap.model import read_model
 from kglink.records import Progress
 from kglink.workspace import Workspace
 from kglink.workspace.folder import OVERLAP_MODEL_FILE
 from kglink.workspace.overlap_tools import keep_model
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from calibration import calibration, calibration_error
 
 KBS = {"doid": "doid.obographs.json.gz", "hp": "hp.obo.gz", "ncit": "ncit.obographs.json.gz"}
 PAIRS = (("doid", "ncit"), ("doid", "hp"), ("hp", "ncit"))

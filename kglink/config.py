@@ -502,17 +502,11 @@ def _known(name: str, fields: Mapping[str, FieldInfo], origin: str) -> None:
 
 def _checked(name: str, field: FieldInfo, value: object, origin: str) -> object:
     """Validate one value, so that an error can say which setting and where it came from."""
-    annotated: Any = field.annotation
-    for constraint in field.metadata:
-        annotated = _annotate(annotated, constraint)
+    annotate: Any = Annotated
     try:
-        return TypeAdapter(annotated).validate_python(value)
+        return TypeAdapter(annotate[field.annotation, field]).validate_python(value)
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"]
         raise ConfigError(
             f"{name} = {value!r} ({origin}): {reason}", hint=field.description or ""
         ) from error
-
-
-def _annotate(annotation: Any, constraint: Any) -> Any:
-    return Annotated[annotation, constraint]

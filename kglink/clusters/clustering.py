@@ -10,7 +10,7 @@ larger pair: the same order as in the trees of training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -76,35 +76,6 @@ def cluster(graph: MentionGraph, choice: ClusteringChoice) -> Clusters:
         roots, labels = _explained(count, arcs)
     entities = np.where(roots < 0, NO_ENTITY, graph.entities[roots]) if count else roots
     return Clusters(entities, _joined(entities, labels), roots)
-
-
-def best_choice(
-    graph: MentionGraph,
-    choices: Iterable[ClusteringChoice],
-    judge: Callable[[Clusters], float],
-) -> tuple[ClusteringChoice, float]:
-    """The choice whose clusters are judged best, such as by accuracy or ARI; of equals the first.
-
-    The graph is that of mentions whose meaning is known; it has as many neighbours as any choice.
-    """
-    judged = [(one, judge(cluster(graph, one))) for one in choices]
-    return max(judged, key=lambda one: one[1])
-
-
-def threshold_grid(similarities: FloatArray, count: int = 10) -> list[float]:
-    """Thresholds worth a try: the centres of similarities in so many groups (1-D k-means)."""
-    values = np.sort(similarities[np.isfinite(similarities)].astype(np.float64))
-    if not len(values):
-        return []
-    centres = np.unique(np.quantile(values, (np.arange(count) + 0.5) / count))
-    for _ in range(50):
-        borders = np.searchsorted(values, (centres[1:] + centres[:-1]) / 2)
-        groups = [group for group in np.split(values, borders) if len(group)]
-        moved = np.array([group.mean() for group in groups])
-        if len(moved) == len(centres) and np.allclose(moved, centres):
-            break
-        centres = moved
-    return [float(one) for one in centres]
 
 
 def _arcs(graph: MentionGraph, choice: ClusteringChoice) -> _Arcs:

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -128,6 +129,11 @@ def read_manifest(kind: type[ManifestType], path: Path, *, newest: int) -> Manif
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise DamagedFileError(f"{path}: {where}: {first['msg']}") from error
+
+
+def now() -> str:
+    """The time in UTC, to the second, as ISO text."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def library_versions(names: Iterable[str] = _LIBRARIES) -> dict[str, str]:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,16 +84,6 @@ class OverlapModel(BaseModel):
     def to_json(self) -> str:
         """The model as text; `read_model` reads it."""
         return self.model_dump_json(indent=1)
-
-
-class CalibrationBin(NamedTuple):
-    """Pairs whose probability lies between ``low`` and ``high``, and what they turned out to be."""
-
-    low: float
-    high: float
-    pairs: int
-    mean_probability: float
-    share_correct: float
 
 
 def default_model(evidence: Collection[str] = ()) -> OverlapModel:
@@ -178,31 +167,6 @@ def fit(
         correct=correct,
         wrong=len(verdicts) - correct,
     )
-
-
-def calibration(
-    probabilities: Sequence[float], verdicts: Sequence[bool], bins: int = 10
-) -> list[CalibrationBin]:
-    """Predicted against observed shares in bins of equal width; empty bins are left out."""
-    said, seen = np.asarray(probabilities, float), np.asarray(verdicts, float)
-    numbers = np.minimum((said * bins).astype(int), bins - 1)
-    return [
-        CalibrationBin(
-            low=number / bins,
-            high=(number + 1) / bins,
-            pairs=int((numbers == number).sum()),
-            mean_probability=float(said[numbers == number].mean()),
-            share_correct=float(seen[numbers == number].mean()),
-        )
-        for number in np.unique(numbers).tolist()
-    ]
-
-
-def calibration_error(bins: Sequence[CalibrationBin]) -> float:
-    """The mean distance of predicted and observed shares (expected calibration error)."""
-    total = sum(one.pairs for one in bins)
-    gaps = (one.pairs * abs(one.mean_probability - one.share_correct) for one in bins)
-    return sum(gaps) / total if total else 0.0
 
 
 def _flat(model: OverlapModel, names: Sequence[str]) -> list[float]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kglink.config import OverlapSection
 from kglink.overlap.names import NamedPair
-from kglink.overlap.weigh import Tally
+from kglink.overlap.weigh import SearchCounts
 from kglink.plugins import PairedKBs
 from kglink.records import Entity, EntityId, Overlap
 from kglink.text.entity_text import entity_text
@@ -22,7 +22,9 @@ NAME_PROBABILITY = 0.9
 PAPER_THRESHOLD = 0.5
 
 
-def same_names(kbs: PairedKBs, names: Iterable[NamedPair], tally: Tally) -> Iterator[Overlap]:
+def same_names(
+    kbs: PairedKBs, names: Iterable[NamedPair], tally: SearchCounts
+) -> Iterator[Overlap]:
     """All pairs that share a name."""
     for batch in _batches(names, tally):
         for pair in batch:
@@ -30,7 +32,7 @@ def same_names(kbs: PairedKBs, names: Iterable[NamedPair], tally: Tally) -> Iter
 
 
 def alike_descriptions(
-    kbs: PairedKBs, names: Iterable[NamedPair], threshold: float, tally: Tally
+    kbs: PairedKBs, names: Iterable[NamedPair], threshold: float, tally: SearchCounts
 ) -> Iterator[Overlap]:
     """The pairs that share a name and whose descriptions have at least this cosine.
 
@@ -76,7 +78,7 @@ def cosines(kbs: PairedKBs, texts: Sequence[str]) -> list[float]:
     return [float(value) for value in np.clip(products, -1, 1)]
 
 
-def _batches(names: Iterable[NamedPair], tally: Tally) -> Iterator[list[NamedPair]]:
+def _batches(names: Iterable[NamedPair], tally: SearchCounts) -> Iterator[list[NamedPair]]:
     pairs = iter(names)
     while batch := list(islice(pairs, BATCH_PAIRS)):
         tally.candidates += len(batch)
@@ -84,7 +86,7 @@ def _batches(names: Iterable[NamedPair], tally: Tally) -> Iterator[list[NamedPai
 
 
 def _compared(
-    kbs: PairedKBs, batch: Sequence[NamedPair], tally: Tally
+    kbs: PairedKBs, batch: Sequence[NamedPair], tally: SearchCounts
 ) -> Iterator[tuple[NamedPair, str, float]]:
     lefts = kbs.get("left", dict.fromkeys(pair.left for pair in batch))
     rights = kbs.get("right", dict.fromkeys(pair.right for pair in batch))

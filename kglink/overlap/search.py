@@ -8,7 +8,6 @@ search is kept as a run: while neither KB nor settings have changed it need not 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING, Protocol
 from kglink.config import OverlapSection
 from kglink.errors import UsageError
 from kglink.files.digest import digest_of
-from kglink.overlap.assign import assign_one_to_one
+from kglink.files.manifest import now
 from kglink.overlap.model import OverlapModel
 from kglink.overlap.names import NameJoin, NameRules
 from kglink.overlap.paired import RowKind, StoreKBs
 from kglink.overlap.paper import alike_descriptions, same_names
 from kglink.overlap.scratch import ScratchPairs
-from kglink.overlap.weigh import Steps, Tally, Verdicts, Weighing
+from kglink.overlap.weigh import SearchCounts, Steps, Verdicts, Weighing, likeliest
 from kglink.plugins import EntityVectors, PairEvidence
 from kglink.records import OnProgress, Overlap, OverlapRun
 
@@ -125,7 +124,7 @@ class OverlapTools:
             kept=kept,
             left_revision=left.revision,
             right_revision=right.revision,
-            finished_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            finished_at=now(),
         )
 
     def fingerprint(self, *kbs: str) -> str:
@@ -222,7 +221,7 @@ class Search:
         progress: OnProgress,
     ) -> None:
         self.infos = _checked_kbs(tools.store, left, right)
-        self.tally = Tally()
+        self.tally = SearchCounts()
         self._changed: list[str] = []
         self._tools = tools
         self._steps = Steps(progress, f"{left}-{right}")
@@ -247,7 +246,9 @@ class Search:
         if self._tools.is_full:
             yield from self._by_all_evidence(verdicts)
         elif self._tools.settings.one_to_one:
-            yield from _one_to_one(list(self._by_name()), verdicts)
+            found = {(one.left.key, one.right.key): one for one in self._by_name()}
+            chosen = likeliest({pair: one.probability for pair, one in found.items()}, verdicts)
+            yield from (one for pair, one in found.items() if pair in chosen)
         else:
             yield from self._by_name()
 
@@ -338,15 +339,3 @@ def _checked_kbs(store: Store, left: str, right: str) -> tuple[KBInfo, KBInfo]:
                 hint="It may hold documents only: `kglink kbs` says what each KB holds.",
             )
     return first, second
-
-
-def _one_to_one(found: list[Overlap], verdicts: Verdicts) -> Iterator[Overlap]:
-    """The likeliest set of pairs in which no entity is twice."""
-    right_ones = [one for one in found if verdicts.get((one.left.key, one.right.key)) != "wrong"]
-    probabilities = [
-        1.0 if verdicts.get((one.left.key, one.right.key)) == "correct" else one.probability
-        for one in right_ones
-    ]
-    lefts, rights = [one.left.key for one in right_ones], [one.right.key for one in right_ones]
-    kept = assign_one_to_one(lefts, rights, probabilities, least=0.5)
-    return (one for one, is_kept in zip(right_ones, kept, strict=True) if is_kept)

@@ -26,7 +26,7 @@ Verdicts = Mapping[tuple[str, str], Verdict]
 
 
 @dataclass(slots=True)
-class Tally:
+class SearchCounts:
     """What a search counts as it goes."""
 
     candidates: int = 0
@@ -84,7 +84,7 @@ class Weighing:
     evidence: Mapping[str, PairEvidence]
     model: OverlapModel
     scratch: ScratchPairs
-    tally: Tally
+    tally: SearchCounts
     steps: Steps
 
     def run(self, judged: Iterable[tuple[str, str]]) -> None:
@@ -118,19 +118,9 @@ class Weighing:
                     )
 
     def _chosen(self, threshold: float, verdicts: Verdicts) -> set[tuple[str, str]]:
-        """The pairs of a one-to-one assignment: what people said of a pair comes first."""
-        sure = {"correct": 1.0, "wrong": 0.0}
-        pairs = [
-            ((pair.left, pair.right), pair.probability)
-            for batch in self.scratch.batches(threshold)
-            for pair in batch
-            if verdicts.get((pair.left, pair.right)) != "wrong"
-        ]
-        names = [name for name, _ in pairs]
-        probabilities = [sure.get(verdicts.get(name, ""), known) for name, known in pairs]
-        lefts, rights = [left for left, _ in names], [right for _, right in names]
-        kept = assign_one_to_one(lefts, rights, probabilities, threshold)
-        return {name for name, is_kept in zip(names, kept.tolist(), strict=True) if is_kept}
+        batches = self.scratch.batches(threshold)
+        found = {(pair.left, pair.right): pair.probability for batch in batches for pair in batch}
+        return likeliest(found, verdicts, threshold)
 
     def _weigh(self, *, second_pass: bool) -> None:
         chosen = {
@@ -140,7 +130,8 @@ class Weighing:
         }
         for batch in self.scratch.batches():
             known = self._entities(batch)
-            lacking = [_lacks_description(one.entities) for one in known]
+            both = (one.entities for one in known)
+            lacking = [not (pair.left.description and pair.right.description) for pair in both]
             values = self._values(chosen, [one.entities for one in known], lacking)
             self.scratch.put(self._put(known, values, second_pass), second=second_pass)
             if not second_pass:
@@ -197,6 +188,17 @@ class Weighing:
                 self.tally.proposed_by[name] += 1
 
 
+def likeliest(
+    found: Mapping[tuple[str, str], float], verdicts: Verdicts, least: float = 0.5
+) -> set[tuple[str, str]]:
+    """The likeliest pairs in which no entity is twice; what people said of a pair comes first."""
+    pairs = [pair for pair in found if verdicts.get(pair) != "wrong"]
+    probabilities = [1.0 if verdicts.get(pair) == "correct" else found[pair] for pair in pairs]
+    lefts, rights = [left for left, _ in pairs], [right for _, right in pairs]
+    kept = assign_one_to_one(lefts, rights, probabilities, least)
+    return {pair for pair, is_kept in zip(pairs, kept.tolist(), strict=True) if is_kept}
+
+
 def _add_values(
     values: Sequence[dict[str, float]], found: Sequence[Mapping[str, float]], evidence: str
 ) -> None:
@@ -211,10 +213,6 @@ def _add_values(
             if name in known or not math.isfinite(value):
                 raise _bad_value(evidence, name, value)
             known[name] = round(float(value), DIGITS)
-
-
-def _lacks_description(pair: EntityPair) -> bool:
-    return not (pair.left.description and pair.right.description)
 
 
 def _bad_value(evidence: str, name: str, value: float) -> PluginError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, overload
@@ -356,58 +356,54 @@ class Registry:
         texts: bool = False,
     ) -> None:
         """What a hook gets as ``register``."""
-        settings = PluginSettings if settings is None else settings
-        if reason := _reason_against(
-            kind, provider, name, factory, settings, summary, sniff, texts
-        ):
+        plugin = Plugin(
+            kind.name,
+            name,
+            summary,
+            factory,
+            PluginSettings if settings is None else settings,
+            extra,
+            provider,
+            sniff,
+            texts,
+        )
+        if reason := _reason_against(plugin):
             raise PluginError(
                 f"{provider}: {kind.hook} offers {name!r}: {reason}", hint=provider.remedy
             )
-        plugin = Plugin(
-            kind.name, name, summary.strip(), factory, settings, extra, provider, sniff, texts
-        )
         taken = (self._plugins | offered).get((kind.name, name))
         if taken is not None:
             raise PluginError(
                 f"{plugin.title} is registered twice: by {taken.provider} and by {provider}",
                 hint=f"Uninstall one of the two, or leave one out with {ONLY_VARIABLE}.",
             )
-        offered[kind.name, name] = plugin
+        offered[kind.name, name] = replace(plugin, summary=summary.strip())
 
 
-def _reason_against(
-    kind: PluginKind,
-    provider: Provider,
-    name: object,
-    factory: object,
-    settings: object,
-    summary: object,
-    sniff: object,
-    texts: object,
-) -> str:
-    """Why an offer is refused; empty: it is not."""
-    known = (
-        settings if isinstance(settings, type) and issubclass(settings, PluginSettings) else None
-    )
+def _reason_against(plugin: Plugin) -> str:
+    """Why an offer, of which nothing is checked yet, is refused; empty: it is not."""
+    name, settings, sniff = plugin.name, plugin.settings, plugin.sniff
+    summary: object = plugin.summary
+    known = isinstance(settings, type) and issubclass(settings, PluginSettings)
     reasons = {
         "a name is vendor/name, both of lower-case letters, digits, '_' and '-'": (
             not isinstance(name, str) or not NAME.fullmatch(name)
         ),
         f"the vendor {OWN_VENDOR!r} is kept for what kglink brings": (
-            str(name).startswith(f"{OWN_VENDOR}/") and not provider.builtin
+            str(name).startswith(f"{OWN_VENDOR}/") and not plugin.provider.builtin
         ),
         "its summary must be one line that says what it is": (
             not isinstance(summary, str) or len(summary.strip().splitlines()) != 1
         ),
-        f"its factory is no callable: {factory!r}": not callable(factory),
-        f"its settings must be a subclass of PluginSettings, not {settings!r}": known is None,
+        f"its factory is no callable: {plugin.factory!r}": not callable(plugin.factory),
+        f"its settings must be a subclass of PluginSettings, not {settings!r}": not known,
         "its settings must refuse unknown keys (extra='forbid')": (
-            known is not None and known.model_config.get("extra") != "forbid"
+            known and settings.model_config.get("extra") != "forbid"
         ),
         "only a KB adapter has a sniff, and it is a function": (
-            sniff is not None and (kind.name != "kb" or not callable(sniff))
+            sniff is not None and (plugin.kind != "kb" or not callable(sniff))
         ),
-        "only a KB adapter reads texts": texts is not False and kind.name != "kb",
+        "only a KB adapter reads texts": plugin.texts is not False and plugin.kind != "kb",
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
-from kglink.files.manifest import file_info, library_versions
+from kglink.files.manifest import file_info, library_versions, now
 from kglink.models.source import ModelInfo
 from kglink.records import OnProgress, Progress
 from kglink.space.folder import INDEX_FILE, SpaceFolder
@@ -25,7 +25,6 @@ from kglink.space.index import (
     DEFAULT_INDEX,
     IndexChoice,
     chosen_index,
-    now,
     vector_batches,
     write_version,
 )

@@ -6,7 +6,6 @@ next change or build.
 
 from __future__ import annotations
 
-import datetime
 import shutil
 import tempfile
 import time
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.config import SpaceSection
-from kglink.files.manifest import file_info, library_versions, note_checked
+from kglink.files.manifest import file_info, library_versions, note_checked, now
 from kglink.space.folder import (
     INDEX_FILE,
     MANIFEST_FILE,
@@ -155,11 +154,6 @@ def write_version(version: Path, manifest: SpaceManifest) -> None:
     """Write the manifest of a version beside its index."""
     (version / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
     note_checked(version, index_files(manifest))
-
-
-def now() -> str:
-    """The time, as manifests hold it."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _built(backend: IndexBackend, folder: SpaceFolder, manifest: SpaceManifest) -> VectorIndex:

@@ -16,13 +16,13 @@ import socket
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import ShrinkError, SourceError, StoreError, UnknownNameError, UsageError
+from kglink.files.manifest import now
 from kglink.records import EntityId, OnProgress, Progress, Record
 from kglink.store import entity_reader
 from kglink.store.database import Database, chunks
@@ -34,7 +34,7 @@ from kglink.store.golds import (
     resolve_golds,
 )
 from kglink.store.kbs import count, kb_id
-from kglink.store.prepared import Batch, batches
+from kglink.store.prepared import RecordBatch, batches
 from kglink.store.schema import STAGED, ingests, kbs, removed_kbs
 from kglink.store.values import IngestJob, IngestSummary, Tally, Totals, json_of
 from kglink.store.verdicts import apply_verdicts
@@ -158,7 +158,7 @@ class Ingest:
             save(connection, after)
         self._at = after
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: RecordBatch) -> None:
         db, at = self._db, self._at
         tallies = list(at.tallies)
         with db.write() as connection:
@@ -339,11 +339,6 @@ def fingerprint(job: IngestJob) -> str:
 def holder() -> str:
     """This process, in words."""
     return f"process {os.getpid()} on {socket.gethostname()}"
-
-
-def now() -> str:
-    """The time in UTC, to the second, as ISO text."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _json(value: object) -> str:

@@ -143,7 +143,7 @@ def prepare_mapping(number: int, mapping: CodeMapping) -> Prepared:
     return Prepared(number, key, _digest(text), fields, len(text))
 
 
-class Batch:
+class RecordBatch:
     """Records made ready to be written in one transaction."""
 
     def __init__(self, job: IngestJob) -> None:
@@ -180,16 +180,16 @@ class Batch:
         return size >= self._job.batch_size or self._characters >= BATCH_CHARACTERS
 
 
-def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[Batch]:
+def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[RecordBatch]:
     """Cut a stream into batches, without the first ``skip`` records."""
-    batch = Batch(job)
+    batch = RecordBatch(job)
     for number, record in enumerate(records, start=1):
         if number <= skip:
             continue
         batch.add(number, record)
         if batch.is_full():
             yield batch
-            batch = Batch(job)
+            batch = RecordBatch(job)
     if batch.read:
         yield batch
 

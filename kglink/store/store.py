@@ -42,7 +42,7 @@ def _reads(
     """A method that reads in a transaction of its own."""
 
     @functools.wraps(read)
-    def method(store: Store, *given: Given.args, **named: Given.kwargs) -> Item:
+    def method(store: Store, /, *given: Given.args, **named: Given.kwargs) -> Item:
         with store._db.read() as connection:
             return read(connection, *given, **named)
 
@@ -55,7 +55,7 @@ def _streams(
     """A method whose iterator reads in a transaction of its own."""
 
     @functools.wraps(read)
-    def method(store: Store, *given: Given.args, **named: Given.kwargs) -> Iterator[Item]:
+    def method(store: Store, /, *given: Given.args, **named: Given.kwargs) -> Iterator[Item]:
         with store._db.read() as connection:
             yield from read(connection, *given, **named)
 

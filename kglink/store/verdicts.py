@@ -33,7 +33,7 @@ KB_SOURCE = "kb:"
 #: The columns of a pair's primary key.
 Pair = tuple[str, str, str, str]
 #: A pair in any order and what is said of it; None takes back what was said.
-Judged = tuple[EntityId, EntityId, Verdict | None]
+JudgedPair = tuple[EntityId, EntityId, Verdict | None]
 
 o = overlaps.c
 PAIR_COLUMNS = (o.left_kb, o.left_key, o.right_kb, o.right_key)
@@ -59,7 +59,7 @@ def touch(connection: Connection) -> None:
     connection.execute(update(store_state).values(overlaps=secrets.token_hex(8)))
 
 
-def judge(db: Database, judged: Iterable[Judged], source: str) -> int:
+def judge(db: Database, judged: Iterable[JudgedPair], source: str) -> int:
     """Set or clear verdicts, batch by batch, whether the pairs were found before or not.
 
     Says how many there were. Of a pair that comes twice the later verdict counts.
@@ -75,7 +75,7 @@ def judge(db: Database, judged: Iterable[Judged], source: str) -> int:
     return count
 
 
-def _judge_batch(db: Database, batch: Sequence[Judged], source: str) -> None:
+def _judge_batch(db: Database, batch: Sequence[JudgedPair], source: str) -> None:
     said = {pair_of(left, right): _checked(verdict) for left, right, verdict in batch}
     with db.read() as connection:
         hashes = text_hashes(connection, (name for one in batch for name in one[:2]))

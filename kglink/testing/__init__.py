@@ -36,29 +36,21 @@ __all__ = [
     "ScorerContract",
 ]
 
-_MODULE_OF_NAME = {
-    "CandidateEvidenceContract": "evidence",
-    "ClustererContract": "ranking",
-    "DetectorContract": "detector",
-    "PairEvidenceContract": "pair_evidence",
-    "ExporterContract": "exporter",
-    "IndexBackendContract": "index",
-    "KBAdapterContract": "kb",
-    "ObjectiveContract": "objective",
-    "PluginContract": "base",
-    "RerankerContract": "ranking",
-    "SamplerContract": "sampler",
-    "ScorerContract": "scorer",
-}
+#: The modules of these names, those that load torch last.
+_MODULES = (
+    *("base", "kb", "detector", "exporter", "evidence", "ranking", "pair_evidence", "index"),
+    *("objective", "sampler", "scorer"),
+)
 
 
 if not TYPE_CHECKING:  # else a type checker would take any name for a public one
 
     def __getattr__(name: str) -> object:
         """Load a contract from its module."""
-        if name not in _MODULE_OF_NAME:
+        if name not in __all__:
             raise AttributeError(f"module 'kglink.testing' has no attribute {name!r}")
-        return getattr(import_module(f"kglink.testing.contracts.{_MODULE_OF_NAME[name]}"), name)
+        names = (vars(import_module(f"kglink.testing.contracts.{one}")) for one in _MODULES)
+        return next(found[name] for found in names if name in found)
 
 
 def __dir__() -> list[str]:

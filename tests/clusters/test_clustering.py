@@ -8,16 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from cluster_choice import best_choice, threshold_grid
 from kglink.clusters.clustering import (
     NO_ENTITY,
     ClusteringChoice,
     Clusters,
     MentionGraph,
     Mode,
-    best_choice,
     choices,
     cluster,
-    threshold_grid,
 )
 from kglink.clusters.neighbours import Neighbours, nearest_others
 

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from calibration import calibration, calibration_error
 from kglink.errors import ModelError
 from kglink.overlap.model import (
     OverlapModel,
     Weight,
-    calibration,
-    calibration_error,
     default_model,
     fit,
     model_from_json,

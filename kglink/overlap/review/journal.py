@@ -7,7 +7,6 @@ the line that was being written, which the next opening cuts off.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Literal, cast, get_args
 
 from kglink.errors import KglinkError, UsageError
 from kglink.files.atomic import write_atomically
+from kglink.files.manifest import now
 from kglink.overlap.review.sample import Drawn, Keys, ReviewPlan
 from kglink.records import Judgement, Verdict
 
@@ -46,7 +46,7 @@ class Journal:
     @classmethod
     def create(cls, path: Path, plan: ReviewPlan, drawn: Drawn) -> Journal:
         """Begin a journal; it is there whole or not at all."""
-        head = {"kglink_review": VERSION, "began": _now(), "plan": asdict(plan)} | asdict(drawn)
+        head = {"kglink_review": VERSION, "began": now(), "plan": asdict(plan)} | asdict(drawn)
         with _told(path):
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, _line(head))
@@ -67,7 +67,7 @@ class Journal:
 
     def add(self, entry: Entry) -> None:
         """Add an entry; it is on the disk when this returns."""
-        fields = {"at": _now()} | asdict(entry)
+        fields = {"at": now()} | asdict(entry)
         with _told(self.path), self.path.open("ab") as out:
             out.write(_line(fields))
             out.flush()
@@ -181,10 +181,6 @@ def _damaged(path: Path, line: int) -> KglinkError:
         f"{path}, line {line}: not a line of a review's journal",
         hint="Its verdicts are in the store. Move the file away to begin another review.",
     )
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,146 @@
+"""How big the house is, room by room: ``make budget`` prints it, and nothing grows unseen.
+
+The limits are the figures of the day on which somebody last looked at them, rounded up. Whoever
+needs more raises one in the same commit, and says what for; whoever needs less lowers it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+from kglink.config import all_settings
+from kglink.plugins import load_registry
+from kglink_cli.main import build_app
+
+ROOT = Path(__file__).parents[2]
+ROOTS = ("kglink", "cli/kglink_cli", "kbs/kglink_kbs", "plugins/kglink_plugins")
+
+
+class Size(NamedTuple):
+    """How much there is of a room, or how much there may be."""
+
+    lines: int
+    modules: int
+    classes: int
+
+    def __add__(self, other: Size) -> Size:  # type: ignore[override]  # field by field
+        return Size(*(mine + more for mine, more in zip(self, other, strict=True)))
+
+
+#: The rooms of `kglink`, and the other packages as a whole.
+MOST: dict[str, Size] = {}
+#: Private functions that one place of their module calls, as a share of all private functions.
+MOST_CALLED_ONCE = 0.0
+#: Settings of a workspace and of kglink's plugins, commands, and their flags.
+MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 0, 0, 0
+
+
+def room_of(path: Path) -> str:
+    """The room that a module stands in: of `kglink` a folder, else the whole package."""
+    parts = path.relative_to(ROOT).parts
+    return "/".join(parts[: 1 if parts[0] == "kglink" and len(parts) == 2 else 2])
+
+
+def modules() -> Iterator[tuple[Path, str, ast.Module]]:
+    """Every module of the product."""
+    for root in ROOTS:
+        for path in sorted((ROOT / root).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            yield path, text, ast.parse(text)
+
+
+def rooms() -> dict[str, Size]:
+    """The size of each room."""
+    found: dict[str, Size] = {}
+    for path, text, tree in modules():
+        classes = sum(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
+        own = Size(len(text.splitlines()), 1, classes)
+        found[room_of(path)] = found.get(room_of(path), Size(0, 0, 0)) + own
+    return found
+
+
+def private_functions() -> tuple[int, int]:
+    """How many private functions there are, and how many of them are called once."""
+    count = once = 0
+    for _, text, tree in modules():
+        words = Counter(re.findall(r"\w+", text))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and re.match("_[^_]", node.name):
+                count += 1
+                once += words[node.name] == 2
+    return count, once
+
+
+def setting_count() -> int:
+    """The settings of a workspace, and those of kglink's own plugins."""
+    own = sum(len(one.settings.model_fields) for one in load_registry(only="builtin").plugins())
+    return own + len(list(all_settings()))
+
+
+def commands_and_flags() -> tuple[int, int]:
+    """The commands that do something, and the options that they have."""
+
+    def walk(command: Any) -> Iterator[Any]:
+        children = getattr(command, "commands", {}).values()
+        yield from (one for child in children for one in walk(child))
+        if not children or command.invoke_without_command:
+            yield command
+
+    found = list(walk(typer.main.get_command(build_app())))
+    flags = (one for command in found for one in command.params if one.opts[0].startswith("-"))
+    return len(found), len(list(flags))
+
+
+def test_no_room_has_grown_past_its_limit() -> None:
+    grown = {
+        room: (size, MOST.get(room))
+        for room, size in rooms().items()
+        if room not in MOST or any(own > most for own, most in zip(size, MOST[room], strict=True))
+    }
+    assert not grown, f"bigger than tests/project/test_budget.py allows: {grown}"
+    assert not MOST.keys() - rooms().keys(), "rooms that are gone still have a limit"
+
+
+def test_no_more_private_functions_are_called_once() -> None:
+    count, once = private_functions()
+    assert once / count <= MOST_CALLED_ONCE
+
+
+def test_no_more_settings_commands_and_flags() -> None:
+    commands, flags = commands_and_flags()
+    assert setting_count() <= MOST_SETTINGS
+    assert (commands, flags) <= (MOST_COMMANDS, MOST_FLAGS)
+    assert flags <= MOST_FLAGS
+
+
+def test_the_budget_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    main()
+    assert "kglink/store" in capsys.readouterr().out
+
+
+def main() -> None:
+    """Print the table."""
+    out = sys.stdout.write
+    out(f"{'room':<24}{'lines':>8}{'modules':>9}{'classes':>9}\n")
+    found = rooms()
+    for room, size in sorted(found.items(), key=lambda one: -one[1].lines):
+        out(f"{room:<24}{size.lines:>8,}{size.modules:>9}{size.classes:>9}\n")
+    total = sum(found.values(), Size(0, 0, 0))
+    out(f"{'all':<24}{total.lines:>8,}{total.modules:>9}{total.classes:>9}\n")
+    count, once = private_functions()
+    out(f"private functions {count:,}, called once {once:,} ({once / count:.0%})\n")
+    commands, flags = commands_and_flags()
+    out(f"settings {setting_count()}, commands {commands}, flags {flags}\n")
+
+
+if __name__ == "__main__":
+    main()
