@@ -9,66 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kglink.plugins.hooks import HOOKS, HOOKS_OF_GROUP, PROJECT, Register, hookimpl
-    from kglink.plugins.kinds import KINDS, Kind, PluginKind
-    from kglink.plugins.loading import (
-        BUILTIN,
-        ONLY_VARIABLE,
-        PluginHooks,
-        PluginModule,
-        PluginWarning,
-        Provider,
-        find_modules,
-        guarded,
-    )
-    from kglink.plugins.overlaps import EntityPair, EntityVectors, PairedKBs, PairEvidence, Side
-    from kglink.plugins.protocols import (
-        CandidateEvidence,
-        Clusterer,
-        DefaultWeights,
-        Detector,
-        Exporter,
-        Factory,
-        IndexBackend,
-        IndexPreset,
-        IndexSettings,
-        JudgingDetector,
-        KBAdapter,
-        KeepsFiles,
-        MentionVectors,
-        NameRow,
-        Names,
-        OffersSettings,
-        PluginSettings,
-        ReadingDetector,
-        ReadsMentions,
-        Reranker,
-        RowRange,
-        Sniff,
-        TellsAfterwards,
-        VectorIndex,
-    )
+    from kglink.plugins.hooks import *
+    from kglink.plugins.loading import *
+    from kglink.plugins.overlaps import *
+    from kglink.plugins.protocols import *
     from kglink.plugins.protocols import FloatArray as FloatArray
     from kglink.plugins.protocols import IntArray as IntArray
     from kglink.plugins.protocols import KeptVectors as KeptVectors
-    from kglink.plugins.registry import Guess, Plugin, Registry, load_registry
-    from kglink.plugins.settings import setting_keys
-    from kglink.plugins.training import (
-        Encoded,
-        MentionSampler,
-        MixingSampler,
-        Objective,
-        PairScores,
-        PoolingScorer,
-        Positives,
-        Sampler,
-        SamplerBatch,
-        SamplerPool,
-        Scorer,
-        SumOfMaxRule,
-        TaughtObjective,
-        TokenScorer,
-    )
+    from kglink.plugins.registry import *
+    from kglink.plugins.settings import *
+    from kglink.plugins.training import *
 
 __all__ = [
     "BUILTIN",
@@ -138,16 +88,7 @@ __all__ = [
 ]
 
 #: The modules that define these names, the lightest first.
-_MODULES = (
-    "hooks",
-    "kinds",
-    "training",
-    "overlaps",
-    "protocols",
-    "loading",
-    "settings",
-    "registry",
-)
+_MODULES = ("hooks", "training", "overlaps", "protocols", "loading", "settings", "registry")
 
 
 if not TYPE_CHECKING:  # else a type checker would take any name for a public one

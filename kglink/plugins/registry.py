@@ -18,7 +18,7 @@ from kglink.errors import (
     UnknownNameError,
     UsageError,
 )
-from kglink.plugins.kinds import KINDS, Kind, PluginKind
+from kglink.plugins.hooks import KINDS, Kind, PluginKind
 from kglink.plugins.loading import (
     ONLY_VARIABLE,
     OWN_DISTRIBUTION,

@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from kglink.config import SpaceSection
 from kglink.files.manifest import file_info, library_versions, note_checked, now
 from kglink.space.folder import (
@@ -28,6 +25,7 @@ from kglink.space.folder import (
     link_or_copy,
 )
 from kglink.space.manifest import SpaceManifest
+from kglink.space.names import FloatArray
 from kglink.space.segment import Segment
 from kglink.space.space import BackendOf, no_vectors
 
@@ -38,8 +36,6 @@ AUTO = "auto"
 #: What a new space gets where nothing is set.
 DEFAULT_INDEX = "kglink/flat"
 _BATCH_ROWS = 65_536
-
-FloatArray = npt.NDArray[np.float32]
 
 
 class IndexChoice(NamedTuple):

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-import numpy.typing as npt
 
 from kglink.plugins import RowRange, VectorIndex
 from kglink.records import OnProgress, Progress
 from kglink.space.manifest import RowKind
+from kglink.space.names import FloatArray, IntArray
 from kglink.space.space import Space
 
 KS = (1, 10, 100)
@@ -25,9 +25,6 @@ KS = (1, 10, 100)
 BATCH, ALONE = 64, 32
 #: Two ways of summing one inner product may differ by so much of the larger score.
 _ROUNDING = 1e-5
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

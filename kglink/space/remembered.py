@@ -25,8 +25,8 @@ from kglink.files.manifest import (
     read_manifest,
 )
 from kglink.files.tables import StringTable, StringWriter, map_column
+from kglink.space.names import FloatArray
 
-FloatArray = npt.NDArray[np.float32]
 HalfArray = npt.NDArray[np.float16]
 #: Gives a vector for each text.
 Encode = Callable[[Sequence[str]], FloatArray]

@@ -14,22 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from kglink.errors import DamagedSpaceError
 from kglink.files.manifest import check_files
 from kglink.files.tables import StringTable, map_column, map_offsets
 from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
-from kglink.space.names import NameIndex
+from kglink.space.names import FloatArray, IntArray, NameIndex
 from kglink.space.words import HASHES_FILE, WordIndex
 
 if TYPE_CHECKING:
     from kglink.space.token_rows import TokenRows
 
 INFO_FILE = "segment.json"
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 
 class Segment:

@@ -29,7 +29,7 @@ from kglink.files.tables import StringTable, StringWriter, map_array
 from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
 from kglink.space.manifest import RowKind, SegmentInfo
-from kglink.space.names import build_name_index
+from kglink.space.names import FloatArray, IntArray, build_name_index
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.words import build_word_index
 from kglink.text.entity_text import entity_text
@@ -60,9 +60,7 @@ _READ = "read"
 
 #: How many rows of each kind a KB needs.
 Counts = dict[RowKind, int]
-FloatArray = npt.NDArray[np.float32]
 HashArray = npt.NDArray[np.uint64]
-IntArray = npt.NDArray[np.int64]
 
 
 class TextEncoder(Protocol):

@@ -1,21 +1,26 @@
 """The entities nearest to mentions by their token matrices: exact, streamed, in bounded memory.
 
 What a scorer with a rule says is computed by `TokenProducts`, many times faster than by asking it.
+A processor multiplies bf16 several times faster than fp32, but rounds each product to 8 bits. So
+all entities get a score by rounded products and a bound of its error, and the exact scores are
+asked for of those alone that may be among the nearest. They are summed up in double precision: the
+order of the sums does not matter then, and equal entities have equal scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
+from torch import Tensor
 
-from kglink.models.hardware import usable_cores
+from kglink.models.hardware import BF16_FLAGS, cpu_flags, usable_cores
 from kglink.models.runtime import TokenMatrices, as_bf16, single_threaded_workers
-from kglink.plugins import Encoded, RowRange, Scorer, TokenScorer
-from kglink.space.token_products import Block, TokenProducts, exact_scores, may_be_best
+from kglink.plugins import Encoded, RowRange, Scorer, SumOfMaxRule, TokenScorer
 from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
 
 #: Some entities: a range of them, or their numbers in order.
@@ -220,3 +225,198 @@ def _padded(matrices: TokenMatrices, device: torch.device | None) -> Encoded:
     states = torch.zeros(len(lengths), longest, matrices.bits.shape[1])
     states[mask] = as_bf16(matrices.bits).float()
     return Encoded(states.to(device), mask.to(device))
+
+
+#: Scores of mentions and entities that are held at once, and as many bounds.
+_SCORES = 1 << 22
+#: Tokens of entities and of mentions that are multiplied at once: the products stay in the cache.
+_ENTITY_TOKENS, _MENTION_TOKENS = 8192, 512
+#: Tokens of entities that are scored in double precision at once.
+_EXACT_TOKENS = 4096
+#: The part of itself by which rounding to bf16 and to fp32 may change a number.
+_BF16, _FP32 = 2.0**-8, 2.0**-24
+
+
+class Block(NamedTuple):
+    """Scores of mentions with some entities, and how far off they may be."""
+
+    rows: IntArray
+    scores: FloatArray
+    errors: FloatArray
+
+    def may_be_best(self, mention: int, k: int, worst: float = -np.inf) -> IntArray:
+        """The places of all that may be among a mention's ``k`` best, and above ``worst``."""
+        scores, errors = self.scores[mention], self.errors[mention]
+        return may_be_best(scores - errors, scores + errors, k, worst)
+
+
+def may_be_best(low: FloatArray, high: FloatArray, k: int, worst: float = -np.inf) -> IntArray:
+    """All that may be among the ``k`` best when a score lies between ``low`` and ``high``."""
+    bar = worst
+    if 0 < k < len(low):
+        bar = max(bar, float(np.partition(low, len(low) - k)[len(low) - k]))
+    return np.flatnonzero((high >= bar) & (high > -np.inf))
+
+
+class _Tile(NamedTuple):
+    """Some mentions: their tokens in columns, and which column is whose."""
+
+    first: int
+    stop: int
+    columns: Tensor
+    owner: Tensor
+
+
+class _Part(NamedTuple):
+    """Some entities of one length, by their places in a block."""
+
+    length: int
+    chosen: IntArray
+
+
+class TokenProducts:
+    """Sums of maxima by one product of all tokens; ``workers`` share it, each on one core."""
+
+    def __init__(
+        self,
+        queries: TokenMatrices,
+        tokens: TokenRows,
+        rule: SumOfMaxRule,
+        workers: Executor,
+    ) -> None:
+        self._queries, self._tokens, self._rule = queries, tokens, rule
+        self._workers = workers
+        self._count = len(queries.offsets) - 1
+        rounded = bool(BF16_FLAGS & cpu_flags())
+        self._dtype = torch.bfloat16 if rounded else torch.float32
+        states = as_bf16(queries.bits).float()
+        norms = torch.linalg.vector_norm(states, dim=1).numpy()
+        self._scaled = rule.cosine and not _near_one(tokens.norms, norms)
+        if self._scaled:
+            states, norms = F.normalize(states, dim=1), np.ones_like(norms)
+        self._tiles = list(_tiles(states.to(self._dtype), queries.offsets))
+        self._relative, self._absolute = self._error_bounds(norms, rounded=rounded)
+
+    def blocks(self, rows: IntArray) -> Iterator[Block]:
+        """The scores of these entities by rounded products, so many as fit at a time."""
+        size = max(1, _SCORES // max(1, self._count))
+        for first in range(0, len(rows), size):
+            yield self._block(rows[first : first + size])
+
+    def exact(self, mention: int, rows: IntArray) -> FloatArray:
+        """The scores of one mention, summed up in double precision."""
+        one = texts_between(self._queries, mention, mention + 1)
+        return exact_scores(one, self._tokens, rows, self._rule)
+
+    def _error_bounds(self, norms: FloatArray, *, rounded: bool) -> tuple[float, FloatArray]:
+        """How far off scores may be: a part of the sum of all maxima, and so much for a mention."""
+        dim, longest = self._tokens.dim, 1.0 if self._rule.cosine else self._tokens.norms[1]
+        most = int(np.diff(self._queries.offsets).max(initial=1))
+        relative = 1.01 * (_BF16 if rounded else 0.0) + 2 * most * _FP32
+        if self._rule.cosine and not self._scaled:
+            relative += 1.01 * _off_one(self._tokens.norms, norms)
+        each = 2 * dim * _FP32 + (2.02 * _BF16 if self._scaled and rounded else 0.0)
+        sums = np.concatenate([[0], np.cumsum(norms, dtype=np.float64)])[self._queries.offsets]
+        return relative, (each * longest * np.diff(sums)).astype(np.float32)
+
+    def _block(self, rows: IntArray) -> Block:
+        shape = (self._count, len(rows))
+        scores = np.full(shape, -np.inf, np.float32)
+        sizes = np.zeros(shape, np.float32)
+
+        def score(part: _Part) -> None:
+            for tile, best in self._best(rows[part.chosen], part.length):
+                mentions = slice(tile.first, tile.stop)
+                scores[mentions, part.chosen] = (best @ tile.owner).numpy().T
+                sizes[mentions, part.chosen] = (best.abs_() @ tile.owner).numpy().T
+
+        lengths = self._tokens.starts[rows + 1] - self._tokens.starts[rows]
+        for _ in self._workers.map(score, _parts(lengths)):
+            pass
+        return Block(rows, scores, sizes * np.float32(self._relative) + self._absolute[:, None])
+
+    def _best(self, rows: IntArray, length: int) -> Iterator[tuple[_Tile, Tensor]]:
+        """For each tile the best product of each of its tokens with entities of one length."""
+        starts = self._tokens.starts[rows]
+        places = (starts[:, None] + np.arange(length)).ravel()
+        entities = as_bf16(self._tokens.vectors(places))
+        if self._scaled:
+            entities = F.normalize(entities.float(), dim=1)
+        entities = entities.to(self._dtype)
+        for tile in self._tiles:
+            products = (entities @ tile.columns).view(len(rows), length, -1)
+            best = _maxima(products).float()
+            yield tile, best
+
+
+def exact_scores(
+    mention: TokenMatrices, tokens: TokenRows, rows: IntArray, rule: SumOfMaxRule
+) -> FloatArray:
+    """The scores of one mention with entities that have tokens, summed up in double precision."""
+    states = _doubled(mention, rule)
+    lengths = tokens.starts[rows + 1] - tokens.starts[rows]
+    stops = np.cumsum(lengths)
+    scores = np.empty(len(rows), np.float32)
+    first = 0
+    while first < len(rows):
+        wanted = stops[first] - lengths[first] + _EXACT_TOKENS
+        stop = max(first + 1, int(np.searchsorted(stops, wanted, side="right")))
+        entities = tokens.take(rows[first:stop])
+        products = (states @ _doubled(entities, rule).T).numpy()
+        best = np.maximum.reduceat(products, entities.offsets[:-1], axis=1)
+        scores[first:stop] = best.sum(axis=0)
+        first = stop
+    return scores
+
+
+def _doubled(matrices: TokenMatrices, rule: SumOfMaxRule) -> Tensor:
+    states = as_bf16(matrices.bits).double()
+    return F.normalize(states, dim=1) if rule.cosine else states
+
+
+def _parts(lengths: IntArray) -> Iterator[_Part]:
+    """All entities that have tokens, those of one length together, so many as fill a tile."""
+    for length in np.unique(lengths[lengths > 0]).tolist():
+        same = np.flatnonzero(lengths == length)
+        size = max(1, _ENTITY_TOKENS // length)
+        for first in range(0, len(same), size):
+            yield _Part(length, same[first : first + size])
+
+
+def _tiles(states: Tensor, offsets: IntArray) -> Iterator[_Tile]:
+    """All mentions, so many at a time that their tokens fill a tile."""
+    first, count = 0, len(offsets) - 1
+    while first < count:
+        wanted = offsets[first] + _MENTION_TOKENS
+        stop = max(first + 1, int(np.searchsorted(offsets, wanted, side="right")) - 1)
+        lengths = np.diff(offsets[first : stop + 1])
+        owner = np.repeat(np.eye(stop - first, dtype=np.float32), lengths, axis=0)
+        columns = states[offsets[first] : offsets[stop]].T.contiguous()
+        yield _Tile(first, stop, columns, torch.from_numpy(owner))
+        first = stop
+
+
+def _maxima(products: Tensor) -> Tensor:
+    """The greatest of the middle axis, by halves: several times faster than torch's `amax`."""
+    length = products.shape[1]
+    while length > 1:
+        half = length // 2
+        greater = torch.maximum(products[:, :half], products[:, half : 2 * half])
+        if length % 2:
+            torch.maximum(greater[:, 0], products[:, length - 1], out=greater[:, 0])
+        products, length = greater, half
+    return products[:, 0]
+
+
+def _off_one(norms: tuple[float, float], others: FloatArray) -> float:
+    """How far the inverse of a product of two lengths is from one, at most."""
+    least = norms[0] * float(others.min(initial=np.inf))
+    most = norms[1] * float(others.max(initial=0.0))
+    if not least or not len(others):
+        return np.inf if len(others) else 0.0
+    return max(abs(1 / least - 1), abs(1 / most - 1))
+
+
+def _near_one(norms: tuple[float, float], others: FloatArray) -> bool:
+    """Whether all are of length one but for rounding."""
+    return _off_one(norms, others) < 2 * _BF16

@@ -30,7 +30,14 @@ from sparse_dot_topn import sp_matmul_topn
 from kglink.errors import DamagedFileError
 from kglink.files.digest import text_hash
 from kglink.files.tables import map_array, map_column, map_offsets, map_places
-from kglink.space.names import best_rows, inverse_frequency, places_in, weighted
+from kglink.space.names import (
+    FloatArray,
+    IntArray,
+    best_rows,
+    inverse_frequency,
+    places_in,
+    weighted,
+)
 from kglink.text.words import UNSPACED
 
 #: How the words of a mention are compared with those of an entity.
@@ -42,8 +49,6 @@ HASHES_FILE = "word_hashes.npy"
 SHARD_WORDS = 1 << 22
 K1, B = 1.2, 0.75
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 _UNSPACED = re.compile("([{}])".format("".join(f"{chr(a)}-{chr(b)}" for a, b in UNSPACED)))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import EntityId
-from kglink.space.limited import limited_space
+from kglink.space.space import limited_space
 from kglink.store.branches import WantedEntities
 
 if TYPE_CHECKING:

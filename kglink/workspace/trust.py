@@ -17,9 +17,8 @@ from pathlib import Path
 from kglink.config import CONFIG_FILE
 from kglink.errors import ConfigError, UsageError
 from kglink.files.atomic import write_atomically
-from kglink.files.digest import file_digest
+from kglink.files.digest import file_digest, user_folder
 from kglink.files.lock import file_lock
-from kglink.files.seal import user_folder
 from kglink.workspace.named import expanded
 
 #: Folders, and SHA-256 digests of config files, that are allowed where no list is kept (CI).

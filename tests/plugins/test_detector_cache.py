@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from alias_names import Names
 from kglink.errors import StoreError
+from kglink.files.digest import user_key
 from kglink.files.manifest import file_info
-from kglink.files.seal import user_key
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary import cache
 from kglink_plugins.detectors.dictionary.compiled import compile_lexicon

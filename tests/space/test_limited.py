@@ -13,9 +13,8 @@ from kglink.config import SpaceSection
 from kglink.records import Alias, Entity, EntityId
 from kglink.space import limited, names
 from kglink.space.folder import SpaceFolder
-from kglink.space.limited import limited_space, ranges_of
 from kglink.space.manifest import RowKind
-from kglink.space.space import Space, SpaceNames
+from kglink.space.space import Space, SpaceNames, limited_space, ranges_of
 
 COUNT, K = 300, 12
 BACKENDS = {

@@ -20,7 +20,6 @@ from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.models.runtime import TokenMatrices
 from kglink.plugins import Encoded, RowRange, Scorer, TokenScorer
 from kglink.space import token_products, token_search
-from kglink.space.token_products import TokenProducts
 from kglink.space.token_rows import (
     BITS_FILE,
     NORMS_FILE,
@@ -30,7 +29,12 @@ from kglink.space.token_rows import (
     filled_up,
     texts_between,
 )
-from kglink.space.token_search import ExactTokenSearch, TokenSearch, nearest_by_tokens
+from kglink.space.token_search import (
+    ExactTokenSearch,
+    TokenProducts,
+    TokenSearch,
+    nearest_by_tokens,
+)
 from kglink_plugins.plugin import ScorerSettings
 from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
 from kglink_plugins.scorers.vectors import MeanScorer

@@ -19,9 +19,8 @@ import numpy as np
 
 from kglink.errors import DamagedFileError, NewerFileError, StoreError
 from kglink.files.atomic import atomic_folder, sweep_drafts
-from kglink.files.digest import digest_of
+from kglink.files.digest import digest_of, seal_of, user_key
 from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, file_info, read_manifest
-from kglink.files.seal import seal_of, user_key
 from kglink.files.tables import map_array
 from kglink.plugins import Names
 from kglink_plugins.detectors.dictionary.bags import Bags
