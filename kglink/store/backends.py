@@ -11,12 +11,12 @@ import sqlite3
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
-from sqlalchemy import Column, Engine, Table, create_engine, func, select, text
+from sqlalchemy import Engine, Table, create_engine, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import DBAPIError
@@ -32,6 +32,9 @@ CACHE_KIB = 65_536
 
 class Backend(ABC):
     """One kind of database."""
+
+    insert: ClassVar[Callable[[Table], Any]]
+    """The dialect's own, which knows ON CONFLICT."""
 
     def __init__(self, url: URL) -> None:
         self.url = url
@@ -74,9 +77,14 @@ class Backend(ABC):
         The operating system or server lets go of it when the holder dies, however it dies.
         """
 
-    @abstractmethod
     def upsert(self, table: Table, update: Sequence[str]) -> Insert:
         """An insert that sets the columns ``update`` anew where the primary key exists."""
+        statement = self.insert(table)
+        made: Insert = statement.on_conflict_do_update(
+            index_elements=list(table.primary_key.columns),
+            set_={name: statement.excluded[name] for name in update},
+        )
+        return made
 
     @abstractmethod
     def settle(self, connection: Connection) -> None:
@@ -103,12 +111,10 @@ def backend_for(url: URL) -> Backend:
     return kind(url)
 
 
-def _conflict_key(table: Table) -> list[Column[Any]]:
-    return list(table.primary_key.columns)
-
-
 class SQLite(Backend):
     """A file, in write-ahead mode: readers never wait, one writer at a time."""
+
+    insert = staticmethod(sqlite.insert)
 
     def __init__(self, url: URL) -> None:
         super().__init__(url)
@@ -136,7 +142,9 @@ class SQLite(Backend):
             )
         if not create and not self.path.is_file():
             raise StoreError(f"no store at {self.path}", hint="Add a KB first: kglink add-kb")
-        self.read_only = self.path.is_file() and not _is_writable(self.path)
+        # Its folder takes the log of the changes.
+        changed = (self.path, self.path.parent)
+        self.read_only = self.path.is_file() and not all(os.access(one, os.W_OK) for one in changed)
         # Each reader that is half-way holds a connection.
         return create_engine(self.url, creator=self._connect, max_overflow=-1)
 
@@ -238,14 +246,6 @@ class SQLite(Backend):
                 ) from error
             yield True
 
-    def upsert(self, table: Table, update: Sequence[str]) -> Insert:
-        """SQLite's ON CONFLICT."""
-        statement = sqlite.insert(table)
-        return statement.on_conflict_do_update(
-            index_elements=_conflict_key(table),
-            set_={name: statement.excluded[name] for name in update},
-        )
-
     def settle(self, connection: Connection) -> None:
         """Sample each index; a full count would read the whole file."""
         connection.exec_driver_sql("PRAGMA analysis_limit = 1000")
@@ -290,13 +290,10 @@ _AFTER_FULL = (
 RESTORE = "Restore it from a copy, or remove it and add the KBs again."
 
 
-def _is_writable(path: Path) -> bool:
-    """Whether a file can be changed, and its folder take the log of the changes."""
-    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-
-
 class PostgreSQL(Backend):
     """A database of a server."""
+
+    insert = staticmethod(postgresql.insert)
 
     def engine(self, *, create: bool) -> Engine:
         """Make the engine; the database exists, its tables may not."""
@@ -339,14 +336,6 @@ class PostgreSQL(Backend):
             finally:
                 if held:
                     connection.execute(select(func.pg_advisory_unlock(number)))
-
-    def upsert(self, table: Table, update: Sequence[str]) -> Insert:
-        """PostgreSQL's ON CONFLICT."""
-        statement = postgresql.insert(table)
-        return statement.on_conflict_do_update(
-            index_elements=_conflict_key(table),
-            set_={name: statement.excluded[name] for name in update},
-        )
 
     def settle(self, connection: Connection) -> None:
         """Sample the tables."""

@@ -172,7 +172,10 @@ def _mentions(connection: Connection, ids: list[int], named: _Golds) -> dict[int
     query = select(mentions).where(m.document_id.in_(ids)).order_by(m.document_id, m.position)
     found: dict[int, list[Mention]] = defaultdict(list)
     for row in connection.execute(query).mappings():
-        gold = _gold(row["gold"], named.get((row["document_id"], row["position"])))
+        golds_ = named.get((row["document_id"], row["position"]))
+        # A gold whose entities are all gone, or never came, says nothing: it is no NIL.
+        known = tuple(golds_) if row["gold"] == GIVEN and golds_ else None
+        gold = () if row["gold"] == NIL else known
         found[row["document_id"]].append(
             Mention(row["start"], row["end"], row["surface"], gold, row["type"], row["quality"])
         )
@@ -208,10 +211,3 @@ def _gold_rows(connection: Connection, ids: list[int]) -> Sequence[Row[int, int,
     g = golds.c
     place = (g.document_id, g.mention, g.position, g.kb, g.key)
     return connection.execute(select(*place).where(g.document_id.in_(ids)).order_by(*place)).all()
-
-
-def _gold(state: int, named: dict[EntityId, None] | None) -> tuple[EntityId, ...] | None:
-    if state == NIL:
-        return ()
-    # A gold whose entities are all gone, or never came, says nothing: it is no NIL.
-    return tuple(named) if state == GIVEN and named else None

@@ -79,8 +79,7 @@ def resolve_golds(
     Each page of golds is resolved in a ``transaction``, which may be the same one for all.
     """
     with transaction() as connection:
-        known = select(kbs.c.name, kbs.c.id).where(is_readable() | (kbs.c.id == kb_id))
-        numbers = {row[0]: row[1] for row in connection.execute(known)}
+        numbers = kb_ids(connection, also=kb_id)
     targets = {name: numbers[name] for name in links_to if name in numbers}
     after = (-1, -1, -1)
     while True:

@@ -40,9 +40,13 @@ def is_readable() -> ColumnElement[bool]:
     return (kbs.c.removing == 0) & (kbs.c.revision > 0)
 
 
-def kb_ids(connection: Connection) -> dict[str, int]:
-    """The numbers of all KBs by name, in the order in which they were added."""
-    query = select(kbs.c.name, kbs.c.id).where(is_readable()).order_by(kbs.c.id)
+def kb_ids(connection: Connection, *, also: int = -1) -> dict[str, int]:
+    """The numbers of all KBs by name, in the order in which they were added.
+
+    Of ``also`` too, by its number: a KB of which readers see no revision yet.
+    """
+    query = select(kbs.c.name, kbs.c.id).where(is_readable() | (kbs.c.id == also))
+    query = query.order_by(kbs.c.id)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
@@ -121,6 +125,7 @@ def _unfinished(db: Database) -> list[str]:
 
 def _kb_info(row: RowMapping) -> KBInfo:
     totals = {field.name: row[field.name] for field in dataclasses.fields(Totals)}
+    options = json_of(row["settings"], dict, "kbs.settings").get("options")
     return KBInfo(
         name=row["name"],
         adapter=row["adapter"],
@@ -131,12 +136,6 @@ def _kb_info(row: RowMapping) -> KBInfo:
         updated_at=row["updated_at"],
         complete=row["revision"] > 0,
         updating=row["revision"] > 0 and row["running"] is not None,
-        options=_options(row["settings"]),
+        options=options if isinstance(options, dict) else {},
         **totals,
     )
-
-
-def _options(text: str) -> dict[str, object]:
-    """The options that were kept with a KB; an older store holds its settings in another form."""
-    options = json_of(text, dict, "kbs.settings").get("options")
-    return options if isinstance(options, dict) else {}

@@ -156,7 +156,12 @@ class MemoryTable:
             surfaces = seen.surfaces()
             for number, one in enumerate(sources):
                 if one.name in learnt and not surfaces.get(number):
-                    raise _says_nothing(one.name)
+                    raise UsageError(
+                        f"{one.name!r} says of no mention what it means",
+                        hint="Golds are found when documents are added: add the KBs first, name "
+                        "them with --links-to, and say with --resolve how entities are named: "
+                        "key, xref or title.",
+                    )
             rows = (
                 (one.key, one.folded, *one.entity, names[number], one.times, one.surface)
                 for number, one in seen.summed()
@@ -294,14 +299,6 @@ def _sources(
         split = learning_split(connection, name, wanted[name])
         found.append(_Source(name, wanted[name], split, revision, witnesses))
     return found
-
-
-def _says_nothing(source: str) -> UsageError:
-    return UsageError(
-        f"{source!r} says of no mention what it means",
-        hint="Golds are found when documents are added: add the KBs first, name them with "
-        "--links-to, and say with --resolve how entities are named: key, xref or title.",
-    )
 
 
 class PartOfMemory:

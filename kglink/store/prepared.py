@@ -52,12 +52,6 @@ def record_place(number: int, key: str) -> str:
     return f"record {number:,} ({key[:_MOST_SHOWN]!r})"
 
 
-def _name_problem(entity: Entity, names: Iterable[tuple[str, AliasKind]], most: int) -> str:
-    """Whether a name is too long to be one: it may fold into many more characters."""
-    longest = max(map(len, (entity.type, entity.url, *(surface for surface, _ in names))))
-    return name_too_long(longest, most) if longest > most else ""
-
-
 def prepare_entity(number: int, entity: Entity, language: str, longest_name: int) -> Prepared:
     """Complete, check and hash an entity; RecordError where it cannot be stored."""
     popularity = float(entity.popularity)
@@ -73,8 +67,11 @@ def prepare_entity(number: int, entity: Entity, language: str, longest_name: int
         parts = [str(len(entity.parents)), *entity.parents, *parts]
         mark = _WITH_PARENTS
     text = "\0".join(parts)
-    if len(text) > longest_name and (problem := _name_problem(entity, names, longest_name)):
-        raise RecordError(problem, where=record_place(number, entity.key), hint=NAME_TOO_LONG)
+    if len(text) > longest_name:
+        longest = max(map(len, (entity.type, entity.url, *(surface for surface, _ in names))))
+        if longest > longest_name:
+            problem = name_too_long(longest, longest_name)
+            raise RecordError(problem, where=record_place(number, entity.key), hint=NAME_TOO_LONG)
     separators = len(parts) - 1 + 2 * len(names)
     problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
     if problem:
@@ -215,9 +212,7 @@ def folded_name(surface: str) -> str:
 
 
 def _gold_state(mention: Mention) -> int:
-    if mention.gold is None:
-        return UNKNOWN
-    return GIVEN if mention.gold else NIL
+    return UNKNOWN if mention.gold is None else GIVEN if mention.gold else NIL
 
 
 def _digest(text: str, mark: bytes = b"") -> str:

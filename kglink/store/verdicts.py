@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple, get_args
 
 from sqlalchemy import bindparam, delete, exists, insert, select, tuple_, update
@@ -19,8 +20,8 @@ from kglink.errors import UsageError
 from kglink.records import EntityId, Judgement, Verdict
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks, keys_by_kb
-from kglink.store.kbs import is_readable, kb_ids
-from kglink.store.schema import entities, kbs, mappings, overlaps, store_state
+from kglink.store.kbs import kb_ids
+from kglink.store.schema import entities, mappings, overlaps, store_state
 
 BATCH = 2000
 LOOKUP_PAGE = 250
@@ -116,7 +117,8 @@ def _put(db: Database, said: Mapping[Pair, Judgement | None]) -> None:
         standing = standing_verdicts(connection, list(said))
         known, new = [], []
         for pair, one in said.items():
-            columns = _columns(one)
+            texts = (one.texts if one else None) or (None, None)
+            columns = (one.verdict, one.source, *texts) if one else (None, "", None, None)
             if pair in standing:
                 known.append((*columns, *pair))
             elif one:
@@ -124,12 +126,6 @@ def _put(db: Database, said: Mapping[Pair, Judgement | None]) -> None:
                 new.append((*pair, probability, "{}", *columns))
         db.bulk(connection, _set_said, known)
         db.bulk(connection, _insert, new)
-
-
-def _columns(said: Judgement | None) -> tuple[str | None, str, str | None, str | None]:
-    if said is None:
-        return None, "", None, None
-    return (said.verdict, said.source, *(said.texts or (None, None)))
 
 
 def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str | None]:
@@ -191,10 +187,8 @@ def apply_verdicts(
     Says how many such mappings join no entities of two KBs among ``links_to`` (all if empty).
     """
     take_back_verdicts(connection, name)
-    known = select(kbs.c.name, kbs.c.id).where(is_readable() | (kbs.c.id == kb_id))
-    numbers = {
-        row[0]: row[1] for row in connection.execute(known) if row[0] in links_to or not links_to
-    }
+    known = kb_ids(connection, also=kb_id)
+    numbers = {kb: number for kb, number in known.items() if kb in links_to or not links_to}
     m = mappings.c
     query = select(m.id, m.subject_code, m.object_code, m.confidence, m.verdict)
     query = query.where(m.kb_id == kb_id, m.verdict != "").order_by(m.id).limit(LOOKUP_PAGE)
@@ -228,7 +222,8 @@ def _apply(
     found: dict[Pair, _Said] = {}
     open_ends = 0
     for _, subject, object_, confidence, verdict in page:
-        pairs = list(_pairs(keyed[subject], keyed[object_]))
+        both = product(keyed[subject], keyed[object_])
+        pairs = [pair_of(one, other) for one, other in both if one.kb != other.kb]
         open_ends += not pairs
         for pair in pairs:
             found.setdefault(pair, _Said(confidence, verdict))
@@ -264,12 +259,3 @@ def _apply(
         ],
     )
     return open_ends
-
-
-def _pairs(left: dict[EntityId, None], right: dict[EntityId, None]) -> Iterator[Pair]:
-    """All pairs of entities of two KBs, as the table has them."""
-    for one in left:
-        for other in right:
-            if one.kb != other.kb:
-                first, second = (one, other) if one.kb < other.kb else (other, one)
-                yield (*first, *second)

@@ -172,7 +172,9 @@ def plan_batch(
     """Compare a batch with the rows of ``table``, and find the keys that this run saw before."""
     owners = (kb_id, kb_id + STAGED) if has_staged else (kb_id,)
     known = _known_rows(db, connection, table, owners, run, [record.key for record in batch])
-    next_id = _next_id(connection, table, kb_id)
+    (first_id, stop), ids = id_range(kb_id), table.c.id
+    last = connection.scalar(select(func.max(ids)).where(ids >= first_id, ids < stop))
+    next_id = first_id if last is None else last + 1
     first_of: dict[str, int] = {}
     plan: Plan = Plan([], [], [], [])
     for record in batch:
@@ -222,13 +224,6 @@ def _lookup(table: Table, owners: int) -> Select[Any]:
     query = select(c.key, c.id, c.content_hash, c.run, c.record)
     mine = c.kb_id.in_(_parameters("kb", owners))
     return query.where(mine, c.key.in_(_parameters("key", LOOKUP_SIZE)))
-
-
-def _next_id(connection: Connection, table: Table, kb_id: int) -> int:
-    first, stop = id_range(kb_id)
-    ids = table.c.id
-    last = connection.scalar(select(func.max(ids)).where(ids >= first, ids < stop))
-    return first if last is None else last + 1
 
 
 def _duplicate(record: Prepared, first: int) -> RecordError:

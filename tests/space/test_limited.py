@@ -11,7 +11,8 @@ from test_space import HashEncoder, build, opened, source
 
 from kglink.config import SpaceSection
 from kglink.records import Alias, Entity, EntityId
-from kglink.space import limited, names
+from kglink.space import names
+from kglink.space import space as space_module
 from kglink.space.folder import SpaceFolder
 from kglink.space.manifest import RowKind
 from kglink.space.space import Space, SpaceNames, limited_space, ranges_of
@@ -53,7 +54,7 @@ def limited_to_kept(space: Space) -> Space:
 def test_nearest_rows_are_those_of_all_left_in_every_back_end(
     space: Space, kind: RowKind, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limited, "_BLOCK", block)
+    monkeypatch.setattr(space_module, "_BLOCK", block)
     segment = space.segments["kb"]
     kept = {segment.row(key) for key in KEPT}
     rows = [

@@ -19,7 +19,7 @@ import torch
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.models.runtime import TokenMatrices
 from kglink.plugins import Encoded, RowRange, Scorer, TokenScorer
-from kglink.space import token_products, token_search
+from kglink.space import token_search
 from kglink.space.token_rows import (
     BITS_FILE,
     NORMS_FILE,
@@ -234,7 +234,7 @@ def test_a_chunk_of_known_and_fresh_entities(tmp_path: Path) -> None:
 @pytest.fixture(params=["bf16", "fp32"])
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     flags = frozenset({"avx512_bf16"}) if request.param == "bf16" else frozenset()
-    monkeypatch.setattr(token_products, "cpu_flags", lambda: flags)
+    monkeypatch.setattr(token_search, "cpu_flags", lambda: flags)
     return str(request.param)
 
 
@@ -248,10 +248,10 @@ def test_it_is_the_scorer_asked_about_all_pairs(
     unit: bool,
 ) -> None:
     monkeypatch.setattr(token_search, "_MENTIONS", 13)
-    monkeypatch.setattr(token_products, "_SCORES", 13 * 100)
-    monkeypatch.setattr(token_products, "_ENTITY_TOKENS", 90)
-    monkeypatch.setattr(token_products, "_MENTION_TOKENS", 20)
-    monkeypatch.setattr(token_products, "_EXACT_TOKENS", 40)
+    monkeypatch.setattr(token_search, "_SCORES", 13 * 100)
+    monkeypatch.setattr(token_search, "_ENTITY_TOKENS", 90)
+    monkeypatch.setattr(token_search, "_MENTION_TOKENS", 20)
+    monkeypatch.setattr(token_search, "_EXACT_TOKENS", 40)
     entities = matrices(some_lengths(300, 11, 8), 8, unit=unit)
     entities.bits[entities.offsets[40] : entities.offsets[80]] ^= -(2**15)  # some negative scores
     queries = matrices([25, *some_lengths(30, 9, 9)], 9, unit=unit)
@@ -358,7 +358,7 @@ def test_few_mentions_and_small_k(tmp_path: Path, k: int) -> None:
 def test_memory_does_not_grow_with_the_entities(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_products, "_SCORES", 20_000)
+    monkeypatch.setattr(token_search, "_SCORES", 20_000)
     queries = matrices([4] * 10, 20)
 
     def peak(count: int) -> int:
