@@ -89,3 +89,12 @@ def _greedy(row: IntArray, column: IntArray, weights: FloatArray) -> IntArray:
             columns.add(int(column[at]))
             kept.append(at)
     return np.array(kept, np.int64)
+
+
+def ranks(entities: IntArray, others: IntArray, scores: npt.NDArray[np.float32]) -> IntArray:
+    """For each pair how many of the entity's pairs are better; equal ones by number."""
+    order = np.lexsort((others, -scores, entities))
+    in_order = entities[order]
+    found = np.empty(len(entities), np.int64)
+    found[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
+    return found

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 
 from kglink.models import Precision, choose_hardware
+from kglink.overlap.assign import ranks
 from kglink.plugins import EntityVectors
 from kglink.records import OnProgress, Progress
 
@@ -151,7 +152,8 @@ def cosines(
         products = np.concatenate(
             [
                 np.einsum("nd,nd->n", left.rows(row[part]), right.rows(column[part]))
-                for part in _slices(len(each), CHUNK_ROWS)
+                for first_row in range(0, len(each), CHUNK_ROWS)
+                for part in [slice(first_row, first_row + CHUNK_ROWS)]
             ]
             or [np.empty(0, np.float32)]
         )
@@ -178,7 +180,8 @@ class _Blocks:
             if stop < len(owners):
                 border = int(np.searchsorted(owners, owners[stop]))
                 # An entity may have more rows than a block.
-                stop = border if border > start else _end(owners, owners[start])
+                end = int(np.searchsorted(owners, owners[start], side="right"))
+                stop = border if border > start else end
             entities, lengths = np.unique(owners[start:stop], return_counts=True)
             rows = np.ascontiguousarray(self._vectors.rows(slice(start, stop)), np.float32)
             yield _Block(
@@ -206,15 +209,15 @@ def _ranked(
 ) -> Neighbours:
     """Score the pairs and keep those that are among the ``k`` nearest of one of the two."""
     cosine = cosines(left, right, lefts, rights)
-    near_left = _ranks(lefts, rights, cosine) < k
-    near_right = _ranks(rights, lefts, cosine) < k
+    near_left = ranks(lefts, rights, cosine) < k
+    near_right = ranks(rights, lefts, cosine) < k
     mean_left = _mean(lefts[near_left], cosine[near_left], len(left.keys))
     mean_right = _mean(rights[near_right], cosine[near_right], len(right.keys))
     kept = near_left | near_right
     lefts, rights, cosine = lefts[kept], rights[kept], cosine[kept]
     csls = (2 * cosine - mean_left[lefts] - mean_right[rights]).astype(np.float32)
-    ranks = _ranks(lefts, rights, csls), _ranks(rights, lefts, csls)
-    return Neighbours(lefts, rights, cosine, csls, *ranks)
+    both = ranks(lefts, rights, csls), ranks(rights, lefts, csls)
+    return Neighbours(lefts, rights, cosine, csls, *both)
 
 
 def _mean(entities: IntArray, scores: FloatArray, count: int) -> FloatArray:
@@ -223,15 +226,6 @@ def _mean(entities: IntArray, scores: FloatArray, count: int) -> FloatArray:
     pairs = np.bincount(entities, minlength=count)
     mean: FloatArray = (total / np.maximum(pairs, 1)).astype(np.float32)
     return mean
-
-
-def _ranks(entities: IntArray, others: IntArray, scores: FloatArray) -> IntArray:
-    """For each pair how many of the entity's pairs are better; equal ones by number."""
-    order = np.lexsort((others, -scores, entities))
-    in_order = entities[order]
-    ranks = np.empty(len(entities), np.int64)
-    ranks[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
-    return ranks
 
 
 def _distinct(lefts: IntArray, rights: IntArray) -> tuple[IntArray, IntArray]:
@@ -246,11 +240,3 @@ def _rows_of(vectors: EntityVectors, entities: IntArray) -> tuple[IntArray, IntA
     """The first row of each entity and how many it has."""
     first = np.searchsorted(vectors.owners, entities)
     return first, np.searchsorted(vectors.owners, entities, side="right") - first
-
-
-def _end(owners: IntArray, entity: int) -> int:
-    return int(np.searchsorted(owners, entity, side="right"))
-
-
-def _slices(length: int, size: int) -> Iterator[slice]:
-    return (slice(start, start + size) for start in range(0, length, size))

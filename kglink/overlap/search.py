@@ -244,7 +244,10 @@ class Search:
         """The pairs to keep."""
         verdicts = self.verdicts()
         if self._tools.is_full:
-            yield from self._by_all_evidence(verdicts)
+            settings = self._tools.settings
+            yield from self.weigh(verdicts).kept(
+                settings.threshold, verdicts, one_to_one=settings.one_to_one
+            )
         elif self._tools.settings.one_to_one:
             found = {(one.left.key, one.right.key): one for one in self._by_name()}
             chosen = likeliest({pair: one.probability for pair, one in found.items()}, verdicts)
@@ -313,11 +316,6 @@ class Search:
         if self.tally.unweighed:
             names = ", ".join(sorted(self.tally.unweighed))
             yield f"the model has no weight for {names}: `kglink overlap train` finds one"
-
-    def _by_all_evidence(self, verdicts: Verdicts) -> Iterator[Overlap]:
-        settings = self._tools.settings
-        weighing = self.weigh(verdicts)
-        yield from weighing.kept(settings.threshold, verdicts, one_to_one=settings.one_to_one)
 
     def _by_name(self) -> Iterator[Overlap]:
         self._steps.begin("comparing entities that share a name")

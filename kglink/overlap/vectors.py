@@ -46,7 +46,8 @@ class VectorCache:
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
         """The unit vector of each text."""
-        hashes = [_signed(text_hash(text)) for text in texts]
+        unsigned = (text_hash(text) for text in texts)
+        hashes = [one - (1 << 64) if one >= 1 << 63 else one for one in unsigned]  # as SQLite's
         wanted = dict(zip(hashes, texts, strict=True))
         with self._failures_told():
             known = self._known(list(wanted))
@@ -93,8 +94,3 @@ class VectorCache:
                 f"cannot keep vectors of texts in {self._path}: {error}",
                 hint="The file must be writable, on a disk with room; it may also be removed.",
             ) from error
-
-
-def _signed(number: int) -> int:
-    """An unsigned number of 64 bits as SQLite keeps it."""
-    return number - (1 << 64) if number >= 1 << 63 else number

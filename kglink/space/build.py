@@ -106,7 +106,9 @@ def build_space(
             publisher.publish(segments)
         # An exact index is its rows; others take long to build, and are built once.
         by_steps = bool(segments) and index.name == DEFAULT_INDEX
-        waiting = [one for one in sources if not _has_vectors(segments.get(one.kb))]
+        waiting = [
+            one for one in sources if one.kb not in segments or not segments[one.kb].info.rows
+        ]
         for source in waiting:
             segments[source.kb] = maker.segment(source)
             if by_steps and source is not waiting[-1]:
@@ -373,10 +375,6 @@ class _SegmentMaker:
         ]
         made.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         return [path.parent.name for path in made]
-
-
-def _has_vectors(segment: Segment | None) -> bool:
-    return segment is not None and bool(segment.info.rows)
 
 
 def _row_count(info: SegmentInfo) -> int:

@@ -111,7 +111,8 @@ def _is_sssom(source: Source) -> bool:
 
 def _table(source: Source) -> Iterator[ListedPair]:
     """The paper's table, or two columns; a column ``verdict`` may say what each pair is."""
-    lines = (line for line in source.lines(Problems()) if _says_something(line))
+    read = source.lines(Problems())
+    lines = (line for line in read if line.text.strip() and not line.text.startswith("#"))
     first = next(lines, None)
     if first is None:
         raise SourceError(f"{source.label} holds no pairs", hint=_FORMATS)
@@ -162,10 +163,6 @@ def _verdict(said: str, place: str) -> Verdict:
 
 def _cells(line: Line) -> Sequence[str]:
     return [unquoted(cell) for cell in line.text.split("\t")]
-
-
-def _says_something(line: Line) -> bool:
-    return bool(line.text.strip()) and not line.text.startswith("#")
 
 
 _FORMATS = (

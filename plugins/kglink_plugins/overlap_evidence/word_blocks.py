@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
+from kglink.overlap.assign import ranks
 from kglink.plugins import PairedKBs, Side
 from kglink.records import Progress
 from kglink_plugins.overlap_evidence.word_space import WordSpace, read_names
@@ -52,7 +53,8 @@ def similar_names(
             threshold=LEAST_ALIKE,
         ).tocoo()
         hits = _by_entity(owners[product.col], chunk.owners[product.row], product.data)
-        for one, other in _top(hits, by=1, k=of_large):
+        top = hits.take(ranks(hits.large, hits.small, hits.scores) < of_large)
+        for one, other in zip(top.small.tolist(), top.large.tolist(), strict=True):
             yield _pair(small, small_keys[one], chunk.keys[other])
         best.offer(hits, chunk.keys)
         done += len(chunk.keys)
@@ -98,7 +100,7 @@ class _Best:
         small = np.concatenate([self._hits.small, hits.small])
         scores = np.concatenate([self._hits.scores, hits.scores])
         every = _Hits(small, large, scores)
-        kept = every.take(_ranks(every.small, every.large, every.scores) < self._k)
+        kept = every.take(ranks(every.small, every.large, every.scores) < self._k)
         names = self._keys + keys
         used, renumbered = np.unique(kept.large, return_inverse=True)
         self._keys = [names[number] for number in used.tolist()]
@@ -135,21 +137,6 @@ def _by_entity(small: IntArray, large: IntArray, scores: FloatArray) -> _Hits:
     small, large, scores = small[order], large[order], scores[order]
     new = (np.diff(small, prepend=-1) != 0) | (np.diff(large, prepend=-1) != 0)
     return _Hits(small[new].astype(np.int64), large[new].astype(np.int64), scores[new])
-
-
-def _top(hits: _Hits, *, by: int, k: int) -> Iterator[tuple[int, int]]:
-    mine, others = (hits.small, hits.large) if by == 0 else (hits.large, hits.small)
-    kept = hits.take(_ranks(mine, others, hits.scores) < k)
-    return zip(kept.small.tolist(), kept.large.tolist(), strict=True)
-
-
-def _ranks(mine: IntArray, others: IntArray, scores: FloatArray) -> IntArray:
-    """For each hit how many of the same entity are better; equal ones in order of number."""
-    order = np.lexsort((others, -scores, mine))
-    in_order = mine[order]
-    ranks = np.empty(len(mine), np.int64)
-    ranks[order] = np.arange(len(mine)) - np.searchsorted(in_order, in_order)
-    return ranks
 
 
 def _pair(small: Side, small_key: str, large_key: str) -> tuple[str, str]:

@@ -165,7 +165,9 @@ class Equivalents:
         for one, other in itertools.combinations(distinct, 2):
             self._compare(one, other, 1 / (len(distinct) - 1))
         if len(self._pairs) > MOST_WORD_PAIRS:
-            self._forget()
+            least = sorted(self._pairs.values())[len(self._pairs) // 2]
+            kept = {pair: count for pair, count in self._pairs.items() if count > least}
+            self._pairs = defaultdict(float, kept)
 
     def matrix(self, buckets: dict[str, int], size: int) -> sp.csr_matrix:
         """What each word (row) adds of other words (columns), from 0 to 1."""
@@ -198,8 +200,3 @@ class Equivalents:
             self._seen[word] += share
             self._seen[stand_in] += share
             self._pairs[min(word, stand_in), max(word, stand_in)] += share
-
-    def _forget(self) -> None:
-        least = sorted(self._pairs.values())[len(self._pairs) // 2]
-        kept = {pair: n for pair, n in self._pairs.items() if n > least}
-        self._pairs = defaultdict(float, kept)

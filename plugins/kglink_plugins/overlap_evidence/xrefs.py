@@ -6,13 +6,14 @@ This is what curators know already. It is off unless it is asked for (`overlap.e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 
 import numpy as np
-import numpy.typing as npt
 
 from kglink.files.digest import text_hash
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.records import Entity
+from kglink.space.names import places_in
 from kglink.text.codes import code_of
 
 #: A code that more entities of one KB name says nothing of any two of them.
@@ -30,11 +31,13 @@ class XrefEvidence:
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         """Pairs with a code in common."""
         bearers: dict[str, list[str]] = {}
-        common = self._common(kbs)
+        codes = (text_hash(code) for one in kbs.entities("left") for code in codes_of(one))
+        common = np.unique(np.fromiter(codes, np.uint64))
         for entity in kbs.entities("right"):
-            for code in codes_of(entity):
-                if _holds(common, code):
-                    bearers.setdefault(code, []).append(entity.key)
+            own = list(codes_of(entity))
+            _, known = places_in(common, np.array([text_hash(code) for code in own], np.uint64))
+            for code in compress(own, known.tolist()):
+                bearers.setdefault(code, []).append(entity.key)
         for entity in kbs.entities("left"):
             for code in codes_of(entity):
                 others = bearers.get(code, ())
@@ -51,18 +54,7 @@ class XrefEvidence:
             for pair in pairs
         ]
 
-    def _common(self, kbs: PairedKBs) -> npt.NDArray[np.uint64]:
-        """Hashes of the codes of the left KB."""
-        codes = (text_hash(code) for one in kbs.entities("left") for code in codes_of(one))
-        return np.unique(np.fromiter(codes, np.uint64))
-
 
 def codes_of(entity: Entity) -> set[str]:
     """The codes of an entity in one spelling, its key among them where it is one."""
     return {code_of(text) for text in (entity.key, *entity.xrefs)} - {""}
-
-
-def _holds(hashes: npt.NDArray[np.uint64], code: str) -> bool:
-    wanted = np.uint64(text_hash(code))
-    at = int(np.searchsorted(hashes, wanted))
-    return at < len(hashes) and bool(hashes[at] == wanted)
