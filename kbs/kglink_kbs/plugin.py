@@ -1,8 +1,10 @@
-"""Registers the KB adapters that come with kglink."""
+"""The table of the KB adapters that come with kglink."""
 
 from __future__ import annotations
 
-from kglink.plugins import Register, hookimpl
+from typing import NamedTuple
+
+from kglink.plugins import Factory, PluginSettings, Register, Sniff, hookimpl
 from kglink_kbs import (
     blink,
     cirrussearch,
@@ -23,174 +25,74 @@ from kglink_kbs.texts import docx, html, mail, markdown, pdf, plain
 from kglink_kbs.texts.parts import TextSettings
 
 
+class Row(NamedTuple):
+    """An adapter: its short name, what makes it, its settings, how it is guessed, what it reads."""
+
+    name: str
+    factory: Factory
+    settings: type[PluginSettings]
+    sniff: Sniff | None
+    summary: str
+    extra: str = ""
+    texts: bool = False
+
+
+# fmt: off
+ADAPTERS = (
+    Row("jsonl", jsonl.JsonlAdapter, jsonl.JsonlSettings, jsonl.sniff_jsonl,
+        "Entities as JSON: one object per line, or one array of objects"),
+    Row("csv", tabular.TabularAdapter, tabular.CsvSettings, tabular.sniff_csv,
+        "Entities as a table with a header; delimiter and quoting are guessed"),
+    Row("tsv", tabular.TabularAdapter, tabular.TsvSettings, tabular.sniff_tsv,
+        "Entities as a table with a header, columns separated by tabs"),
+    Row("documents", jsonl.DocumentsAdapter, jsonl.DocumentsSettings, jsonl.sniff_documents,
+        "Annotated texts as JSON lines: spans, single mentions, or BLINK's contexts"),
+    Row("obo", obo.OboAdapter, obo.OboSettings, obo.sniff,
+        "Ontologies in the OBO flat file format, 1.2 and 1.4"),
+    Row("obographs", obographs.ObographsAdapter, obographs.ObographsSettings, obographs.sniff,
+        "Ontologies in the OBO Graphs JSON format"),
+    Row("skos", skos.SkosAdapter, skos.SkosSettings, skos.sniff,
+        "SKOS thesauri and OWL ontologies as Turtle, RDF/XML, N-Triples or JSON-LD", extra="rdf"),
+    Row("wikidata", wikidata.WikidataAdapter, wikidata.WikidataSettings, wikidata.sniff,
+        "Wikidata's JSON dumps: items in one language, filtered by class and sitelinks"),
+    Row("zeshel", zeshel.ZeshelAdapter, zeshel.ZeshelSettings, zeshel.sniff,
+        "ZESHEL: one world's pages as entities, and the mentions in them"),
+    Row("blink", blink.BlinkAdapter, blink.BlinkSettings, blink.sniff,
+        "BLINK: a catalogue of entities, mentions between their contexts, or both"),
+    Row("reddit", reddit.RedditAdapter, reddit.RedditSettings, reddit.sniff,
+        "Reddit entity linking: posts and comments with annotations by tier"),
+    Row("pubtator", pubtator.PubtatorAdapter, pubtator.PubtatorSettings, pubtator.sniff,
+        "PubTator: annotated abstracts (MedMentions, NCBI Disease, BC5CDR)"),
+    Row("sssom", sssom.SssomAdapter, sssom.SssomSettings, sssom.sniff,
+        "SSSOM: mappings between KBs, as cross-references or as judged overlaps"),
+    Row("umls", umls.UmlsAdapter, umls.UmlsSettings, umls.sniff,
+        "UMLS: a folder of MRCONSO.RRF, MRSTY.RRF and MRDEF.RRF"),
+    Row("wikipedia", wikis.make, wikis.WikipediaSettings, wikis.sniff_wikipedia,
+        "MediaWiki XML exports: Wikipedia's dumps in any language, and other wikis'"),
+    Row("wikia", wikis.make, wikis.WikiaSettings, wikis.sniff_wikia,
+        "Fandom's (Wikia's) XML exports"),
+    Row("cirrussearch", cirrussearch.CirrusSearchAdapter, cirrussearch.CirrusSearchSettings,
+        cirrussearch.sniff,
+        "CirrusSearch dumps: Wikipedia's search index as JSON lines"),
+    Row("text", plain.PlainAdapter, plain.PlainSettings, None,
+        "Plain text, a file as one text; mentions may be marked", texts=True),
+    Row("mail", mail.MailAdapter, TextSettings, mail.sniff,
+        "Mails (.eml): subject and body, without attachments", texts=True),
+    Row("html", html.HtmlAdapter, TextSettings, html.sniff,
+        "HTML pages as their readers see them", texts=True),
+    Row("markdown", markdown.MarkdownAdapter, TextSettings, markdown.sniff,
+        "Markdown, as its page would read", texts=True),
+    Row("pdf", pdf.PdfAdapter, pdf.PdfSettings, pdf.sniff,
+        "PDF files, page by page", extra="pdf", texts=True),
+    Row("docx", docx.DocxAdapter, TextSettings, docx.sniff,
+        "Word files (.docx): the paragraphs of the main part", texts=True),
+)
+# fmt: on
+
+
 @hookimpl
 def register_kbs(register: Register) -> None:
     """Offer the adapters of this package."""
-    register(
-        "kglink/jsonl",
-        jsonl.JsonlAdapter,
-        settings=jsonl.JsonlSettings,
-        summary="Entities as JSON: one object per line, or one array of objects",
-        sniff=jsonl.sniff_jsonl,
-    )
-    register(
-        "kglink/csv",
-        tabular.TabularAdapter,
-        settings=tabular.CsvSettings,
-        summary="Entities as a table with a header; delimiter and quoting are guessed",
-        sniff=tabular.sniff_csv,
-    )
-    register(
-        "kglink/tsv",
-        tabular.TabularAdapter,
-        settings=tabular.TsvSettings,
-        summary="Entities as a table with a header, columns separated by tabs",
-        sniff=tabular.sniff_tsv,
-    )
-    register(
-        "kglink/documents",
-        jsonl.DocumentsAdapter,
-        settings=jsonl.DocumentsSettings,
-        summary="Annotated texts as JSON lines: spans, single mentions, or BLINK's contexts",
-        sniff=jsonl.sniff_documents,
-    )
-    register(
-        "kglink/obo",
-        obo.OboAdapter,
-        settings=obo.OboSettings,
-        summary="Ontologies in the OBO flat file format, 1.2 and 1.4",
-        sniff=obo.sniff,
-    )
-    register(
-        "kglink/obographs",
-        obographs.ObographsAdapter,
-        settings=obographs.ObographsSettings,
-        summary="Ontologies in the OBO Graphs JSON format",
-        sniff=obographs.sniff,
-    )
-    register(
-        "kglink/skos",
-        skos.SkosAdapter,
-        settings=skos.SkosSettings,
-        summary="SKOS thesauri and OWL ontologies as Turtle, RDF/XML, N-Triples or JSON-LD",
-        extra="rdf",
-        sniff=skos.sniff,
-    )
-    register(
-        "kglink/wikidata",
-        wikidata.WikidataAdapter,
-        settings=wikidata.WikidataSettings,
-        summary="Wikidata's JSON dumps: items in one language, filtered by class and sitelinks",
-        sniff=wikidata.sniff,
-    )
-    register(
-        "kglink/zeshel",
-        zeshel.ZeshelAdapter,
-        settings=zeshel.ZeshelSettings,
-        summary="ZESHEL: one world's pages as entities, and the mentions in them",
-        sniff=zeshel.sniff,
-    )
-    register(
-        "kglink/blink",
-        blink.BlinkAdapter,
-        settings=blink.BlinkSettings,
-        summary="BLINK: a catalogue of entities, mentions between their contexts, or both",
-        sniff=blink.sniff,
-    )
-    register(
-        "kglink/reddit",
-        reddit.RedditAdapter,
-        settings=reddit.RedditSettings,
-        summary="Reddit entity linking: posts and comments with annotations by tier",
-        sniff=reddit.sniff,
-    )
-    register(
-        "kglink/pubtator",
-        pubtator.PubtatorAdapter,
-        settings=pubtator.PubtatorSettings,
-        summary="PubTator: annotated abstracts (MedMentions, NCBI Disease, BC5CDR)",
-        sniff=pubtator.sniff,
-    )
-    register(
-        "kglink/sssom",
-        sssom.SssomAdapter,
-        settings=sssom.SssomSettings,
-        summary="SSSOM: mappings between KBs, as cross-references or as judged overlaps",
-        sniff=sssom.sniff,
-    )
-    register(
-        "kglink/umls",
-        umls.UmlsAdapter,
-        settings=umls.UmlsSettings,
-        summary="UMLS: a folder of MRCONSO.RRF, MRSTY.RRF and MRDEF.RRF",
-        sniff=umls.sniff,
-    )
-    register(
-        "kglink/wikipedia",
-        wikis.make,
-        settings=wikis.WikipediaSettings,
-        summary="MediaWiki XML exports: Wikipedia's dumps in any language, and other wikis'",
-        sniff=wikis.sniff_wikipedia,
-    )
-    register(
-        "kglink/wikia",
-        wikis.make,
-        settings=wikis.WikiaSettings,
-        summary="Fandom's (Wikia's) XML exports",
-        sniff=wikis.sniff_wikia,
-    )
-    register(
-        "kglink/cirrussearch",
-        cirrussearch.CirrusSearchAdapter,
-        settings=cirrussearch.CirrusSearchSettings,
-        summary="CirrusSearch dumps: Wikipedia's search index as JSON lines",
-        sniff=cirrussearch.sniff,
-    )
-    register(
-        "kglink/text",
-        plain.PlainAdapter,
-        settings=plain.PlainSettings,
-        summary="Plain text, a file as one text; mentions may be marked",
-        texts=True,
-    )
-    register(
-        "kglink/mail",
-        mail.MailAdapter,
-        settings=TextSettings,
-        summary="Mails (.eml): subject and body, without attachments",
-        sniff=mail.sniff,
-        texts=True,
-    )
-    register(
-        "kglink/html",
-        html.HtmlAdapter,
-        settings=TextSettings,
-        summary="HTML pages as their readers see them",
-        sniff=html.sniff,
-        texts=True,
-    )
-    register(
-        "kglink/markdown",
-        markdown.MarkdownAdapter,
-        settings=TextSettings,
-        summary="Markdown, as its page would read",
-        sniff=markdown.sniff,
-        texts=True,
-    )
-    register(
-        "kglink/pdf",
-        pdf.PdfAdapter,
-        settings=pdf.PdfSettings,
-        summary="PDF files, page by page",
-        extra="pdf",
-        sniff=pdf.sniff,
-        texts=True,
-    )
-    register(
-        "kglink/docx",
-        docx.DocxAdapter,
-        settings=TextSettings,
-        summary="Word files (.docx): the paragraphs of the main part",
-        sniff=docx.sniff,
-        texts=True,
-    )
+    for row in ADAPTERS:
+        offer = row._asdict() | {"name": f"kglink/{row.name}"}
+        register(**offer)

@@ -11,9 +11,9 @@ import sqlite3
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Engine, Table, create_engine, func, select, text
@@ -32,9 +32,6 @@ CACHE_KIB = 65_536
 
 class Backend(ABC):
     """One kind of database."""
-
-    insert: ClassVar[Callable[[Table], Any]]
-    """The dialect's own, which knows ON CONFLICT."""
 
     def __init__(self, url: URL) -> None:
         self.url = url
@@ -79,7 +76,8 @@ class Backend(ABC):
 
     def upsert(self, table: Table, update: Sequence[str]) -> Insert:
         """An insert that sets the columns ``update`` anew where the primary key exists."""
-        statement = self.insert(table)
+        inserts: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+        statement = inserts[self.url.get_backend_name()](table)
         made: Insert = statement.on_conflict_do_update(
             index_elements=list(table.primary_key.columns),
             set_={name: statement.excluded[name] for name in update},
@@ -113,8 +111,6 @@ def backend_for(url: URL) -> Backend:
 
 class SQLite(Backend):
     """A file, in write-ahead mode: readers never wait, one writer at a time."""
-
-    insert = staticmethod(sqlite.insert)
 
     def __init__(self, url: URL) -> None:
         super().__init__(url)
@@ -292,8 +288,6 @@ RESTORE = "Restore it from a copy, or remove it and add the KBs again."
 
 class PostgreSQL(Backend):
     """A database of a server."""
-
-    insert = staticmethod(postgresql.insert)
 
     def engine(self, *, create: bool) -> Engine:
         """Make the engine; the database exists, its tables may not."""

@@ -19,12 +19,12 @@ from kglink_plugins.exporters.table import TableSettings
 
 
 class Row(NamedTuple):
-    """A plugin of this package: how users call it, ``module:name`` of its factory, what it is."""
+    """A plugin: how users call it, ``module:name`` of its factory, its settings, what it is."""
 
     name: str
     factory: str
+    settings: type[PluginSettings]
     summary: str
-    settings: type[PluginSettings] | None = None
     extra: str = ""
 
 
@@ -158,70 +158,39 @@ class GlinerSettings(FolderSettings):
     )
 
 
+# fmt: off
 register_detectors = offers(
     "detectors",
-    Row(
-        "dictionary",
-        "dictionary.detector:name_detector",
-        "finds the names of the linked KBs, inflected, reordered, misspelt or in part",
-        DictionarySettings,
-    ),
-    Row(
-        "capitals", "capitals:CapitalsDetector", "finds capitalized names, those that no KB has too"
-    ),
-    Row(
-        "huggingface",
-        "models.huggingface:HuggingFaceDetector",
-        "a token-classification model of Hugging Face, from your folder",
-        HuggingFaceSettings,
-    ),
-    Row(
-        "spacy",
-        "models.spacy:SpacyDetector",
-        "a spaCy pipeline, from your folder",
-        SpacySettings,
-        extra="spacy",
-    ),
-    Row(
-        "gliner",
-        "models.gliner:GlinerDetector",
-        "a GLiNER model, from your folder: finds what some words name",
-        GlinerSettings,
-        extra="gliner",
-    ),
-    Row(
-        "learned",
-        "learned.detector:LearnedDetector",
-        "finds mentions as the annotated documents have them that it was trained on",
-        LearnedSettings,
-    ),
+    Row("dictionary", "dictionary.detector:name_detector", DictionarySettings,
+        "finds the names of the linked KBs, inflected, reordered, misspelt or in part"),
+    Row("capitals", "capitals:CapitalsDetector", PluginSettings,
+        "finds capitalized names, those that no KB has too"),
+    Row("huggingface", "models.huggingface:HuggingFaceDetector", HuggingFaceSettings,
+        "a token-classification model of Hugging Face, from your folder"),
+    Row("spacy", "models.spacy:SpacyDetector", SpacySettings,
+        "a spaCy pipeline, from your folder", "spacy"),
+    Row("gliner", "models.gliner:GlinerDetector", GlinerSettings,
+        "a GLiNER model, from your folder: finds what some words name", "gliner"),
+    Row("learned", "learned.detector:LearnedDetector", LearnedSettings,
+        "finds mentions as the annotated documents have them that it was trained on"),
 )
+# fmt: on
 
 
 # --------------------------------------------------------------------------------------- evidence
+# fmt: off
 register_evidence = offers(
     "evidence",
-    Row(
-        "numbers",
-        "numbers:Numbers",
-        "-1 where no name of the candidate has the numbers of the mention",
-    ),
-    Row(
-        "document",
-        "document:SameInDocument",
-        "another mention of the text, in other words, may well mean the candidate",
-    ),
-    Row(
-        "broader",
-        "relatives:Broader",
-        "1 where what another mention of the text means is a kind of the candidate",
-    ),
-    Row(
-        "siblings",
-        "relatives:Siblings",
-        "1 where what another mention of the text means has a parent of the candidate",
-    ),
+    Row("numbers", "numbers:Numbers", PluginSettings,
+        "-1 where no name of the candidate has the numbers of the mention"),
+    Row("document", "document:SameInDocument", PluginSettings,
+        "another mention of the text, in other words, may well mean the candidate"),
+    Row("broader", "relatives:Broader", PluginSettings,
+        "1 where what another mention of the text means is a kind of the candidate"),
+    Row("siblings", "relatives:Siblings", PluginSettings,
+        "1 where what another mention of the text means has a parent of the candidate"),
 )
+# fmt: on
 
 
 # ------------------------------------------------------------------------------- overlap evidence
@@ -246,44 +215,29 @@ class NeighbourSettings(PluginSettings):
     )
 
 
+# fmt: off
 register_overlap_evidence = offers(
     "overlap_evidence",
-    Row("names", "names:NameEvidence", "names in common, and who else bears them"),
-    Row(
-        "fuzzy",
-        "fuzzy:FuzzyEvidence",
-        "names alike in words, letters and words that the KBs use for each other",
-        FuzzySettings,
-    ),
-    Row(
-        "neighbours",
-        "neighbours:NeighbourEvidence",
-        "names and texts near each other in the joint space, hubs held back",
-        NeighbourSettings,
-    ),
-    Row(
-        "description",
-        "meaning:DescriptionEvidence",
-        "descriptions that mean the same to the encoder",
-    ),
-    Row("type", "meaning:TypeEvidence", "types that mean the same to the encoder"),
-    Row("parents", "parents:ParentEvidence", "parents and children that match (second pass)"),
-    Row(
-        "rivals",
-        "rivals:RivalEvidence",
-        "how far a pair leads other pairs of its entities (second pass)",
-    ),
-    Row(
-        "through",
-        "through:ThroughEvidence",
-        "both are one entity of a third KB, or of different ones (second pass)",
-    ),
-    Row(
-        "xrefs",
-        "xrefs:XrefEvidence",
-        "codes that both entities name: what curators know; not in use by default",
-    ),
+    Row("names", "names:NameEvidence", PluginSettings,
+        "names in common, and who else bears them"),
+    Row("fuzzy", "fuzzy:FuzzyEvidence", FuzzySettings,
+        "names alike in words, letters and words that the KBs use for each other"),
+    Row("neighbours", "neighbours:NeighbourEvidence", NeighbourSettings,
+        "names and texts near each other in the joint space, hubs held back"),
+    Row("description", "meaning:DescriptionEvidence", PluginSettings,
+        "descriptions that mean the same to the encoder"),
+    Row("type", "meaning:TypeEvidence", PluginSettings,
+        "types that mean the same to the encoder"),
+    Row("parents", "parents:ParentEvidence", PluginSettings,
+        "parents and children that match (second pass)"),
+    Row("rivals", "rivals:RivalEvidence", PluginSettings,
+        "how far a pair leads other pairs of its entities (second pass)"),
+    Row("through", "through:ThroughEvidence", PluginSettings,
+        "both are one entity of a third KB, or of different ones (second pass)"),
+    Row("xrefs", "xrefs:XrefEvidence", PluginSettings,
+        "codes that both entities name: what curators know; not in use by default"),
 )
+# fmt: on
 
 
 # ---------------------------------------------------------------------------------------- scorers
@@ -305,27 +259,17 @@ class DualSettings(ScorerSettings):
     )
 
 
+# fmt: off
 register_scorers = offers(
     "scorers",
-    Row(
-        "dual",
-        "vectors:DualScorer",
-        "one vector of each side, the first state or the mean (DUAL)",
-        DualSettings,
-    ),
-    Row(
-        "mean",
-        "vectors:MeanScorer",
-        "the means of both sides' tokens (Pooling Mean)",
-        ScorerSettings,
-    ),
-    Row(
-        "sum_of_max",
-        "sum_of_max:SumOfMaxScorer",
-        "each token of the mention finds its best token of the entity (SOM)",
-        ScorerSettings,
-    ),
+    Row("dual", "vectors:DualScorer", DualSettings,
+        "one vector of each side, the first state or the mean (DUAL)"),
+    Row("mean", "vectors:MeanScorer", ScorerSettings,
+        "the means of both sides' tokens (Pooling Mean)"),
+    Row("sum_of_max", "sum_of_max:SumOfMaxScorer", ScorerSettings,
+        "each token of the mention finds its best token of the entity (SOM)"),
 )
+# fmt: on
 
 
 # --------------------------------------------------------------------------------------- samplers
@@ -384,47 +328,29 @@ class MixupSettings(PluginSettings):
     )
 
 
+# fmt: off
 register_samplers = offers(
     "samplers",
-    Row("in_batch", "random:InBatch", "right answers of the batch's other mentions"),
-    Row(
-        "random_cross_domain",
-        "random:RandomCrossDomain",
-        "any entities, drawn anew on every visit (Random-CD)",
-    ),
-    Row(
-        "random_in_domain",
-        "random:RandomInDomain",
-        "entities of the right answer's domain, drawn anew on every visit (Random-ID)",
-    ),
-    Row(
-        "hard_cross_domain", "hard:HardCrossDomain", "the highest scores of all entities (Hard-CD)"
-    ),
-    Row(
-        "hard_in_domain",
-        "hard:HardInDomain",
-        "the highest scores in the right answer's domain (Hard-ID)",
-    ),
-    Row("knn", "hard:Knn", "the entities nearest to the mention (k-NN of ArboEL)", KnnSettings),
-    Row(
-        "arborescence",
-        "arborescence:Arborescence",
-        "near entities and mentions; positives by a tree over mentions (ArboEL)",
-        ArborescenceSettings,
-    ),
-    Row(
-        "mixed_p",
-        "hard:MixedP",
-        "a share of highest scores, the others drawn at random (Mixed-50)",
-        MixedSettings,
-    ),
-    Row(
-        "adaptive_mixup_hard",
-        "adaptive_mixup_hard:AdaptiveMixupHard",
-        "made, not drawn: the right answer mixed into the hardest of the batch (AMH)",
-        MixupSettings,
-    ),
+    Row("in_batch", "random:InBatch", PluginSettings,
+        "right answers of the batch's other mentions"),
+    Row("random_cross_domain", "random:RandomCrossDomain", PluginSettings,
+        "any entities, drawn anew on every visit (Random-CD)"),
+    Row("random_in_domain", "random:RandomInDomain", PluginSettings,
+        "entities of the right answer's domain, drawn anew on every visit (Random-ID)"),
+    Row("hard_cross_domain", "hard:HardCrossDomain", PluginSettings,
+        "the highest scores of all entities (Hard-CD)"),
+    Row("hard_in_domain", "hard:HardInDomain", PluginSettings,
+        "the highest scores in the right answer's domain (Hard-ID)"),
+    Row("knn", "hard:Knn", KnnSettings,
+        "the entities nearest to the mention (k-NN of ArboEL)"),
+    Row("arborescence", "arborescence:Arborescence", ArborescenceSettings,
+        "near entities and mentions; positives by a tree over mentions (ArboEL)"),
+    Row("mixed_p", "hard:MixedP", MixedSettings,
+        "a share of highest scores, the others drawn at random (Mixed-50)"),
+    Row("adaptive_mixup_hard", "adaptive_mixup_hard:AdaptiveMixupHard", MixupSettings,
+        "made, not drawn: the right answer mixed into the hardest of the batch (AMH)"),
 )
+# fmt: on
 
 
 # ------------------------------------------------------------------------------------- objectives
@@ -471,34 +397,21 @@ class DistillationSettings(PluginSettings):
     )
 
 
+# fmt: off
 register_objectives = offers(
     "objectives",
-    Row(
-        "nce",
-        "losses:Nce",
-        "softmax of the right answer over its row (BLINK, T-Biencoder)",
-        NceSettings,
-    ),
-    Row(
-        "pos_neg",
-        "losses:PosNeg",
-        "softmax of the right answer, and of each other one that it is not it (ArboEL)",
-        ObjectiveSettings,
-    ),
-    Row("bce", "losses:Bce", "every pair right or wrong by itself (AMH)", ObjectiveSettings),
-    Row(
-        "overlap",
-        "losses:OverlapLoss",
-        "softmax over rows and over columns: overlaps find each other (loss O)",
-        ObjectiveSettings,
-    ),
-    Row(
-        "distillation",
-        "losses:Distillation",
-        "the right answer, and what a teacher scored (BLINK)",
-        DistillationSettings,
-    ),
+    Row("nce", "losses:Nce", NceSettings,
+        "softmax of the right answer over its row (BLINK, T-Biencoder)"),
+    Row("pos_neg", "losses:PosNeg", ObjectiveSettings,
+        "softmax of the right answer, and of each other one that it is not it (ArboEL)"),
+    Row("bce", "losses:Bce", ObjectiveSettings,
+        "every pair right or wrong by itself (AMH)"),
+    Row("overlap", "losses:OverlapLoss", ObjectiveSettings,
+        "softmax over rows and over columns: overlaps find each other (loss O)"),
+    Row("distillation", "losses:Distillation", DistillationSettings,
+        "the right answer, and what a teacher scored (BLINK)"),
 )
+# fmt: on
 
 
 # -------------------------------------------------------------------------------------- rerankers
@@ -568,21 +481,15 @@ class LlmSettings(PluginSettings):
     )
 
 
+# fmt: off
 register_rerankers = offers(
     "rerankers",
-    Row(
-        "cross_encoder",
-        "cross_encoder:CrossEncoderReranker",
-        "a ready cross-encoder of Hugging Face, from your folder",
-        CrossEncoderSettings,
-    ),
-    Row(
-        "llm",
-        "llm.reranker:LlmReranker",
-        "asks a language model which candidate is meant, at any OpenAI-compatible endpoint",
-        LlmSettings,
-    ),
+    Row("cross_encoder", "cross_encoder:CrossEncoderReranker", CrossEncoderSettings,
+        "a ready cross-encoder of Hugging Face, from your folder"),
+    Row("llm", "llm.reranker:LlmReranker", LlmSettings,
+        "asks a language model which candidate is meant, at any OpenAI-compatible endpoint"),
 )
+# fmt: on
 
 
 # ------------------------------------------------------------------------------------- clusterers
@@ -611,67 +518,39 @@ class MentionsSettings(PluginSettings):
     )
 
 
+# fmt: off
 register_clusterers = offers(
     "clusterers",
-    Row(
-        "mentions",
-        "mentions:MentionsClusterer",
-        "an easy mention helps a hard one like it, in the same text or another",
-        MentionsSettings,
-    ),
+    Row("mentions", "mentions:MentionsClusterer", MentionsSettings,
+        "an easy mention helps a hard one like it, in the same text or another"),
 )
+# fmt: on
 
 
 # -------------------------------------------------------------------------------------- exporters
+# fmt: off
 register_exporters = offers(
     "exporters",
-    Row(
-        "table",
-        "table:TableExporter",
-        "for people: the text with its mentions marked, then a line per mention",
-        TableSettings,
-    ),
-    Row(
-        "jsonl",
-        "json_records:JsonlExporter",
-        "one JSON object per line and document, written as it comes",
-        JsonSettings,
-    ),
-    Row("json", "json_records:JsonExporter", "one JSON list of all documents", JsonSettings),
-    Row(
-        "html",
-        "html:HtmlExporter",
-        "one web page that needs nothing else: coloured by KB, candidates on hover",
-        HtmlSettings,
-    ),
-    Row(
-        "csv",
-        "standoff:CsvExporter",
-        "one table row per mention, for spreadsheets; formulas are made harmless",
-        StandoffSettings,
-    ),
-    Row(
-        "pubtator",
-        "standoff:PubtatorExporter",
-        "PubTator: each text on one line, then a row per mention",
-    ),
-    Row(
-        "brat",
-        "standoff:BratExporter",
-        "BRAT annotations (.ann), their offsets in a single text, or in what brat-text writes",
-        StandoffSettings,
-    ),
-    Row(
-        "brat-text",
-        "standoff:BratTextExporter",
-        "the texts that brat's offsets count in (.txt), one on each line",
-    ),
-    Row(
-        "nif",
-        "nif:NifExporter",
-        "NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs",
-    ),
+    Row("table", "table:TableExporter", TableSettings,
+        "for people: the text with its mentions marked, then a line per mention"),
+    Row("jsonl", "json_records:JsonlExporter", JsonSettings,
+        "one JSON object per line and document, written as it comes"),
+    Row("json", "json_records:JsonExporter", JsonSettings,
+        "one JSON list of all documents"),
+    Row("html", "html:HtmlExporter", HtmlSettings,
+        "one web page that needs nothing else: coloured by KB, candidates on hover"),
+    Row("csv", "standoff:CsvExporter", StandoffSettings,
+        "one table row per mention, for spreadsheets; formulas are made harmless"),
+    Row("pubtator", "standoff:PubtatorExporter", PluginSettings,
+        "PubTator: each text on one line, then a row per mention"),
+    Row("brat", "standoff:BratExporter", StandoffSettings,
+        "BRAT annotations (.ann), their offsets in a single text, or in what brat-text writes"),
+    Row("brat-text", "standoff:BratTextExporter", PluginSettings,
+        "the texts that brat's offsets count in (.txt), one on each line"),
+    Row("nif", "nif:NifExporter", PluginSettings,
+        "NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs"),
 )
+# fmt: on
 
 
 # --------------------------------------------------------------------------------- index backends
@@ -745,14 +624,13 @@ class FactorySettings(IndexSettings):
         }
 
 
+# fmt: off
 register_index_backends = offers(
     "indexes",
-    Row("flat", "flat:FlatBackend", "exact search over all vectors, memory-mapped", FlatSettings),
-    Row(
-        "faiss",
-        "factory:FactoryBackend",
-        "any index of a faiss factory string: smaller or faster, approximate; presets: "
-        "`kglink index --presets`",
-        FactorySettings,
-    ),
+    Row("flat", "flat:FlatBackend", FlatSettings,
+        "exact search over all vectors, memory-mapped"),
+    Row("faiss", "factory:FactoryBackend", FactorySettings,
+        "any index of a faiss factory string: smaller or faster, approximate; presets: `kglink "
+        "index --presets`"),
 )
+# fmt: on
