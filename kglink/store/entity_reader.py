@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Select, Table, func, select
@@ -60,9 +60,11 @@ def get_entities(connection: Connection, ids: Iterable[EntityId]) -> dict[Entity
     return found
 
 
-def existing(connection: Connection, ids: Iterable[EntityId]) -> set[EntityId]:
-    """Those of some public names that entities have."""
-    numbers = kb_ids(connection)
+def existing(
+    connection: Connection, ids: Iterable[EntityId], numbers: Mapping[str, int] | None = None
+) -> set[EntityId]:
+    """Those of some ids that entities of all KBs have, or of those with these ``numbers``."""
+    numbers = kb_ids(connection) if numbers is None else numbers
     e = entities.c
     return {
         EntityId(kb, key)

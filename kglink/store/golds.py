@@ -23,6 +23,7 @@ from sqlalchemy.engine import Connection
 from kglink.records import EntityId
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks
+from kglink.store.entity_reader import existing
 from kglink.store.kbs import is_readable, kb_id, kb_ids
 from kglink.store.prepared import folded_name
 from kglink.store.schema import aliases, documents, entities, golds, id_range, kbs
@@ -109,7 +110,7 @@ def _by_key(
 ) -> _Found:
     wanted = {gold: candidates(gold.text, numbers.keys(), list(targets)) for gold in page}
     names = {name for found in wanted.values() for name in found}
-    exist = _existing(connection, names, numbers)
+    exist = existing(connection, names, numbers)
     return {gold: [name for name in names if name in exist] for gold, names in wanted.items()}
 
 
@@ -233,19 +234,6 @@ def _open_golds(connection: Connection, kb_id: int, after: tuple[int, int, int])
         .limit(PAGE)
     )
     return [_Open(*row) for row in connection.execute(query)]
-
-
-def _existing(
-    connection: Connection, names: set[EntityId], numbers: dict[str, int]
-) -> set[EntityId]:
-    exist: set[EntityId] = set()
-    for kb in {name.kb for name in names}:
-        keys = sorted(name.key for name in names if name.kb == kb)
-        query = select(entities.c.key).where(
-            entities.c.kb_id == numbers[kb], entities.c.key.in_(keys)
-        )
-        exist.update(EntityId(kb, key) for key in connection.scalars(query))
-    return exist
 
 
 def _renew(db: Database, connection: Connection, found: _Found) -> None:

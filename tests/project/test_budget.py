@@ -37,11 +37,30 @@ class Size(NamedTuple):
 
 
 #: The rooms of `kglink`, and the other packages as a whole.
-MOST: dict[str, Size] = {}
+MOST: dict[str, Size] = {
+    "cli/kglink_cli": Size(8_600, 63, 29),
+    "kbs/kglink_kbs": Size(9_900, 52, 133),
+    "kglink": Size(1_200, 4, 44),
+    "kglink/clusters": Size(500, 4, 7),
+    "kglink/evaluation": Size(4_900, 25, 62),
+    "kglink/files": Size(800, 6, 8),
+    "kglink/linking": Size(4_400, 28, 58),
+    "kglink/models": Size(5_700, 32, 68),
+    "kglink/overlap": Size(3_400, 21, 41),
+    "kglink/plugins": Size(1_800, 8, 49),
+    "kglink/sources": Size(2_000, 10, 25),
+    "kglink/space": Size(3_400, 14, 49),
+    "kglink/store": Size(4_700, 23, 43),
+    "kglink/testing": Size(2_100, 15, 21),
+    "kglink/text": Size(1_100, 10, 6),
+    "kglink/training": Size(5_800, 25, 73),
+    "kglink/workspace": Size(8_700, 48, 47),
+    "plugins/kglink_plugins": Size(7_900, 71, 136),
+}
 #: Private functions that one place of their module calls, as a share of all private functions.
-MOST_CALLED_ONCE = 0.0
+MOST_CALLED_ONCE = 0.62
 #: Settings of a workspace and of kglink's plugins, commands, and their flags.
-MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 0, 0, 0
+MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 301, 37, 224
 
 
 def room_of(path: Path) -> str:
@@ -118,7 +137,7 @@ def test_no_more_private_functions_are_called_once() -> None:
 def test_no_more_settings_commands_and_flags() -> None:
     commands, flags = commands_and_flags()
     assert setting_count() <= MOST_SETTINGS
-    assert (commands, flags) <= (MOST_COMMANDS, MOST_FLAGS)
+    assert commands <= MOST_COMMANDS
     assert flags <= MOST_FLAGS
 
 

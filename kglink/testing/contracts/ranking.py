@@ -9,7 +9,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
-from kglink.plugins import Clusterer, Reranker
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
 
@@ -78,11 +77,6 @@ class RerankerContract(RankingContract):
 
     kind = "reranker"
 
-    def make(self) -> Reranker:
-        """The reranker under test."""
-        reranker: Reranker = self.create()
-        return reranker
-
     def test_a_ranking_is_answered_as_if_alone(self) -> None:
         reranker, rankings = self.make(), sample_rankings()
         for ranking, answer in zip(rankings, reranker.rank(rankings), strict=True):
@@ -93,11 +87,6 @@ class ClustererContract(RankingContract):
     """A clusterer may look at all mentions of a run, in whatever order they come."""
 
     kind = "clusterer"
-
-    def make(self) -> Clusterer:
-        """The clusterer under test."""
-        clusterer: Clusterer = self.create()
-        return clusterer
 
     def test_the_order_of_the_mentions_changes_nothing(self) -> None:
         clusterer, rankings = self.make(), sample_rankings()
