@@ -47,7 +47,6 @@ from kglink.space.segment_build import (
 from kglink.space.space import BackendOf, row_spans
 
 if TYPE_CHECKING:
-    from kglink.plugins import IndexBackend
     from kglink.store.entity_reader import FoldedEntity
 
 #: So few vectors are made at once: names are not published before them.
@@ -95,15 +94,14 @@ def build_space(
     """
     # Asked for now: an index that cannot be made must not be found out after an hour of encoding.
     index = chosen_index(settings, folder.usable_manifest())
-    backend = backend_of(index.name, index.settings)
+    publish = _publisher(folder, model, index, backend_of, recorded_settings, progress)
     if not sources:
         raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
     with folder.writing():
         maker = _SegmentMaker(folder, model, encoder, settings, fresh, progress)
-        publisher = _Publisher(folder, model, index, backend, recorded_settings, progress)
         segments = maker.names_first(sources)
         if segments and not answers_by_names(folder, sources, model, settings):
-            publisher.publish(segments)
+            publish(segments)
         # An exact index is its rows; others take long to build, and are built once.
         by_steps = bool(segments) and index.name == DEFAULT_INDEX
         waiting = [
@@ -112,8 +110,8 @@ def build_space(
         for source in waiting:
             segments[source.kb] = maker.segment(source)
             if by_steps and source is not waiting[-1]:
-                publisher.publish(segments)
-        manifest = publisher.publish(segments)
+                publish(segments)
+        manifest = publish(segments)
         folder.drop_segments(set(manifest.segments.values()).__contains__)
     made = maker.made
     encoded = sum(_row_count(info) - info.reused_rows for info in made)
@@ -142,51 +140,51 @@ def publish_names(
     False: nothing was published, because no KB is new or a build takes but a moment.
     """
     index = chosen_index(settings, folder.usable_manifest())
-    backend = backend_of(index.name, index.settings)
+    publish = _publisher(folder, model, index, backend_of, recorded_settings, progress)
     with folder.writing():
         maker = _SegmentMaker(folder, model, encoder, settings, False, progress)
         first = maker.names_first(sources)
         if first:
-            publisher = _Publisher(folder, model, index, backend, recorded_settings, progress)
-            publisher.publish(first)
+            publish(first)
     return bool(first)
 
 
-@dataclass(frozen=True, slots=True)
-class _Publisher:
-    """Publishes versions of one space."""
+def _publisher(
+    folder: SpaceFolder,
+    model: ModelInfo,
+    index: IndexChoice,
+    backend_of: BackendOf,
+    recorded_settings: Mapping[str, Any],
+    progress: OnProgress,
+) -> Callable[[Mapping[str, Segment]], SpaceManifest]:
+    """What puts some segments, their vectors indexed, in the place of the version before."""
+    backend = backend_of(index.name, index.settings)
 
-    folder: SpaceFolder
-    model: ModelInfo
-    index: IndexChoice
-    backend: IndexBackend
-    recorded_settings: Mapping[str, Any]
-    progress: OnProgress
-
-    def publish(self, segments: Mapping[str, Segment]) -> SpaceManifest:
-        """Index the vectors of some segments, and put them in the place of the version before."""
+    def publish(segments: Mapping[str, Segment]) -> SpaceManifest:
         spans = row_spans(segments)
-        with self.folder.new_version() as version:
+        with folder.new_version() as version:
             if spans:
-                self.progress(Progress("building the index"))
-                index = self.backend.build(vector_batches(segments.values()), self.model.dim)
-                index.save(version / INDEX_FILE)
+                progress(Progress("building the index"))
+                vectors = vector_batches(segments.values())
+                backend.build(vectors, model.dim).save(version / INDEX_FILE)
             manifest = SpaceManifest(
-                name=self.folder.name,
+                name=folder.name,
                 created=now(),
-                model=self.model,
+                model=model,
                 segments={kb: segment.folder.name for kb, segment in segments.items()},
                 revisions={kb: segment.info.revision for kb, segment in segments.items()},
                 spans=spans,
-                index=self.index.name,
-                index_settings=dict(self.index.settings),
+                index=index.name,
+                index_settings=dict(index.settings),
                 index_file=file_info(version / INDEX_FILE) if spans else None,
                 words=all(segment.words is not None for segment in segments.values()),
-                settings=dict(self.recorded_settings),
+                settings=dict(recorded_settings),
                 libraries=library_versions(),
             )
             write_version(version, manifest)
         return manifest
+
+    return publish
 
 
 def make_segment(

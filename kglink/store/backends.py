@@ -59,8 +59,7 @@ class Backend(ABC):
         del connection
         return []
 
-    @abstractmethod
-    def lock_schema(self, connection: Connection) -> None:
+    def lock_schema(self, connection: Connection) -> None:  # noqa: B027 - a write may be alone already
         """Keep other processes from migrating until this transaction ends."""
 
     @abstractmethod
@@ -88,9 +87,10 @@ class Backend(ABC):
     def settle(self, connection: Connection) -> None:
         """Bring the statistics of the query planner up to date after a bulk write."""
 
-    @abstractmethod
     def problems(self, connection: Connection) -> list[str]:
-        """What the database itself finds broken."""
+        """What the database itself finds broken; a server looks after its files itself."""
+        del connection
+        return []
 
     @abstractmethod
     def explain(self, error: DBAPIError) -> StoreError | None:
@@ -215,9 +215,6 @@ class SQLite(Backend):
         rows = connection.exec_driver_sql("PRAGMA quick_check(1)").scalars()
         return [str(row) for row in rows if row != "ok"]
 
-    def lock_schema(self, connection: Connection) -> None:
-        """A write transaction is alone already."""
-
     def is_foreign(self, tables: Sequence[str], own: Sequence[str]) -> bool:
         """A file with any table in it is another program's."""
         return bool(tables)
@@ -335,11 +332,6 @@ class PostgreSQL(Backend):
         """Sample the tables."""
         for table in ("entities", "aliases", "parents", "documents", "mentions", "golds"):
             connection.execute(text(f"ANALYZE {table}"))
-
-    def problems(self, connection: Connection) -> list[str]:
-        """The server looks after its files itself."""
-        del connection
-        return []
 
     def explain(self, error: DBAPIError) -> StoreError | None:
         """By SQLSTATE, or by the driver's class where there was no connection."""

@@ -7,6 +7,7 @@ needs more raises one in the same commit, and says what for; whoever needs less 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections import Counter
@@ -69,19 +70,19 @@ def room_of(path: Path) -> str:
     return "/".join(parts[: 1 if parts[0] == "kglink" and len(parts) == 2 else 2])
 
 
-def modules() -> Iterator[tuple[Path, str, ast.Module]]:
-    """Every module of the product."""
-    for root in ROOTS:
-        for path in sorted((ROOT / root).rglob("*.py")):
-            text = path.read_text(encoding="utf-8")
-            yield path, text, ast.parse(text)
+@functools.cache
+def modules() -> tuple[tuple[Path, str, list[ast.AST]], ...]:
+    """Every module of the product: its file, its text, and the nodes of its tree."""
+    paths = (path for root in ROOTS for path in sorted((ROOT / root).rglob("*.py")))
+    texts = ((path, path.read_text(encoding="utf-8")) for path in paths)
+    return tuple((path, text, list(ast.walk(ast.parse(text)))) for path, text in texts)
 
 
 def rooms() -> dict[str, Size]:
     """The size of each room."""
     found: dict[str, Size] = {}
-    for path, text, tree in modules():
-        classes = sum(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
+    for path, text, nodes in modules():
+        classes = sum(isinstance(node, ast.ClassDef) for node in nodes)
         own = Size(len(text.splitlines()), 1, classes)
         found[room_of(path)] = found.get(room_of(path), Size(0, 0, 0)) + own
     return found
@@ -90,9 +91,9 @@ def rooms() -> dict[str, Size]:
 def private_functions() -> tuple[int, int]:
     """How many private functions there are, and how many of them are called once."""
     count = once = 0
-    for _, text, tree in modules():
+    for _, text, nodes in modules():
         words = Counter(re.findall(r"\w+", text))
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.FunctionDef) and re.match("_[^_]", node.name):
                 count += 1
                 once += words[node.name] == 2
