@@ -25,7 +25,9 @@ from kglink.files.atomic import sweep_drafts, write_atomically
 from kglink.files.lock import file_lock, is_locked
 from kglink.files.manifest import library_versions
 from kglink.models.hardware import Hardware
-from kglink.training.recipe import Recipe, read_recipe
+from kglink.store import Store
+from kglink.training.job import FinetuneJob
+from kglink.training.recipe import DEFAULT_RECIPE, Recipe, read_recipe
 
 FORMAT = 1
 #: How settings.json names the folder of the workspace, which may be moved.
@@ -128,6 +130,38 @@ class RunInfo:
             "loss": self.last_loss,
             "recalls": self.recalls,
         }
+
+
+def new_settings(
+    store: Store,
+    job: FinetuneJob,
+    folder: Path,
+    sources: str,
+    hardware: Hardware,
+    processes: int = 1,
+) -> RunSettings:
+    """Settings of a new run, whose KBs and documents are there; nothing is written yet."""
+    if (folder / SETTINGS).exists():
+        raise UsageError(
+            f"{folder}: there is a run already",
+            hint="Go on with it (--resume), give another name, or delete the folder.",
+        )
+    for name in job.docs:
+        store.kb(name)
+    # A detector and a reranker learn from all KBs.
+    left, right = (job.source_kbs, job.target_kbs) if job.learns_pairs else ((), ())
+    by_name = "" if isinstance(job.recipe, Recipe) else str(job.recipe or DEFAULT_RECIPE)
+    return RunSettings(
+        recipe=job.chosen_recipe(),
+        recipe_name=by_name,
+        sources=sources,
+        source_kbs=tuple(left),
+        target_kbs=tuple(right),
+        docs=tuple(job.docs),
+        hardware=hardware,
+        processes=processes,
+        detector=job.what != "linker",
+    )
 
 
 def write_settings(folder: Path, settings: RunSettings) -> None:

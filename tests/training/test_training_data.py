@@ -21,9 +21,9 @@ from kglink.training import Recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.documents import splits_of
 from kglink.training.job import read_sources
+from kglink.training.loop import rate_at
 from kglink.training.recipe import SelectionSection, StageSection
 from kglink.training.stages import Stage, batches_of, make_plan
-from kglink.training.step import rate_at
 from store_support import entity, job
 from training_world import KBS, fill, small, world_of, write_world_model
 
