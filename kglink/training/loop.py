@@ -237,9 +237,8 @@ class Loop:
     def _is_over(self, task: Task[Any, Any]) -> bool:
         at = self.position
         waited = at.epoch - 1 - at.best_epoch
-        if task.patience and at.best is not None and waited >= task.patience:
-            return True
-        return at.epoch >= task.section.epochs
+        is_stuck = task.patience and at.best is not None and waited >= task.patience
+        return bool(is_stuck or at.epoch >= task.section.epochs)
 
     def _epoch(self, task: Task[Any, Any]) -> None:
         began = time.monotonic()

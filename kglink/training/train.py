@@ -96,7 +96,7 @@ def _resumed_settings(job: FinetuneJob, folder: Path) -> RunSettings:
     if job.recipe is not None or job.changes:
         # Changes alone are of the run's own recipe.
         whole = chosen_recipe(began.recipe if job.recipe is None else job.recipe, job.changes)
-        given.append(("recipe", *(_facts(one, folder) for one in (whole, began.recipe))))
+        given.append(("recipe", _facts(whole, folder), _facts(began.recipe, folder)))
     if job.sources:
         given.append(("list of sources", read_sources(job.sources), began.sources))
     for what, now, before in (

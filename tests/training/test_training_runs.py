@@ -404,7 +404,7 @@ def test_a_loss_that_is_no_number_stops_and_says_where(
 ) -> None:
     real = Task._clip
 
-    def broken(self: Task, longest: float) -> torch.Tensor:
+    def broken(self: Task[Any, Any], longest: float) -> torch.Tensor:
         norm = real(self, longest)
         broken.calls += 1  # type: ignore[attr-defined]  # a counter on a function
         return norm * float("nan") if broken.calls == 8 else norm  # type: ignore[attr-defined]  # the same
