@@ -15,7 +15,6 @@ import numpy as np
 from kglink.files.atomic import write_atomically
 from kglink.files.tables import IntArray, RowTable, map_array, write_rows
 from kglink.models.inputs import Inputs
-from kglink.plugins import RowRange
 from kglink.records import OnProgress
 from kglink.store import Store
 from kglink.training.mentions import TRAIN, VALID, MentionCounts, MentionTable, write_mentions
@@ -38,6 +37,10 @@ class KBChoice(NamedTuple):
         """All KBs, in the order of the pool."""
         return (*self.sources, *self.targets)
 
+    def of(self, letter: str) -> tuple[str, ...]:
+        """The KBs whose mentions stage S, or T, learns from."""
+        return self.sources if letter == "S" else self.targets
+
 
 class TrainingData:
     """The prepared data of a run."""
@@ -54,10 +57,6 @@ class TrainingData:
         self.valid = MentionTable(folder, VALID)
         self.pairs: IntArray = map_array(folder / "pairs.npy")
         self._counterparts = RowTable(folder / "counterparts", np.int64)
-
-    def rows(self, names: Sequence[str]) -> RowRange:
-        """The rows of some KBs in the pool."""
-        return self.pool.rows(names)
 
     def counterparts(self, rows: Sequence[int] | frozenset[int]) -> frozenset[int]:
         """Entities of other KBs that are the same thing."""

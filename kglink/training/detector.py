@@ -104,7 +104,7 @@ def detector_run(
 ) -> tuple[TrainingReport, DetectorReport]:
     """A run of stage D alone, in ``folder``, from the beginning or where it stopped."""
 
-    def train(told: RunSettings) -> tuple[DetectorReport, StageResult]:
+    def train(told: RunSettings) -> tuple[DetectorReport, int, StageResult]:
         texts = tagged_texts(store, told.docs, told.recipe.selection, told.seed)
         if not job.resume:
             _check(texts)
@@ -113,9 +113,10 @@ def detector_run(
             texts, told, folder, checkpoint_steps=job.checkpoint_steps, tell=progress
         )
         epochs, kept = told.recipe.detector.epochs, found.manifest.epoch
-        return found, StageResult(SOURCES_OF_DETECTOR, epochs, kept, found.held_out.f1)
+        stage = StageResult(SOURCES_OF_DETECTOR, epochs, kept, found.held_out.f1)
+        return found, found.steps, stage
 
-    return run_alone(store, job, folder, SOURCES_OF_DETECTOR, train)
+    return run_alone(store, job, folder / DETECTOR, SOURCES_OF_DETECTOR, train)
 
 
 def _check(texts: TaggedTexts) -> None:

@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -48,6 +48,7 @@ from kglink.training.run import (
 Section = TypeVar("Section", bound=HeadSection)
 Example = TypeVar("Example")
 Manifest = TypeVar("Manifest")
+Report = TypeVar("Report")
 
 
 class Network(nn.Module):
@@ -101,7 +102,7 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
         most: int = 0,
     ) -> None:
         """``most``: examples of an epoch, of more each epoch has others; 0: all."""
-        super().__init__(network, section)
+        super().__init__(network, network.parameter_groups(section.weight_decay), section)
         self.name, self.network, self.told = letter, network, told
         self.examples = examples
         self._count = min(len(examples), most or len(examples))
@@ -161,46 +162,32 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
         return manifest, result, loop.position.total
 
 
-class HeadReport(Protocol):
-    """What came of a task."""
-
-    @property
-    def folder(self) -> Path:
-        """Where it lies."""
-        ...
-
-    @property
-    def steps(self) -> int:
-        """Steps that were done now."""
-        ...
-
-
-Report = TypeVar("Report", bound=HeadReport)
-
-
 def run_alone(
     store: Store,
     job: FinetuneJob,
-    folder: Path,
+    place: Path,
     letter: str,
-    train: Callable[[RunSettings], tuple[Report, StageResult]],
+    train: Callable[[RunSettings], tuple[Report, int, StageResult]],
 ) -> tuple[TrainingReport, Report]:
-    """A run of one such task, in ``folder``, from the beginning or where it stopped."""
-    began = time.monotonic()
+    """A run of one such task, from the beginning or where it stopped.
+
+    ``train`` leaves its work at ``place``, and says also how many steps it did.
+    """
+    began, folder = time.monotonic(), place.parent
     with alone(folder):
         if job.resume:
             told = read_settings(folder)
         else:
             hardware = choose_hardware(job.device, job.precision, job.threads or usable_cores())
             told = new_settings(store, job, folder, letter, hardware)
-        trained, stage = train(told)
+        trained, steps, stage = train(told)
         report = read_report(folder)
         if report is None:
             report = TrainingReport(
                 folder=folder,
-                model=trained.folder,
+                model=place,
                 sources=letter,
-                steps=trained.steps,
+                steps=steps,
                 seconds=round(time.monotonic() - began, 3),
                 stages=(stage._asdict(),),
                 recalls=None,

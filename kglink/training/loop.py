@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -39,18 +39,6 @@ _RECENT = 20
 
 Section = TypeVar("Section", bound=DescentSection)
 Batch = TypeVar("Batch")
-
-
-class Trained(Protocol):
-    """A network that tells which of its parameters are trained."""
-
-    def train(self, mode: bool = True) -> Any:
-        """Switch dropout on."""
-        ...
-
-    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """The trained parameters; biases and norms do not decay."""
-        ...
 
 
 class Done(NamedTuple):
@@ -85,11 +73,13 @@ class Task(ABC, Generic[Section, Batch]):
     ascent: Ascent | None = None
     """Moves a transformation against the network."""
 
-    def __init__(self, network: Trained, section: Section) -> None:
+    def __init__(
+        self, network: nn.Module, groups: Sequence[dict[str, Any]], section: Section
+    ) -> None:
+        """``groups``: the trained parameters, as an optimiser takes them."""
         self._network = network
         self.section = section
-        groups = network.parameter_groups(section.weight_decay)
-        self.optimiser = torch.optim.AdamW(groups, lr=section.learning_rate)
+        self.optimiser = torch.optim.AdamW(list(groups), lr=section.learning_rate)
         self._theta = [parameter for group in groups for parameter in group["params"]]
 
     @abstractmethod

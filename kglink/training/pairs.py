@@ -108,7 +108,7 @@ class PairTask(Task[StageSection | OverlapSection, Batch]):
                 group.letter: Negatives(tools.data, group, section, sampler, teacher)
                 for group in stage.groups
             }
-        super().__init__(model, section)
+        super().__init__(model, model.parameter_groups(section.weight_decay), section)
 
     # ------------------------------------------------------------------------------- an epoch
     @property

@@ -8,7 +8,7 @@ the objective.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -138,6 +138,10 @@ def leave() -> None:
         torch.distributed.destroy_process_group()
 
 
+#: Which views the encoder gives: as it is, and as the transformation makes it.
+_AT: Mapping[ViewMode, tuple[int, ...]] = {"plain": (0,), "both": (0, 1), "transformed": (1,)}
+
+
 class Texts(NamedTuple):
     """Texts, and the domain of each where a transformation needs it."""
 
@@ -172,8 +176,7 @@ class Encoding(NamedTuple):
         said: list[float] = []
 
         def whole(outputs: list[Outputs]) -> Tensor:
-            views = [self._gathered(outputs, view, counts) for view in (0, 1)]
-            losses = [loss_of(pair) for pair in views if pair is not None]
+            losses = [loss_of(self._gathered(outputs, view, counts)) for view in _AT[self.view]]
             said[:] = [float(loss.detach()) * weight for loss in losses]
             return torch.stack(losses).sum() * weight
 
@@ -194,29 +197,18 @@ class Encoding(NamedTuple):
         sides = [side for pair in output for side in (pair or (None, None))]
         return tuple(value for side in sides for value in (side or empty))
 
-    def _gathered(
-        self, outputs: Sequence[Outputs], view: int, counts: tuple[int, int]
-    ) -> Pair | None:
-        """One view of the whole batch; None where the loss does not use it."""
+    def _gathered(self, outputs: Sequence[Outputs], view: int, counts: tuple[int, int]) -> Pair:
+        """One view of the whole batch; None for a side without texts."""
         sides: list[Encoded | None] = []
         for side, count in enumerate(counts):
             at = 4 * view + 2 * side
             own = [Encoded(part[at], part[at + 1]) for part in outputs if part[at].numel()]
-            if not own and not self._wanted(view, count):
-                sides.append(None)
-                continue
-            sides.append(self.team.gather(join(own) if own else self._nothing(), count))
-        return None if sides == [None, None] else Pair(*sides)
-
-    def _wanted(self, view: int, count: int) -> bool:
-        """Whether other processes have texts of this view."""
-        wanted = {"plain": (0,), "both": (0, 1), "transformed": (1,)}[self.view]
-        return view in wanted and count > 0
-
-    def _nothing(self) -> Encoded:
-        device = self.model.device
-        states = torch.zeros(0, 1, self.model.dim, device=device)
-        return Encoded(states, torch.zeros(0, 1, dtype=torch.bool, device=device))
+            if not own:  # all of them may be those of other processes
+                device = self.model.device
+                states = torch.zeros(0, 1, self.model.dim, device=device)
+                own = [Encoded(states, torch.zeros(0, 1, dtype=torch.bool, device=device))]
+            sides.append(self.team.gather(join(own), count) if count else None)
+        return Pair(*sides)
 
 
 def _parts(mentions: Texts, entities: Texts, most: int) -> list[tuple[Texts, Texts]]:

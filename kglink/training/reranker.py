@@ -84,11 +84,12 @@ def reranker_run(
 ) -> tuple[TrainingReport, RerankerReport]:
     """A run of stage R, in ``folder``, from the beginning or where it stopped."""
 
-    def train(told: RunSettings) -> tuple[RerankerReport, StageResult]:
+    def train(told: RunSettings) -> tuple[RerankerReport, int, StageResult]:
         done = folder / FOLDER
         if (report := read_report(folder)) and RERANKER.is_there(done):
             stage = StageResult(**report.stages[0])
-            return RerankerReport(done, RERANKER.read(done), 0, stage.figure or 0.0), stage
+            known = RerankerReport(done, RERANKER.read(done), 0, stage.figure or 0.0)
+            return known, 0, stage
         data = data_of(told)
         if len(data.train) < LEAST_MENTIONS or len(data.held_out) < LEAST_HELD_OUT:
             raise UsageError(
@@ -101,9 +102,10 @@ def reranker_run(
             write_settings(folder, told)
         found = train_reranker(data, told, folder, checkpoint_steps=job.checkpoint_steps, tell=tell)
         epochs, kept = told.recipe.reranker.epochs, found.manifest.epoch
-        return found, StageResult(SOURCES_OF_RERANKER, epochs, kept, found.right)
+        stage = StageResult(SOURCES_OF_RERANKER, epochs, kept, found.right)
+        return found, found.steps, stage
 
-    return run_alone(store, job, folder, SOURCES_OF_RERANKER, train)
+    return run_alone(store, job, folder / FOLDER, SOURCES_OF_RERANKER, train)
 
 
 def train_reranker(
