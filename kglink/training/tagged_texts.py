@@ -7,7 +7,6 @@ ever mean an entity of the KBs (the chemicals of a corpus whose diseases are lin
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -80,14 +79,15 @@ def tagged_texts(
         else:
             used.append(name)
             types |= wanted
-            held: list[Document] = []
-            learnt: list[Document] = []
+            divided: tuple[list[Document], list[Document]] = ([], [])
             for document, held_back in splits.divided(store):
-                (held if held_back else learnt).append(document)
-            for part, documents in zip(parts, (learnt, held), strict=True):
+                divided[held_back].append(document)
+            for part, documents in zip(parts, divided, strict=True):
                 whole = merged_texts(name, documents)
                 part += [_tagged(text, wanted) for text in whole]
-                kbs |= _kbs(whole)
+                for text in whole:
+                    golds = [gold for one in text.mentions for gold in one.gold or ()]
+                    kbs |= {gold.kb for gold in golds if gold.kb}
     return TaggedTexts(
         tuple(parts[0]),
         tuple(parts[1]),
@@ -111,10 +111,3 @@ def _tagged(text: AnnotatedText, types: Iterable[str]) -> TaggedText:
     wanted = set(types)
     places = {(one.start, one.end) for one in text.mentions if one.type in wanted}
     return TaggedText(text.text, tuple(sorted(places)))
-
-
-def _kbs(texts: Iterable[AnnotatedText]) -> set[str]:
-    found = Counter(
-        gold.kb for text in texts for one in text.mentions for gold in one.gold or () if gold.kb
-    )
-    return set(found)

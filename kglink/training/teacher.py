@@ -36,24 +36,15 @@ class Teacher:
         """Logits in the order of the candidates, rows of the pool; -inf where one is -1."""
         told = np.full(candidates.shape, -np.inf, np.float32)
         for first in range(0, len(mentions), _CHUNK):
-            part = slice(first, first + _CHUNK)
-            told[part] = self._read(mentions[part], candidates[part])
-            done = min(part.stop, len(mentions))
+            windows = as_ids(self._mentions.take(mentions[first : first + _CHUNK].tolist()))
+            rows, columns = np.nonzero(candidates[first : first + _CHUNK] >= 0)
+            wanted = candidates[first + rows, columns].tolist()
+            own = [windows[row] for row in rows.tolist()]
+            pairs = list(map(written_pair, own, as_ids(self._entities.take(wanted))))
+            logits = self._reader.logits_of(pairs, [len(window) for window in own])
+            told[first + rows, columns] = logits
+            done = min(first + _CHUNK, len(mentions))
             progress(Progress("asking the teacher", done, len(mentions)))
-        return told
-
-    def _read(self, mentions: IntArray, candidates: IntArray) -> FloatArray:
-        windows = as_ids(self._mentions.take(mentions.tolist()))
-        rows, columns = np.nonzero(candidates >= 0)
-        entities = as_ids(self._entities.take(candidates[rows, columns].tolist()))
-        pairs = [
-            written_pair(windows[row], entity)
-            for row, entity in zip(rows.tolist(), entities, strict=True)
-        ]
-        told = np.full(candidates.shape, -np.inf, np.float32)
-        told[rows, columns] = self._reader.logits_of(
-            pairs, [len(windows[row]) for row in rows.tolist()]
-        )
         return told
 
 
