@@ -16,6 +16,8 @@ from torch import Tensor
 
 from kglink.files.atomic import atomic_file
 from kglink.files.tables import IntArray, PickedStrings, map_array
+from kglink.models.cross_encoder import CrossEncoder, written_pair
+from kglink.models.reranker_folder import RERANKER
 from kglink.plugins import (
     Encoded,
     MentionSampler,
@@ -31,11 +33,13 @@ from kglink.space.token_rows import FloatArray
 from kglink.training.batch import MentionBatch, choose_golds, choose_things, known_rows
 from kglink.training.data import TrainingData
 from kglink.training.encoded_pool import EncodedPool
-from kglink.training.pool import as_ids
+from kglink.training.mentions import TRAIN
+from kglink.training.pool import as_ids, token_table
 from kglink.training.recipe import StageSection
 from kglink.training.stages import Group
-from kglink.training.teacher import Teacher
 
+#: Mentions between two notes of progress.
+_READ = 64
 #: Mentions and entities of a batch.
 SidePair = tuple[Encoded, Encoded]
 
@@ -275,3 +279,39 @@ def _alone(golds: IntArray) -> list[frozenset[int]]:
 def _told_file(negatives: Path) -> Path:
     """Where the teacher's scores of these negatives lie; written before them."""
     return negatives.with_suffix(".told.npy")
+
+
+class Teacher:
+    """A reranker that scores the candidates which a student learns from; it reads them itself.
+
+    It reads what was mined once, and every epoch until the next search learns from its scores.
+    """
+
+    def __init__(self, reader: CrossEncoder, folder: Path) -> None:
+        self._reader = reader
+        self._entities = token_table(folder / "pool-texts")
+        self._mentions = token_table(folder / f"{TRAIN}-mentions")
+
+    def scores(
+        self, mentions: IntArray, candidates: IntArray, progress: OnProgress = lambda _: None
+    ) -> FloatArray:
+        """Logits in the order of the candidates, rows of the pool; -inf where one is -1."""
+        told = np.full(candidates.shape, -np.inf, np.float32)
+        for first in range(0, len(mentions), _READ):
+            windows = as_ids(self._mentions.take(mentions[first : first + _READ].tolist()))
+            rows, columns = np.nonzero(candidates[first : first + _READ] >= 0)
+            wanted = candidates[first + rows, columns].tolist()
+            own = [windows[row] for row in rows.tolist()]
+            pairs = list(map(written_pair, own, as_ids(self._entities.take(wanted))))
+            logits = self._reader.logits_of(pairs, [len(window) for window in own])
+            told[first + rows, columns] = logits
+            done = min(first + _READ, len(mentions))
+            progress(Progress("asking the teacher", done, len(mentions)))
+        return told
+
+
+def teacher_fingerprint(folder: str) -> dict[str, str]:
+    """The checksums of a teacher's files; none where there is no teacher."""
+    if not folder:
+        return {}
+    return {name: info.blake2b for name, info in RERANKER.read(Path(folder)).files.items()}

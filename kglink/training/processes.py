@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
@@ -24,7 +24,10 @@ from kglink.models.bi_encoder import BiEncoder, Output, Pair, ViewMode
 from kglink.models.inputs import IdArray
 from kglink.models.tower import join
 from kglink.plugins import Encoded
-from kglink.training.grad_cache import Outputs, backward, cached_backward
+
+Part = TypeVar("Part")
+#: What a part is encoded as: tensors, those of a floating type with a gradient.
+Outputs = tuple[Tensor, ...]
 
 #: While one process looks for hard negatives the others wait; that may take hours.
 _PATIENCE = timedelta(hours=24)
@@ -222,3 +225,60 @@ def _parts(mentions: Texts, entities: Texts, most: int) -> list[tuple[Texts, Tex
 
     parts = [(cut(mentions, at), cut(entities, at)) for at in range(max(1, count))]
     return [part for part in parts if part[0].ids or part[1].ids] or parts[:1]
+
+
+def cached_backward(
+    encode: Callable[[Part], Outputs],
+    parts: Sequence[Part],
+    loss_of: Callable[[list[Outputs]], Tensor],
+) -> Tensor:
+    """Add the gradients of ``loss_of`` over all parts to the parameters; returns the loss.
+
+    Large contrastive batches in little memory (Gao et al., 2021): all parts are encoded without
+    a graph; the loss on their vectors gives each vector's gradient; then one part after the other
+    is encoded again, with a graph and the same dropout, and takes its gradients back.
+    ``loss_of`` gets plain tuples in the order of ``parts``.
+    """
+    states, outputs = [], []
+    for part in parts:
+        states.append(_random_state())
+        with torch.no_grad():
+            made = encode(part)
+        outputs.append(tuple(one.detach().requires_grad_(one.is_floating_point()) for one in made))
+    loss = loss_of(outputs)
+    backward(loss)
+    after = _random_state()
+    for number, part in enumerate(parts):
+        _restore(states[number])
+        _pull(encode(part), outputs[number])
+    _restore(after)
+    return loss.detach()
+
+
+def backward(loss: Tensor) -> None:
+    """Run a loss backward, but where it stands on no parameter: this process has no texts."""
+    if loss.requires_grad:
+        torch.autograd.backward(loss)
+
+
+def _pull(outputs: Outputs, kept: Outputs) -> None:
+    """Send the kept gradients down the graph of a part."""
+    pairs = [
+        (output, leaf.grad)
+        for output, leaf in zip(outputs, kept, strict=True)
+        if leaf.grad is not None and output.requires_grad
+    ]
+    if pairs:
+        torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
+
+
+def _random_state() -> list[Tensor]:
+    """The generators that dropout draws from."""
+    states = [torch.get_rng_state()]
+    return [*states, *torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else states
+
+
+def _restore(states: Sequence[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    if len(states) > 1:
+        torch.cuda.set_rng_state_all(list(states[1:]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kglink.errors import TrainingError
+from kglink.files.digest import digest_of
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.models.cross_encoder import open_cross_encoder
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
@@ -23,6 +22,7 @@ from kglink.training.checkpoint import Checkpoints
 from kglink.training.data import TEACHER, KBChoice, TrainingData, prepare
 from kglink.training.job import FinetuneJob, Note, Planned, Tell, read_sources
 from kglink.training.loop import BEST, Loop, threads
+from kglink.training.negatives import Teacher, teacher_fingerprint
 from kglink.training.pairs import PairTask, Tools, check_sections
 from kglink.training.processes import Team, leave
 from kglink.training.recipe import Recipe, chosen_recipe
@@ -45,7 +45,6 @@ from kglink.training.run import (
     write_settings,
 )
 from kglink.training.stages import Stage, check_kbs, lacking, make_plan, warnings_of
-from kglink.training.teacher import Teacher, teacher_fingerprint
 from kglink.training.validation import judged_mentions
 
 
@@ -276,15 +275,11 @@ def _identity(
     """What must be equal to resume from a checkpoint."""
     teacher = teacher_fingerprint(settings.recipe.teacher)
     return {
-        "recipe": _digest(_facts(settings.recipe, folder)),
+        "recipe": digest_of(_facts(settings.recipe, folder)),
         "base model": model.base.fingerprint,
-        "list of stages and KBs": _digest(
+        "list of stages and KBs": digest_of(
             [settings.sources, settings.source_kbs, settings.target_kbs]
         ),
-        "state of the data": _digest(data.fingerprints),
-        **({"teacher": _digest(teacher)} if teacher else {}),
+        "state of the data": digest_of(data.fingerprints),
+        **({"teacher": digest_of(teacher)} if teacher else {}),
     }
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

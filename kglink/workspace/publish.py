@@ -22,12 +22,17 @@ from kglink.linking.scoring import read_scoring, write_scoring
 from kglink.models.reranker_folder import RERANKER, AnswersCompared
 from kglink.models.tagger_folder import TAGGER, Comparison
 from kglink.records import Document, OnProgress, TextInput
-from kglink.training.detector import DetectorReport
+from kglink.training.detector import (
+    LEAST_HELD_OUT,
+    DetectorReport,
+    TaggedText,
+    TaggedTexts,
+    whole_texts,
+)
 from kglink.training.documents import held_back_documents, sources_of_documents
 from kglink.training.job import Note, Tell
 from kglink.training.reranker import RerankerReport
 from kglink.training.run import RunSettings, TrainingReport, read_settings
-from kglink.training.tagged_texts import LEAST_HELD_OUT, TaggedText, TaggedTexts, whole_texts
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of

@@ -15,7 +15,7 @@ from conftest import Kglink
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
-from kglink.training.teacher import Teacher
+from kglink.training.negatives import Teacher
 from kglink.workspace import init_workspace
 from store_support import entity, job
 from tiny_detectors import job_of

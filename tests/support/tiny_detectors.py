@@ -10,9 +10,8 @@ import numpy as np
 
 from kglink.models.hardware import Hardware
 from kglink.training import Recipe
-from kglink.training.detector import train_detector
+from kglink.training.detector import TaggedText, TaggedTexts, train_detector
 from kglink.training.run import RunSettings
-from kglink.training.tagged_texts import TaggedText, TaggedTexts
 from tiny_models import bert_weights, write_model
 
 HARDWARE = Hardware("cpu", "fp32", 1)

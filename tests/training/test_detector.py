@@ -15,10 +15,9 @@ from kglink.models.tagger_folder import TAGGER
 from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
 from kglink.training import detector
-from kglink.training.detector import DETECTOR, WORK
+from kglink.training.detector import DETECTOR, WORK, TaggedText, tagged_texts
 from kglink.training.job import EpochNews, News, StepNews
 from kglink.training.recipe import SelectionSection
-from kglink.training.tagged_texts import TaggedText, tagged_texts
 from store_support import entity, job
 from tiny_detectors import HARDWARE, MENTIONS, job_of, tagged, texts_of
 
