@@ -112,13 +112,14 @@ class Checkpoints:
         if name == self._current():
             return
         facts = {"format": FORMAT, "identity": self._identity, "position": asdict(position)}
-        state = {
-            f"theta/{name}/{key}": value
-            for name, parameter in (_trained(model, optimiser) if optimiser else ())
-            for key, value in optimiser.state.get(parameter, {}).items()
-        }
-        for number, own in (ascent.state_dict().get("state", {}) if ascent else {}).items():
-            state |= {f"a/{number}/{key}": value for key, value in own.items()}
+        state: dict[str, Tensor] = {}
+        if optimiser is not None:
+            for name, parameter in _trained(model, optimiser):
+                own = optimiser.state.get(parameter, {})
+                state |= {f"theta/{name}/{key}": value for key, value in own.items()}
+        if ascent is not None:
+            for number, own in ascent.state_dict().get("state", {}).items():
+                state |= {f"a/{number}/{key}": value for key, value in own.items()}
         with saying_what_is_kept(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             with atomic_folder(self._folder / name) as draft:

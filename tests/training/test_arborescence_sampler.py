@@ -275,7 +275,7 @@ def test_golds_that_are_no_overlaps_of_each_other_are_drawn_from(
     store: Store, base: Path, tmp_path: Path
 ) -> None:
     data, _, _ = prepared(store, base, tmp_path / "data")
-    rows = data.rows(KBS)
+    rows = data.pool.rows(KBS)
     items = np.arange(len(data.train))
     things, excluded = choose_things(data, rows, items, np.random.default_rng(0))
     several = 0

@@ -85,7 +85,7 @@ def test_micro_counts_mentions_and_macro_kbs() -> None:
 def test_validation_worlds_judge_and_give_no_negatives(
     data: TrainingData, base: Path, tmp_path: Path
 ) -> None:
-    atlas, saga = data.rows(["atlas"]), data.rows(["saga"])
+    atlas, saga = data.pool.rows(["atlas"]), data.pool.rows(["saga"])
     chosen = judged_mentions(data, SelectionSection(kbs="target"))
     assert 0 < len(chosen) < len(data.valid)
     golds = [data.valid.golds[one] for one in chosen]
