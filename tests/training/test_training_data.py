@@ -105,7 +105,7 @@ def test_all_batches_of_s_come_before_those_of_t_and_o_comes_last(
     assert [batch.group.letter for batch in batches_of(overlaps, 0, (0, 1))] == ["O", "O"]
     atlas, saga = data.pool.kbs
     for batch in batches_of(mentions, 0, (0, 0)):
-        rows = atlas.rows if batch.group.letter == "S" else saga.rows
+        rows = atlas if batch.group.letter == "S" else saga
         for gold in data.train.gold_sets(batch.parts[0].tolist()):
             assert any(rows.start <= row < rows.stop for row in gold)
 
