@@ -114,9 +114,9 @@ class Checkpoints:
         facts = {"format": FORMAT, "identity": self._identity, "position": asdict(position)}
         state: dict[str, Tensor] = {}
         if optimiser is not None:
-            for name, parameter in _trained(model, optimiser):
+            for where, parameter in _trained(model, optimiser):
                 own = optimiser.state.get(parameter, {})
-                state |= {f"theta/{name}/{key}": value for key, value in own.items()}
+                state |= {f"theta/{where}/{key}": value for key, value in own.items()}
         if ascent is not None:
             for number, own in ascent.state_dict().get("state", {}).items():
                 state |= {f"a/{number}/{key}": value for key, value in own.items()}
