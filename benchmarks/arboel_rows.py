@@ -230,13 +230,13 @@ def judged(data: TrainingData, recipe: Recipe, model: BiEncoder, keep: Path) -> 
     pool = EncodedPool(model, scorer, hardware, keep / "data")
     pool.encode(data.pool.tokens)
     vectors = pool.mention_vectors(as_ids(data.valid.tokens.take(range(len(data.valid)))))
-    entities = np.asarray(pool.vectors(data.rows(tuple(KB_FILES))))
+    entities = np.asarray(pool.vectors(data.pool.rows(tuple(KB_FILES))))
     golds = data.valid.gold_sets(list(range(len(data.valid))))
     half = len(golds) // 2
     tuned, told = slice(0, half), slice(half, None)
     graphs = [graph(vectors[part], entities) for part in (tuned, told)]
     learnt = frozenset[int]().union(*data.train.gold_sets(list(range(len(data.train)))))
-    kbs = [data.rows((kb,)) for kb in KB_FILES]
+    kbs = [data.pool.rows((kb,)) for kb in KB_FILES]
     figures = recall(vectors @ entities.T, golds, kbs, learnt)
     for mode in ("independent", "directed", "undirected"):
         choices = [ClusteringChoice(mode, k) for k in NEIGHBOURS]

@@ -27,7 +27,7 @@ def judge_end_to_end(
     """The figures, and the comparison with a kept file; what was asked for is kept."""
     from kglink.evaluation.answer_files import AnswerComparison, AnswerWriter
     from kglink.evaluation.seen import AUTO
-    from kglink.workspace.judging import evaluate_end_to_end, evaluated_end_to_end
+    from kglink.workspace.judging import evaluate_end_to_end, evaluated
 
     comparison = None
     with ExitStack() as stack:
@@ -36,7 +36,7 @@ def judge_end_to_end(
         if (together := sinks.clusters.open(workspace, question)) is not None:
             told.append(together.add_answers)
         if sinks.keep is not None or sinks.against is not None:
-            facts = evaluated_end_to_end(workspace, question)
+            facts = evaluated(workspace, question)
             if sinks.against is not None:
                 comparison = AnswerComparison(sinks.against, facts)
                 told.append(comparison.add)

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kglink.records import Progress
-from kglink.training.job import (
-    BeforeNews,
-    DetectorNews,
-    EpochNews,
-    News,
-    Note,
-    Planned,
-    RerankerNews,
-    StepNews,
-)
+from kglink.training.job import EpochNews, News, Note, Planned, StepNews
 from kglink_cli.console import Reached, Show, counted, note, reached
-
-if TYPE_CHECKING:
-    from kglink.training.validation import Recalls
 
 _OF_STAGES = {"S": "S (source KBs)", "T": "T (target KBs)", "O": "O (overlaps)"}
 #: Seconds from which something was done at all.
@@ -37,11 +25,8 @@ class FinetuneNews:
             Progress: lambda told: show(reached(told)),
             Note: lambda news: note("note", news.text),
             Planned: self._planned,
-            BeforeNews: self._before,
             StepNews: self._step,
             EpochNews: self._epoch,
-            DetectorNews: self._detector,
-            RerankerNews: self._reranker,
         }
 
     def take(self, news: News) -> None:
@@ -59,9 +44,6 @@ class FinetuneNews:
         threads = counted(news.threads, "core")
         note("model", f"{news.base} on {news.device}, {several}{threads}, {news.precision}")
 
-    def _before(self, news: BeforeNews) -> None:
-        note("before", recalls_text(news.recalls))
-
     def _step(self, news: StepNews) -> None:
         pace = (
             f"loss {news.loss:.3f}, rate {news.rate:.1e}, {news.pairs_per_second:,.0f} pairs/s, "
@@ -71,38 +53,19 @@ class FinetuneNews:
         self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
 
     def _epoch(self, news: EpochNews) -> None:
+        figures = " ".join(f"{name} {value:.3f}" for name, value in news.figures.items())
+        if not news.epoch:
+            note("before", figures)
+            return
         parts = [f"{news.epoch}/{news.epochs}", f"loss {news.loss:.3f}"]
-        if news.recalls is not None:
-            parts.append(recalls_text(news.recalls))
+        if figures:
+            parts.append(figures)
         spent = {"mining": news.mining, "validation": news.validation}
         inside = [f"{what} {_time(seconds)}" for what, seconds in spent.items() if seconds > _SEEN]
         parts.append(_time(news.seconds) + (f" ({', '.join(inside)})" if inside else ""))
         if news.is_best:
             parts.append("best so far")
         note(f"stage {news.stage}", "   ".join(parts))
-
-    def _detector(self, news: DetectorNews) -> None:
-        parts = [
-            f"{news.epoch}/{news.epochs}",
-            f"loss {news.loss:.3f}",
-            f"precision {news.precision:.3f} recall {news.recall:.3f} F1 {news.f1:.3f}",
-            _time(news.seconds),
-        ]
-        note("stage D", "   ".join([*parts, "best so far"] if news.is_best else parts))
-
-    def _reranker(self, news: RerankerNews) -> None:
-        parts = [
-            f"{news.epoch}/{news.epochs}",
-            f"loss {news.loss:.3f}",
-            f"right at first {news.right:.3f}",
-            _time(news.seconds),
-        ]
-        note("stage R", "   ".join([*parts, "best so far"] if news.is_best else parts))
-
-
-def recalls_text(recalls: Recalls) -> str:
-    """``R@1 .41 R@64 .88``: the mean over KBs."""
-    return " ".join(f"{name} {share:.3f}" for name, share in recalls.mean().items())
 
 
 def _time(seconds: float) -> str:

@@ -123,36 +123,29 @@ class Columns:
 
 def columns_of(batch: MentionBatch, section: StageSection) -> Columns:
     """The columns of a batch, by the stage's setting ``columns``."""
-    if section.columns == "in_batch":
-        return _in_batch(batch, section.mask_same_gold)
     if section.columns == "own":
-        return _own(batch)
-    if section.columns == "shared":
-        return _shared(batch)
-    left, right = _in_batch(batch, section.mask_same_gold), _own(batch)
-    count = len(batch.mentions)
-    places = np.concatenate([np.tile(left.places, (count, 1)), right.places[:, 1:]], axis=1)
-    # A hard negative that is a column of the batch already counts once.
-    again = np.isin(right.places[:, 1:], batch.gold_at) | right.masked[:, 1:]
-    return Columns(
-        places,
-        np.concatenate([left.masked, again], axis=1),
-        np.concatenate([left.positive, right.positive[:, 1:]], axis=1),
-    )
-
-
-def _in_batch(batch: MentionBatch, mask_same_gold: bool) -> Columns:
-    """The golds of the batch, one for each mention (BLINK, eq. 4)."""
+        return own_columns(batch, batch.negative_at)
+    if section.columns == "shared":  # every entity of the batch, golds and negatives of all
+        places = np.arange(len(batch.entities))
+        positive = places[None, :] == batch.gold_at[:, None]
+        masked = known_rows(batch.excluded, batch.entities) & ~positive
+        return Columns(places, masked, positive)
+    # The golds of the batch, one for each mention (BLINK, eq. 4).
     count = len(batch.mentions)
     positive = np.eye(count, dtype=np.bool_)
     masked = np.zeros((count, count), np.bool_)
-    if mask_same_gold:
+    if section.mask_same_gold:
         masked = known_rows(batch.excluded, batch.golds) & ~positive
-    return Columns(batch.gold_at, masked, positive)
-
-
-def _own(batch: MentionBatch) -> Columns:
-    return own_columns(batch, batch.negative_at)
+    if section.columns == "in_batch":
+        return Columns(batch.gold_at, masked, positive)
+    own = batch.negative_at
+    # A hard negative that is a column of the batch already counts once.
+    again = np.isin(own, batch.gold_at) | (own < 0)
+    return Columns(
+        np.concatenate([np.tile(batch.gold_at, (count, 1)), own], axis=1),
+        np.concatenate([masked, again], axis=1),
+        np.concatenate([positive, np.zeros(own.shape, np.bool_)], axis=1),
+    )
 
 
 def own_columns(batch: MentionBatch, negatives: IntArray) -> Columns:
@@ -161,14 +154,6 @@ def own_columns(batch: MentionBatch, negatives: IntArray) -> Columns:
     positive = np.zeros(places.shape, np.bool_)
     positive[:, 0] = True
     return Columns(places, places < 0, positive)
-
-
-def _shared(batch: MentionBatch) -> Columns:
-    """Every entity of the batch, golds and negatives of all mentions."""
-    places = np.arange(len(batch.entities))
-    positive = places[None, :] == batch.gold_at[:, None]
-    masked = known_rows(batch.excluded, batch.entities) & ~positive
-    return Columns(places, masked, positive)
 
 
 def known_rows(excluded: Sequence[frozenset[int]], rows: IntArray) -> BoolArray:

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -112,11 +112,19 @@ class Checkpoints:
         if name == self._current():
             return
         facts = {"format": FORMAT, "identity": self._identity, "position": asdict(position)}
+        state: dict[str, Tensor] = {}
+        if optimiser is not None:
+            for where, parameter in _trained(model, optimiser):
+                own = optimiser.state.get(parameter, {})
+                state |= {f"theta/{where}/{key}": value for key, value in own.items()}
+        if ascent is not None:
+            for number, own in ascent.state_dict().get("state", {}).items():
+                state |= {f"a/{number}/{key}": value for key, value in own.items()}
         with saying_what_is_kept(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             with atomic_folder(self._folder / name) as draft:
                 write_tensors(draft / _MODEL, dict(model.named_parameters()))
-                write_tensors(draft / _OPTIMISER, dict(_optimiser_state(model, optimiser, ascent)))
+                write_tensors(draft / _OPTIMISER, state)
                 (draft / _STATE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
             write_atomically(self._folder / _CURRENT, name)
         for other in self._folder.iterdir():
@@ -126,7 +134,18 @@ class Checkpoints:
     def position(self) -> Position:
         """The position of the last checkpoint, its identity checked."""
         facts = json.loads((self._last() / _STATE).read_text(encoding="utf-8"))
-        self._check(facts)
+        if facts.get("format") != FORMAT:
+            raise TrainingError(
+                f"{self._folder}: a checkpoint of format {facts.get('format')}, and this kglink "
+                f"reads {FORMAT}",
+                hint="Go on with the kglink that wrote it.",
+            )
+        for what, value in self._identity.items():
+            if facts["identity"].get(what) != value:
+                raise TrainingError(
+                    f"{self._folder}: the checkpoint is of another {what}",
+                    hint="Go on with what the run began with, or begin anew without --resume.",
+                )
         values = facts["position"]
         results = tuple(StageResult(*result) for result in values["results"])
         return Position(**{**values, "losses": tuple(values["losses"]), "results": results})
@@ -148,8 +167,13 @@ class Checkpoints:
                     key: value if key == "step" else value.to(parameter.device)
                     for key, value in state.items()
                 }
-        if ascent is not None:
-            _load_ascent(ascent, given)
+        if ascent is not None and (whole := ascent.state_dict()):
+            own: dict[int, dict[str, Tensor]] = {}
+            for name, value in given.items():
+                if name.startswith("a/"):
+                    _, number, key = name.split("/")
+                    own.setdefault(int(number), {})[key] = value
+            ascent.load_state_dict({**whole, "state": own})
 
     def _last(self) -> Path:
         name = self._current()
@@ -164,51 +188,12 @@ class Checkpoints:
         path = self._folder / _CURRENT
         return path.read_text(encoding="utf-8").strip() if path.is_file() else None
 
-    def _check(self, facts: Mapping[str, Any]) -> None:
-        if facts.get("format") != FORMAT:
-            raise TrainingError(
-                f"{self._folder}: a checkpoint of format {facts.get('format')}, and this kglink "
-                f"reads {FORMAT}",
-                hint="Go on with the kglink that wrote it.",
-            )
-        for what, value in self._identity.items():
-            if facts["identity"].get(what) != value:
-                raise TrainingError(
-                    f"{self._folder}: the checkpoint is of another {what}",
-                    hint="Go on with what the run began with, or begin anew without --resume.",
-                )
-
 
 def _trained(
     model: torch.nn.Module, optimiser: torch.optim.Optimizer
 ) -> Iterator[tuple[str, torch.nn.Parameter]]:
     ids = {id(parameter) for group in optimiser.param_groups for parameter in group["params"]}
     return ((name, p) for name, p in model.named_parameters() if id(p) in ids)
-
-
-def _optimiser_state(
-    model: torch.nn.Module, optimiser: torch.optim.Optimizer | None, ascent: Ascent | None
-) -> Iterator[tuple[str, Tensor]]:
-    if optimiser is not None:
-        for name, parameter in _trained(model, optimiser):
-            for key, value in optimiser.state.get(parameter, {}).items():
-                yield f"theta/{name}/{key}", value
-    if ascent is not None:
-        for number, state in ascent.state_dict().get("state", {}).items():
-            for key, value in state.items():
-                yield f"a/{number}/{key}", value
-
-
-def _load_ascent(ascent: Ascent, given: Mapping[str, Tensor]) -> None:
-    whole = ascent.state_dict()
-    if not whole:
-        return
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in given.items():
-        if name.startswith("a/"):
-            _, number, key = name.split("/")
-            state.setdefault(int(number), {})[key] = value
-    ascent.load_state_dict({**whole, "state": state})
 
 
 def load_parameters(path: Path, model: torch.nn.Module) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 from kglink.files.atomic import write_atomically
 from kglink.files.tables import IntArray, RowTable, map_array, write_rows
 from kglink.models.inputs import Inputs
-from kglink.plugins import RowRange
 from kglink.records import OnProgress
 from kglink.store import Store
 from kglink.training.mentions import TRAIN, VALID, MentionCounts, MentionTable, write_mentions
@@ -38,6 +37,10 @@ class KBChoice(NamedTuple):
         """All KBs, in the order of the pool."""
         return (*self.sources, *self.targets)
 
+    def of(self, letter: str) -> tuple[str, ...]:
+        """The KBs whose mentions stage S, or T, learns from."""
+        return self.sources if letter == "S" else self.targets
+
 
 class TrainingData:
     """The prepared data of a run."""
@@ -54,10 +57,6 @@ class TrainingData:
         self.valid = MentionTable(folder, VALID)
         self.pairs: IntArray = map_array(folder / "pairs.npy")
         self._counterparts = RowTable(folder / "counterparts", np.int64)
-
-    def rows(self, names: Sequence[str]) -> RowRange:
-        """The rows of some KBs in the pool."""
-        return self.pool.rows(names)
 
     def counterparts(self, rows: Sequence[int] | frozenset[int]) -> frozenset[int]:
         """Entities of other KBs that are the same thing."""
@@ -79,41 +78,24 @@ def prepare(
 
     ``teacher``: entities and mentions are also written as a teacher reads them, in ``teacher/``.
     """
-    with store.snapshot() as seen:
-        _write(folder, seen, recipe, kbs, inputs, docs, teacher, progress)
-    return TrainingData(folder)
-
-
-def _write(
-    folder: Path,
-    store: Store,
-    recipe: Recipe,
-    kbs: KBChoice,
-    inputs: Inputs,
-    docs: Sequence[str],
-    teacher: Inputs | None,
-    progress: OnProgress,
-) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    pooled = write_pool(folder, store, kbs.all, inputs, recipe.domain, progress)
-    pool = EntityPool(folder, pooled)
-    counts, names, digest = write_mentions(
-        *(folder, store, pool, inputs, recipe.selection, recipe.seed),
-        docs=docs,
-        with_names=recipe.learns_names,
-        progress=progress,
-    )
-    if teacher is not None:
-        own = folder / TEACHER
-        own.mkdir()
-        write_pool(own, store, kbs.all, teacher, recipe.domain, progress)
-        write_mentions(
-            *(own, store, pool, teacher, recipe.selection, recipe.seed),
+    with store.snapshot() as seen:
+        pooled = write_pool(folder, seen, kbs.all, inputs, recipe.domain, progress)
+        pool = EntityPool(folder, pooled)
+        rest = recipe.selection, recipe.seed
+        counts, names, digest = write_mentions(
+            *(folder, seen, pool, inputs, *rest),
             docs=docs,
+            with_names=recipe.learns_names,
             progress=progress,
         )
-    overlaps = _write_overlaps(folder, store, pool, kbs, recipe.overlap.min_probability)
+        if teacher is not None:
+            own = folder / TEACHER
+            own.mkdir()
+            write_pool(own, seen, kbs.all, teacher, recipe.domain, progress)
+            write_mentions(own, seen, pool, teacher, *rest, docs=docs, progress=progress)
+        overlaps = _write_overlaps(folder, seen, pool, kbs, recipe.overlap.min_probability)
     facts = {
         "source_kbs": kbs.sources,
         "target_kbs": kbs.targets,
@@ -124,13 +106,21 @@ def _write(
         "overlaps": overlaps,
     }
     write_atomically(folder / DATA_FACTS, json.dumps(facts, indent=1))
+    return TrainingData(folder)
 
 
 def _write_overlaps(
     folder: Path, store: Store, pool: EntityPool, kbs: KBChoice, least: float
 ) -> str:
     """Write the accepted pairs and the counterparts of each row; returns a digest."""
-    pairs = _accepted(store, pool, kbs.all, least)
+    found = [
+        (pool.row(overlap.left), pool.row(overlap.right))
+        for left, right in combinations(kbs.all, 2)
+        for overlap in store.overlaps(left, right)
+        if overlap.is_accepted(least)
+    ]
+    known = sorted(pair for pair in found if min(pair) >= 0)
+    pairs = np.array(known, np.int64).reshape(-1, 2)
     first_target = pool.kb(kbs.targets[0]).start if kbs.targets else len(pool)
     between = (pairs[:, 0] < first_target) & (pairs[:, 1] >= first_target)
     np.save(folder / "pairs.npy", pairs[between])
@@ -139,15 +129,3 @@ def _write_overlaps(
     bounds = np.searchsorted(both[:, 0], np.arange(len(pool) + 1))
     write_rows(folder / "counterparts", both[:, 1], bounds)
     return hashlib.sha256(pairs.tobytes()).hexdigest()[:16]
-
-
-def _accepted(store: Store, pool: EntityPool, names: Sequence[str], least: float) -> IntArray:
-    """All accepted pairs among these KBs as rows of the pool, the earlier KB first."""
-    found = [
-        (pool.row(overlap.left), pool.row(overlap.right))
-        for left, right in combinations(names, 2)
-        for overlap in store.overlaps(left, right)
-        if overlap.is_accepted(least)
-    ]
-    pairs = sorted(pair for pair in found if min(pair) >= 0)
-    return np.array(pairs, np.int64).reshape(-1, 2)

@@ -4,15 +4,20 @@ An encoder gets a head that says of each word whether a mention begins there, go
 there. After each epoch the held-out documents judge it; the best epoch is kept, and they say how
 sure its spans are.
 
-detector.work/     checkpoints and the best epoch so far, until it is done
+It learns from documents in which all mentions are annotated. Where only some are marked, as in a
+wiki that links the first one, an unmarked word is unknown and no counterexample, so such
+documents are passed over. Mentions of types that hardly ever mean an entity of the KBs (the
+chemicals of a corpus whose diseases are linked) are none.
+
 detector/          the detector (`kglink.models.tagger_folder`)
 """
 
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +27,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor
 
-from kglink.errors import TrainingError, UsageError
-from kglink.files.digest import digest_of
+from kglink.errors import UsageError
+from kglink.evaluation.annotated import AnnotatedText, annotation_of, linked_types, merged_texts
 from kglink.models.model_folder import BaseInfo
 from kglink.models.runtime import TokenEncoder
 from kglink.models.tag_inputs import Window, WordPieces
@@ -37,35 +42,15 @@ from kglink.models.tagger_folder import (
     vocabulary,
 )
 from kglink.models.tower import pack
+from kglink.records import Document
 from kglink.store import Store
-from kglink.training.checkpoint import saying_what_is_kept
-from kglink.training.head import (
-    HeadJob,
-    HeadTraining,
-    Judged,
-    Network,
-    Stage,
-    finished,
-    new_settings,
-    source_of,
-)
-from kglink.training.job import DetectorNews, FinetuneJob, Note, Tell
-from kglink.training.recipe import DetectorSection
-from kglink.training.run import (
-    RunSettings,
-    TrainingReport,
-    alone,
-    read_report,
-    read_settings,
-    write_settings,
-)
-from kglink.training.tagged_texts import (
-    LEAST_MENTIONS,
-    WORTH_MENTIONS,
-    TaggedText,
-    TaggedTexts,
-    tagged_texts,
-)
+from kglink.training.checkpoint import StageResult
+from kglink.training.documents import sources_of_documents, splits_of
+from kglink.training.head import HeadTask, Network, run_alone, source_of
+from kglink.training.job import FinetuneJob, Note, Tell
+from kglink.training.loop import Judged
+from kglink.training.recipe import DetectorSection, SelectionSection
+from kglink.training.run import RunSettings, TrainingReport, write_settings
 
 DETECTOR, WORK = "detector", "detector.work"
 #: What a run of this stage alone has in the place of the stages S, T and O.
@@ -74,6 +59,102 @@ SOURCES_OF_DETECTOR = "D"
 _USUAL = 0.99
 
 IntArray = npt.NDArray[np.int64]
+#: So many documents tell whether all are annotated whole or in part.
+_JUDGED_BY = 500
+#: A detector learns from so many mentions at least, and so many more judge it.
+LEAST_MENTIONS, LEAST_HELD_OUT = 100, 10
+#: A run that trains other things too trains a detector from so many mentions on: one that has
+#: learnt from fewer is hardly ever better than the dictionary.
+WORTH_MENTIONS = 500
+#: A window, and the right answer for each of its counted words.
+Example = tuple[Window, IntArray]
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedText:
+    """A text and the places of all its mentions."""
+
+    text: str
+    places: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedTexts:
+    """The texts of a run; ``passed_over`` says of other documents why they are not used."""
+
+    train: tuple[TaggedText, ...]
+    held_out: tuple[TaggedText, ...]
+    documents: tuple[str, ...]
+    kbs: tuple[str, ...]
+    types: tuple[str, ...]
+    passed_over: tuple[str, ...]
+
+    def too_few(self, least: int = LEAST_MENTIONS) -> str:
+        """Why no detector can be learnt from them; empty where one can."""
+        found = [sum(len(one.places) for one in part) for part in (self.train, self.held_out)]
+        if found[0] >= least and found[1] >= LEAST_HELD_OUT:
+            return ""
+        why = f" ({'; '.join(self.passed_over)})" if self.passed_over else ""
+        return (
+            f"{found[0]:,} mentions to learn from and {found[1]:,} held back in documents that "
+            f"are annotated whole; {least} and {LEAST_HELD_OUT} are needed{why}"
+        )
+
+
+def tagged_texts(
+    store: Store, docs: Sequence[str], selection: SelectionSection, seed: int
+) -> TaggedTexts:
+    """The annotated documents of a store, divided as those of the other stages are."""
+    parts: tuple[list[TaggedText], list[TaggedText]] = ([], [])
+    used: list[str] = []
+    passed_over: list[str] = []
+    kbs: set[str] = set()
+    types: set[str] = set()
+    for name in sources_of_documents(store, docs):
+        splits = splits_of(store, name, selection, seed)
+        sample = list(islice(store.documents(name, splits.train), _JUDGED_BY))
+        sample += islice(store.documents(name, "dev"), _JUDGED_BY) if splits.dev else ()
+        texts = merged_texts(name, sample)
+        wanted = linked_types(texts)
+        if partial := annotation_of(texts).partial:
+            passed_over.append(f"{name}: {partial}")
+        elif not wanted:
+            passed_over.append(f"{name}: no mention means an entity of a KB here")
+        else:
+            used.append(name)
+            types |= wanted
+            divided: tuple[list[Document], list[Document]] = ([], [])
+            for document, held_back in splits.divided(store):
+                divided[held_back].append(document)
+            for part, documents in zip(parts, divided, strict=True):
+                whole = merged_texts(name, documents)
+                part += [_tagged(text, wanted) for text in whole]
+                for text in whole:
+                    golds = [gold for one in text.mentions for gold in one.gold or ()]
+                    kbs |= {gold.kb for gold in golds if gold.kb}
+    return TaggedTexts(
+        tuple(parts[0]),
+        tuple(parts[1]),
+        tuple(used),
+        tuple(sorted(kbs)),
+        tuple(sorted(types - {""})),
+        tuple(passed_over),
+    )
+
+
+def whole_texts(docs: str, documents: Iterable[Document]) -> list[TaggedText]:
+    """The texts of some documents of one source; none where they are annotated in part."""
+    texts = merged_texts(docs, documents)
+    if annotation_of(texts).partial:
+        return []
+    wanted = linked_types(texts)
+    return [_tagged(text, wanted) for text in texts] if wanted else []
+
+
+def _tagged(text: AnnotatedText, types: Iterable[str]) -> TaggedText:
+    wanted = set(types)
+    places = {(one.start, one.end) for one in text.mentions if one.type in wanted}
+    return TaggedText(text.text, tuple(sorted(places)))
 
 
 class DetectorReport(NamedTuple):
@@ -90,161 +171,99 @@ class DetectorReport(NamedTuple):
         return self.manifest.calibration.best
 
 
-DetectorJob = HeadJob[DetectorSection]
-
-
 def train_detector(
-    texts: TaggedTexts, job: DetectorJob, folder: Path, *, tell: Tell = lambda _: None
+    texts: TaggedTexts,
+    told: RunSettings,
+    folder: Path,
+    *,
+    checkpoint_steps: int = 500,
+    tell: Tell = lambda _: None,
 ) -> DetectorReport:
     """Train a detector in the folder of a run, from the beginning or the last checkpoint."""
     done = folder / DETECTOR
     if TAGGER.is_there(done):
         shutil.rmtree(folder / WORK, ignore_errors=True)
         return DetectorReport(done, TAGGER.read(done), texts, 0)
-    if too_few := texts.too_few():
-        raise _no_detector(too_few)
-    torch.manual_seed(job.seed)  # of the head
-    network = Network(source_of(job.base), ANSWERS, job.hardware, job.section)
-    training = _Training(texts, job, folder, network, tell)
-    training.run()
-    manifest = training.write()
-    training.clear()
-    return DetectorReport(done, manifest, texts, training.at.total)
+    _check(texts)
+    data = [[one.text, one.places] for part in (texts.train, texts.held_out) for one in part]
+    manifest, _, steps = TagTask(texts, told).run(done, data, checkpoint_steps, tell)
+    return DetectorReport(done, manifest, texts, steps)
 
 
 def detector_stage(
     store: Store, folder: Path, told: RunSettings, *, checkpoint_steps: int, tell: Tell
 ) -> DetectorReport | None:
-    """Stage D of a run; None where it has no documents for it, which is told."""
-    recipe = told.recipe
-    texts = tagged_texts(store, told.docs, recipe.selection, told.seed)
-    by_itself = told.sources == SOURCES_OF_DETECTOR
-    too_few = texts.too_few(LEAST_MENTIONS if by_itself else WORTH_MENTIONS)
+    """Stage D beside others; None where it has no documents for it, which is told."""
+    texts = tagged_texts(store, told.docs, told.recipe.selection, told.seed)
+    too_few = texts.too_few(WORTH_MENTIONS)
     if too_few and not TAGGER.is_there(folder / DETECTOR):
         tell(Note(f"no detector is trained: {too_few}"))
         return None
-    job = DetectorJob(
-        section=recipe.detector,
-        base=recipe.detector.base or recipe.model.base,
-        seed=told.seed,
-        hardware=told.hardware,
-        checkpoint_steps=checkpoint_steps,
-        libraries=told.libraries,
-    )
-    return train_detector(texts, job, folder, tell=tell)
+    return train_detector(texts, told, folder, checkpoint_steps=checkpoint_steps, tell=tell)
 
 
 def detector_run(
     store: Store, job: FinetuneJob, folder: Path, *, progress: Tell = lambda _: None
 ) -> tuple[TrainingReport, DetectorReport]:
     """A run of stage D alone, in ``folder``, from the beginning or where it stopped."""
-    began = time.monotonic()
-    with alone(folder):
-        told = read_settings(folder) if job.resume else _new_settings(store, job, folder)
-        detector = detector_stage(
-            store, folder, told, checkpoint_steps=job.checkpoint_steps, tell=progress
+
+    def train(told: RunSettings) -> tuple[DetectorReport, int, StageResult]:
+        texts = tagged_texts(store, told.docs, told.recipe.selection, told.seed)
+        if not job.resume:
+            _check(texts)
+            write_settings(folder, told)
+        found = train_detector(
+            texts, told, folder, checkpoint_steps=job.checkpoint_steps, tell=progress
         )
-        if detector is None:
-            raise TrainingError(f"{folder}: the documents that the run began with are gone")
-        if report := read_report(folder):
-            return report, detector
-        report = finished(
-            folder,
-            detector.folder,
-            Stage(SOURCES_OF_DETECTOR, told.recipe.detector.epochs, detector.manifest.epoch),
-            detector.held_out.f1,
-            detector.steps,
-            began,
+        epochs, kept = told.recipe.detector.epochs, found.manifest.epoch
+        stage = StageResult(SOURCES_OF_DETECTOR, epochs, kept, found.held_out.f1)
+        return found, found.steps, stage
+
+    return run_alone(store, job, folder / DETECTOR, SOURCES_OF_DETECTOR, train)
+
+
+def _check(texts: TaggedTexts) -> None:
+    if too_few := texts.too_few():
+        raise UsageError(
+            f"no detector can be trained: {too_few}",
+            hint="Add documents in which every mention is annotated: `kglink add-kb DOCS FILE "
+            "--links-to KB`.",
         )
-        return report, detector
 
 
-def _new_settings(store: Store, job: FinetuneJob, folder: Path) -> RunSettings:
-    told = new_settings(store, job, folder, SOURCES_OF_DETECTOR)
-    if too_few := tagged_texts(store, told.docs, told.recipe.selection, told.seed).too_few():
-        raise _no_detector(too_few)
-    write_settings(folder, told)
-    return told
+class TagTask(HeadTask[DetectorSection, Example, TaggerManifest]):
+    """Learns where the mentions of texts are."""
 
-
-def _no_detector(why: str) -> UsageError:
-    return UsageError(
-        f"no detector can be trained: {why}",
-        hint="Add documents in which every mention is annotated: `kglink add-kb DOCS FILE "
-        "--links-to KB`.",
-    )
-
-
-class _Example(NamedTuple):
-    """A window, and the right answer for each of its counted words."""
-
-    window: Window
-    answers: IntArray
-
-
-class _Training(HeadTraining[DetectorSection, _Example]):
-    """Trains one detector."""
-
-    stage = SOURCES_OF_DETECTOR
-
-    def __init__(
-        self, texts: TaggedTexts, job: DetectorJob, folder: Path, network: Network, tell: Tell
-    ) -> None:
-        source = network.source
+    def __init__(self, texts: TaggedTexts, told: RunSettings) -> None:
+        section = told.recipe.detector
+        torch.manual_seed(told.seed)  # of the head
+        source = source_of(section.base or told.recipe.model.base)
+        network = Network(source, ANSWERS, told.hardware, section)
         self._texts = texts
-        self._folder = folder
-        self._inputs = WordPieces(source, min(job.section.tokens, source.max_tokens))
-        super().__init__(
-            network,
-            [one for text in texts.train for one in _examples(text, self._inputs)],
-            job,
-            folder / WORK,
-            {
-                "recipe": digest_of([job.section.model_dump(mode="json"), job.seed]),
-                "base model": source.fingerprint,
-                "state of the data": digest_of(
-                    [
-                        [one.text, one.places]
-                        for part in (texts.train, texts.held_out)
-                        for one in part
-                    ]
-                ),
-            },
-            tell,
-        )
+        self._inputs = WordPieces(source, min(section.tokens, source.max_tokens))
+        examples = [one for text in texts.train for one in _examples(text, self._inputs)]
+        super().__init__(SOURCES_OF_DETECTOR, network, section, told, examples)
 
-    def loss(self, batch: Sequence[_Example]) -> Tensor:
+    def loss(self, batch: Sequence[Example]) -> Tensor:
         """The right answer is to be the likeliest one of each counted word."""
         network = self.network
         device = network.head.weight.device
-        packed = pack([one.window.ids for one in batch], device)
+        packed = pack([window.ids for window, _ in batch], device)
         states = network.tower(packed)
         firsts = (packed.lengths.cumsum(0) - packed.lengths)[packed.rows].tolist()
-        rows = [one.window.places + first for one, first in zip(batch, firsts, strict=True)]
+        rows = [window.places + first for (window, _), first in zip(batch, firsts, strict=True)]
         places = torch.from_numpy(np.concatenate(rows)).to(device)
         words = F.dropout(states.index_select(0, places).float(), network.dropout, network.training)
-        right = torch.from_numpy(np.concatenate([one.answers for one in batch]))
+        right = torch.from_numpy(np.concatenate([answers for _, answers in batch]))
         return F.cross_entropy(network.head(words), right.to(device))
 
     def judged(self) -> Judged:
         """By the F1 of the best threshold."""
-        found = self._calibrated().best
+        best = self._calibrated().best
+        figures = {"precision": best.precision, "recall": best.recall, "F1": best.f1}
+        return Judged(best.f1, figures)
 
-        def news(epoch: int, loss: float, seconds: float, is_best: bool) -> DetectorNews:
-            return DetectorNews(
-                epoch=epoch,
-                epochs=self.job.section.epochs,
-                loss=loss,
-                seconds=seconds,
-                precision=found.precision,
-                recall=found.recall,
-                f1=found.f1,
-                is_best=is_best,
-            )
-
-        return Judged(found.f1, news)
-
-    def write(self) -> TaggerManifest:
+    def write(self, place: Path, epoch: int) -> TaggerManifest:
         """Write the detector that the network is now."""
         texts, source = self._texts, self.network.source
         known = vocabulary(one.text for one in texts.train)
@@ -257,20 +276,18 @@ class _Training(HeadTraining[DetectorSection, _Example]):
             kbs=texts.kbs,
             types=texts.types,
             calibration=self._calibrated(),
-            epoch=self.at.best_epoch + 1,
+            epoch=epoch,
             foreign=float(np.quantile(shares, _USUAL)),
-            libraries=self.job.libraries,
+            libraries=self.told.libraries,
         )
-        place = self._folder / DETECTOR
-        with saying_what_is_kept(place):
-            return TAGGER.write(
-                place, tower, head, manifest, lambda draft: np.save(draft / VOCABULARY, known)
-            )
+        return TAGGER.write(
+            place, tower, head, manifest, lambda draft: np.save(draft / VOCABULARY, known)
+        )
 
     def _calibrated(self) -> SpanCalibration:
         """What the held-out documents say of the network as it is now."""
-        network, hardware = self.network, self.job.hardware
-        source = network.source
+        network = self.network
+        source, hardware = network.source, network.hardware
         states = network.tower.snapshot(hardware)
         encoder = TokenEncoder(source.name, states, hardware, source.pooling)
         tagger = Tagger(self._inputs, encoder, head_of(network.head.weight, network.head.bias))
@@ -281,7 +298,7 @@ class _Training(HeadTraining[DetectorSection, _Example]):
         )
 
 
-def _examples(text: TaggedText, inputs: WordPieces) -> Iterator[_Example]:
+def _examples(text: TaggedText, inputs: WordPieces) -> Iterator[Example]:
     """The windows of a text with the right answers; of mentions that overlap the longest counts."""
     words = inputs.words(text.text)
     answers = np.zeros(len(words), np.int64)
@@ -293,4 +310,4 @@ def _examples(text: TaggedText, inputs: WordPieces) -> Iterator[_Example]:
             answers[first + 1 : stop] = INSIDE
     for window in inputs.windows(words):
         if window.stop > window.first:
-            yield _Example(window, answers[window.first : window.stop])
+            yield window, answers[window.first : window.stop]

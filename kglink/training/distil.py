@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from scipy import sparse
 
 from kglink.models.inputs import IdArray
 from kglink.records import OnProgress, Progress
+
+if TYPE_CHECKING:
+    from kglink.models import Encoder
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -53,19 +56,6 @@ class Distilled(NamedTuple):
     """The same of longer texts."""
 
 
-class Teacher(Protocol):
-    """The model that is imitated."""
-
-    @property
-    def max_tokens(self) -> int:
-        """The longest text that it reads to its end."""
-        ...
-
-    def encode(self, texts: Sequence[str], *, progress: OnProgress = ...) -> FloatArray:
-        """One vector for each text."""
-        ...
-
-
 class Lesson(NamedTuple):
     """Some texts as token ids, and the teacher's vectors of them."""
 
@@ -74,7 +64,7 @@ class Lesson(NamedTuple):
 
 
 def distilled(
-    teacher: Teacher,
+    teacher: Encoder,
     tokenizer: bytes,
     names: Taught,
     texts: Taught,

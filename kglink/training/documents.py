@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -67,20 +67,17 @@ def splits_of(store: Store, name: str, selection: SelectionSection, seed: int) -
     dev = selection.documents != "held_out" and has("dev")
     limit = 0
     if not dev and selection.documents != "dev" and selection.held_out:
-        limit = _limit(store.documents(name, train), seed, int(selection.held_out * 2**64))
+        limit = int(selection.held_out * 2**64)
+        lowest, highest = 2**64, -1
+        for document in store.documents(name, train):
+            if any(mention.gold for mention in document.mentions):
+                value = _hash(document, seed)
+                lowest, highest = min(lowest, value), max(highest, value)
+                if lowest < limit <= highest:
+                    break
+        if highest >= 0:  # it is moved until annotated texts are on both sides of it
+            limit = min(max(limit, lowest + 1), highest)
     return Splits(name, train, dev, limit, seed)
-
-
-def _limit(documents: Iterable[Document], seed: int, limit: int) -> int:
-    """The limit, moved as far as it must be to leave annotated texts on both sides of it."""
-    lowest, highest = 2**64, -1
-    for document in documents:
-        if any(mention.gold for mention in document.mentions):
-            value = _hash(document, seed)
-            lowest, highest = min(lowest, value), max(highest, value)
-            if lowest < limit <= highest:
-                break
-    return min(max(limit, lowest + 1), highest) if highest >= 0 else limit
 
 
 def held_back_documents(

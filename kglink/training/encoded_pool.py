@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +60,14 @@ class EncodedPool:
         """Encode the entities of the pool, all or those of some rows, which are numbered anew."""
         rows = range(len(texts)) if rows is None else rows
         if self._by_tokens:
-            found = (self._entity.matrices(ids) for ids in _chunks(texts, rows, progress))
-            self._tokens = self._written(found)
+            folder = self._folder / "tokens"
+            shutil.rmtree(folder, ignore_errors=True)  # those of an earlier epoch
+            folder.mkdir(parents=True)
+            with TokenRowsWriter(folder, self._entity.dim) as writer:
+                for ids in _chunks(texts, rows, progress):
+                    writer.add(self._entity.matrices(ids))
+                writer.finish()
+            self._tokens = TokenRows(folder, self._entity.dim)
             return
         path = self._folder / "vectors.f32"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +104,12 @@ class EncodedPool:
             size = min(size, _BY_TOKENS)
         for first in range(0, len(texts), size):
             part = slice(first, min(first + size, len(texts)))
-            yield part, self._block(texts[part], rows, best)
+            if self._vectors is None:
+                matrices = self._mention.matrices(texts[part])
+                yield part, self._token_scores(matrices, np.arange(*rows), best)
+            else:
+                vectors = self._vectors[rows.start : rows.stop]
+                yield part, self.mention_vectors(texts[part]) @ vectors.T
 
     def pair_scores(self, texts: Sequence[IdArray], rows: RowRange, best: int) -> PairScores:
         """A function that scores these mentions with entities, numbered within the range.
@@ -112,27 +123,9 @@ class EncodedPool:
 
         return score
 
-    def _block(self, texts: Sequence[IdArray], rows: RowRange, best: int) -> FloatArray:
-        if self._vectors is None:
-            matrices = self._mention.matrices(texts)
-            return self._token_scores(matrices, np.arange(*rows), best)
-        found: FloatArray = self.mention_vectors(texts) @ self._vectors[rows.start : rows.stop].T
-        return found
-
     def _token_scores(self, mentions: TokenMatrices, rows: IntArray, best: int) -> FloatArray:
         assert self._tokens is not None, "encode() comes first"  # noqa: S101 - a programmer's error
         return scores_by_tokens(mentions, self._tokens, rows, self._scorer, best, self._device)
-
-    def _written(self, chunks: Iterable[TokenMatrices]) -> TokenRows:
-        """Write and open token matrices; replaces those of an earlier epoch."""
-        folder = self._folder / "tokens"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        with TokenRowsWriter(folder, self._entity.dim) as writer:
-            for chunk in chunks:
-                writer.add(chunk)
-            writer.finish()
-        return TokenRows(folder, self._entity.dim)
 
 
 def _chunks(texts: RowTable, rows: Sequence[int], progress: OnProgress) -> Iterator[list[IdArray]]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kglink.errors import UsageError
 from kglink.models.hardware import Precision
 from kglink.records import Progress
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
-
-if TYPE_CHECKING:
-    from kglink.training.validation import Recalls
 
 What = Literal["all", "linker", "detector", "reranker"]
 #: What ``sources`` may be.
@@ -54,6 +51,11 @@ class FinetuneJob:
     """A line of the curve, and news of the loss, after so many steps."""
     what: What = "all"
     """What is trained: the linker's model, the detector, or both in one run; or the reranker."""
+
+    @property
+    def learns_pairs(self) -> bool:
+        """Whether it has the stages S, T and O."""
+        return self.what in ("all", "linker")
 
     def chosen_recipe(self) -> Recipe:
         """The recipe, with the changes applied."""
@@ -101,13 +103,6 @@ class Planned(NamedTuple):
     processes: int
 
 
-class BeforeNews(NamedTuple):
-    """Recall of the model before training."""
-
-    recalls: Recalls
-    seconds: float
-
-
 class StepNews(NamedTuple):
     """A step was done."""
 
@@ -125,44 +120,21 @@ class StepNews(NamedTuple):
     """Of the stage, at this pace, without mining and validation."""
 
 
-class DetectorNews(NamedTuple):
-    """An epoch of the detector was done; the figures are those of held-out documents."""
-
-    epoch: int
-    epochs: int
-    loss: float
-    seconds: float
-    precision: float
-    recall: float
-    f1: float
-    is_best: bool
-
-
-class RerankerNews(NamedTuple):
-    """An epoch of the reranker was done."""
-
-    epoch: int
-    epochs: int
-    loss: float
-    seconds: float
-    right: float
-    """The share of held-out mentions whose likeliest candidate is right."""
-    is_best: bool
-
-
 class EpochNews(NamedTuple):
-    """An epoch was done; ``seconds`` includes ``mining`` and ``validation``."""
+    """An epoch was done and judged; ``seconds`` includes ``mining`` and ``validation``."""
 
     stage: str
     epoch: int
+    """From 1; 0: the model before the first step."""
     epochs: int
     loss: float
     seconds: float
     mining: float
     validation: float
-    recalls: Recalls | None
+    figures: Mapping[str, float]
+    """How good it is by what was held back, such as ``{"R@1": .41}``; empty: nobody knows."""
     is_best: bool
 
 
-News = Note | Progress | Planned | BeforeNews | StepNews | EpochNews | DetectorNews | RerankerNews
+News = Note | Progress | Planned | StepNews | EpochNews
 Tell = Callable[[News], None]

@@ -1,19 +1,26 @@
-"""The loop: stages, epochs and steps, from wherever the run is to its end."""
+"""The trainer: one loop for all tasks, from wherever a run is to its end.
+
+A task says what is learnt: the batches of an epoch, the gradients of a batch, how an epoch is
+judged. The loop does the rest: steps, schedule, clipping, checkpoints, the best epoch, the curve.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
 from kglink.errors import TrainingError
 from kglink.files.atomic import atomic_path
-from kglink.models.hardware import Hardware
+from kglink.models.transformation import Ascent
 from kglink.training.checkpoint import (
     Checkpoints,
     Position,
@@ -22,252 +29,318 @@ from kglink.training.checkpoint import (
     saying_what_is_kept,
     write_tensors,
 )
-from kglink.training.encoded_pool import EncodedPool
-from kglink.training.job import BeforeNews, EpochNews, FinetuneJob, Note, StepNews, Tell
-from kglink.training.recipe import OverlapSection, SelectionSection, StageSection
+from kglink.training.job import EpochNews, Note, StepNews, Tell
+from kglink.training.recipe import DescentSection
 from kglink.training.run import Curve
-from kglink.training.stages import Batch, Stage, batches_of
-from kglink.training.step import Done, Tools, Trainer
-from kglink.training.validation import Recalls, judged_mentions, searched_rows, validate
 
-_BEST = "best.safetensors"
+BEST = "best.safetensors"
+#: Steps whose mean loss is told where no curve is written.
+_RECENT = 20
+
+Section = TypeVar("Section", bound=DescentSection)
+Batch = TypeVar("Batch")
+
+
+class Done(NamedTuple):
+    """The result of a step."""
+
+    loss: float
+    rate: float
+    views: tuple[float, ...] = ()
+    """The loss as it is (L), and as the transformation makes it (L'), where both are learnt."""
+
+
+class Judged(NamedTuple):
+    """How an epoch is judged; nothing is known where nothing was held back."""
+
+    figure: float | None = None
+    """Epochs are compared by it: more is better."""
+    figures: Mapping[str, float] = {}
+    """What the user is told."""
+    line: Mapping[str, Any] = {}
+    """What the curve says."""
+
+
+class Task(ABC, Generic[Section, Batch]):
+    """Something to learn: an optimiser and a schedule of its own; each step has its own seed."""
+
+    name: str
+    steps_per_epoch: int
+    patience = 0
+    """Epochs without a better one after which it ends; 0: never."""
+    keeps_best = True
+    """Whether the best epoch is kept; else the last one is."""
+    ascent: Ascent | None = None
+    """Moves a transformation against the network."""
+
+    def __init__(
+        self, network: nn.Module, groups: Sequence[dict[str, Any]], section: Section
+    ) -> None:
+        """``groups``: the trained parameters, as an optimiser takes them."""
+        self._network = network
+        self.section = section
+        self.optimiser = torch.optim.AdamW(list(groups), lr=section.learning_rate)
+        self._theta = [parameter for group in groups for parameter in group["params"]]
+
+    @abstractmethod
+    def batches(self, epoch: int) -> Sequence[Batch]:
+        """The batches of an epoch."""
+
+    @abstractmethod
+    def size(self, batch: Batch) -> int:
+        """How many examples a batch has."""
+
+    @abstractmethod
+    def gradients(self, batch: Batch, epoch: int, step: int) -> list[float]:
+        """Add the gradients of the losses of a batch to the parameters; returns the losses."""
+
+    @abstractmethod
+    def judged(self) -> Judged:
+        """How good the network is now, by what was held back."""
+
+    def prepare(self, epoch: int) -> None:
+        """What is done before the steps of an epoch."""
+
+    def before(self) -> Judged | None:
+        """How good the network is before the first step, if that is told."""
+        return None
+
+    def end(self) -> None:
+        """What is done when the epoch that is kept is loaded."""
+
+    def stepped(self) -> None:
+        """What is done after a step."""
+
+    def shown(self, batch: Batch) -> str:
+        """What a message says of a batch."""
+        return ""
+
+    def too_large(self, begin: str) -> TrainingError:
+        """Advice where a step does not fit into memory."""
+        return TrainingError(
+            f"a step of {self.section.batch} does not fit into memory",
+            hint=f"{begin} a smaller batch, or fewer tokens.",
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps of all epochs."""
+        return self.section.epochs * self.steps_per_epoch
+
+    def step(self, batch: Batch, epoch: int, step: int) -> Done:
+        """Learn from one batch."""
+        section = self.section
+        self._network.train()
+        views = self.gradients(batch, epoch, step)
+        loss, norm = sum(views), self._clip(section.clip)
+        if not (np.isfinite(loss) and bool(torch.isfinite(norm))):
+            what = f"the loss is {loss}" if not np.isfinite(loss) else "a gradient is not finite"
+            raise TrainingError(
+                f"stage {self.name}, epoch {epoch + 1}, step {step + 1}: {what}{self.shown(batch)}",
+                hint="The last checkpoint is good, and --resume goes on from it if chance was to "
+                "blame (memory, a GPU). Else begin a new run with a lower learning_rate, or with "
+                "encoder.precision = fp32, and look at the texts of this batch.",
+            )
+        rate = rate_at(epoch * self.steps_per_epoch + step, self.steps, section)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.stepped()
+        return Done(loss, rate, tuple(views))
+
+    def _clip(self, longest: float) -> Tensor:
+        norm: Tensor = nn.utils.clip_grad_norm_(self._theta, longest or torch.inf)
+        return norm
+
+
+def rate_at(step: int, steps: int, section: DescentSection) -> float:
+    """The learning rate of step ``step`` (from 0) of ``steps``."""
+    climbing = round(section.warm_up * steps)
+    if step < climbing:
+        return section.learning_rate * (step + 1) / climbing
+    if section.decay == "none":
+        return section.learning_rate
+    return section.learning_rate * (steps - step) / (steps - climbing)
+
+
+def seed_of(*facts: int) -> int:
+    """A seed for torch, made of the numbers of a place in a run."""
+    return int(np.random.SeedSequence(facts).generate_state(1, np.uint64)[0] >> 1)
 
 
 @dataclass
 class Loop:
-    """Runs the stages of a run, one after the other, and keeps what they come to."""
+    """Does the tasks of a run, one after the other; each is made when its turn comes."""
 
-    tools: Tools
-    stages: Sequence[Stage]
-    selection: SelectionSection
-    hardware: Hardware
-    job: FinetuneJob
-    folder: Path
+    network: nn.Module
+    tasks: Sequence[Callable[[], Task[Any, Any]]]
     checkpoints: Checkpoints
+    folder: Path
+    """Where the best epoch lies."""
     tell: Tell
+    checkpoint_steps: int
+    curve: Curve | None = None
+    curve_steps: int = 1
+    is_first: bool = True
+    """Whether this is the process that writes."""
+    wait: Callable[[], None] = lambda: None
+    """Waits for the other processes."""
+    resumed: str = "going on"
     position: Position = field(default_factory=Position)
-    _encoded: EncodedPool | None = None
 
-    def run(self, *, resume: bool) -> tuple[StageResult, ...]:
-        """Train from the last checkpoint, or from the beginning, to the end."""
+    def run(self) -> StageResult:
+        """Train from the last checkpoint, or from the beginning, to the end; the last result."""
+        resume = self.checkpoints.exists()
         if resume:
             self.position = self.checkpoints.position()
-            self.tell(Note(f"going on after step {self.position.total:,}"))
-        if self._is_first:
-            Curve(self.folder).begin(self.position.total)
-        while self.position.stage < len(self.stages):
-            self._stage(self.stages[self.position.stage], resume=resume)
+            self.tell(Note(f"{self.resumed} after step {self.position.total:,}"))
+        if self.is_first and self.curve is not None:
+            self.curve.begin(self.position.total)
+        while self.position.stage < len(self.tasks):
+            self._do(self.tasks[self.position.stage], resume=resume)
             resume = False
-        return self.position.results
+        return self.position.results[-1]
 
-    @cached_property
-    def _judged(self) -> int:
-        """How many mentions epochs are compared by."""
-        return len(judged_mentions(self.tools.data, self.selection))
-
-    @property
-    def _is_first(self) -> bool:
-        return self.tools.team.is_first
-
-    def _stage(self, stage: Stage, *, resume: bool) -> None:
+    def _do(self, make: Callable[[], Task[Any, Any]], *, resume: bool) -> None:
         at_its_begin = (self.position.epoch, self.position.step) == (0, 0)
         if resume and at_its_begin:  # there is no optimiser yet, and no A
-            self.checkpoints.load_model(self.tools.model)
-        trainer = Trainer(self.tools, stage, self.position.stage)
+            self.checkpoints.load_model(self.network)
+        task = make()
         if resume and not at_its_begin:
-            self.checkpoints.load_model(self.tools.model)
-            self.checkpoints.load_optimiser(self.tools.model, trainer.optimiser, trainer.ascent)
-        while not self._is_over(stage):
-            self._epoch(stage, trainer)
-            self._checkpoint(trainer)
-        self._finish(stage)
-
-    def _is_over(self, stage: Stage) -> bool:
-        at, patience = self.position, self.selection.patience
-        waited = at.epoch - 1 - at.best_epoch
-        if patience and at.best is not None and waited >= patience:
-            return True
-        return at.epoch >= stage.section.epochs
-
-    def _chooses(self, stage: Stage) -> bool:
-        """Whether the best epoch is kept; stage O keeps the last unless told otherwise."""
-        section = stage.section
-        wanted = isinstance(section, StageSection) or section.keep == "best"
-        return wanted and self._judged > 0
-
-    def _epoch(self, stage: Stage, trainer: Trainer) -> None:
-        began = time.monotonic()
-        self._mine(trainer)
-        mining = time.monotonic() - began
-        # What the model knew before is no part of its first epoch, but the pool is encoded now.
-        began += self._judge_before(stage)
-        self._steps(stage, trainer)
-        self._evaluate(stage, began, mining, time.monotonic())
-
-    def _judge_before(self, stage: Stage) -> float:
-        """Validate the model before training; returns the seconds."""
-        began = time.monotonic()
-        if self.position.total or not self._is_first or not self._judged:
-            return 0.0
-        recalls = self._validate()
-        seconds = time.monotonic() - began
-        self._line({"total": 0, "stage": stage.name, "epoch": 0, **recalls.as_json()})
-        self.tell(BeforeNews(recalls, seconds))
-        return seconds
-
-    def _mine(self, trainer: Trainer) -> None:
-        """Search hard negatives if this epoch needs new ones; a resumed run finds them on disk."""
-        files = trainer.mined_files(self.folder / "data", self.position.epoch)
-        if self._is_first and not all(path.is_file() for path in files.values()):
-            for old in (self.folder / "data").glob("negatives-*.npy"):
-                old.unlink()
-            with advising(advice_for_searches("the search for hard negatives")):
-                for note in trainer.mine(self._pool(), files, self.position.epoch, self.tell):
-                    self.tell(Note(note))
-        self.tools.team.wait()
-        trainer.open_mined(files)
-
-    def _steps(self, stage: Stage, trainer: Trainer) -> None:
-        batches = batches_of(stage, self.position.epoch, trainer.order_seed)
-        self._encoded = None if self.position.step < len(batches) else self._encoded
-        begun, seen = time.monotonic(), 0
-        left = batches[self.position.step :]
-        for number, batch in enumerate(left, 1):
-            done = self._step(stage, trainer, batch)
-            seen += done.texts
-            pace = (time.monotonic() - begun) / number
-            self._report(stage, trainer, done, seen / max(1e-9, pace * number), pace)
-            if number < len(left) and self.position.total % self.job.checkpoint_steps == 0:
-                self._checkpoint(trainer)
-
-    def _step(self, stage: Stage, trainer: Trainer, batch: Batch) -> Done:
-        at = self.position
-        with advising(advice_for_steps(stage.section, trainer.most_texts, at.total)):
-            done = trainer.step(batch, at.epoch, at.step)
-        self.position = at.stepped(done.loss)
-        return done
-
-    def _report(
-        self, stage: Stage, trainer: Trainer, done: Done, pairs_per_second: float, pace: float
-    ) -> None:
-        at, section = self.position, stage.section
-        if at.total % self.job.curve_steps:
-            return
-        loss = sum(at.losses) / len(at.losses)
-        self.position = replace(at, losses=())
-        steps = at.epoch * stage.steps_per_epoch + at.step
-        left = pace * (stage.steps - steps)
-        line = {"total": at.total, "stage": stage.name, "epoch": at.epoch + 1, "step": steps}
-        self._line({**line, "loss": loss, "rate": done.rate, **self._adversary(trainer, done)})
-        self.tell(
-            StepNews(
-                *(stage.name, at.epoch + 1, section.epochs, steps, stage.steps),
-                *(loss, done.rate, pairs_per_second, left),
-            )
-        )
-
-    @staticmethod
-    def _adversary(trainer: Trainer, done: Done) -> dict[str, object]:
-        """What the curve says of A: both losses of the step, its norms, how far it moves states."""
-        if trainer.ascent is None:
-            return {}
-        losses = dict(zip(("L", "L_prime"), done.views, strict=False))
-        return {"adversary": {**losses, **trainer.ascent.facts()}}
-
-    def _evaluate(self, stage: Stage, began: float, mining: float, trained: float) -> None:
-        """Validate the epoch, keep it if it is the best, and report it."""
-        at = self.position
-        figure, recalls = self._figure()
-        better = figure is not None and (at.best is None or figure > at.best)
-        is_best = better and self._chooses(stage)
-        if is_best:
-            self.position = at = replace(at, best=figure, best_epoch=at.epoch)
-            self._keep()
-        now = time.monotonic()
-        loss = at.epoch_loss / max(1, at.step)
-        if recalls is not None:
-            line = {"total": at.total, "stage": stage.name, "epoch": at.epoch + 1}
-            self._line({**line, **recalls.as_json(), "epoch_loss": loss, "best": is_best})
-        self.tell(
-            EpochNews(
-                stage=stage.name,
-                epoch=at.epoch + 1,
-                epochs=stage.section.epochs,
-                loss=loss,
-                seconds=now - began,
-                mining=mining,
-                validation=now - trained,
-                recalls=recalls,
-                is_best=is_best,
-            )
-        )
-        self.position = at.next_epoch()
-
-    def _figure(self) -> tuple[float | None, Recalls | None]:
-        """The recall that epochs are compared by, computed by the first process and told to all."""
-        if not self._judged:
-            return None, None
-        values = recalls = None
-        if self._is_first:
-            recalls = self._validate()
-            values = [recalls.chosen(self.selection)]
-        return self.tools.team.agree(values, 1)[0], recalls
-
-    def _validate(self) -> Recalls:
-        with advising(advice_for_searches("judging the model")):
-            pool = self._sampled() if self.selection.most_entities else self._pool()
-            return validate(self.tools.data, pool, self.selection, self.tell)
-
-    def _sampled(self) -> EncodedPool:
-        """The entities that validation searches, encoded with the current model."""
-        data = self.tools.data
-        rows = searched_rows(data, self.selection)
-        pool = EncodedPool(
-            self.tools.model, self.tools.scorer, self.hardware, self.folder / "data" / "searched"
-        )
-        pool.encode(data.pool.tokens, self.tell, rows.tolist())
-        return pool
-
-    def _pool(self) -> EncodedPool:
-        """The pool, encoded with the current model; validation and mining share it."""
-        if self._encoded is None:
-            tools = self.tools
-            pool = EncodedPool(tools.model, tools.scorer, self.hardware, self.folder / "data")
-            pool.encode(tools.data.pool.tokens, self.tell)
-            self._encoded = pool
-        return self._encoded
-
-    def _finish(self, stage: Stage) -> None:
-        """Load the best epoch, if one was chosen, and begin the next stage."""
+            self.checkpoints.load_model(self.network)
+            self.checkpoints.load_optimiser(self.network, task.optimiser, task.ascent)
+        while not self._is_over(task):
+            self._epoch(task)
+            self._save(task)
         at = self.position
         kept = at.epoch
         if at.best_epoch >= 0:
-            self.tools.team.wait()
-            load_parameters(self.folder / _BEST, self.tools.model)
+            self.wait()
+            load_parameters(self.folder / BEST, self.network)
             kept = at.best_epoch + 1
-            self._encoded = None
-        self.position = at.next_stage(StageResult(stage.name, at.epoch, kept, at.best))
-        self.tools.model.transformation = None
-        if self.position.stage < len(self.stages):
-            self._checkpoint(None)
+        self.position = at.next_stage(StageResult(task.name, at.epoch, kept, at.best))
+        task.end()
+        if self.position.stage < len(self.tasks):
+            self._save(None)
+
+    def _is_over(self, task: Task[Any, Any]) -> bool:
+        at = self.position
+        waited = at.epoch - 1 - at.best_epoch
+        is_stuck = task.patience and at.best is not None and waited >= task.patience
+        return bool(is_stuck or at.epoch >= task.section.epochs)
+
+    def _epoch(self, task: Task[Any, Any]) -> None:
+        began = time.monotonic()
+        task.prepare(self.position.epoch)
+        prepared = time.monotonic()
+        mining = prepared - began
+        if not self.position.total and (known := task.before()):
+            self._tell_epoch(task, 0, known, time.monotonic() - prepared)
+        # What the network knew before is no part of its first epoch.
+        began += time.monotonic() - prepared
+        self._steps(task)
+        trained, at = time.monotonic(), self.position
+        judged = task.judged()
+        better = judged.figure is not None and (at.best is None or judged.figure > at.best)
+        if is_best := better and task.keeps_best:
+            self.position = replace(at, best=judged.figure, best_epoch=at.epoch)
+            self._keep()
+        now = time.monotonic()
+        # Where there is no curve the whole time alone is told.
+        spent = (mining, now - trained) if self.curve else (0.0, 0.0)
+        self._tell_epoch(task, at.epoch + 1, judged, now - began, *spent, is_best=is_best)
+        self.position = self.position.next_epoch()
+
+    def _steps(self, task: Task[Any, Any]) -> None:
+        left = task.batches(self.position.epoch)[self.position.step :]
+        begun, seen = time.monotonic(), 0
+        for number, batch in enumerate(left, 1):
+            at = self.position
+            goes_on = "The last checkpoint is good. Begin a run with"
+            with advising(task.too_large(goes_on if at.total else "Begin again with")):
+                done = task.step(batch, at.epoch, at.step)
+            self.position = at.stepped(done.loss)
+            seen += task.size(batch)
+            self._report(task, done, seen, (time.monotonic() - begun) / number, number)
+            if number < len(left) and self.position.total % self.checkpoint_steps == 0:
+                self._save(task)
+
+    def _report(
+        self, task: Task[Any, Any], done: Done, seen: int, pace: float, number: int
+    ) -> None:
+        """Tell of a step; ``seen``: examples of ``number`` steps, of ``pace`` seconds each."""
+        at = self.position
+        if at.total % self.curve_steps:
+            return
+        loss = sum(at.losses) / len(at.losses)
+        self.position = replace(at, losses=() if self.curve else at.losses[-_RECENT:])
+        steps = at.epoch * task.steps_per_epoch + at.step
+        said: dict[str, Any] = {"step": steps, "loss": loss, "rate": done.rate}
+        if task.ascent is not None:
+            both = done.views if len(done.views) > 1 else ()
+            losses = dict(zip(("L", "L_prime"), both, strict=False))
+            said["adversary"] = {**losses, **task.ascent.facts()}
+        self._line(task, at.epoch + 1, said)
+        self.tell(
+            StepNews(
+                *(task.name, at.epoch + 1, task.section.epochs, steps, task.steps),
+                *(loss, done.rate, seen / max(1e-9, pace * number), pace * (task.steps - steps)),
+            )
+        )
+
+    def _tell_epoch(
+        self,
+        task: Task[Any, Any],
+        epoch: int,
+        judged: Judged,
+        seconds: float,
+        mining: float = 0.0,
+        validation: float = 0.0,
+        *,
+        is_best: bool = False,
+    ) -> None:
+        """Tell how an epoch was judged; epoch 0: before the first step."""
+        at = self.position
+        loss = at.epoch_loss / max(1, at.step)
+        if judged.line:
+            end = {"epoch_loss": loss, "best": is_best} if epoch else {}
+            self._line(task, epoch, {**judged.line, **end})
+        self.tell(
+            EpochNews(
+                *(task.name, epoch, task.section.epochs, loss, seconds),
+                *(mining, validation, judged.figures, is_best),
+            )
+        )
 
     def _keep(self) -> None:
         """Write the best weights so far."""
-        if not self._is_first:
-            return
-        path = self.folder / _BEST
-        with saying_what_is_kept(path), atomic_path(path) as draft:
-            write_tensors(draft, dict(self.tools.model.named_parameters()))
+        path = self.folder / BEST
+        if self.is_first:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with saying_what_is_kept(path), atomic_path(path) as draft:
+                write_tensors(draft, dict(self.network.named_parameters()))
 
-    def _checkpoint(self, trainer: Trainer | None) -> None:
-        if not self._is_first:
-            return
-        optimiser, ascent = (trainer.optimiser, trainer.ascent) if trainer else (None, None)
-        self.checkpoints.save(self.position, self.tools.model, optimiser, ascent)
+    def _save(self, task: Task[Any, Any] | None) -> None:
+        if self.is_first:
+            optimiser, ascent = (task.optimiser, task.ascent) if task else (None, None)
+            self.checkpoints.save(self.position, self.network, optimiser, ascent)
 
-    def _line(self, line: dict[str, object]) -> None:
-        if self._is_first:
-            Curve(self.folder).add(line)
+    def _line(self, task: Task[Any, Any], epoch: int, said: Mapping[str, Any]) -> None:
+        if self.is_first and self.curve is not None:
+            total = self.position.total
+            self.curve.add({"total": total, "stage": task.name, "epoch": epoch, **said})
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Limit torch to so many cores: more would wait for each other in every product."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 #: Words of torch's out-of-memory errors on a CPU.
@@ -285,26 +358,3 @@ def advising(advice: TrainingError) -> Iterator[None]:
         if any(words in str(error) for words in _ON_CPU):
             raise advice from error
         raise
-
-
-def advice_for_steps(
-    section: StageSection | OverlapSection, texts: int, done: int
-) -> TrainingError:
-    """Advice where a step of so many texts does not fit into memory, after ``done`` steps."""
-    smaller = max(1, min(section.micro_batch or texts, texts) // 2)
-    begin = "Begin again with" if not done else "The last checkpoint is good. Begin a run with"
-    return TrainingError(
-        f"a step of {section.batch} with up to {texts} texts does not fit into memory",
-        hint=f"{begin} micro_batch = {smaller}: the same losses, a third more time. Or with "
-        "fewer tokens (model.inputs), fewer negatives or a smaller batch.",
-    )
-
-
-def advice_for_searches(work: str) -> TrainingError:
-    """Advice where searching the pool does not fit into memory."""
-    return TrainingError(
-        f"{work} does not fit into memory",
-        hint="Other programs may have it. Else fewer tokens (model.inputs), a smaller pool, or "
-        "vectors in the place of token matrices (model.pooling) take less; --resume goes on from "
-        "the last checkpoint.",
-    )

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from kglink.files.atomic import atomic_file
 from kglink.files.tables import IntArray, PickedStrings, map_array
+from kglink.models.cross_encoder import CrossEncoder, written_pair
+from kglink.models.reranker_folder import RERANKER
 from kglink.plugins import (
     Encoded,
     MentionSampler,
@@ -31,11 +33,13 @@ from kglink.space.token_rows import FloatArray
 from kglink.training.batch import MentionBatch, choose_golds, choose_things, known_rows
 from kglink.training.data import TrainingData
 from kglink.training.encoded_pool import EncodedPool
-from kglink.training.pool import as_ids
+from kglink.training.mentions import TRAIN
+from kglink.training.pool import as_ids, token_table
 from kglink.training.recipe import StageSection
 from kglink.training.stages import Group
-from kglink.training.teacher import Teacher
 
+#: Mentions between two notes of progress.
+_READ = 64
 #: Mentions and entities of a batch.
 SidePair = tuple[Encoded, Encoded]
 
@@ -99,7 +103,11 @@ class Negatives:
         if not self._k or self.are_from_batch:
             return np.empty((len(mentions), 0), np.int64)
         if self._mined is not None:
-            return self._found(self._mined, mentions)
+            places = np.searchsorted(self._group.items, mentions)
+            known = places < len(self._group.items)  # names have no mined negatives
+            found = np.full((len(mentions), self._mined.shape[1]), -1, np.int64)
+            found[known] = self._mined[places[known]]
+            return found
         return self._ask(self._pool, self._batch(mentions, _alone(golds), excluded), rng)
 
     def among(self, batch: MentionBatch, scores: FloatArray, rng: np.random.Generator) -> IntArray:
@@ -141,60 +149,77 @@ class Negatives:
 
         A teacher then scores the golds of each mention, and what was found.
         """
-        if self.are_among_mentions:
-            return self._mine_among_mentions(pool, path, rng, progress)
-        golds, excluded = choose_golds(self._data, self._group.rows, self._group.items)
-        found = np.full((len(golds), self._k), -1, np.int64)
+        notes: tuple[str, ...] = ()
         known = replace(self._pool, vectors=pool.vectors(self._rows))
-        step = f"mining negatives of {self._group.letter}"
-        progress(Progress(step, 0, len(golds)))
-        for part in self._parts(known):
-            items = self._group.items[part]
-            asked = self._batch(items, _alone(golds[part]), excluded[part])
-            batch = self._seen(pool, part, asked)
-            found[part] = self._ask(known, batch, rng)
-            progress(Progress(step, min(part.stop, len(golds)), len(golds)))
+        if isinstance(self._sampler, MentionSampler):
+            found, notes = self._among_mentions(self._sampler, known, pool, rng, progress)
+        else:
+            found = self._nearest(known, pool, rng, progress)
         if self._teacher is not None:
-            gold_sets = self._data.train.gold_sets(self._group.items.tolist())
-            every = _table([self._inside(own) for own in gold_sets])
-            told = self._teacher.scores(
-                self._group.items, np.concatenate([every, found], axis=1), progress
-            )
+            items = self._group.items
+            inside = [self._inside(own) for own in self._data.train.gold_sets(items.tolist())]
+            golds = np.full((len(items), max(map(len, inside), default=0)), -1, np.int64)
+            for number, rows in enumerate(inside):
+                golds[number, : len(rows)] = rows
+            asked = np.concatenate([golds, found], axis=1)
             with atomic_file(_told_file(path)) as out:
-                np.save(out, told)
+                np.save(out, self._teacher.scores(items, asked, progress))
         with atomic_file(path) as out:
             np.save(out, found)
-        return ()
+        return notes
 
-    def _mine_among_mentions(
-        self, pool: EncodedPool, path: Path, rng: np.random.Generator, progress: OnProgress
-    ) -> tuple[str, ...]:
-        """Choose positives and negatives of all mentions, entities and other mentions."""
-        assert isinstance(self._sampler, MentionSampler)  # noqa: S101 - who calls has asked
+    def _nearest(
+        self, known: SamplerPool, pool: EncodedPool, rng: np.random.Generator, progress: OnProgress
+    ) -> IntArray:
+        """Entities that are no golds."""
+        items, step = self._group.items, f"mining negatives of {self._group.letter}"
+        golds, excluded = choose_golds(self._data, self._group.rows, items)
+        found = np.full((len(items), self._k), -1, np.int64)
+        progress(Progress(step, 0, len(items)))
+        for part in self._parts(known):
+            batch = self._batch(items[part], _alone(golds[part]), excluded[part])
+            texts = as_ids(self._data.train.tokens.take(items[part].tolist()))
+            if known.vectors is not None:
+                batch = batch._replace(vectors=pool.mention_vectors(texts))
+            else:
+                # Forbidden entities may be among the nearest, so as many more have to be exact.
+                forbidden = max(len(batch.forbidden(one)) for one in range(len(texts)))
+                scores = pool.pair_scores(texts, self._rows, self._k + forbidden)
+                batch = batch._replace(scores=scores)
+            found[part] = self._ask(known, batch, rng)
+            progress(Progress(step, min(part.stop, len(items)), len(items)))
+        return found
+
+    def _among_mentions(
+        self,
+        sampler: MentionSampler,
+        known: SamplerPool,
+        pool: EncodedPool,
+        rng: np.random.Generator,
+        progress: OnProgress,
+    ) -> tuple[IntArray, tuple[str, ...]]:
+        """Positives and negatives of all mentions: entities, and other mentions; and notes."""
         items, step = self._group.items, f"mining negatives of {self._group.letter}"
         things, excluded = choose_things(self._data, self._group.rows, items, rng)
         vectors = []
-        known = replace(self._pool, vectors=pool.vectors(self._rows))
         for part in self._parts(known):
             progress(Progress(f"encoding mentions of {self._group.letter}", part.start, len(items)))
             texts = self._data.train.tokens.take(items[part].tolist())
             vectors.append(pool.mention_vectors(as_ids(texts)))
         batch = self._batch(items, things, excluded)._replace(vectors=np.concatenate(vectors))
-        positives = self._sampler.positives(known, batch, rng)
+        positives = sampler.positives(known, batch, rng)
         found = np.full((len(items), 1 + self._k), -1, np.int64)
         found[:, 0] = positives.rows
         for part in self._parts(known):
             progress(Progress(step, part.start, len(items)))
             wanted = np.arange(len(items))[part]
-            found[part, 1:] = self._sampler.negatives(known, batch, wanted, self._k)
+            found[part, 1:] = sampler.negatives(known, batch, wanted, self._k)
         progress(Progress(step, len(items), len(items)))
         # Their numbers among the group's rows and items become those among all.
         inside = (found >= 0) & (found < len(known))
         mentions = items[np.where(found >= len(known), found - len(known), 0)]
         whole = np.where(inside, found + self._rows.start, mentions + len(self._data.pool))
-        with atomic_file(path) as out:
-            np.save(out, np.where(found >= 0, whole, -1))
-        return positives.notes
+        return np.where(found >= 0, whole, -1), positives.notes
 
     def open(self, path: Path) -> None:
         """Use the negatives of a file, and what the teacher says of them."""
@@ -224,26 +249,9 @@ class Negatives:
         start, stop = self._group.rows
         return [row for row in sorted(golds) if start <= row < stop]
 
-    def _found(self, mined: IntArray, mentions: IntArray) -> IntArray:
-        """Mined negatives of some mentions. Names have no mined negatives."""
-        places = np.searchsorted(self._group.items, mentions)
-        known = places < len(self._group.items)
-        found = np.full((len(mentions), mined.shape[1]), -1, np.int64)
-        found[known] = mined[places[known]]
-        return found
-
     def _parts(self, known: SamplerPool) -> Iterator[slice]:
         size = _BY_SCORES if known.vectors is None else _BY_VECTORS
         return (slice(at, at + size) for at in range(0, len(self._group.items), size))
-
-    def _seen(self, pool: EncodedPool, part: slice, batch: SamplerBatch) -> SamplerBatch:
-        """Add the mentions' vectors, or scores, to a batch."""
-        texts = as_ids(self._data.train.tokens.take(self._group.items[part].tolist()))
-        if pool.vectors(self._rows) is not None:
-            return batch._replace(vectors=pool.mention_vectors(texts))
-        # Forbidden entities may be among the nearest, so as many more have to be exact.
-        forbidden = max((len(batch.forbidden(one)) for one in range(len(batch.gold))), default=0)
-        return batch._replace(scores=pool.pair_scores(texts, self._rows, self._k + forbidden))
 
     def _ask(self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator) -> IntArray:
         drawn = self._sampler.sample(pool, batch, self._k, rng)
@@ -268,14 +276,42 @@ def _alone(golds: IntArray) -> list[frozenset[int]]:
     return [frozenset({gold}) for gold in golds.tolist()]
 
 
-def _table(rows: Sequence[Sequence[int]]) -> IntArray:
-    """Rows of unequal length, -1 behind the end of each."""
-    table = np.full((len(rows), max(map(len, rows), default=0)), -1, np.int64)
-    for number, row in enumerate(rows):
-        table[number, : len(row)] = row
-    return table
-
-
 def _told_file(negatives: Path) -> Path:
     """Where the teacher's scores of these negatives lie; written before them."""
     return negatives.with_suffix(".told.npy")
+
+
+class Teacher:
+    """A reranker that scores the candidates which a student learns from; it reads them itself.
+
+    It reads what was mined once, and every epoch until the next search learns from its scores.
+    """
+
+    def __init__(self, reader: CrossEncoder, folder: Path) -> None:
+        self._reader = reader
+        self._entities = token_table(folder / "pool-texts")
+        self._mentions = token_table(folder / f"{TRAIN}-mentions")
+
+    def scores(
+        self, mentions: IntArray, candidates: IntArray, progress: OnProgress = lambda _: None
+    ) -> FloatArray:
+        """Logits in the order of the candidates, rows of the pool; -inf where one is -1."""
+        told = np.full(candidates.shape, -np.inf, np.float32)
+        for first in range(0, len(mentions), _READ):
+            windows = as_ids(self._mentions.take(mentions[first : first + _READ].tolist()))
+            rows, columns = np.nonzero(candidates[first : first + _READ] >= 0)
+            wanted = candidates[first + rows, columns].tolist()
+            own = [windows[row] for row in rows.tolist()]
+            pairs = list(map(written_pair, own, as_ids(self._entities.take(wanted))))
+            logits = self._reader.logits_of(pairs, [len(window) for window in own])
+            told[first + rows, columns] = logits
+            done = min(first + _READ, len(mentions))
+            progress(Progress("asking the teacher", done, len(mentions)))
+        return told
+
+
+def teacher_fingerprint(folder: str) -> dict[str, str]:
+    """The checksums of a teacher's files; none where there is no teacher."""
+    if not folder:
+        return {}
+    return {name: info.blake2b for name, info in RERANKER.read(Path(folder)).files.items()}

@@ -36,11 +36,6 @@ class PooledKB(NamedTuple):
     revision: int
     digest: str
 
-    @property
-    def rows(self) -> RowRange:
-        """Its rows of the pool."""
-        return RowRange(self.start, self.stop)
-
 
 class EntityPool:
     """All entities of the run's KBs."""

@@ -8,9 +8,9 @@ the objective.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
@@ -24,7 +24,10 @@ from kglink.models.bi_encoder import BiEncoder, Output, Pair, ViewMode
 from kglink.models.inputs import IdArray
 from kglink.models.tower import join
 from kglink.plugins import Encoded
-from kglink.training.grad_cache import Outputs, backward, cached_backward
+
+Part = TypeVar("Part")
+#: What a part is encoded as: tensors, those of a floating type with a gradient.
+Outputs = tuple[Tensor, ...]
 
 #: While one process looks for hard negatives the others wait; that may take hours.
 _PATIENCE = timedelta(hours=24)
@@ -138,6 +141,10 @@ def leave() -> None:
         torch.distributed.destroy_process_group()
 
 
+#: Which views the encoder gives: as it is, and as the transformation makes it.
+_AT: Mapping[ViewMode, tuple[int, ...]] = {"plain": (0,), "both": (0, 1), "transformed": (1,)}
+
+
 class Texts(NamedTuple):
     """Texts, and the domain of each where a transformation needs it."""
 
@@ -172,8 +179,7 @@ class Encoding(NamedTuple):
         said: list[float] = []
 
         def whole(outputs: list[Outputs]) -> Tensor:
-            views = [self._gathered(outputs, view, counts) for view in (0, 1)]
-            losses = [loss_of(pair) for pair in views if pair is not None]
+            losses = [loss_of(self._gathered(outputs, view, counts)) for view in _AT[self.view]]
             said[:] = [float(loss.detach()) * weight for loss in losses]
             return torch.stack(losses).sum() * weight
 
@@ -194,29 +200,18 @@ class Encoding(NamedTuple):
         sides = [side for pair in output for side in (pair or (None, None))]
         return tuple(value for side in sides for value in (side or empty))
 
-    def _gathered(
-        self, outputs: Sequence[Outputs], view: int, counts: tuple[int, int]
-    ) -> Pair | None:
-        """One view of the whole batch; None where the loss does not use it."""
+    def _gathered(self, outputs: Sequence[Outputs], view: int, counts: tuple[int, int]) -> Pair:
+        """One view of the whole batch; None for a side without texts."""
         sides: list[Encoded | None] = []
         for side, count in enumerate(counts):
             at = 4 * view + 2 * side
             own = [Encoded(part[at], part[at + 1]) for part in outputs if part[at].numel()]
-            if not own and not self._wanted(view, count):
-                sides.append(None)
-                continue
-            sides.append(self.team.gather(join(own) if own else self._nothing(), count))
-        return None if sides == [None, None] else Pair(*sides)
-
-    def _wanted(self, view: int, count: int) -> bool:
-        """Whether other processes have texts of this view."""
-        wanted = {"plain": (0,), "both": (0, 1), "transformed": (1,)}[self.view]
-        return view in wanted and count > 0
-
-    def _nothing(self) -> Encoded:
-        device = self.model.device
-        states = torch.zeros(0, 1, self.model.dim, device=device)
-        return Encoded(states, torch.zeros(0, 1, dtype=torch.bool, device=device))
+            if not own:  # all of them may be those of other processes
+                device = self.model.device
+                states = torch.zeros(0, 1, self.model.dim, device=device)
+                own = [Encoded(states, torch.zeros(0, 1, dtype=torch.bool, device=device))]
+            sides.append(self.team.gather(join(own), count) if count else None)
+        return Pair(*sides)
 
 
 def _parts(mentions: Texts, entities: Texts, most: int) -> list[tuple[Texts, Texts]]:
@@ -230,3 +225,60 @@ def _parts(mentions: Texts, entities: Texts, most: int) -> list[tuple[Texts, Tex
 
     parts = [(cut(mentions, at), cut(entities, at)) for at in range(max(1, count))]
     return [part for part in parts if part[0].ids or part[1].ids] or parts[:1]
+
+
+def cached_backward(
+    encode: Callable[[Part], Outputs],
+    parts: Sequence[Part],
+    loss_of: Callable[[list[Outputs]], Tensor],
+) -> Tensor:
+    """Add the gradients of ``loss_of`` over all parts to the parameters; returns the loss.
+
+    Large contrastive batches in little memory (Gao et al., 2021): all parts are encoded without
+    a graph; the loss on their vectors gives each vector's gradient; then one part after the other
+    is encoded again, with a graph and the same dropout, and takes its gradients back.
+    ``loss_of`` gets plain tuples in the order of ``parts``.
+    """
+    states, outputs = [], []
+    for part in parts:
+        states.append(_random_state())
+        with torch.no_grad():
+            made = encode(part)
+        outputs.append(tuple(one.detach().requires_grad_(one.is_floating_point()) for one in made))
+    loss = loss_of(outputs)
+    backward(loss)
+    after = _random_state()
+    for number, part in enumerate(parts):
+        _restore(states[number])
+        _pull(encode(part), outputs[number])
+    _restore(after)
+    return loss.detach()
+
+
+def backward(loss: Tensor) -> None:
+    """Run a loss backward, but where it stands on no parameter: this process has no texts."""
+    if loss.requires_grad:
+        torch.autograd.backward(loss)
+
+
+def _pull(outputs: Outputs, kept: Outputs) -> None:
+    """Send the kept gradients down the graph of a part."""
+    pairs = [
+        (output, leaf.grad)
+        for output, leaf in zip(outputs, kept, strict=True)
+        if leaf.grad is not None and output.requires_grad
+    ]
+    if pairs:
+        torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
+
+
+def _random_state() -> list[Tensor]:
+    """The generators that dropout draws from."""
+    states = [torch.get_rng_state()]
+    return [*states, *torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else states
+
+
+def _restore(states: Sequence[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    if len(states) > 1:
+        torch.cuda.set_rng_state_all(list(states[1:]))

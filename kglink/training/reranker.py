@@ -3,13 +3,11 @@
 It learns from what retrieval finds for annotated mentions, and is judged by held-out ones after
 each epoch. The right candidate is to be likelier than each wrong one, and than nothing.
 
-reranker.work/     checkpoints and the best epoch so far, until it is done
 reranker/          the reranker (`kglink.models.cross_encoder`)
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,50 +16,31 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
-from torch import Tensor, nn
+from torch import Tensor
 
 from kglink.errors import ModelError, UsageError
-from kglink.files.digest import digest_of
 from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of, pooled, pooler_in
-from kglink.models.hardware import Hardware
 from kglink.models.inputs import Inputs
 from kglink.models.loading import load_tensors
 from kglink.models.model_folder import BaseInfo
 from kglink.models.reranker_folder import RERANKER, RerankerManifest
 from kglink.models.runtime import TokenEncoder
-from kglink.models.source import ModelSource, read_config
+from kglink.models.source import read_config
 from kglink.models.tower import pack, pool
 from kglink.records import EntityId, Ranking
 from kglink.store import Store
-from kglink.training.checkpoint import saying_what_is_kept
-from kglink.training.head import (
-    HeadJob,
-    HeadTraining,
-    Judged,
-    Network,
-    Stage,
-    finished,
-    new_settings,
-    source_of,
-)
-from kglink.training.job import FinetuneJob, RerankerNews, Tell
+from kglink.training.checkpoint import StageResult
+from kglink.training.head import HeadTask, Network, run_alone, source_of
+from kglink.training.job import FinetuneJob, Tell
+from kglink.training.loop import Judged
 from kglink.training.recipe import RerankerSection
-from kglink.training.run import (
-    RunSettings,
-    TrainingReport,
-    alone,
-    read_report,
-    read_settings,
-    write_settings,
-)
+from kglink.training.run import RunSettings, TrainingReport, read_report, write_settings
 
-FOLDER, WORK = "reranker", "reranker.work"
+FOLDER = "reranker"
 #: What a run of this stage alone has in the place of the stages S, T and O.
 SOURCES_OF_RERANKER = "R"
 #: A reranker learns from so many mentions at least, and so many more judge it.
 LEAST_MENTIONS, LEAST_HELD_OUT = 100, 20
-
-RerankerJob = HeadJob[RerankerSection]
 
 
 class JudgedRanking(NamedTuple):
@@ -84,15 +63,6 @@ class ToRead(NamedTuple):
     held_out: Sequence[JudgedRanking]
     documents: tuple[str, ...]
 
-    def too_few(self) -> str:
-        """Why no reranker can be learnt from them; empty where one can."""
-        if len(self.train) >= LEAST_MENTIONS and len(self.held_out) >= LEAST_HELD_OUT:
-            return ""
-        return (
-            f"{len(self.train):,} annotated mentions to learn from and {len(self.held_out):,} held "
-            f"back; {LEAST_MENTIONS} and {LEAST_HELD_OUT} are needed"
-        )
-
 
 class RerankerReport(NamedTuple):
     """What came of stage R."""
@@ -113,126 +83,84 @@ def reranker_run(
     tell: Tell = lambda _: None,
 ) -> tuple[TrainingReport, RerankerReport]:
     """A run of stage R, in ``folder``, from the beginning or where it stopped."""
-    began = time.monotonic()
-    with alone(folder):
-        told = (
-            read_settings(folder)
-            if job.resume
-            else new_settings(store, job, folder, SOURCES_OF_RERANKER)
-        )
+
+    def train(told: RunSettings) -> tuple[RerankerReport, int, StageResult]:
         done = folder / FOLDER
         if (report := read_report(folder)) and RERANKER.is_there(done):
-            return report, RerankerReport(done, RERANKER.read(done), 0, report.stages[0]["figure"])
+            stage = StageResult(**report.stages[0])
+            known = RerankerReport(done, RERANKER.read(done), 0, stage.figure or 0.0)
+            return known, 0, stage
         data = data_of(told)
-        if too_few := data.too_few():
+        if len(data.train) < LEAST_MENTIONS or len(data.held_out) < LEAST_HELD_OUT:
             raise UsageError(
-                f"no reranker can be trained: {too_few}",
+                f"no reranker can be trained: {len(data.train):,} annotated mentions to learn "
+                f"from and {len(data.held_out):,} held back; {LEAST_MENTIONS} and "
+                f"{LEAST_HELD_OUT} are needed",
                 hint="Add annotated documents: `kglink add-kb DOCS FILE --links-to KB`.",
             )
         if not job.resume:
             write_settings(folder, told)
-        section = told.recipe.reranker
-        reranker = train_reranker(
-            data,
-            RerankerJob(
-                section=section,
-                base=section.base or told.recipe.model.base,
-                seed=told.seed,
-                hardware=told.hardware,
-                checkpoint_steps=job.checkpoint_steps,
-                libraries=told.libraries,
-            ),
-            folder,
-            tell=tell,
-        )
-        stage = Stage(SOURCES_OF_RERANKER, section.epochs, reranker.manifest.epoch)
-        report = finished(folder, done, stage, reranker.right, reranker.steps, began)
-        return report, reranker
+        found = train_reranker(data, told, folder, checkpoint_steps=job.checkpoint_steps, tell=tell)
+        epochs, kept = told.recipe.reranker.epochs, found.manifest.epoch
+        stage = StageResult(SOURCES_OF_RERANKER, epochs, kept, found.right)
+        return found, found.steps, stage
+
+    return run_alone(store, job, folder / FOLDER, SOURCES_OF_RERANKER, train)
 
 
 def train_reranker(
-    data: ToRead, job: RerankerJob, folder: Path, *, tell: Tell = lambda _: None
+    data: ToRead,
+    told: RunSettings,
+    folder: Path,
+    *,
+    checkpoint_steps: int = 500,
+    tell: Tell = lambda _: None,
 ) -> RerankerReport:
     """Train a reranker in the folder of a run, from the beginning or the last checkpoint."""
-    source = source_of(job.base)
-    torch.manual_seed(job.seed)  # of the head
-    rows = int(read_config(source.path)["vocab_size"])
-    inputs = Inputs(source, job.section.inputs, rows=rows)
-    network = Network(source, 1, job.hardware, job.section, rows=inputs.rows)
-    if job.section.head == "pooler":
-        network.pooler = _pooler_of(source, job.hardware)
-    training = _Training(data, job, folder, network, inputs, tell)
-    training.run()
-    manifest = training.write()
-    right = training.held_out_figures().right
-    training.clear()
-    return RerankerReport(folder / FOLDER, manifest, training.at.total, right)
+    done = folder / FOLDER
+    task = CandidateTask(data, told)
+    ids = [one.ids() for one in (*data.train, *data.held_out)]
+    manifest, _, steps = task.run(done, ids, checkpoint_steps, tell)
+    return RerankerReport(done, manifest, steps, task.judged().figures[RIGHT])
 
 
-def _pooler_of(source: ModelSource, hardware: Hardware) -> nn.Linear:
-    """The pooler that a model folder brings."""
-    weights = {name: value for path in source.weights for name, value in load_tensors(path).items()}
-    pooler = pooler_in(weights, source.dim)
-    if pooler is None:
-        raise ModelError(
-            f"{source.name}: has no pooler, and the reranker is to read what one says",
-            hint="Set reranker.head = cls, or name a model with a pooler, such as BERT.",
-        )
-    return pooler.to(hardware.device)
+#: How the share of mentions is told whose likeliest candidate is right.
+RIGHT = "right at first"
 
 
-class _HeldOut(NamedTuple):
-    """The mean loss of held-out mentions, and the share whose likeliest candidate is right."""
+class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
+    """Learns which of a mention's candidates is meant."""
 
-    loss: float
-    right: float
-
-
-class _Training(HeadTraining[RerankerSection, JudgedRanking]):
-    """Trains one reranker."""
-
-    stage = SOURCES_OF_RERANKER
-
-    def __init__(
-        self,
-        data: ToRead,
-        job: RerankerJob,
-        folder: Path,
-        network: Network,
-        inputs: Inputs,
-        tell: Tell,
-    ) -> None:
-        self._data = data
-        self._folder = folder
-        self._inputs = inputs
-        self._pairs = PairInputs(inputs)
-        dropping = job.section.model_copy(update={"gold": "drop"})
-        self.held_out = [
+    def __init__(self, data: ToRead, told: RunSettings) -> None:
+        section = told.recipe.reranker
+        source = source_of(section.base or told.recipe.model.base)
+        torch.manual_seed(told.seed)  # of the head
+        rows = int(read_config(source.path)["vocab_size"])
+        self._inputs = Inputs(source, section.inputs, rows=rows)
+        network = Network(source, 1, told.hardware, section, rows=self._inputs.rows)
+        if section.head == "pooler":
+            files = [load_tensors(path) for path in source.weights]
+            weights = {name: value for one in files for name, value in one.items()}
+            pooler = pooler_in(weights, source.dim)
+            if pooler is None:
+                raise ModelError(
+                    f"{source.name}: has no pooler, and the reranker is to read what one says",
+                    hint="Set reranker.head = cls, or name a model with a pooler, such as BERT.",
+                )
+            network.pooler = pooler.to(told.hardware.device)
+        self._documents = data.documents
+        self._pairs = PairInputs(self._inputs)
+        dropping = section.model_copy(update={"gold": "drop"})
+        self._held_out = [
             one for given in data.held_out if given.right for one in learnable(given, dropping)
         ]
-        super().__init__(
-            network,
-            [one for given in data.train for one in learnable(given, job.section)],
-            job,
-            folder / WORK,
-            {
-                "recipe": digest_of([job.section.model_dump(mode="json"), job.seed]),
-                "base model": network.source.fingerprint,
-                "state of the data": digest_of(
-                    [one.ids() for one in (*data.train, *data.held_out)]
-                ),
-            },
-            tell,
-        )
-
-    @property
-    def examples_of_epoch(self) -> int:
-        """Of very many mentions each epoch samples others."""
-        return min(len(self.examples), self.job.section.most_mentions)
+        examples = [one for given in data.train for one in learnable(given, section)]
+        most = section.most_mentions
+        super().__init__(SOURCES_OF_RERANKER, network, section, told, examples, most)
 
     def loss(self, batch: Sequence[JudgedRanking]) -> Tensor:
         """The mean over mentions of `candidate_loss`."""
-        network, section = self.network, self.job.section
+        network, section = self.network, self.section
         device = network.head.weight.device
         ids, seconds = self._pairs.pairs([one.ranking for one in batch])
         packed = pack(ids, device, seconds if section.segments else None)
@@ -248,47 +176,36 @@ class _Training(HeadTraining[RerankerSection, JudgedRanking]):
 
     def judged(self) -> Judged:
         """By the loss of held-out mentions: of epochs that answer as many right, by how surely."""
-        told = self.held_out_figures()
-
-        def news(epoch: int, loss: float, seconds: float, is_best: bool) -> RerankerNews:
-            epochs = self.job.section.epochs
-            return RerankerNews(epoch, epochs, loss, seconds, told.right, is_best)
-
-        return Judged(-told.loss, news)
-
-    def held_out_figures(self) -> _HeldOut:
-        """What the network as it is now answers to the mentions that were held back."""
-        network, hardware = self.network, self.job.hardware
+        network, nothing = self.network, self.section.nothing
         encoder = TokenEncoder(
-            network.source.name, network.tower.snapshot(hardware), hardware, "cls"
+            *(network.source.name, network.tower.snapshot(network.hardware)),
+            *(network.hardware, "cls"),
         )
         head = head_of(network.head.weight, network.head.bias, network.pooler)
-        reader = CrossEncoder(self._pairs, encoder, head, segments=self.job.section.segments)
-        answers = reader.logits([one.ranking for one in self.held_out])
-        nothing = self.job.section.nothing
+        reader = CrossEncoder(self._pairs, encoder, head, segments=self.section.segments)
+        answers = reader.logits([one.ranking for one in self._held_out])
         losses, right = [], []
-        for one, logits in zip(self.held_out, answers, strict=True):
-            told = candidate_loss(torch.from_numpy(logits), right_of(one), nothing=nothing)
-            losses.append(float(told))
+        for one, logits in zip(self._held_out, answers, strict=True):
+            losses.append(
+                float(candidate_loss(torch.from_numpy(logits), right_of(one), nothing=nothing))
+            )
             right.append(one.ranking.candidates[int(np.argmax(logits))].id in one.right)
-        return _HeldOut(float(np.mean(losses)), float(np.mean(right)))
+        return Judged(-float(np.mean(losses)), {RIGHT: float(np.mean(right))})
 
-    def write(self) -> RerankerManifest:
+    def write(self, place: Path, epoch: int) -> RerankerManifest:
         """Write the reranker that the network is now."""
         source = self.network.source
         tower, head = self.network.files()
         manifest = RerankerManifest(
             base=BaseInfo(name=source.name, fingerprint=source.fingerprint),
-            documents=self._data.documents,
-            epoch=self.at.best_epoch + 1,
-            inputs=self.job.section.inputs,
+            documents=self._documents,
+            epoch=epoch,
+            inputs=self.section.inputs,
             tag_ids=self._inputs.tag_ids,
-            segments=self.job.section.segments,
-            libraries=self.job.libraries,
+            segments=self.section.segments,
+            libraries=self.told.libraries,
         )
-        place = self._folder / FOLDER
-        with saying_what_is_kept(place):
-            return RERANKER.write(place, tower, head, manifest)
+        return RERANKER.write(place, tower, head, manifest)
 
 
 def candidate_loss(logits: Tensor, right: Tensor, *, nothing: bool) -> Tensor:

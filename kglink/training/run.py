@@ -15,7 +15,7 @@ import contextlib
 import datetime
 import errno
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from kglink.files.atomic import sweep_drafts, write_atomically
 from kglink.files.lock import file_lock, is_locked
 from kglink.files.manifest import library_versions
 from kglink.models.hardware import Hardware
-from kglink.training.recipe import Recipe, read_recipe
+from kglink.store import Store
+from kglink.training.job import FinetuneJob
+from kglink.training.recipe import DEFAULT_RECIPE, Recipe, read_recipe
 
 FORMAT = 1
 #: How settings.json names the folder of the workspace, which may be moved.
@@ -39,10 +41,6 @@ SETTINGS, REPORT, MODEL, DATA, CHECKPOINTS = (
 )
 #: What the data are, in their folder: KBs with their revisions, counts, digests.
 DATA_FACTS = "data.json"
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,9 @@ class RunSettings:
     processes: int = 1
     detector: bool = True
     """Whether a detector is trained too, where the documents allow it."""
-    started: str = field(default_factory=_now)
+    started: str = field(
+        default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    )
     libraries: dict[str, str] = field(default_factory=library_versions)
 
     @property
@@ -130,6 +130,38 @@ class RunInfo:
         }
 
 
+def new_settings(
+    store: Store,
+    job: FinetuneJob,
+    folder: Path,
+    sources: str,
+    hardware: Hardware,
+    processes: int = 1,
+) -> RunSettings:
+    """Settings of a new run, whose KBs and documents are there; nothing is written yet."""
+    if (folder / SETTINGS).exists():
+        raise UsageError(
+            f"{folder}: there is a run already",
+            hint="Go on with it (--resume), give another name, or delete the folder.",
+        )
+    for name in job.docs:
+        store.kb(name)
+    # A detector and a reranker learn from all KBs.
+    left, right = (job.source_kbs, job.target_kbs) if job.learns_pairs else ((), ())
+    by_name = "" if isinstance(job.recipe, Recipe) else str(job.recipe or DEFAULT_RECIPE)
+    return RunSettings(
+        recipe=job.chosen_recipe(),
+        recipe_name=by_name,
+        sources=sources,
+        source_kbs=tuple(left),
+        target_kbs=tuple(right),
+        docs=tuple(job.docs),
+        hardware=hardware,
+        processes=processes,
+        detector=job.what != "linker",
+    )
+
+
 def write_settings(folder: Path, settings: RunSettings) -> None:
     """Create the folder of a run."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -147,18 +179,8 @@ def kept_recipe(recipe: Recipe, folder: Path) -> dict[str, Any]:
             return told
         return f"{WORKSPACE}/{place.resolve().relative_to(workspace).as_posix()}"
 
-    workspace = _workspace_of(folder)
+    workspace = folder.resolve().parent.parent
     return _with_places(recipe.model_dump(mode="json"), kept)
-
-
-def _found_again(kept: str, folder: Path) -> str:
-    """A folder of the workspace where the workspace lies now; anything else as it is."""
-    first, _, rest = kept.partition("/")
-    return str(_workspace_of(folder) / rest) if first == WORKSPACE else kept
-
-
-def _workspace_of(run: Path) -> Path:
-    return run.resolve().parent.parent
 
 
 def _with_places(recipe: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
@@ -179,7 +201,12 @@ def read_settings(folder: Path) -> RunSettings:
             f"{folder / SETTINGS}: of another format than this kglink writes",
             hint="Go on with the kglink that began the run.",
         )
-    recipe = _with_places(values["recipe"], lambda kept: _found_again(kept, folder))
+
+    def found_again(kept: str) -> str:
+        first, _, rest = kept.partition("/")
+        return str(folder.resolve().parent.parent / rest) if first == WORKSPACE else kept
+
+    recipe = _with_places(values["recipe"], found_again)
     values["recipe"] = read_recipe(recipe, str(folder / SETTINGS))
     for name in ("source_kbs", "target_kbs", "docs"):
         values[name] = tuple(values[name])
@@ -311,22 +338,17 @@ class Curve:
         figure = Figure(figsize=(8, 4), layout="constrained")
         left, right = figure.subplots(1, 2)
         for stage in dict.fromkeys(line["stage"] for line in losses):
-            own = [line for line in losses if line["stage"] == stage]
-            _plot(left, own, [line["loss"] for line in own], stage)
+            own = [(line["total"], line["loss"]) for line in losses if line["stage"] == stage]
+            left.plot(*zip(*own, strict=True), label=stage, marker=".")
         for metric in recalls[0]["mean"] if recalls else ():
-            _plot(right, recalls, [line["mean"][metric] for line in recalls], metric)
+            own = [(line["total"], line["mean"][metric]) for line in recalls]
+            right.plot(*zip(*own, strict=True), label=metric, marker=".")
         for axes, title in ((left, "loss"), (right, "recall, mean over KBs")):
             axes.set(xlabel="step", title=title)
             if axes.lines:
                 axes.legend()
         figure.savefig(self.picture, dpi=120)
         return self.picture
-
-
-def _plot(
-    axes: Any, lines: Sequence[Mapping[str, Any]], values: Sequence[float], label: str
-) -> None:
-    axes.plot([line["total"] for line in lines], values, label=label, marker=".")
 
 
 _LOCK = ".lock"

@@ -17,7 +17,7 @@ from kglink.errors import UsageError
 from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.store import Store
-from kglink.training.data import TrainingData
+from kglink.training.data import KBChoice, TrainingData
 from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.recipe import OverlapSection, Recipe, StageSection
 
@@ -44,15 +44,13 @@ class Stage(NamedTuple):
     def batches(self) -> tuple[int, ...]:
         """Batches of each group in an epoch."""
         size = self.section.batch * self.section.accumulate
-        return tuple(max(1, self._learnt(group) // size) for group in self.groups)
+        learnt = [len(group.items) + self.drawn_names(group) for group in self.groups]
+        return tuple(max(1, count // size) for count in learnt)
 
     def drawn_names(self, group: Group) -> int:
         """Names of a group that an epoch samples."""
         share = self.section.names if isinstance(self.section, StageSection) else 0
         return min(len(group.names), round(share * len(group.items)))
-
-    def _learnt(self, group: Group) -> int:
-        return len(group.items) + self.drawn_names(group)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -100,19 +98,31 @@ def with_kbs(store: Store, job: FinetuneJob, tell: Tell) -> FinetuneJob:
     )
     enough = len(rest) >= len(wanted)
     if not (enough or (is_open and rest)):
-        raise _too_few_kbs(stages, wanted, [info.name for info in kbs])
+        there = f"only {', '.join(info.name for info in kbs)}" if kbs else "no KB"
+        alone = "Learn from annotated mentions alone: --sources T. Or add" if kbs else "Add"
+        raise UsageError(
+            f"sources {stages} need a {' and a '.join(wanted)} KB, and there is {there}",
+            hint=f"{alone} a KB: `kglink add-kb NAME SOURCE`.",
+        )
     one_source = "source" in wanted and stages != "S" and enough
     first = len(rest) if stages == "S" else int(one_source)
     chosen = {"source": rest[:first], "target": rest[first:]}
     for side in wanted:
-        told = [f"{one.name} ({_counted(mentions.get(one.name, 0))})" for one in chosen[side]]
+        counts = [(one.name, mentions.get(one.name, 0)) for one in chosen[side]]
+        told = [f"{name} ({n:,} annotated mention{'s' * (n != 1)})" for name, n in counts]
         if told:
             tell(Note(f"{side} KB{'s' * (len(told) > 1)}: {', '.join(told)}"))
-    tell(Note(_rule(wanted, one_source, enough, any(mentions.get(one.name) for one in rest))))
+    if enough:
+        annotated = any(mentions.get(one.name) for one in rest)
+        most = "annotated mentions" if annotated else "entities"
+        rule = f"the source is the KB with the most {most}; " * one_source
+        tell(Note(f"{rule}choose others with {' and '.join(f'--{side}-kb' for side in wanted)}"))
+    else:
+        tell(Note("there is no second KB: the run learns from annotated mentions alone (stage T)"))
     names = {side: tuple(one.name for one in chosen[side]) for side in wanted}
     if asked and "O" in stages and len(wanted) == 2:
         # Nobody chose these KBs: what they cannot teach is left out, as without --sources.
-        missing = _unannotated(stages, {"S": names["source"], "T": names["target"]}, mentions)
+        missing = _unannotated(stages, KBChoice(names["source"], names["target"]), mentions)
         for letter, why in missing.items():
             tell(Note(f"stage {letter} is left out: {why}"))
         job = replace(job, sources="".join(one for one in stages if one not in missing))
@@ -120,28 +130,6 @@ def with_kbs(store: Store, job: FinetuneJob, tell: Tell) -> FinetuneJob:
         job,
         source_kbs=names.get("source", job.source_kbs),
         target_kbs=names.get("target", job.target_kbs),
-    )
-
-
-def _rule(wanted: Sequence[str], one_source: bool, enough: bool, annotated: bool) -> str:
-    """Why these KBs were chosen, and how to choose others."""
-    if not enough:
-        return "there is no second KB: the run learns from annotated mentions alone (stage T)"
-    most = "annotated mentions" if annotated else "entities"
-    rule = f"the source is the KB with the most {most}; " * one_source
-    return f"{rule}choose others with {' and '.join(f'--{side}-kb' for side in wanted)}"
-
-
-def _counted(mentions: int) -> str:
-    return f"{mentions:,} annotated mention{'s' * (mentions != 1)}"
-
-
-def _too_few_kbs(stages: str, wanted: Sequence[str], kbs: Sequence[str]) -> UsageError:
-    alone = "Learn from annotated mentions alone: --sources T. Or add" if kbs else "Add"
-    return UsageError(
-        f"sources {stages} need a {' and a '.join(wanted)} KB, and "
-        f"there is {'only ' + ', '.join(kbs) if kbs else 'no KB'}",
-        hint=f"{alone} a KB: `kglink add-kb NAME SOURCE`.",
     )
 
 
@@ -167,9 +155,9 @@ def check_kbs(store: Store, job: FinetuneJob) -> None:
             )
     if job.sources or job.chosen_recipe().sources:
         mentions = store.count_annotated(job.docs)
-        sides = {"S": source_kbs, "T": target_kbs}
-        if missing := _unannotated(sources, sides, mentions):
-            raise _nothing_to_learn(sources, missing, sides)
+        kbs = KBChoice(tuple(source_kbs), tuple(target_kbs))
+        if missing := _unannotated(sources, kbs, mentions):
+            raise _nothing_to_learn(sources, missing, kbs)
 
 
 def make_plan(data: TrainingData, recipe: Recipe, sources: str) -> list[Stage]:
@@ -177,17 +165,16 @@ def make_plan(data: TrainingData, recipe: Recipe, sources: str) -> list[Stage]:
     stages = []
     if missing := lacking(data, sources):
         read = ", ".join(f"{one.documents} ({one.train})" for one in data.counts) or "none"
-        sides = {"S": data.kbs.sources, "T": data.kbs.targets}
-        raise _nothing_to_learn(sources, missing, sides, read)
+        raise _nothing_to_learn(sources, missing, data.kbs, read)
     letters = sources.replace("O", "")
     if letters:
         # All batches of S come before those of T (Bosch: the order within an epoch).
-        groups = tuple(_mentions(data, letter) for letter in sorted(letters))
+        groups = tuple(_group(data, letter) for letter in sorted(letters))
         for number, section in enumerate(recipe.rounds(), 1):
             name = letters if number == 1 else f"{letters}-again"
             stages.append(Stage(name, section, groups))
     if "O" in sources:
-        stages.append(Stage("O", recipe.overlap, (_overlaps(data),)))
+        stages.append(Stage("O", recipe.overlap, (_group(data, "O"),)))
     return stages
 
 
@@ -226,40 +213,36 @@ def batches_of(stage: Stage, epoch: int, seed: Sequence[int]) -> list[Batch]:
 
 def lacking(data: TrainingData, sources: str) -> dict[str, str]:
     """The stages that have nothing to learn from, by their letters, and why."""
-    found: dict[str, str] = {}
-    for letter in sorted(sources.replace("O", "")):
-        if not len(_mentions(data, letter).items):
-            found[letter] = _no_mentions(_kbs(data, letter))
+    annotated = {
+        kb: len(_group(data, letter).items)
+        for letter in sources.replace("O", "")
+        for kb in data.kbs.of(letter)
+    }
+    found = _unannotated(sources, data.kbs, annotated)
     if "O" in sources and len(data.pairs) < 2:
-        names = " and ".join(" or ".join(kbs) for kbs in (data.kbs.sources, data.kbs.targets))
+        names = " and ".join(" or ".join(kbs) for kbs in data.kbs)
         found["O"] = f"needs two accepted overlaps of {names}, and has {len(data.pairs)}"
     return found
 
 
-def _unannotated(
-    sources: str, sides: Mapping[str, Sequence[str]], mentions: Mapping[str, int]
-) -> dict[str, str]:
+def _unannotated(sources: str, kbs: KBChoice, mentions: Mapping[str, int]) -> dict[str, str]:
     """The stages of mentions whose KBs have none that are annotated, and why."""
     return {
-        letter: _no_mentions(sides[letter])
+        letter: f"there are no annotated mentions of {' or '.join(kbs.of(letter))}"
         for letter in sorted(sources.replace("O", ""))
-        if not any(mentions.get(kb) for kb in sides[letter])
+        if not any(mentions.get(kb) for kb in kbs.of(letter))
     }
 
 
-def _no_mentions(kbs: Sequence[str]) -> str:
-    return f"there are no annotated mentions of {' or '.join(kbs)}"
-
-
 def _nothing_to_learn(
-    sources: str, missing: Mapping[str, str], sides: Mapping[str, Sequence[str]], read: str = ""
+    sources: str, missing: Mapping[str, str], kbs: KBChoice, read: str = ""
 ) -> UsageError:
     """``read``: the documents that were read, with their mentions."""
     hints = []
     if rest := "".join(letter for letter in sources if letter not in missing):
         hints.append(f"Learn from the others alone: --sources {rest}.")
     if mentions := [letter for letter in missing if letter != "O"]:
-        kb = sides[mentions[0]][0]
+        kb = kbs.of(mentions[0])[0]
         hints.append(
             f"Add documents whose golds are in {kb}: `kglink add-kb DOCS FILE --links-to {kb}`."
         )
@@ -276,16 +259,11 @@ def _nothing_to_learn(
     )
 
 
-def _kbs(data: TrainingData, letter: str) -> tuple[str, ...]:
-    return tuple(data.kbs.sources if letter == "S" else data.kbs.targets)
-
-
-def _mentions(data: TrainingData, letter: str) -> Group:
-    rows = data.rows(_kbs(data, letter))
+def _group(data: TrainingData, letter: str) -> Group:
+    """What a stage learns from."""
+    if letter == "O":
+        return Group("O", data.pool.rows(data.kbs.all), np.arange(len(data.pairs)))
+    rows = data.pool.rows(data.kbs.of(letter))
     inside = data.train.within(rows)
     items, names_alone = np.split(inside, [np.searchsorted(inside, data.annotated)])
     return Group("S" if letter == "S" else "T", rows, items, names_alone)
-
-
-def _overlaps(data: TrainingData) -> Group:
-    return Group("O", data.rows(data.kbs.all), np.arange(len(data.pairs)))

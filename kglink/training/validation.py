@@ -60,7 +60,7 @@ def judged_mentions(data: TrainingData, selection: SelectionSection) -> IntArray
     """The mentions held back that epochs are compared by: all, or evenly spaced ones."""
     wanted = np.arange(len(data.valid))
     if selection.kbs == "target" and data.kbs.targets:
-        wanted = data.valid.within(data.rows(data.kbs.targets))
+        wanted = data.valid.within(data.pool.rows(data.kbs.targets))
     return wanted[_spread(len(wanted), selection.most_mentions)]
 
 

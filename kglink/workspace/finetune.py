@@ -3,57 +3,43 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
-from kglink.evaluation.scores import Score
 from kglink.linking.scoring import read_scoring
 from kglink.models.reranker_folder import RERANKER
 from kglink.models.static_folder import is_static_folder
-from kglink.models.tagger_folder import TAGGER, Comparison
-from kglink.records import Document, TextInput
 from kglink.training.detector import (
     SOURCES_OF_DETECTOR,
     DetectorReport,
     detector_run,
     detector_stage,
 )
-from kglink.training.documents import sources_of_documents
 from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.processes import Team, leave
 from kglink.training.recipe import SPACE, merged
-from kglink.training.reranker import SOURCES_OF_RERANKER, RerankerReport
+from kglink.training.reranker import SOURCES_OF_RERANKER, RerankerReport, reranker_run
 from kglink.training.run import SETTINGS, TrainingReport, alone, is_busy, read_settings
 from kglink.training.stages import check_kbs, with_kbs
-from kglink.training.tagged_texts import LEAST_HELD_OUT, TaggedText, TaggedTexts, whole_texts
 from kglink.training.train import train
 from kglink.workspace.build import build_if_stale
-from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector
 from kglink.workspace.joint_space import AUTO
-from kglink.workspace.linker import linker_of, search_of
 from kglink.workspace.named import named
 from kglink.workspace.overlaps import find_overlaps
-from kglink.workspace.publish import new_space
-from kglink.workspace.reranking import publish_reranker, train_for
+from kglink.workspace.publish import new_space, publish_detector, publish_reranker
+from kglink.workspace.reranking import mentions_to_read
 from kglink.workspace.runs import Destination, Runs, stem_of
 
 if TYPE_CHECKING:
     from kglink.evaluation.replacement import Replacement
     from kglink.linking.scoring import Scoring
     from kglink.space.build import BuildReport
-    from kglink.store import Store
 from kglink.workspace.opened import Opened
-
-#: So many held-out documents are enough to compare detectors by.
-_MOST_COMPARED = 40
-#: So many documents of a source tell whether all are annotated whole.
-_MOST_READ = 200
-_DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +96,21 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
         )
         tell = progress if team.is_first else lambda _: None
         job = _of_the_space(workspace, job, tell)
-        if not job.resume and job.what not in _LETTERS:
+        if not job.resume and job.learns_pairs:
             job = with_kbs(workspace.store, job, tell)
         if team.is_first and not job.resume:
             _begin(workspace, runs, job, progress)
         team.wait()
         folder = runs.path(job.run)
-        alone_in_run = _STAGES_ALONE.get(_letter(job, folder))
-        if alone_in_run is not None:
-            return _one_stage(alone_in_run, workspace, runs, job, folder, team, progress)
+        # A run that is resumed keeps its stages.
+        letter = read_settings(folder).sources if job.resume else _LETTERS.get(job.what, "")
+        if letter in _LETTERS.values():
+            if team.count > 1:
+                raise UsageError(
+                    f"a {job.what} is trained by one process, and here are {team.count}",
+                    hint=f"Run `kglink finetune --what {job.what}` without torchrun.",
+                )
+            return _alone(letter, workspace, runs, job, folder, progress)
         with _nothing_left_of_a_refusal(folder) if team.is_first else nullcontext():
             report = train(workspace.store, workspace.registry, job, folder, progress=progress)
         if not team.is_first:
@@ -146,7 +138,7 @@ def _of_the_space(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetu
     if job.resume and job.recipe is None:
         return job
     recipe = job.chosen_recipe()
-    if job.what in _LETTERS:
+    if not job.learns_pairs:
         if recipe.teacher or recipe.model.base == SPACE:
             raise UsageError(
                 f"the recipe goes on from the space's model, and a {job.what} is wanted",
@@ -182,82 +174,55 @@ def _reranker_of(workspace: Opened, progress: Tell) -> Path:
     return folder.reranker.resolve()
 
 
-def _letter(job: FinetuneJob, folder: Path) -> str:
-    """The one stage of a run that trains but a detector or a reranker; a resumed one keeps it."""
-    if not job.resume:
-        return _LETTERS.get(job.what, "")
-    return read_settings(folder).sources
-
-
-def _one_stage(
-    stage: _StageAlone,
-    workspace: Opened,
-    runs: Runs,
-    job: FinetuneJob,
-    folder: Path,
-    team: Team,
-    progress: Tell,
+def _alone(
+    letter: str, workspace: Opened, runs: Runs, job: FinetuneJob, folder: Path, progress: Tell
 ) -> Finetuned:
-    """Train a detector or a reranker in a run of its own, by one process, for a space."""
-    if team.count > 1:
-        raise UsageError(
-            f"a {job.what} is trained by one process, and here are {team.count}",
-            hint=f"Run `kglink finetune --what {job.what}` without torchrun.",
-        )
+    """Train a detector or a reranker in a run of its own, for a space."""
     name = folder.name
     space = job.space or runs.destination(name).space or workspace.settings.space.name
-    target = workspace.with_settings({"space.name": space})
-    try:
-        with _nothing_left_of_a_refusal(folder):
-            done = stage(target, job, folder, progress)
+    with (
+        workspace.with_settings({"space.name": space}) as target,
+        _nothing_left_of_a_refusal(folder),
+    ):
+        if letter == SOURCES_OF_DETECTOR:
+            report, detector = detector_run(target.store, job, folder, progress=progress)
+            if job.publish is not False:
+                with alone(folder):
+                    build_if_stale(target, progress=progress)
+                    detector = publish_detector(target, detector)
+            done = Finetuned(report, detector=detector)
+        else:
+            build_if_stale(target, progress=progress)
+            report, reranker = reranker_run(
+                target.store,
+                lambda told: mentions_to_read(target, told, progress),
+                *(job, folder),
+                tell=progress,
+            )
+            done = Finetuned(report, reranker=reranker)
+            if job.publish is not False:
+                with alone(folder):
+                    reranker, replacement, refused = publish_reranker(
+                        *(target, read_settings(folder), reranker, progress),
+                        anyway=bool(job.publish),
+                    )
+                done = Finetuned(
+                    report, reranker=reranker, replacement=replacement, refused=refused
+                )
         if done.refused:
             runs.set_destination(name, Destination(space, refused=True))
         elif job.publish is not False:
             runs.set_destination(name, Destination(space, published=True))
         return done
-    finally:
-        if target is not workspace:
-            target.close()
 
 
-def _detector_alone(target: Opened, job: FinetuneJob, folder: Path, progress: Tell) -> Finetuned:
-    report, detector = detector_run(target.store, job, folder, progress=progress)
-    if job.publish is not False:
-        with alone(folder):
-            build_if_stale(target, progress=progress)
-            detector = _publish_detector(target, detector)
-    return Finetuned(report, detector=detector)
-
-
-def _reranker_alone(target: Opened, job: FinetuneJob, folder: Path, progress: Tell) -> Finetuned:
-    build_if_stale(target, progress=progress)
-    report, reranker = train_for(target, job, folder, progress)
-    if job.publish is False:
-        return Finetuned(report, reranker=reranker)
-    with alone(folder):
-        told = read_settings(folder)
-        done = publish_reranker(target, told, reranker, progress, anyway=bool(job.publish))
-    return Finetuned(
-        report,
-        replacement=done.replacement,
-        reranker=done.report,
-        refused="" if done.published else done.replacement.objection,
-    )
-
-
-_StageAlone = Callable[["Opened", FinetuneJob, Path, Tell], Finetuned]
-#: What is trained in a run of its own, by the letter of its stage.
-_STAGES_ALONE: Mapping[str, _StageAlone] = {
-    SOURCES_OF_DETECTOR: _detector_alone,
-    SOURCES_OF_RERANKER: _reranker_alone,
-}
 _LETTERS = {"detector": SOURCES_OF_DETECTOR, "reranker": SOURCES_OF_RERANKER}
 
 
 def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
     """Refuse what could not be published, before hours of training."""
     opened = workspace.with_settings({"space.name": job.space}) if job.space else workspace
-    if job.what in _LETTERS:
+    if not job.learns_pairs:
         return  # the space keeps the model that it has
     model = workspace.settings.encoder.model
     if model != AUTO and not job.resume:
@@ -288,7 +253,7 @@ def _name(runs: Runs, job: FinetuneJob, team: Team) -> str:
             "there is no run to go on with",
             hint="`kglink runs` lists all of them; without --resume a new one begins.",
         )
-    stem = job.what if job.what in _LETTERS else stem_of(job.recipe)
+    stem = stem_of(job.recipe) if job.learns_pairs else job.what
     number = team.agree([runs.free_number(stem)] if team.is_first else None, 1)
     return f"{stem}-{number[0]:.0f}"
 
@@ -298,7 +263,7 @@ def _begin(workspace: Opened, runs: Runs, job: FinetuneJob, progress: Tell) -> N
     if (runs.path(job.run) / SETTINGS).is_file():
         return  # `train` says that there is a run already
     compared: list[tuple[str, str]] = []
-    if job.what not in _LETTERS:
+    if job.learns_pairs:
         check_kbs(workspace.store, job)
         if "O" in job.stages():
             compared = find_missing_overlaps(workspace, job, progress)
@@ -348,8 +313,7 @@ def _published(
     name = report.folder.name
     was = runs.destination(name)
     space = job.space or was.space or workspace.settings.space.name
-    target = workspace.with_settings({"space.name": space})
-    try:
+    with workspace.with_settings({"space.name": space}) as target:
         new = new_space(target, report, was.compared, progress)
         objection = new.replacement.objection if new.replacement else ""
         if objection and not job.publish:
@@ -367,85 +331,6 @@ def _published(
             )
         built = new.publish(target, progress, anyway=bool(job.publish))
         if detector is not None:
-            detector = _publish_detector(target, detector)
+            detector = publish_detector(target, detector)
         runs.set_destination(name, Destination(space, published=True))
         return Finetuned(report, built, new.scoring, detector, new.replacement)
-    finally:
-        if target is not workspace:
-            target.close()
-
-
-def _learnt(
-    opened: Opened, sources: Sequence[str], texts: Iterable[TaggedText]
-) -> Iterator[Document]:
-    """The documents with some texts that memory has learnt from."""
-    wanted = {one.text for one in texts}
-    remembered = set(opened.store.memory_sources())
-    for source in remembered.intersection(sources):
-        yield from (one for one in opened.store.documents(source) if one.text in wanted)
-
-
-def _publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
-    """Give a trained detector to the space, with how the dictionary does on the same documents.
-
-    Both are also asked for the mentions of documents that the store has besides: a detector may be
-    good on texts like those that it has learnt from, and bad on others.
-    """
-    held_out = trained.texts.held_out[:_MOST_COMPARED]
-    compared = Comparison(
-        learned=round(trained.held_out.f1, 4),
-        dictionary=_f1(opened, _DICTIONARY_ALONE, trained.texts.documents, held_out),
-        documents=len(held_out),
-    )
-    own = {
-        "link.detector": (LEARNED,),
-        "link.detector_settings": {f"{LEARNED}.model": str(trained.folder)},
-    }
-    elsewhere = {
-        name: Comparison(
-            learned=_f1(opened, own, [name], texts),
-            dictionary=_f1(opened, _DICTIONARY_ALONE, [name], texts),
-            documents=len(texts),
-        )
-        for name, texts in _other_texts(opened.store, trained.texts)
-    }
-    manifest = trained.manifest.model_copy(update={"compared": compared, "elsewhere": elsewhere})
-    TAGGER.publish(trained.folder, opened.space().folder.detector, manifest)
-    return trained._replace(manifest=manifest)
-
-
-def _other_texts(store: Store, learnt: TaggedTexts) -> Iterator[tuple[str, list[TaggedText]]]:
-    """Some texts of each other source whose documents are annotated whole; none of a test split."""
-    known = {one.text for one in learnt.train}
-    for name in sources_of_documents(store, ()):
-        if name in learnt.documents:
-            continue
-        split = next((one for one in ("dev", "train", "") if store.count_documents(name, one)), "")
-        texts = whole_texts(name, islice(store.documents(name, split), _MOST_READ))
-        new = [one for one in texts if one.text not in known][:_MOST_COMPARED]
-        if sum(len(one.places) for one in new) >= LEAST_HELD_OUT:
-            yield name, new
-
-
-def _f1(
-    opened: Opened, detector: Mapping[str, Any], sources: Sequence[str], texts: Sequence[TaggedText]
-) -> float:
-    """Strict F1 of the places that are found with these settings of the detector.
-
-    The dictionary asks memory, which must not have learnt from the texts either.
-    """
-    score = Score()
-    space, store = opened.space(), opened.store
-    with opened.with_settings(detector) as asked:
-        link = chosen_detector(space.folder, asked.settings.link, asked.settings.encoder).link
-        search = search_of(space, opened.encoder, link, store, opened.registry)
-        memory = store.memory_without(_learnt(opened, sources, texts))
-        linker = linker_of(
-            *(search.with_memory(memory), space, space.kbs(), link, store, opened.registry),
-            memory=memory,
-        )
-        answers = linker.link(TextInput("", one.text) for one in texts)
-        for text, linked in zip(texts, answers, strict=True):
-            found = {(one.start, one.end) for one in linked.links}
-            score.add(len(found.intersection(text.places)), len(found), len(text.places))
-    return round(score.micro.f1, 4)

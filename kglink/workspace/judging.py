@@ -88,33 +88,6 @@ def _listed(workspace: Opened, question: Question, path: Path) -> ListedRanker:
     return ListedRanker(lists, places, store, tuple(stages))
 
 
-def evaluated(workspace: Opened, question: Question) -> Evaluated:
-    """What an evaluation is of, written beside the ranks that are kept of it."""
-    if question.candidates is not None:
-        return Evaluated(
-            docs=question.docs,
-            split=question.split,
-            kbs=kbs_of(workspace, question),
-            counterparts=question.counterparts,
-            model=question.candidates.name,
-            reranker=workspace.settings.link.reranker,
-            depth=question.depth,
-        )
-    space, link = workspace.space(), workspace.settings.link
-    manifest = space.manifest
-    return Evaluated(
-        docs=question.docs,
-        split=question.split,
-        kbs=workspace.linked_kbs(space, question.kbs),
-        counterparts=question.counterparts,
-        space=manifest.name,
-        model=manifest.model.name,
-        evidence=link.evidence,
-        reranker=link.reranker,
-        depth=question.depth,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class EndToEnd:
     """What is evaluated from raw text to links, and how."""
@@ -181,26 +154,29 @@ def evaluate_end_to_end(
 
 def kbs_of(workspace: Opened, question: EndToEnd | Question) -> tuple[str, ...]:
     """The KBs that are judged; what a file says needs no space."""
-    file = question.predictions if isinstance(question, EndToEnd) else question.candidates
-    if file is None:
+    if _file(question) is None:
         return workspace.linked_kbs(workspace.space(), question.kbs)
     named = question.kbs or tuple(workspace.settings.link.kbs)
     infos = [workspace.store.kb(name) for name in named] or workspace.store.kbs()
     return tuple(info.name for info in infos if info.entities)
 
 
-def evaluated_end_to_end(workspace: Opened, question: EndToEnd) -> Evaluated:
-    """What an evaluation from raw text is of, written beside the answers that are kept of it."""
+def evaluated(workspace: Opened, question: EndToEnd | Question) -> Evaluated:
+    """What an evaluation is of, written beside the ranks or the answers that are kept of it."""
+    link, file = workspace.settings.link, _file(question)
     asked = Evaluated(
         docs=question.docs,
         split=question.split,
         kbs=kbs_of(workspace, question),
         counterparts=question.counterparts,
-        protocol="end to end",
     )
-    if question.predictions is not None:
-        return replace(asked, model=question.predictions.name)
-    manifest, link = workspace.space().manifest, workspace.settings.link
+    if isinstance(question, Question):
+        asked = replace(asked, depth=question.depth, reranker=link.reranker)
+    else:
+        asked = replace(asked, protocol="end to end")
+    if file is not None:
+        return replace(asked, model=file.name)
+    manifest = workspace.space().manifest
     return replace(
         asked,
         space=manifest.name,
@@ -208,3 +184,8 @@ def evaluated_end_to_end(workspace: Opened, question: EndToEnd) -> Evaluated:
         evidence=link.evidence,
         reranker=link.reranker,
     )
+
+
+def _file(question: EndToEnd | Question) -> Path | None:
+    """The file whose candidates, or answers, are judged."""
+    return question.predictions if isinstance(question, EndToEnd) else question.candidates

@@ -1,22 +1,40 @@
-"""A trained model's space: built in its run, judged beside the published one, then published."""
+"""What was trained is given to a space: a model, a reranker, a detector; judged beside the old one.
+
+Documents that were held back fit how evidence is weighed, and say whether answers get better.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kglink.config import LinkSection
 from kglink.errors import ModelError, SpaceError
+from kglink.evaluation.rankings import JUDGED_JOINT
 from kglink.evaluation.replacement import Replacement, compare_spaces
+from kglink.evaluation.scores import Score
 from kglink.linking.pipeline import Linker
 from kglink.linking.scoring import read_scoring, write_scoring
-from kglink.records import Document, OnProgress
+from kglink.models.reranker_folder import RERANKER, AnswersCompared
+from kglink.models.tagger_folder import TAGGER, Comparison
+from kglink.records import Document, OnProgress, TextInput
+from kglink.training.detector import (
+    LEAST_HELD_OUT,
+    DetectorReport,
+    TaggedText,
+    TaggedTexts,
+    whole_texts,
+)
 from kglink.training.documents import held_back_documents, sources_of_documents
 from kglink.training.job import Note, Tell
+from kglink.training.reranker import RerankerReport
 from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.build import build, build_if_stale
-from kglink.workspace.detectors import without_auto
+from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.linker import counterparts_of, linker_of, search_of
@@ -27,10 +45,94 @@ if TYPE_CHECKING:
     from kglink.models import Encoder
     from kglink.space.build import BuildReport
     from kglink.space.space import Space
+    from kglink.store import Store
     from kglink.workspace.joint_space import WorkspaceSpace
     from kglink.workspace.opened import Opened
 
+#: So many first candidates of each KB are read where the settings say nothing.
+RERANKED = 8
+#: So many held-out documents are enough to compare detectors by.
+_MOST_COMPARED = 40
+#: So many documents of a source tell whether all are annotated whole.
+_MOST_READ = 200
+_DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {}}
 
+
+class Asked(NamedTuple):
+    """A space as it is asked: with these settings, and perhaps a reranker that is not its own."""
+
+    space: Space
+    encoder: Encoder
+    link: LinkSection
+    reranker: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """Documents that a run held back, to fit and to compare spaces by."""
+
+    target: Opened
+    documents: Sequence[Document]
+    remembered: bool
+    """Whether memory was learnt from them."""
+    progress: OnProgress
+
+    def fit(self, asked: Asked) -> Fitted:
+        """Fit the scoring of a space to the documents, and keep it."""
+        space, encoder, link, reranker = asked
+        return fit_space(
+            *(space, encoder, link, self.target.store, self.target.registry),
+            *(self.documents, self.progress),
+            remembered=self.remembered,
+            reranker=reranker,
+        )
+
+    def compare(
+        self, before: Asked, after: Asked, fitted: Fitted, known: Counterparts | None = None
+    ) -> Replacement:
+        """Both are asked the documents part by part; the new space is fitted to the other parts.
+
+        ``known``: the overlaps that the old space answers with, where they are not those of now.
+        """
+        return compare_spaces(
+            self.documents,
+            after.space.kbs(),
+            lambda fold, part: self._linker(before, part, None, known),
+            lambda fold, part: self._linker(after, part, fitted.without(fold)),
+            progress=self.progress,
+        )
+
+    def _linker(
+        self,
+        asked: Asked,
+        part: Sequence[Document],
+        scoring: Scoring | None,
+        known: Counterparts | None = None,
+    ) -> Linker:
+        """A linker that remembers nothing of some documents; ``scoring`` None: the space's."""
+        space, encoder, link, reranker = asked
+        parts = (link, self.target.store, self.target.registry)
+        search = search_of(space, encoder, *parts, scoring=scoring or "kept", reranker=reranker)
+        if known is not None:
+            search = search.with_counterparts(known)
+        memory = memory_of(self.target.store, remembered=self.remembered)(part)
+        return linker_of(search.with_memory(memory), space, space.kbs(), *parts)
+
+
+def _judging(target: Opened, told: RunSettings, space: Space, progress: OnProgress) -> _Judging:
+    asked = told.docs, told.recipe.selection, told.seed, space.kbs()
+    documents = [*held_back_documents(target.store, *asked)]
+    remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
+    return _Judging(target, documents, remembered, progress)
+
+
+def _all_evidence(target: Opened, **changes: object) -> LinkSection:
+    """The settings by which spaces are compared."""
+    link = without_auto(target.settings.link)
+    return link.model_copy(update={"evidence": "all", **changes})
+
+
+# ---------------------------------------------------------------------------- a trained model
 @dataclass(frozen=True, slots=True)
 class NewSpace:
     """A space in the folder of a run, as it would be published."""
@@ -80,10 +182,13 @@ def new_space(
         return NewSpace(joint, model, built, None, Replacement({}) if before else None, replaces)
     space = joint.open()
     judging = _judging(target, read_settings(report.folder), space, progress)
-    fitted = judging.fit(space, joint.encoder)
+    after = Asked(space, joint.encoder, _all_evidence(target))
+    fitted = judging.fit(after._replace(link=target.settings.link))
     replacement = None
     if before:
-        replacement = judging.compare(before, space, joint.encoder, fitted, compared)
+        known = counterparts_of(target.store, before, but=compared)
+        old = Asked(before, target.encoder, after.link)
+        replacement = judging.compare(old, after, fitted, known)
     return NewSpace(joint, model, built, fitted.scoring, replacement, replaces)
 
 
@@ -99,14 +204,7 @@ def fit_to_held_back(target: Opened, told: RunSettings, progress: OnProgress) ->
     if read_scoring(space.folder.path, space.manifest.model.fingerprint) is None:
         judging = _judging(target, told, space, progress)
         if judging.documents:
-            judging.fit(space, target.encoder)
-
-
-def _judging(target: Opened, told: RunSettings, space: Space, progress: OnProgress) -> _Judging:
-    asked = told.docs, told.recipe.selection, told.seed, space.kbs()
-    documents = [*held_back_documents(target.store, *asked)]
-    remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
-    return _Judging(target, documents, remembered, progress)
+            judging.fit(Asked(space, target.encoder, target.settings.link))
 
 
 def _published_before(target: Opened, fingerprint: str, progress: Tell) -> Space | None:
@@ -125,57 +223,107 @@ def _published_before(target: Opened, fingerprint: str, progress: Tell) -> Space
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Judging:
-    """Held-out documents, and what they are linked with."""
+# ------------------------------------------------------------------------ a trained reranker
+def publish_reranker(
+    target: Opened, told: RunSettings, trained: RerankerReport, progress: Tell, *, anyway: bool
+) -> tuple[RerankerReport, Replacement, str]:
+    """Give a reranker to the space, with the weight of what it says, unless answers get worse.
 
-    target: Opened
-    documents: Sequence[Document]
-    remembered: bool
-    """Whether memory was learnt from them."""
-    progress: OnProgress
+    Both are found on the documents that were held back, the weight by cross-fitting. Returns also
+    what the space answers without it and with it, and why it was not given to the space.
+    """
+    space = target.space()
+    judging = _judging(target, told, space, progress)
+    before, after = (
+        Asked(space, target.encoder, _all_evidence(target, rerank=depth), trained.folder)
+        for depth in (0, target.settings.link.rerank or RERANKED)
+    )
+    fitted = judging.fit(after)
+    replacement = judging.compare(before, after, fitted)
+    if replacement.objection and not anyway:
+        return trained, replacement, replacement.objection
+    joint = replacement.tests[JUDGED_JOINT]
+    compared = AnswersCompared(
+        without=round(joint.right, 4), with_it=round(joint.left, 4), mentions=joint.items
+    )
+    manifest = trained.manifest.model_copy(update={"compared": compared})
+    RERANKER.publish(trained.folder, space.folder.reranker, manifest)
+    write_scoring(space.folder.reranker, space.manifest.model.fingerprint, fitted.scoring)
+    return trained._replace(manifest=manifest), replacement, ""
 
-    def fit(self, space: Space, encoder: Encoder) -> Fitted:
-        """Fit the new space to the documents."""
-        target = self.target
-        return fit_space(
-            *(space, encoder, target.settings.link, target.store, target.registry),
-            *(self.documents, self.progress),
-            remembered=self.remembered,
+
+# ------------------------------------------------------------------------- a trained detector
+def publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
+    """Give a trained detector to the space, with how the dictionary does on the same documents.
+
+    Both are also asked for the mentions of documents that the store has besides: a detector may be
+    good on texts like those that it has learnt from, and bad on others.
+    """
+    held_out = trained.texts.held_out[:_MOST_COMPARED]
+    compared = Comparison(
+        learned=round(trained.held_out.f1, 4),
+        dictionary=_f1(opened, _DICTIONARY_ALONE, trained.texts.documents, held_out),
+        documents=len(held_out),
+    )
+    own = {
+        "link.detector": (LEARNED,),
+        "link.detector_settings": {f"{LEARNED}.model": str(trained.folder)},
+    }
+    elsewhere = {
+        name: Comparison(
+            learned=_f1(opened, own, [name], texts),
+            dictionary=_f1(opened, _DICTIONARY_ALONE, [name], texts),
+            documents=len(texts),
         )
+        for name, texts in _other_texts(opened.store, trained.texts)
+    }
+    manifest = trained.manifest.model_copy(update={"compared": compared, "elsewhere": elsewhere})
+    TAGGER.publish(trained.folder, opened.space().folder.detector, manifest)
+    return trained._replace(manifest=manifest)
 
-    def compare(
-        self,
-        before: Space,
-        after: Space,
-        encoder: Encoder,
-        fitted: Fitted,
-        compared: Collection[tuple[str, str]],
-    ) -> Replacement:
-        """The published space as it was; the new one fitted to the other documents each time."""
-        target = self.target
-        known = counterparts_of(target.store, before, but=compared)
-        return compare_spaces(
-            self.documents,
-            after.kbs(),
-            lambda fold, part: self._linker(before, target.encoder, part, None, known),
-            lambda fold, part: self._linker(after, encoder, part, fitted.without(fold)),
-            progress=self.progress,
+
+def _other_texts(store: Store, learnt: TaggedTexts) -> Iterator[tuple[str, list[TaggedText]]]:
+    """Some texts of each other source whose documents are annotated whole; none of a test split."""
+    known = {one.text for one in learnt.train}
+    for name in sources_of_documents(store, ()):
+        if name in learnt.documents:
+            continue
+        split = next((one for one in ("dev", "train", "") if store.count_documents(name, one)), "")
+        texts = whole_texts(name, islice(store.documents(name, split), _MOST_READ))
+        new = [one for one in texts if one.text not in known][:_MOST_COMPARED]
+        if sum(len(one.places) for one in new) >= LEAST_HELD_OUT:
+            yield name, new
+
+
+def _f1(
+    opened: Opened, detector: Mapping[str, Any], sources: Sequence[str], texts: Sequence[TaggedText]
+) -> float:
+    """Strict F1 of the places that are found with these settings of the detector.
+
+    The dictionary asks memory, which must not have learnt from the texts either.
+    """
+    score = Score()
+    space, store = opened.space(), opened.store
+    with opened.with_settings(detector) as asked:
+        link = chosen_detector(space.folder, asked.settings.link, asked.settings.encoder).link
+        search = search_of(space, opened.encoder, link, store, opened.registry)
+        memory = store.memory_without(_learnt(opened.store, sources, texts))
+        linker = linker_of(
+            *(search.with_memory(memory), space, space.kbs(), link, store, opened.registry),
+            memory=memory,
         )
+        answers = linker.link(TextInput("", one.text) for one in texts)
+        for text, linked in zip(texts, answers, strict=True):
+            found = {(one.start, one.end) for one in linked.links}
+            score.add(len(found.intersection(text.places)), len(found), len(text.places))
+    return round(score.micro.f1, 4)
 
-    def _linker(
-        self,
-        space: Space,
-        encoder: Encoder,
-        part: Sequence[Document],
-        scoring: Scoring | None,
-        known: Counterparts | None = None,
-    ) -> Linker:
-        """A linker that remembers nothing of some documents; ``scoring`` None: the space's."""
-        store, registry = self.target.store, self.target.registry
-        link = without_auto(self.target.settings.link).model_copy(update={"evidence": "all"})
-        search = search_of(space, encoder, link, store, registry, scoring=scoring or "kept")
-        if known is not None:
-            search = search.with_counterparts(known)
-        memory = memory_of(store, remembered=self.remembered)(part)
-        return linker_of(search.with_memory(memory), space, space.kbs(), link, store, registry)
+
+def _learnt(
+    store: Store, sources: Sequence[str], texts: Iterable[TaggedText]
+) -> Iterator[Document]:
+    """The documents with some texts that memory has learnt from."""
+    wanted = {one.text for one in texts}
+    remembered = set(store.memory_sources())
+    for source in remembered.intersection(sources):
+        yield from (one for one in store.documents(source) if one.text in wanted)

@@ -54,7 +54,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.ingest(job("birds", fingerprint="birds"), birds)
         both = [*documents(0, 60, "train"), *documents(1, 12, "dev")]
         store.ingest(job("docs", fingerprint="docs", links_to=("birds",)), both)
-    base = Path(job_of(folder).base).relative_to(folder)
+    base = Path(job_of(folder).recipe.model.base).relative_to(folder)
     (folder / "kglink.toml").write_text(
         f"[encoder]\nmodel = '{base}'\nprecision = 'fp32'\nthreads = 1\ndevice = 'cpu'\n"
     )

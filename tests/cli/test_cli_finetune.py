@@ -431,9 +431,9 @@ def test_a_checkpoint_of_another_architecture(
             OSError(errno.ENOSPC, "No space left on device"),
             "No space left on device",
         ),
-        ("kglink.training.step.Trainer._clip", float("nan"), "stage TS, epoch 1, step 8"),
+        ("kglink.training.loop.Task._clip", float("nan"), "stage TS, epoch 1, step 8"),
         (
-            "kglink.training.step.Trainer.step",
+            "kglink.training.loop.Task.step",
             torch.OutOfMemoryError("no memory"),
             "does not fit into memory",
         ),

@@ -15,7 +15,7 @@ from conftest import Kglink
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
-from kglink.training.teacher import Teacher
+from kglink.training.negatives import Teacher
 from kglink.workspace import init_workspace
 from store_support import entity, job
 from tiny_detectors import job_of
@@ -59,7 +59,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
         store.ingest(job("things", fingerprint="things"), things)
         store.ingest(job("docs", fingerprint="docs", links_to=("things",)), documents(250, 0))
-    base = Path(job_of(folder).base).relative_to(folder)
+    base = Path(job_of(folder).recipe.model.base).relative_to(folder)
     (folder / "kglink.toml").write_text(
         f"[encoder]\nmodel = '{base}'\nprecision = 'fp32'\nthreads = 1\ndevice = 'cpu'\n"
     )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from kglink.models.hardware import Hardware
-from kglink.training.detector import DetectorJob, train_detector
-from kglink.training.recipe import DetectorSection
-from kglink.training.tagged_texts import TaggedText, TaggedTexts
+from kglink.training import Recipe
+from kglink.training.detector import TaggedText, TaggedTexts, train_detector
+from kglink.training.run import RunSettings
 from tiny_models import bert_weights, write_model
 
 HARDWARE = Hardware("cpu", "fp32", 1)
@@ -49,8 +49,8 @@ def tagged(train: Iterable[TaggedText], held_out: Iterable[TaggedText]) -> Tagge
     return TaggedTexts(tuple(train), tuple(held_out), ("docs",), ("birds",), (), ())
 
 
-def job_of(folder: Path, **changes: object) -> DetectorJob:
-    """A job that begins with the tiny model."""
+def job_of(folder: Path, **changes: object) -> RunSettings:
+    """The settings of a run that begins with the tiny model."""
     base = folder / "tiny"
     if not base.exists():
         weights = bert_weights()
@@ -61,5 +61,10 @@ def job_of(folder: Path, **changes: object) -> DetectorJob:
         weights[table] = np.tile(weights[table], (2, 1))
         write_model(base, weights, max_position_embeddings=len(weights[table]))
     told = {"tokens": 32, "epochs": 2, "learning_rate": 3e-2, "batch": 4, **changes}
-    section = DetectorSection.model_validate(told)
-    return DetectorJob(section, str(base), seed=0, hardware=HARDWARE, checkpoint_steps=7)
+    return settings_of(base, detector=told)
+
+
+def settings_of(base: Path, **sections: Mapping[str, object]) -> RunSettings:
+    """The settings of a run whose recipe has these sections."""
+    recipe = Recipe.model_validate({"model": {"base": str(base)}, **sections})
+    return RunSettings(recipe, "", "D", (), (), (), HARDWARE)

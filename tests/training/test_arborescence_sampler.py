@@ -22,12 +22,12 @@ from kglink.training.batch import batch_among_mentions, choose_things
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import FinetuneJob, News, Note, StepNews
+from kglink.training.pairs import PairTask, Tools, check_sections
 from kglink.training.pool import as_ids
 from kglink.training.processes import Team
 from kglink.training.recipe import StageSection
 from kglink.training.run import Curve
 from kglink.training.stages import batches_of, make_plan
-from kglink.training.step import Tools, Trainer, check_sections
 from kglink.training.train import train
 from kglink_plugins.plugin import ArborescenceSettings
 from kglink_plugins.samplers import arborescence as module
@@ -247,7 +247,7 @@ def test_a_step_has_the_loss_of_the_paper(store: Store, base: Path, tmp_path: Pa
     registry = load_registry()
     scorer = registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
     (stage,) = make_plan(data, recipe, "S")
-    trainer = Trainer(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
+    trainer = PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
     pool = EncodedPool(model, scorer, CPU, tmp_path)
     pool.encode(data.pool.tokens)
     files = trainer.mined_files(tmp_path, 0)
@@ -275,7 +275,7 @@ def test_golds_that_are_no_overlaps_of_each_other_are_drawn_from(
     store: Store, base: Path, tmp_path: Path
 ) -> None:
     data, _, _ = prepared(store, base, tmp_path / "data")
-    rows = data.rows(KBS)
+    rows = data.pool.rows(KBS)
     items = np.arange(len(data.train))
     things, excluded = choose_things(data, rows, items, np.random.default_rng(0))
     several = 0

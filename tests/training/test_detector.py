@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,14 @@ from kglink.models.tagger import open_tagger
 from kglink.models.tagger_folder import TAGGER
 from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
-from kglink.training.detector import DETECTOR, WORK, train_detector
-from kglink.training.job import DetectorNews, News, StepNews
+from kglink.training import detector
+from kglink.training.detector import DETECTOR, WORK, TaggedText, tagged_texts
+from kglink.training.job import EpochNews, News, StepNews
 from kglink.training.recipe import SelectionSection
-from kglink.training.tagged_texts import TaggedText, tagged_texts
 from store_support import entity, job
 from tiny_detectors import HARDWARE, MENTIONS, job_of, tagged, texts_of
 
+train_detector = partial(detector.train_detector, checkpoint_steps=7)
 TEXTS = tagged(texts_of(40), texts_of(10, seed=1))
 
 
@@ -42,8 +44,8 @@ def weights(folder: Path) -> dict[str, str]:
 def test_it_learns_what_is_marked(tmp_path: Path) -> None:
     news: list[News] = []
     report = train_detector(TEXTS, job_of(tmp_path), tmp_path / "run", tell=news.append)
-    epochs = [one for one in news if isinstance(one, DetectorNews)]
-    assert epochs[-1].f1 > epochs[0].f1
+    epochs = [one for one in news if isinstance(one, EpochNews)]
+    assert epochs[-1].figures["F1"] > epochs[0].figures["F1"]
     assert epochs[-1].is_best
     assert report.held_out.f1 > 0.5
     assert not (tmp_path / "run" / WORK).exists()
@@ -71,7 +73,8 @@ def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, step: int) -> 
 
 def test_another_seed_is_another_detector(tmp_path: Path) -> None:
     one = train_detector(TEXTS, job_of(tmp_path, epochs=1), tmp_path / "one")
-    told = replace(job_of(tmp_path, epochs=1), seed=1)
+    told = job_of(tmp_path, epochs=1)
+    told = replace(told, recipe=told.recipe.model_copy(update={"seed": 1}))
     other = train_detector(TEXTS, told, tmp_path / "other")
     assert weights(one.folder) != weights(other.folder)
 

@@ -16,7 +16,7 @@ from kglink.models.inputs import IdArray
 from kglink.models.settings import BiEncoderSettings, InputSettings
 from kglink.models.tower import join
 from kglink.plugins import Encoded
-from kglink.training.grad_cache import Outputs, cached_backward
+from kglink.training.processes import Outputs, cached_backward
 from tiny_models import write_model
 
 Part = tuple[list[IdArray], list[IdArray]]

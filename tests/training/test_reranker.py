@@ -24,13 +24,13 @@ from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.training.recipe import RerankerSection, load_recipe
 from kglink.training.reranker import (
     JudgedRanking,
-    RerankerJob,
     ToRead,
     candidate_loss,
     learnable,
     train_reranker,
 )
-from tiny_detectors import HARDWARE, job_of
+from kglink.training.run import RunSettings
+from tiny_detectors import HARDWARE, job_of, settings_of
 
 INPUTS = InputSettings(mention_tokens=12, entity_tokens=8)
 
@@ -117,7 +117,7 @@ def test_mentions_of_nothing_are_learnt_only_where_nothing_is_an_answer() -> Non
 
 
 def test_a_pair_is_the_window_and_the_entity_without_its_first_token(tmp_path: Path) -> None:
-    source = resolve_model(job_of(tmp_path).base)
+    source = resolve_model(job_of(tmp_path).recipe.model.base)
     inputs = Inputs(source, INPUTS, rows=64)
     ranking = Ranking(
         MentionInText("the mercury of the bird", 4, 11),
@@ -147,10 +147,9 @@ def data_of(count: int, seed: int) -> list[JudgedRanking]:
     return made
 
 
-def reranker_job(folder: Path, **changes: object) -> RerankerJob:
+def reranker_job(folder: Path, **changes: object) -> RunSettings:
     told = {"epochs": 8, "batch": 8, "learning_rate": 5e-3, "inputs": INPUTS, **changes}
-    section = RerankerSection.model_validate(told)
-    return RerankerJob(section, job_of(folder).base, 0, HARDWARE, checkpoint_steps=5)
+    return settings_of(Path(job_of(folder).recipe.model.base), reranker=told)
 
 
 def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Path) -> None:

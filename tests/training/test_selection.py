@@ -16,10 +16,10 @@ from kglink.store import Store
 from kglink.training import load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.encoded_pool import EncodedPool
+from kglink.training.pairs import PairTask, Tools
 from kglink.training.processes import Team
 from kglink.training.recipe import SelectionSection
 from kglink.training.stages import make_plan
-from kglink.training.step import Tools, Trainer
 from kglink.training.validation import Recalls, judged_mentions, searched_rows, validate
 from training_world import fill, small, world_of, write_world_model
 
@@ -85,7 +85,7 @@ def test_micro_counts_mentions_and_macro_kbs() -> None:
 def test_validation_worlds_judge_and_give_no_negatives(
     data: TrainingData, base: Path, tmp_path: Path
 ) -> None:
-    atlas, saga = data.rows(["atlas"]), data.rows(["saga"])
+    atlas, saga = data.pool.rows(["atlas"]), data.pool.rows(["saga"])
     chosen = judged_mentions(data, SelectionSection(kbs="target"))
     assert 0 < len(chosen) < len(data.valid)
     golds = [data.valid.golds[one] for one in chosen]
@@ -97,7 +97,7 @@ def test_validation_worlds_judge_and_give_no_negatives(
     tools = Tools(model, scorer, data, registry, Team("cpu"), recipe.seed)
     (stage,) = make_plan(data, recipe, recipe.sources)
     drawn = (
-        Trainer(tools, stage, 0)
+        PairTask(tools, stage, 0)
         ._negatives["S"]
         .of(
             stage.groups[0].items,

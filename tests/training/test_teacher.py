@@ -26,12 +26,12 @@ from kglink.training.batch import choose_golds, columns_of, mention_batch
 from kglink.training.data import TEACHER, KBChoice, TrainingData, prepare
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.head import Network
+from kglink.training.negatives import Teacher
+from kglink.training.pairs import PairTask, Tools, check_sections
 from kglink.training.pool import as_ids
 from kglink.training.processes import Team
 from kglink.training.recipe import RerankerSection, list_recipes, load_recipe
 from kglink.training.stages import batches_of, make_plan
-from kglink.training.step import Tools, Trainer, check_sections
-from kglink.training.teacher import Teacher
 from training_world import KBS, fill, small, world_of, write_world_model
 
 CPU = choose_hardware("cpu", "fp32", 1)
@@ -155,7 +155,7 @@ def test_what_is_read_beside_a_pair_changes_nothing(teacher: Teacher) -> None:
 
 def taught(
     base: Path, registry: Registry, folder: Path, teacher: Teacher, name: str = "distilled"
-) -> tuple[Trainer, TrainingData]:
+) -> tuple[PairTask, TrainingData]:
     """The trainer of a stage whose candidates are searched, and scored by the teacher."""
     recipe = small(name, base, TAUGHT)
     data = TrainingData(folder)
@@ -163,7 +163,7 @@ def taught(
     check_sections(recipe.sections("S"), model, registry, taught=True)
     scorer = registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
     tools = Tools(model, scorer, data, registry, Team("cpu"), 0, teacher)
-    trainer = Trainer(tools, make_plan(data, recipe, "S")[0], 0)
+    trainer = PairTask(tools, make_plan(data, recipe, "S")[0], 0)
     files = trainer.mined_files(folder, 0)
     if not all(path.is_file() for path in files.values()):
         pool = EncodedPool(model, scorer, CPU, folder)

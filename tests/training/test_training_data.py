@@ -21,9 +21,9 @@ from kglink.training import Recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.documents import splits_of
 from kglink.training.job import read_sources
+from kglink.training.loop import rate_at
 from kglink.training.recipe import SelectionSection, StageSection
 from kglink.training.stages import Stage, batches_of, make_plan
-from kglink.training.step import rate_at
 from store_support import entity, job
 from training_world import KBS, fill, small, world_of, write_world_model
 
@@ -105,7 +105,7 @@ def test_all_batches_of_s_come_before_those_of_t_and_o_comes_last(
     assert [batch.group.letter for batch in batches_of(overlaps, 0, (0, 1))] == ["O", "O"]
     atlas, saga = data.pool.kbs
     for batch in batches_of(mentions, 0, (0, 0)):
-        rows = atlas.rows if batch.group.letter == "S" else saga.rows
+        rows = atlas if batch.group.letter == "S" else saga
         for gold in data.train.gold_sets(batch.parts[0].tolist()):
             assert any(rows.start <= row < rows.stop for row in gold)
 

@@ -20,10 +20,10 @@ from kglink.store import Store
 from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.encoded_pool import EncodedPool
+from kglink.training.pairs import PairTask, Tools
 from kglink.training.processes import Team
 from kglink.training.recipe import chosen_recipe
 from kglink.training.stages import batches_of, make_plan
-from kglink.training.step import Tools, Trainer
 from training_world import fill, small, world_of, write_world_model
 
 NAMES = [info.name for info in list_recipes()]
@@ -77,7 +77,7 @@ def test_every_recipe_trains(
     tools = Tools(model, scorer, data, registry, Team("cpu"), recipe.seed)
     before = {key: value.clone() for key, value in model.named_parameters()}
     for number, stage in enumerate(make_plan(data, recipe, "TOS")):
-        trainer = Trainer(tools, stage, number)
+        trainer = PairTask(tools, stage, number)
         if files := trainer.mined_files(tmp_path, 0):
             pool = EncodedPool(model, scorer, CPU, tmp_path)
             pool.encode(data.pool.tokens)

@@ -28,10 +28,10 @@ from kglink.training.batch import (
 )
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.encoded_pool import EncodedPool
+from kglink.training.pairs import PairTask, Tools
 from kglink.training.processes import Team
 from kglink.training.recipe import OverlapSection, SelectionSection, StageSection, load_recipe
 from kglink.training.stages import Stage, batches_of, make_plan
-from kglink.training.step import Tools, Trainer
 from kglink.training.validation import validate
 from store_support import entity, job
 from training_world import fill, small, world_of, write_world_model
@@ -197,7 +197,7 @@ def test_own_columns_score_as_one_by_one(registry: Registry, scorer: str) -> Non
 # ------------------------------------------------------------------------------- negatives
 def mined(
     name: str, registry: Registry, data: TrainingData, base: Path, folder: Path, **changes: object
-) -> tuple[Stage, Trainer, EncodedPool]:
+) -> tuple[Stage, PairTask, EncodedPool]:
     """A stage whose negatives were looked for, and what they were looked for with."""
     whole = small("small", base, {"train": {"negatives": 5, **changes}})
     if name == "sum_of_max":
@@ -205,7 +205,7 @@ def mined(
     model = made(whole)
     scorer = registry.create("scorer", whole.model.scorer)
     stage = make_plan(data, whole, "TS")[0]
-    trainer = Trainer(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
+    trainer = PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
     pool = EncodedPool(model, scorer, CPU, folder)
     pool.encode(data.pool.tokens)
     files = trainer.mined_files(folder, 0)
@@ -288,10 +288,10 @@ def test_a_sampler_that_chooses_in_the_batch_has_own_columns(
     scorer = registry.create("scorer", "dual")
     tools = Tools(made(wrong), scorer, data, registry, Team("cpu"), 0)
     with pytest.raises(ConfigError, match="chooses among the golds of the batch"):
-        Trainer(tools, make_plan(data, wrong, "T")[0], 0)
+        PairTask(tools, make_plan(data, wrong, "T")[0], 0)
     taught = small("amh/dual-amh", base, {"train": {"objective": "distillation"}})
     with pytest.raises(ConfigError, match="learns from a teacher"):
-        Trainer(tools, make_plan(data, taught, "T")[0], 0)
+        PairTask(tools, make_plan(data, taught, "T")[0], 0)
 
 
 # --------------------------------------------------------------------------------------- O
@@ -350,7 +350,7 @@ def test_stage_o_leaves_the_mentions_tower_alone(
     model = made(whole)
     stage = make_plan(data, whole, "O")[0]
     scorer = registry.create("scorer", "dual")
-    trainer = Trainer(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
+    trainer = PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
     before = {name: value.clone() for name, value in model.named_parameters()}
     batch = batches_of(stage, 0, trainer.order_seed)[0]
     pairs = data.pairs[batch.parts[0]]
@@ -375,11 +375,11 @@ def test_stage_o_leaves_the_mentions_tower_alone(
 # ------------------------------------------------------------------------- transformation
 def steps(
     registry: Registry, data: TrainingData, given: Recipe, count: int
-) -> tuple[list[float], Trainer]:
+) -> tuple[list[float], PairTask]:
     stage = make_plan(data, given, "TS")[0]
     scorer = registry.create("scorer", given.model.scorer, given.model.scorer_settings)
     tools = Tools(made(given), scorer, data, registry, Team("cpu"), 0)
-    trainer = Trainer(tools, stage, 0)
+    trainer = PairTask(tools, stage, 0)
     batches = batches_of(stage, 0, trainer.order_seed)[:count]
     return [trainer.step(batch, 0, at).loss for at, batch in enumerate(batches)], trainer
 
@@ -422,7 +422,7 @@ def test_the_curve_tells_both_losses_and_how_far_a_moves_states(
     plain = small("t-biencoder/dual-random-id", base, {"train": {"loss_mode": "base"}})
     stage = make_plan(data, given, "TS")[0]
     scorer = registry.create("scorer", given.model.scorer, given.model.scorer_settings)
-    trainer = Trainer(Tools(made(given), scorer, data, registry, Team("cpu"), 0), stage, 0)
+    trainer = PairTask(Tools(made(given), scorer, data, registry, Team("cpu"), 0), stage, 0)
     batch = batches_of(stage, 0, trainer.order_seed)[0]
     done = trainer.step(batch, 0, 0)
     (base_loss,), _ = steps(registry, data, plain, 1)
@@ -449,7 +449,7 @@ def test_with_several_ascents_a_climbs_first_and_the_towers_move_once(
     )
     stage = make_plan(data, alone, "TS")[0]
     scorer = registry.create("scorer", alone.model.scorer, alone.model.scorer_settings)
-    by_hand = Trainer(Tools(made(alone), scorer, data, registry, Team("cpu"), 0), stage, 0)
+    by_hand = PairTask(Tools(made(alone), scorer, data, registry, Team("cpu"), 0), stage, 0)
     batch = batches_of(stage, 0, by_hand.order_seed)[0]
     assert by_hand.ascent is not None
     losses = []
@@ -494,7 +494,7 @@ def test_frozen_entities_stay_and_mentions_learn_as_before(
         stage = make_plan(data, given, "T")[0]
         scorer = registry.create("scorer", given.model.scorer, given.model.scorer_settings)
         model = made(given)
-        trainer = Trainer(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
+        trainer = PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
         batch = batches_of(stage, 0, trainer.order_seed)[0]
         losses.append(trainer.step(batch, 0, 0).loss)
         models.append(model)
@@ -521,7 +521,7 @@ def test_what_is_frozen_is_of_one_stage(registry: Registry, data: TrainingData, 
     names = [name for name, value in model.entity.named_parameters() if value.requires_grad]
     assert names
     for stage, stays in ((free, False), (frozen, True), (overlaps, False)):
-        Trainer(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
+        PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
         now = [name for name, value in model.entity.named_parameters() if value.requires_grad]
         assert now == ([] if stays else names)
         assert model.train().entity.training is not stays

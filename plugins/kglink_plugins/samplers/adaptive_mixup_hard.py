@@ -46,16 +46,17 @@ class AdaptiveMixupHard:
     ) -> Tensor:
         """(mentions, 1 + k) scores: of the right answer, then of the mixtures, hardest first."""
         # Pooled first, then mixed: a mean over the union of two masks would be another vector.
-        left, right = _read(scorer, mentions), _read(scorer, entities)
-        scores = scorer.score(left, right)
+        if isinstance(scorer, PoolingScorer):
+            mentions, entities = scorer.pool(mentions), scorer.pool(entities)
+        scores = scorer.score(mentions, entities)
         gold = positive.int().argmax(dim=1)
         others = scores.detach().masked_fill(positive | masked, -torch.inf)
         highest = others.sort(dim=1, descending=True, stable=True)
         chosen, missing = highest.indices[:, :k], highest.values[:, :k].isneginf()
         own = scores.gather(1, gold.unsqueeze(1))
         unmixed = scores.gather(1, chosen).masked_fill(missing, -torch.inf)
-        strong = self._mixture(right, gold, chosen, self._weight(own, unmixed))
-        made = own_scores(scorer, left, strong).masked_fill(missing, -torch.inf)
+        strong = self._mixture(entities, gold, chosen, self._weight(own, unmixed))
+        made = own_scores(scorer, mentions, strong).masked_fill(missing, -torch.inf)
         lacking = made.new_full((len(made), k - made.shape[1]), -torch.inf)
         row = torch.cat([own, made, lacking], dim=1)
         return row.masked_fill(~positive.any(dim=1, keepdim=True), -torch.inf)
@@ -79,8 +80,3 @@ class AdaptiveMixupHard:
         # With nothing mixed in, the right answer's positions are no tokens of the mixture.
         mask = wrong.mask | right.mask if settings.alpha else wrong.mask
         return Encoded(share * right_states + rest * wrong_states, mask)
-
-
-def _read(scorer: Scorer, batch: Encoded) -> Encoded:
-    """What the scorer reads of a batch."""
-    return scorer.pool(batch) if isinstance(scorer, PoolingScorer) else batch

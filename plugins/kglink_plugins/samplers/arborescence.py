@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,11 @@ class Arborescence:
         self, pool: SamplerPool, batch: SamplerBatch, wanted: IntArray, k: int
     ) -> IntArray:
         """The nearest wrong entities, then the nearest mentions of others; -1: none is left."""
-        asked = _part(batch, wanted)
+        asked = SamplerBatch(
+            [batch.gold[one] for one in wanted],
+            _vectors(batch)[wanted],
+            None if batch.excluded is None else [batch.excluded[one] for one in wanted],
+        )
         entities = hardest(pool, asked, self._scopes(pool, asked), k - k // 2)
         first = np.array([min(one, default=0) for one in batch.gold], np.int64)
         others = SamplerPool(pool.domains[first], vectors=_vectors(batch))
@@ -119,12 +123,8 @@ def _same_things(batch: SamplerBatch) -> list[frozenset[int]]:
     for mention, rows in enumerate(each):
         for row in rows:
             bars[row].append(mention)
-    found = {rows: frozenset(_all(bars[row] for row in rows)) for rows in set(each)}
+    found = {rows: frozenset(one for row in rows for one in bars[row]) for rows in set(each)}
     return [found[rows] for rows in each]
-
-
-def _all(lists: Iterable[list[int]]) -> Iterator[int]:
-    return (mention for one in lists for mention in one)
 
 
 def _vectors(batch: SamplerBatch) -> FloatArray:
@@ -134,13 +134,3 @@ def _vectors(batch: SamplerBatch) -> FloatArray:
             hint="Set model.pooling to cls, mean or span.",
         )
     return batch.vectors
-
-
-def _part(batch: SamplerBatch, wanted: IntArray) -> SamplerBatch:
-    """Some mentions of a batch."""
-    numbers = wanted.tolist()
-    return SamplerBatch(
-        [batch.gold[one] for one in numbers],
-        _vectors(batch)[wanted],
-        None if batch.excluded is None else [batch.excluded[one] for one in numbers],
-    )

@@ -81,7 +81,11 @@ def own_domains(pool: SamplerPool, batch: SamplerBatch) -> Iterator[Scope]:
         domains = frozenset(pool.domains[list(gold)].tolist())
         mentions_of.setdefault(domains, []).append(mention)
     for domains, mentions in mentions_of.items():
-        yield Scope(np.array(mentions, np.int64), _rows_of(pool, sorted(domains)))
+        rows: range | IntArray = range(len(pool))
+        if domains:
+            parts = [pool.by_domain[domain] for domain in domains]
+            rows = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+        yield Scope(np.array(mentions, np.int64), Rows(rows))
 
 
 def batch_golds(pool: SamplerPool, batch: SamplerBatch) -> Iterator[Scope]:
@@ -94,10 +98,3 @@ def by_mention(scopes: Iterable[Scope]) -> list[Rows]:
     """The rows of each mention, in the order of the mentions."""
     found = {mention: rows for mentions, rows in scopes for mention in mentions.tolist()}
     return [found[mention] for mention in range(len(found))]
-
-
-def _rows_of(pool: SamplerPool, domains: list[int]) -> Rows:
-    if not domains:
-        return Rows(range(len(pool)))
-    parts = [pool.by_domain[domain] for domain in domains]
-    return Rows(parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts)))

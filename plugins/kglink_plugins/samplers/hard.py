@@ -15,7 +15,6 @@ from kglink.plugins import PairScores, PluginSettings, SamplerBatch, SamplerPool
 from kglink_plugins.plugin import KnnSettings, MixedSettings
 from kglink_plugins.samplers.draw import (
     IntArray,
-    Rows,
     Scope,
     batch_golds,
     by_mention,
@@ -47,7 +46,14 @@ def hardest(pool: SamplerPool, batch: SamplerBatch, scopes: Iterable[Scope], k: 
             _Top(own, [rows.places(batch.forbidden(one)) for one in own.tolist()], k)
             for own in np.split(mentions, range(_MENTIONS, len(mentions), _MENTIONS))
         ]
-        _search(rows, tops, scores)
+        start, size = 0, _FIRST
+        while start < len(rows):  # all rows are shown to all mentions: each is read once
+            part = rows.part(start, start + size)
+            for top in tops:
+                top.add(scores(top.mentions, part), start)
+            start += len(part)
+            most = max(len(top.mentions) for top in tops)
+            size = min(2 * size, max(_FIRST, _SCORES // max(1, most)))
         for top in tops:
             best[top.mentions] = np.where(top.places >= 0, rows.at(top.places.clip(0)), -1)
     return best
@@ -82,60 +88,28 @@ class _Top:
         self.places[owner[order], rank] = places[order]
 
 
-def _search(rows: Rows, tops: list[_Top], scores: PairScores) -> None:
-    """Show all rows to all mentions, so that each row is read once."""
-    most = max((len(top.mentions) for top in tops), default=1)
-    start, size = 0, _FIRST
-    while start < len(rows):
-        part = rows.part(start, start + size)
-        for top in tops:
-            top.add(scores(top.mentions, part), start)
-        start += len(part)
-        size = min(2 * size, max(_FIRST, _SCORES // max(1, most)))
-
-
 def _scores(pool: SamplerPool, batch: SamplerBatch) -> PairScores:
-    """The scores that the batch brings, else inner products."""
-    if batch.scores is not None:
-        return _Copied(batch.scores)
-    return _Products(pool, batch)
+    """The scores that the batch brings, else inner products; they may be written into."""
+    if (given := batch.scores) is not None:
+        return lambda mentions, rows: np.array(given(mentions, rows), np.float32)
+    vectors = batch.vectors
+    if vectors is None or pool.vectors is None:
+        raise UsageError(
+            "hard negatives need the vectors of mentions and entities, or their scores",
+            hint="Give them to SamplerBatch and SamplerPool, or take a random sampler.",
+        )
+    block: tuple[IntArray, FloatArray] | None = None
 
+    def products(mentions: IntArray, rows: IntArray) -> FloatArray:
+        nonlocal block
+        if block is None or block[0] is not rows:  # the next mentions ask for the same rows
+            # Rows that stand side by side are a slice, which a memory map reads without copying.
+            aside = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
+            block = rows, pool.rows(slice(rows[0], rows[-1] + 1) if aside else rows)
+        found: FloatArray = vectors[mentions] @ block[1].T
+        return found
 
-class _Products:
-    """Inner products of vectors; the rows of the last block are kept for the next mentions."""
-
-    def __init__(self, pool: SamplerPool, batch: SamplerBatch) -> None:
-        if batch.vectors is None or pool.vectors is None:
-            raise UsageError(
-                "hard negatives need the vectors of mentions and entities, or their scores",
-                hint="Give them to SamplerBatch and SamplerPool, or take a random sampler.",
-            )
-        self._pool = pool
-        self._mentions = batch.vectors
-        self._block: tuple[IntArray, FloatArray] | None = None
-
-    def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
-        if self._block is None or self._block[0] is not rows:
-            self._block = rows, self._pool.rows(_as_slice(rows))
-        products: FloatArray = self._mentions[mentions] @ self._block[1].T
-        return products
-
-
-class _Copied:
-    """Scores of somebody else's, which are not to be written into."""
-
-    def __init__(self, scores: PairScores) -> None:
-        self._scores = scores
-
-    def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
-        return np.array(self._scores(mentions, rows), np.float32)
-
-
-def _as_slice(rows: IntArray) -> slice | IntArray:
-    """Rows that stand side by side as a slice, which a memory map reads without copying."""
-    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
+    return products
 
 
 class HardCrossDomain:

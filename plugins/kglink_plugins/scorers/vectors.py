@@ -43,33 +43,11 @@ def measured(states: Tensor, metric: Metric) -> Tensor:
     return F.normalize(states, dim=-1) if metric == "cosine" else states
 
 
-def products(mentions: Encoded, entities: Encoded, metric: Metric) -> Tensor:
-    """All mentions against all entities, of one vector each."""
-    left, right = (measured(side.states[:, 0], metric) for side in (mentions, entities))
-    return left @ right.mT
-
-
-class DualScorer:
-    """Compares the first states, or what the encoder has pooled."""
-
-    def __init__(self, settings: DualSettings | None = None) -> None:
-        self._settings = settings or DualSettings()
-
-    def pool(self, batch: Encoded) -> Encoded:
-        """One vector of each text."""
-        return first_states(batch) if self._settings.pooling == "cls" else mean_states(batch)
-
-    def score(self, mentions: Encoded, entities: Encoded) -> Tensor:
-        """A (mentions, entities) matrix; larger is closer."""
-        with full_precision(mentions.states):
-            return products(self.pool(mentions), self.pool(entities), self._settings.metric)
-
-
 class MeanScorer:
     """Compares the means of all tokens; padding is no token."""
 
     def __init__(self, settings: ScorerSettings | None = None) -> None:
-        self._settings = settings or ScorerSettings()
+        self._metric = (settings or ScorerSettings()).metric
 
     def pool(self, batch: Encoded) -> Encoded:
         """One vector of each text."""
@@ -78,4 +56,21 @@ class MeanScorer:
     def score(self, mentions: Encoded, entities: Encoded) -> Tensor:
         """A (mentions, entities) matrix; larger is closer."""
         with full_precision(mentions.states):
-            return products(mean_states(mentions), mean_states(entities), self._settings.metric)
+            left, right = (
+                measured(self.pool(side).states[:, 0], self._metric)
+                for side in (mentions, entities)
+            )
+            return left @ right.mT
+
+
+class DualScorer(MeanScorer):
+    """Compares the first states, or what the encoder has pooled."""
+
+    def __init__(self, settings: DualSettings | None = None) -> None:
+        settings = settings or DualSettings()
+        super().__init__(settings)
+        self._states = first_states if settings.pooling == "cls" else mean_states
+
+    def pool(self, batch: Encoded) -> Encoded:
+        """One vector of each text."""
+        return self._states(batch)

@@ -1,0 +1,448 @@
+"""The tasks S, T and O: mentions and entities, or two entities, are drawn together.
+
+A step draws golds and negatives, encodes the batch, and computes its loss. Before an epoch hard
+negatives are mined; after it recall on mentions that were held back is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kglink.errors import ConfigError, TrainingError
+from kglink.files.tables import IntArray
+from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
+from kglink.models.hardware import Hardware
+from kglink.models.tower import join, split
+from kglink.models.transformation import Ascent
+from kglink.plugins import (
+    Encoded,
+    MentionSampler,
+    Objective,
+    Registry,
+    Sampler,
+    Scorer,
+    TaughtObjective,
+)
+from kglink.records import OnProgress
+from kglink.training.batch import (
+    Columns,
+    MentionBatch,
+    batch_among_mentions,
+    choose_golds,
+    column_scores,
+    columns_of,
+    mention_batch,
+    overlap_masks,
+    own_columns,
+)
+from kglink.training.data import TrainingData
+from kglink.training.encoded_pool import EncodedPool
+from kglink.training.job import Note, Tell
+from kglink.training.loop import Judged, Task, advising, seed_of
+from kglink.training.negatives import Negatives, Teacher
+from kglink.training.pool import as_ids
+from kglink.training.processes import Encoding, PairLoss, Team, Texts
+from kglink.training.recipe import LossMode, OverlapSection, SelectionSection, StageSection
+from kglink.training.stages import Batch, Stage, batches_of
+from kglink.training.validation import Recalls, judged_mentions, searched_rows, validate
+
+_VIEWS: Mapping[LossMode, ViewMode] = {
+    "both": "both",
+    "only_prime": "transformed",
+    "base": "plain",
+}
+
+
+class Tools(NamedTuple):
+    """What all stages share."""
+
+    model: BiEncoder
+    scorer: Scorer
+    data: TrainingData
+    registry: Registry
+    team: Team
+    seed: int
+    teacher: Teacher | None = None
+    """Scores the candidates of objectives that learn from a teacher."""
+    selection: SelectionSection = SelectionSection()
+    hardware: Hardware = Hardware("cpu", "fp32", 1)
+    folder: Path = Path()
+    """Where negatives and vectors of the run lie."""
+    tell: Tell = lambda _: None
+
+
+class PairTask(Task[StageSection | OverlapSection, Batch]):
+    """One stage of a run."""
+
+    def __init__(self, tools: Tools, stage: Stage, number: int) -> None:
+        self._tools = tools
+        self._stage = stage
+        self._number = number
+        self._encoded: EncodedPool | None = None
+        self.name, section, model = stage.name, stage.section, tools.model
+        self.steps_per_epoch = stage.steps_per_epoch
+        self.patience = tools.selection.patience
+        self._held_back = len(judged_mentions(tools.data, tools.selection))
+        self.keeps_best = isinstance(section, StageSection) or section.keep == "best"
+        self._objective = _objective(tools.registry, section, tools.teacher is not None)
+        entities = isinstance(section, StageSection) and section.freeze_entities
+        model.freeze(embeddings=section.freeze_embeddings, entities=entities)
+        model.transformation = None
+        self._negatives: dict[str, Negatives] = {}
+        if isinstance(section, StageSection):
+            if section.transformation is not None and section.loss_mode != "base":
+                domains, seed = tools.data.pool.domain_count, self._seed(0, 0, 0)
+                self.ascent = Ascent(
+                    model.add_transformation(section.transformation, domains=domains, seed=seed)
+                )
+            sampler = _sampler(tools.registry, section)
+            teacher = tools.teacher if _needs_teacher(self._objective) else None
+            self._negatives = {
+                group.letter: Negatives(tools.data, group, section, sampler, teacher)
+                for group in stage.groups
+            }
+        super().__init__(model, model.parameter_groups(section.weight_decay), section)
+
+    # ------------------------------------------------------------------------------- an epoch
+    @property
+    def order_seed(self) -> tuple[int, int]:
+        """The seed of the batches' order, without the epoch."""
+        return self._tools.seed, self._number
+
+    def batches(self, epoch: int) -> Sequence[Batch]:
+        """The batches of an epoch."""
+        return batches_of(self._stage, epoch, self.order_seed)
+
+    def size(self, batch: Batch) -> int:
+        """Mentions, or pairs."""
+        return sum(len(part) for part in batch.parts)
+
+    def prepare(self, epoch: int) -> None:
+        """Search hard negatives if the epoch needs new ones; a resumed run finds them on disk."""
+        tools = self._tools
+        files = self.mined_files(tools.folder, epoch)
+        if tools.team.is_first and not all(path.is_file() for path in files.values()):
+            for old in tools.folder.glob("negatives-*.npy"):
+                old.unlink()
+            with advising(_advice_for_searches("the search for hard negatives")):
+                for note in self.mine(self._pool(), files, epoch, tools.tell):
+                    tools.tell(Note(note))
+        tools.team.wait()
+        self.open_mined(files)
+
+    def mined_files(self, folder: Path, epoch: int) -> dict[str, Path]:
+        """Files of an epoch's mined negatives, by the letter of the group."""
+        if not isinstance(self.section, StageSection):
+            return {}
+        refreshed = epoch - epoch % self.section.refresh_epochs
+        return {
+            letter: folder / f"negatives-{self._number}-{refreshed}-{letter}.npy"
+            for letter, negatives in self._negatives.items()
+            if negatives.are_mined
+        }
+
+    def mine(
+        self,
+        pool: EncodedPool,
+        files: Mapping[str, Path],
+        epoch: int,
+        progress: OnProgress = lambda _: None,
+    ) -> list[str]:
+        """Search negatives with the current model; returns what the user should know."""
+        notes: list[str] = []
+        for letter, path in files.items():
+            notes += self._negatives[letter].mine(pool, path, self._chance(epoch, -1), progress)
+        return notes
+
+    def open_mined(self, files: Mapping[str, Path]) -> None:
+        """Use mined negatives."""
+        for letter, path in files.items():
+            self._negatives[letter].open(path)
+
+    def before(self) -> Judged | None:
+        """Recall of the model before the first step."""
+        return _judged(self._validate()) if self._tools.team.is_first and self._held_back else None
+
+    def judged(self) -> Judged:
+        """Recall, computed by the first process and told to all."""
+        tools = self._tools
+        if not self._held_back:
+            return Judged()
+        if not tools.team.is_first:
+            return Judged(tools.team.agree(None, 1)[0])
+        recalls = self._validate()
+        figure = tools.team.agree([recalls.chosen(tools.selection)], 1)[0]
+        return _judged(recalls)._replace(figure=figure)
+
+    def end(self) -> None:
+        """The transformation is not part of the model."""
+        self._tools.model.transformation = None
+
+    def _validate(self) -> Recalls:
+        tools = self._tools
+        with advising(_advice_for_searches("judging the model")):
+            sample = tools.selection.most_entities
+            pool = self._encode("searched", sampled=True) if sample else self._pool()
+            return validate(tools.data, pool, tools.selection, tools.tell)
+
+    def _pool(self) -> EncodedPool:
+        """The pool, encoded with the current model; validation and mining share it."""
+        if self._encoded is None:
+            self._encoded = self._encode()
+        return self._encoded
+
+    def _encode(self, folder: str = "", *, sampled: bool = False) -> EncodedPool:
+        """The entities of the pool, or those that validation searches, as they are encoded now."""
+        tools = self._tools
+        rows = searched_rows(tools.data, tools.selection).tolist() if sampled else None
+        pool = EncodedPool(tools.model, tools.scorer, tools.hardware, tools.folder / folder)
+        pool.encode(tools.data.pool.tokens, tools.tell, rows)
+        return pool
+
+    # -------------------------------------------------------------------------------- a step
+    def gradients(self, batch: Batch, epoch: int, step: int) -> list[float]:
+        """The gradients of a batch; where A climbs several times, it does so first."""
+        self._encoded = None
+        ascent = self.ascent
+        if ascent is None or ascent.steps == 1:
+            return self._gradients(batch, epoch, step)
+        for parameter in self._theta:
+            parameter.requires_grad_(False)
+        for _ in range(ascent.steps):
+            self._gradients(batch, epoch, step)
+            ascent.step()
+        for parameter in self._theta:
+            parameter.requires_grad_(True)
+        return self._gradients(batch, epoch, step)
+
+    def stepped(self) -> None:
+        """A's turn, unless it has had it."""
+        if self.ascent is not None:
+            (self.ascent.step if self.ascent.steps == 1 else self.ascent.stay)()
+
+    def _gradients(self, batch: Batch, epoch: int, step: int) -> list[float]:
+        """Compute the losses and gradients of a batch; repeated calls use the same randomness."""
+        tools = self._tools
+        torch.manual_seed(self._seed(epoch, step, 1 + tools.team.rank))
+        rng = self._chance(epoch, step)
+        weight = 1 / len(batch.parts)
+        learn = self._mentions if isinstance(self.section, StageSection) else self._overlaps
+        parts = [learn(batch, part, rng, weight) for part in batch.parts]
+        tools.team.sum_gradients(tools.model.parameters())
+        return [sum(view) for view in zip(*parts, strict=True)]
+
+    def _mentions(
+        self, batch: Batch, part: IntArray, rng: np.random.Generator, weight: float
+    ) -> list[float]:
+        """Stages S and T."""
+        data, negatives = self._tools.data, self._negatives[batch.group.letter]
+        golds, excluded = choose_golds(data, batch.group.rows, part, rng)
+        drawn = negatives.of(part, golds, excluded, rng)
+        if negatives.are_among_mentions:
+            whole = batch_among_mentions(part, golds, excluded, drawn, len(data.pool))
+        else:
+            whole = mention_batch(part, golds, excluded, drawn)
+        if whole.others is not None and len(whole.others):
+            part = np.concatenate([part, whole.others])
+            golds, _ = choose_golds(data, batch.group.rows, part)
+        mentions = Texts(as_ids(data.train.tokens.take(part.tolist())), self._domains(golds))
+        loss_of = self._loss_of(whole, negatives, rng)
+        return self._backward(mentions, whole.entities, loss_of, weight)
+
+    def _loss_of(
+        self, batch: MentionBatch, negatives: Negatives, rng: np.random.Generator
+    ) -> PairLoss:
+        """The loss of encoded texts; both views, plain and transformed, have the same negatives."""
+        section, scorer = self.section, self._tools.scorer
+        assert isinstance(section, StageSection)  # noqa: S101 - O has a loss of its own
+        columns: Columns | None = None
+        if not negatives.are_from_batch:
+            columns = columns_of(batch, section)
+
+        def loss(pair: Pair) -> Tensor:
+            nonlocal columns
+            mentions, entities = pair
+            assert mentions is not None and entities is not None  # noqa: S101, PT018 - both sides
+            if batch.others is not None:
+                entities = join([entities, mentions])
+                mentions = split(mentions, len(batch.mentions))[0]
+            if negatives.are_from_batch:
+                mixed = negatives.mixed(batch, scorer, (mentions, entities))
+                if mixed is not None:
+                    positive = torch.zeros_like(mixed, dtype=torch.bool)
+                    positive[:, 0] = True
+                    return self._objective.loss(mixed.float(), positive)
+            if columns is None:  # the negatives are chosen from the batch, by its scores
+                with torch.no_grad():
+                    known = scorer.score(mentions, entities).float().cpu().numpy()
+                columns = own_columns(batch, negatives.among(batch, known, rng))
+            scores = column_scores(scorer, mentions, entities, columns).float()
+            positive = torch.from_numpy(columns.positive).to(scores.device)
+            told = negatives.told(batch)
+            if told is None:
+                return self._objective.loss(scores, positive)
+            taught = cast("TaughtObjective", self._objective)
+            return taught.loss(scores, positive, torch.from_numpy(told).to(scores.device))
+
+        return loss
+
+    def _overlaps(
+        self, batch: Batch, part: IntArray, rng: np.random.Generator, weight: float
+    ) -> list[float]:
+        """Stage O: both members of a pair through the entity tower (Bosch, eq. 2)."""
+        tools = self._tools
+        pairs = tools.data.pairs[part]
+        masked, right = (
+            torch.from_numpy(cells).to(tools.model.device)
+            for cells in overlap_masks(pairs, tools.data)
+        )
+
+        def loss(pair: Pair) -> Tensor:
+            assert pair.entities is not None  # noqa: S101 - entities are all that was encoded
+            states, mask = pair.entities
+            half = len(pairs)
+            lefts, rights = Encoded(states[:half], mask[:half]), Encoded(states[half:], mask[half:])
+            scores = tools.scorer.score(lefts, rights).float()
+            return self._objective.loss(scores.masked_fill(masked, -torch.inf), right)
+
+        return self._backward(Texts((), ()), pairs.T.ravel(), loss, weight)
+
+    def _backward(
+        self, mentions: Texts, rows: IntArray, loss: PairLoss, weight: float
+    ) -> list[float]:
+        """Add the gradients of a loss of mentions and entities to the parameters."""
+        tools, section = self._tools, self.section
+        entities = Texts(as_ids(tools.data.pool.tokens.take(rows.tolist())), self._domains(rows))
+        mode = section.loss_mode if isinstance(section, StageSection) else "base"
+        view = _VIEWS[mode] if self.ascent is not None else "plain"
+        encoding = Encoding(tools.model, tools.team, view, section.micro_batch)
+        return encoding.backward(mentions, entities, loss, weight)
+
+    def _domains(self, rows: IntArray) -> list[int]:
+        if self.ascent is None:
+            return []
+        domains: list[int] = self._tools.data.pool.domains[rows].tolist()
+        return domains
+
+    def _seed(self, *place: int) -> int:
+        return seed_of(self._tools.seed, self._number, *place)
+
+    def _chance(self, epoch: int, step: int) -> np.random.Generator:
+        return np.random.default_rng(self._seed(epoch, step + 1, 0))
+
+    # ------------------------------------------------------------------------------ messages
+    def shown(self, batch: Batch) -> str:
+        """Some mentions, or overlaps, of a batch."""
+        letter, items = batch.group.letter, np.concatenate(batch.parts).tolist()
+        some = ", ".join(map(str, items[:8])) + (", ..." if len(items) > 8 else "")
+        return f" ({'overlaps' if letter == 'O' else 'mentions'} {some} of {letter})"
+
+    def too_large(self, begin: str) -> TrainingError:
+        """Advice where a step does not fit into memory: a smaller micro batch."""
+        section = self.section
+        from_pool = any(not one.are_from_batch for one in self._negatives.values())
+        own = section.negatives if isinstance(section, StageSection) and from_pool else 0
+        texts = -(-section.batch * (2 + own) // self._tools.team.count)
+        smaller = max(1, min(section.micro_batch or texts, texts) // 2)
+        return TrainingError(
+            f"a step of {section.batch} with up to {texts} texts does not fit into memory",
+            hint=f"{begin} micro_batch = {smaller}: the same losses, a third more time. Or with "
+            "fewer tokens (model.inputs), fewer negatives or a smaller batch.",
+        )
+
+
+def _judged(recalls: Recalls) -> Judged:
+    return Judged(None, recalls.mean(), recalls.as_json())
+
+
+def _advice_for_searches(work: str) -> TrainingError:
+    return TrainingError(
+        f"{work} does not fit into memory",
+        hint="Other programs may have it. Else fewer tokens (model.inputs), a smaller pool, or "
+        "vectors in the place of token matrices (model.pooling) take less; --resume goes on from "
+        "the last checkpoint.",
+    )
+
+
+def check_sections(
+    sections: Iterable[StageSection | OverlapSection],
+    model: BiEncoder,
+    registry: Registry,
+    *,
+    taught: bool = False,
+) -> None:
+    """Check the plugins and settings of all stages before the first one starts.
+
+    ``taught``: there is a teacher.
+    """
+    for section in sections:
+        _objective(registry, section, taught)
+        if isinstance(section, StageSection):
+            _check_mention_sampler(_sampler(registry, section), section, model)
+            if section.transformation is not None:
+                for tower in model.towers():
+                    tower.check_layer(section.transformation.layer)
+
+
+def _sampler(registry: Registry, section: StageSection) -> Sampler:
+    sampler: Sampler = registry.create("sampler", section.sampler, section.sampler_settings)
+    from_batch = section.negatives > 0 and bool(getattr(sampler, "in_batch", False))
+    if from_batch and section.columns != "own":
+        raise ConfigError(
+            f"sampler {section.sampler} chooses among the golds of the batch, and columns = "
+            f"{section.columns!r} adds other columns",
+            hint="Set columns = 'own'; or negatives = 0 and columns = 'in_batch'.",
+        )
+    return sampler
+
+
+def _check_mention_sampler(sampler: Sampler, section: StageSection, model: BiEncoder) -> None:
+    """A sampler that compares mentions with each other has vectors and columns of its own."""
+    if not isinstance(sampler, MentionSampler):
+        return
+    if section.columns != "own":
+        raise ConfigError(
+            f"sampler {section.sampler} compares mentions with each other too, and columns = "
+            f"{section.columns!r} has entities alone",
+            hint="Set columns = 'own', and negatives.",
+        )
+    if model.settings.pooling == "tokens":
+        raise ConfigError(
+            f"sampler {section.sampler} compares mentions with each other by one vector of each, "
+            "and pooling = 'tokens' makes one of every token",
+            hint="Set model.pooling to cls, mean or span, with a scorer that reads such vectors.",
+        )
+
+
+def _objective(
+    registry: Registry, section: StageSection | OverlapSection, taught: bool
+) -> Objective:
+    objective = registry.create("objective", section.objective, section.objective_settings)
+    if not _needs_teacher(objective):
+        return objective
+    if isinstance(section, OverlapSection) or not taught:
+        raise ConfigError(
+            f"objective {section.objective} learns from a teacher, and there is none",
+            hint="Stages S and T have one where `teacher` names the folder of a reranker; else "
+            "take another objective, such as nce.",
+        )
+    sampler = _sampler(registry, section)
+    searched = bool(getattr(sampler, "by_score", False)) and not getattr(sampler, "in_batch", False)
+    if section.columns != "own" or not searched or isinstance(sampler, MentionSampler):
+        raise ConfigError(
+            f"objective {section.objective} learns what a teacher says of the candidates of each "
+            f"mention, and sampler {section.sampler} with columns = {section.columns!r} has none "
+            "to ask it about",
+            hint="Set columns = 'own', sampler = 'hard_in_domain', and negatives.",
+        )
+    return objective
+
+
+def _needs_teacher(objective: Objective) -> bool:
+    return bool(getattr(objective, "needs_teacher", False))
