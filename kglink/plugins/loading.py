@@ -27,8 +27,8 @@ import pluggy
 from kglink.errors import KglinkError, PluginError, UnknownNameError, UsageError
 from kglink.plugins.hooks import HOOKS, HOOKS_OF_GROUP, PROJECT
 
-#: Modules that register plugins are named in the first group, those of commands in the second.
-Group = Literal["kglink", "kglink.commands"]
+#: Modules of plugins, of recipes and of commands.
+Group = Literal["kglink", "kglink.recipes", "kglink.commands"]
 
 OWN_DISTRIBUTION = "kglink"
 BUILTIN = "builtin"
