@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.head_folder import ENCODER, HEAD
+from kglink.models.head_folder import ENCODER, HEAD, RERANKER
 from kglink.models.inputs import IdArray, Inputs
 from kglink.models.loading import load_tensors
-from kglink.models.reranker_folder import RERANKER
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import describe_folder
 from kglink.models.towers import load_states

@@ -11,21 +11,65 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import Field, ValidationError
 
-from kglink.errors import ModelError
+from kglink.errors import DamagedFileError, ModelError
+from kglink.files import manifest as manifests
 from kglink.files.atomic import atomic_folder, recover_folder
-from kglink.files.manifest import ManifestPart
+from kglink.files.manifest import FileInfo, ManifestPart
 from kglink.models.model_json import read_json
 from kglink.models.settings import BiEncoderSettings
 from kglink.models.source import HISTORY, ModelSource, describe_folder, file_sha256
 
 MODEL_FILE = "kglink.json"
 FORMAT = 1
+
+
+class FilesManifest(ManifestPart):
+    """What the manifest of every such folder says."""
+
+    format: int = FORMAT
+    files: dict[str, FileInfo] = Field(default_factory=dict)
+    libraries: dict[str, str] = Field(default_factory=dict)
+
+
+Manifest = TypeVar("Manifest", bound=FilesManifest)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFolder(Generic[Manifest]):
+    """How folders of one kind are read."""
+
+    name: str
+    """The file of the manifest."""
+    kind: type[Manifest]
+    damaged: str
+    """What to do about a damaged one."""
+
+    def is_there(self, folder: Path) -> bool:
+        """Whether one lies there; one that was half replaced is put back."""
+        recover_folder(folder)
+        return (folder / self.name).is_file()
+
+    def read(self, folder: Path, *, check: bool = True) -> Manifest:
+        """What a folder says of itself; with ``check`` its files are compared with it."""
+        recover_folder(folder)
+        try:
+            manifest = manifests.read_manifest(self.kind, folder / self.name, newest=FORMAT)
+            if check:
+                manifests.check_files(folder, manifest.files)
+        except DamagedFileError as error:
+            raise ModelError(error.message, hint=self.damaged) from error
+        return manifest
+
+    def write_manifest(self, folder: Path, manifest: Manifest) -> None:
+        """Write what a folder says of itself."""
+        text = json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        (folder / self.name).write_text(text, encoding="utf-8")
 
 
 class BaseInfo(ManifestPart):

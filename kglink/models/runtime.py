@@ -95,25 +95,17 @@ class TokenEncoder:
 
     def matrices(self, ids: Sequence[IdArray]) -> TokenMatrices:
         """The vectors of all tokens of each text."""
-        lengths = _lengths(ids)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        offsets = np.concatenate([[0], np.cumsum(_lengths(ids))])
         bits = np.empty((int(offsets[-1]), self.dim), np.int16)
-        for rows, part in self._run(ids, self._all):
-            values = part.view(torch.int16).numpy()
-            stops = np.cumsum(lengths[rows])
-            for row, stop in zip(rows.tolist(), stops.tolist(), strict=True):
-                bits[offsets[row] : offsets[row + 1]] = values[stop - lengths[row] : stop]
+        for row, values in self._texts(ids, self._all):
+            bits[offsets[row] : offsets[row + 1]] = values.view(torch.int16).numpy()
         return TokenMatrices(bits, offsets)
 
     def tokens(self, ids: Sequence[IdArray], head: Callable[[Tensor], Tensor]) -> list[FloatArray]:
         """What ``head`` makes of the states of all tokens, (tokens, n) for each text."""
-        lengths = _lengths(ids)
-        found: list[FloatArray] = [np.empty((0, 0), np.float32)] * len(ids)
-        for rows, part in self._run(ids, lambda states, _: head(states.float())):
-            values = part.numpy()
-            stops = np.cumsum(lengths[rows])
-            for row, stop in zip(rows.tolist(), stops.tolist(), strict=True):
-                found[row] = values[stop - lengths[row] : stop]
+        found = [np.empty((0, 0), np.float32)] * len(ids)
+        for row, values in self._texts(ids, lambda states, _: head(states.float())):
+            found[row] = values.numpy()
         return found
 
     def firsts(
@@ -126,13 +118,20 @@ class TokenEncoder:
 
         ``seconds``: where the second of two texts that are read together begins in each.
         """
-        found: list[FloatArray] = [np.empty(0, np.float32)] * len(ids)
+        found = [np.empty(0, np.float32)] * len(ids)
         for rows, part in self._run(
             ids, lambda states, lengths: head(pool_states(states, lengths, "cls")), seconds
         ):
             for row, values in zip(rows.tolist(), part.numpy(), strict=True):
                 found[row] = values
         return np.stack(found) if found else np.empty((0, 0), np.float32)
+
+    def _texts(
+        self, ids: Sequence[IdArray], finish: Callable[[Tensor, Sequence[int]], Tensor]
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The number of each text, and what ``finish`` makes of its tokens."""
+        for rows, part in self._run(ids, finish):
+            yield from zip(rows.tolist(), part.split([len(ids[row]) for row in rows]), strict=True)
 
     def _pool(self, states: Tensor, lengths: Sequence[int]) -> Tensor:
         pooled = pool_states(states, lengths, self._pooling)

@@ -12,13 +12,12 @@ from torch import Tensor
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.head_folder import ENCODER, HEAD
+from kglink.models.head_folder import ENCODER, HEAD, TAGGER, TaggerManifest
 from kglink.models.loading import load_tensors
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import describe_folder
 from kglink.models.tag_inputs import Block, WordPieces
 from kglink.models.tag_spans import ANSWERS, FloatArray, SpanCalibration, spans_of_words
-from kglink.models.tagger_folder import TAGGER, TaggerManifest
 from kglink.models.towers import load_states
 from kglink.records import Span
 

@@ -15,7 +15,7 @@ from kglink.models.loading import load_tensors
 from kglink.models.packed import PackedBert, PackedTower, is_plain_bert
 from kglink.models.padded import load_padded, load_padded_tower
 from kglink.models.source import ModelSource, read_config
-from kglink.models.static_folder import is_static_folder, read_table
+from kglink.models.static_folder import STATIC, read_table
 from kglink.models.tower import DTYPES, StateModel, Tower
 
 #: Families with a decoder that transformers also lists under masked language models.
@@ -25,7 +25,7 @@ _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "fun
 def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
     """The model of a folder of Hugging Face, or a static one, for searching."""
     dtype, device = DTYPES[hardware.precision], torch.device(hardware.device)
-    if is_static_folder(source.path):
+    if STATIC.is_there(source.path):
         return TokenTable(torch.from_numpy(read_table(source.path)).to(device))
     config = read_config(source.path)
     if not is_plain_bert(config):

@@ -24,18 +24,12 @@ from torch import Tensor
 
 from kglink.errors import TrainingError, UsageError
 from kglink.files.digest import digest_of
+from kglink.models.head_folder import TAGGER, TaggerManifest
 from kglink.models.model_folder import BaseInfo
 from kglink.models.runtime import TokenEncoder
-from kglink.models.tag_inputs import Window, WordPieces
+from kglink.models.tag_inputs import VOCABULARY, Window, WordPieces, unknown_share, vocabulary
 from kglink.models.tag_spans import ANSWERS, BEGIN, INSIDE, CurvePoint, SpanCalibration, calibrated
 from kglink.models.tagger import Tagger, head_of
-from kglink.models.tagger_folder import (
-    TAGGER,
-    VOCABULARY,
-    TaggerManifest,
-    unknown_share,
-    vocabulary,
-)
 from kglink.models.tower import pack
 from kglink.store import Store
 from kglink.training.checkpoint import saying_what_is_kept

@@ -24,10 +24,10 @@ from kglink.errors import ModelError, UsageError
 from kglink.files.digest import digest_of
 from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of, pooled, pooler_in
 from kglink.models.hardware import Hardware
+from kglink.models.head_folder import RERANKER, RerankerManifest
 from kglink.models.inputs import Inputs
 from kglink.models.loading import load_tensors
 from kglink.models.model_folder import BaseInfo
-from kglink.models.reranker_folder import RERANKER, RerankerManifest
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import pack, pool

@@ -12,7 +12,7 @@ import numpy as np
 
 from kglink.files.tables import IntArray
 from kglink.models.cross_encoder import CrossEncoder, written_pair
-from kglink.models.reranker_folder import RERANKER
+from kglink.models.head_folder import RERANKER
 from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray
 from kglink.training.mentions import TRAIN

@@ -14,7 +14,7 @@ from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
 from kglink.linking.ranked import joint_ranking
 from kglink.linking.scoring import Scoring, write_scoring
-from kglink.models.reranker_folder import RERANKER, AnswersCompared
+from kglink.models.head_folder import RERANKER, AnswersCompared
 from kglink.records import Document, OnProgress, Progress, Ranking
 from kglink.training.documents import held_back_documents, sources_of_documents, splits_of
 from kglink.training.job import FinetuneJob, Tell
