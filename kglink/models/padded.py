@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.loading import load_transformer
-from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import (
     DTYPES,
     Change,
@@ -20,7 +18,6 @@ from kglink.models.tower import (
     TokenBatch,
     Tower,
     Views,
-    added_rows,
     copied,
 )
 
@@ -133,27 +130,6 @@ class PaddedTower(Tower):
 def _mask(lengths: Tensor) -> Tensor:
     """(texts, longest), true where a text has a token."""
     return torch.arange(int(lengths.max()), device=lengths.device) < lengths.unsqueeze(1)
-
-
-def load_padded(source: ModelSource, dtype: torch.dtype) -> PaddedTower:
-    """Load a model folder for searching."""
-    config = read_config(source.path)
-    return PaddedTower(
-        load_transformer("AutoModel", source, dtype=dtype), config, source.dim, dtype
-    )
-
-
-def load_padded_tower(source: ModelSource, rows: int, dtype: torch.dtype) -> PaddedTower:
-    """Load a model folder for training; ``dtype`` is what its products are computed in."""
-    model = load_transformer("AutoModel", source, dtype=torch.float32)
-    words = model.get_input_embeddings()
-    if rows > len(words.weight):
-        table = added_rows(words.weight.detach(), rows)
-        model.resize_token_embeddings(rows, mean_resizing=False)
-        with torch.no_grad():
-            model.get_input_embeddings().weight.copy_(table)
-    config = read_config(source.path)
-    return PaddedTower(model.train(), config, source.dim, dtype)
 
 
 def _find_layers(model: nn.Module) -> nn.ModuleList | None:
