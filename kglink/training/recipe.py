@@ -25,7 +25,7 @@ from kglink.models.settings import (
     Pooling,
     TransformationSettings,
 )
-from kglink.plugins import PluginModule, PluginWarning, find_modules
+from kglink.plugins import PluginModule, PluginWarning, offered
 
 DEFAULT_RECIPE = "default"
 #: As a model, or a teacher: the one that the space has.
@@ -486,24 +486,11 @@ def _own() -> Known:
 
 
 def _offered() -> Known:
-    """The recipes of plugins; a module that fails is left out as a whole, with a warning."""
-    offered: dict[str, Mapping[str, Any]] = {}
-    for module in find_modules("kglink.recipes"):
-        try:
-            found = _recipes_of(module)
-            for name in sorted(found.keys() & offered.keys()):
-                raise PluginError(
-                    f"the recipe {name!r} is registered twice", hint=module.provider.remedy
-                )
-        except KglinkError as error:
-            told = f"{module.provider} is left out: {error.message}. {error.hint}"
-            warnings.warn(told, PluginWarning, stacklevel=2)
-        else:
-            offered |= found
-    return offered
+    return offered("kglink.recipes", "recipe", _recipes_of)
 
 
-def _recipes_of(module: PluginModule) -> dict[str, Mapping[str, Any]]:
+def _recipes_of(module: PluginModule) -> Known:
+    """The recipes that a plugin brings."""
     found: dict[str, Mapping[str, Any]] = {}
 
     def register(name: str, values: Mapping[str, Any]) -> None:
