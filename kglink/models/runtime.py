@@ -131,7 +131,8 @@ class TokenEncoder:
     ) -> Iterator[tuple[int, Tensor]]:
         """The number of each text, and what ``finish`` makes of its tokens."""
         for rows, part in self._run(ids, finish):
-            yield from zip(rows.tolist(), part.split([len(ids[row]) for row in rows]), strict=True)
+            parts = torch.split_with_sizes(part, [len(ids[row]) for row in rows])
+            yield from zip(rows.tolist(), parts, strict=True)
 
     def _pool(self, states: Tensor, lengths: Sequence[int]) -> Tensor:
         pooled = pool_states(states, lengths, self._pooling)

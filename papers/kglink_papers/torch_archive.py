@@ -254,7 +254,6 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def follow(self, name: str, argument: Any) -> None:
-        """Follow one instruction."""
         if name in _PLAIN:
             self.stack.append(argument)
         elif name in _CONSTANTS:
@@ -265,26 +264,21 @@ class _Machine:
             raise _RefusedError(f"its description has the instruction {name}")
 
     def above_mark(self) -> list[Any]:
-        """Take off what was put on since the last mark."""
         items: list[Any] = []
         while not isinstance(top := self.stack.pop(), _Mark):
             items.append(top)
         return items[::-1]
 
     def tie(self, items: list[Any]) -> None:
-        """Put on a tuple."""
         self.stack.append(tuple(items))
 
     def last(self, count: int) -> list[Any]:
-        """Take off so many values."""
         return [self.stack.pop() for _ in range(count)][::-1]
 
     def extend(self, items: list[Any]) -> None:
-        """Add to the list on top."""
         _of(list, self.stack[-1]).extend(items)
 
     def update(self, items: list[Any]) -> None:
-        """Add keys and values to the dictionary on top."""
         keys = items[::2]
         # A tuple of tuples of tuples would take for ever to hash.
         if any(type(key) not in (str, int) for key in keys):
@@ -292,21 +286,17 @@ class _Machine:
         _of(dict, self.stack[-1]).update(zip(keys, items[1::2], strict=True))
 
     def remember(self, place: Any) -> None:
-        """Remember what is on top."""
         self._memo[len(self._memo) if place is None else int(place)] = self.stack[-1]
 
     def recall(self, place: Any) -> None:
-        """Put on what was remembered."""
         self.stack.append(self._memo[int(place)])
 
     def call(self) -> None:
-        """Put on what a function would make."""
         name, given = self.last(2)
         self.stack.append(_made(name, _of(tuple, given)))
 
     def set_state(self) -> None:
-        """Drop the state of a dictionary: versions of modules, which are no weights."""
-        self.stack.pop()
+        self.stack.pop()  # versions of modules, which are no weights
         _of(dict, self.stack[-1])
 
 
