@@ -3,6 +3,8 @@
 kglink.json        what the model is, how its inputs are written, digests of its files
 encoder/           the tower of both sides: config.json, model.safetensors, the tokenizer
 mention/ entity/   in its place, where each side has a tower of its own
+
+And what all other folders with a manifest have in common: `ManifestFolder`.
 """
 
 from __future__ import annotations
@@ -93,11 +95,6 @@ class ModelManifest(ManifestPart):
     history: tuple[dict[str, Any], ...] = ()
     """What was done to it: stages, data, seeds; it does not count for the fingerprint."""
 
-    @property
-    def towers(self) -> tuple[str, ...]:
-        """The folders of its towers."""
-        return tower_folders(shared=self.settings.shared)
-
 
 class TowerFiles(NamedTuple):
     """A tower ready to be written: configuration, weights in safetensors, tokenizer files."""
@@ -105,11 +102,6 @@ class TowerFiles(NamedTuple):
     config: Mapping[str, Any]
     weights: Mapping[str, Any]
     tokenizer: Mapping[str, bytes]
-
-
-def tower_folders(*, shared: bool) -> tuple[str, ...]:
-    """The folders of the towers within a model folder."""
-    return ("encoder",) if shared else ("mention", "entity")
 
 
 def is_model_folder(folder: Path) -> bool:
@@ -161,7 +153,7 @@ def tower_sources(folder: Path, manifest: ModelManifest) -> list[ModelSource]:
             describe_folder(str(folder / tower), folder / tower),
             pooling=manifest.settings.pooling,
         )
-        for tower in manifest.towers
+        for tower in manifest.settings.towers
     ]
 
 
@@ -180,8 +172,7 @@ def write_model_folder(
     Whatever happens, ``folder`` or what the next reader restores is the old model or the new one.
     """
     with _saying_what_is_kept(folder), atomic_folder(folder) as draft:
-        names = tower_folders(shared=settings.shared)
-        for name, tower in zip(names, towers, strict=True):
+        for name, tower in zip(settings.towers, towers, strict=True):
             write_tower(draft / name, tower)
         files = {
             str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*.*"))
@@ -232,7 +223,7 @@ _DAMAGED = "The folder is damaged: copy it anew, or take an earlier checkpoint."
 
 
 def _check_files(folder: Path, manifest: ModelManifest) -> None:
-    expected = {f"{tower}/model.safetensors" for tower in manifest.towers}
+    expected = {f"{tower}/model.safetensors" for tower in manifest.settings.towers}
     if missing := sorted(expected - manifest.files.keys()):
         raise ModelError(f"{folder / MODEL_FILE}: names no {missing[0]}", hint=_DAMAGED)
     for name, digest in manifest.files.items():

@@ -219,18 +219,12 @@ class PackedTower(Tower):
         words = "embeddings.word_embeddings.weight"
         if words in given and len(given[words]) < len(own[words]):
             given[words] = added_rows(given[words], len(own[words]))
-        missing = sorted(own.keys() - given.keys())
-        if missing:
-            raise ModelError(
-                f"the weights do not fit config.json: {missing[0]} is missing",
-                hint="Give weights and configuration of one and the same model.",
-            )
-        for name, value in own.items():
-            found = given[name]
-            if value.shape != found.shape:
+        for name, value in sorted(own.items()):
+            found = given.get(name)
+            if found is None or value.shape != found.shape:
+                why = "missing" if found is None else f"{(*found.shape,)} and not {(*value.shape,)}"
                 raise ModelError(
-                    f"the weights do not fit config.json: {name} is {tuple(found.shape)} "
-                    f"and not {tuple(value.shape)}",
+                    f"the weights do not fit config.json: {name} is {why}",
                     hint="Give weights and configuration of one and the same model.",
                 )
             value.copy_(found)
