@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ def as_bf16(bits: npt.NDArray[np.int16]) -> Tensor:
     return torch.from_numpy(bits).view(torch.bfloat16)
 
 
+@dataclass(eq=False)
 class TokenEncoder:
     """Turns token ids into vectors with one model; the same list gives the same bytes every time.
 
@@ -50,22 +52,15 @@ class TokenEncoder:
     cores that never wait for each other are faster than cores that share every small product.
     """
 
-    def __init__(
-        self,
-        name: str,
-        model: StateModel,
-        hardware: Hardware,
-        pooling: Pooling,
-        *,
-        cosine: bool = True,
-    ) -> None:
-        self.dim = model.dim
-        self._name = name
-        self._model = model
-        self._hardware = hardware
-        self._pooling = pooling
-        self._cosine = cosine
-        self._device = torch.device(hardware.device)
+    name: str
+    model: StateModel
+    hardware: Hardware
+    pooling: Pooling
+    cosine: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.dim = self.model.dim
+        self._device = torch.device(self.hardware.device)
         self._workers: ThreadPoolExecutor | None = None
 
     def vectors(self, ids: Sequence[IdArray]) -> FloatArray:
@@ -85,7 +80,7 @@ class TokenEncoder:
                 for start, stop in text.spans
             ]
         )
-        if self._cosine:
+        if self.cosine:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 
@@ -135,12 +130,12 @@ class TokenEncoder:
             yield from zip(rows.tolist(), parts, strict=True)
 
     def _pool(self, states: Tensor, lengths: Sequence[int]) -> Tensor:
-        pooled = pool_states(states, lengths, self._pooling)
-        return torch.nn.functional.normalize(pooled) if self._cosine else pooled
+        pooled = pool_states(states, lengths, self.pooling)
+        return torch.nn.functional.normalize(pooled) if self.cosine else pooled
 
     def _all(self, states: Tensor, _: Sequence[int]) -> Tensor:
         tokens = states.float()
-        tokens = torch.nn.functional.normalize(tokens, dim=-1) if self._cosine else tokens
+        tokens = torch.nn.functional.normalize(tokens, dim=-1) if self.cosine else tokens
         return tokens.to(torch.bfloat16)
 
     def _run(
@@ -154,7 +149,7 @@ class TokenEncoder:
         batches = _plan(_lengths(ids), _CPU_TOKENS if self._device.type == "cpu" else _GPU_TOKENS)
         if self._workers is None:
             # A GPU takes one batch at a time; more workers would only queue.
-            count = self._hardware.threads if self._device.type == "cpu" else 1
+            count = self.hardware.threads if self._device.type == "cpu" else 1
             self._workers = single_threaded_workers(count)
         parts = self._workers.map(
             lambda rows: self._encode_batch(ids, rows, finish, seconds), batches
@@ -176,25 +171,25 @@ class TokenEncoder:
             parts = [np.arange(length) >= second for length, second in both]
             kinds = torch.from_numpy(np.concatenate(parts).astype(np.int64)).to(self._device)
         joined = np.concatenate(texts)
-        if joined.min() < 0 or joined.max() >= self._model.rows:
+        if joined.min() < 0 or joined.max() >= self.model.rows:
             raise ModelError(
-                f"{self._name}: the tokenizer gives token {joined.max()}, and the model has "
-                f"{self._model.rows}",
+                f"{self.name}: the tokenizer gives token {joined.max()}, and the model has "
+                f"{self.model.rows}",
                 hint="Give tokenizer and weights of one and the same model.",
             )
         try:
             with torch.inference_mode():
                 packed = torch.from_numpy(joined).to(self._device)
-                values = finish(self._model.states(packed, lengths, kinds), lengths).cpu()
+                values = finish(self.model.states(packed, lengths, kinds), lengths).cpu()
                 finite = bool(torch.isfinite(values).all())
         except (IndexError, RuntimeError) as error:
             raise ModelError(
-                f"{self._name}: fails on a batch of {len(texts)} texts: {error}",
+                f"{self.name}: fails on a batch of {len(texts)} texts: {error}",
                 hint="Where memory is short, free some; else the model's files do not fit.",
             ) from error
         if not finite:
             raise ModelError(
-                f"{self._name}: the model gives vectors that are not finite",
+                f"{self.name}: the model gives vectors that are not finite",
                 hint="Its weights are broken, or too large for this precision: try fp32.",
             )
         return values
