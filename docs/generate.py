@@ -28,7 +28,6 @@ from kglink.linking.read_together import READ
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
 from kglink.training.recipe import Recipe, list_recipes, section_of
 from kglink.workspace.linker import asked_kinds
-from kglink_cli.examples import EXAMPLES
 
 FOLDER = Path(__file__).parent / "reference"
 MADE_BY = (
@@ -120,9 +119,10 @@ def _command(command: Any, name: str, parent: Any) -> Iterator[str]:
     records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
     lines = [f"- `{declared}`: {_sentence(meaning)}" for declared, meaning in filter(None, records)]
     yield "\n".join(lines)
-    if examples := EXAMPLES.get(context.command_path.partition(" ")[2]):
+    if examples := re.findall(r"^`(kglink .+)`$", command.epilog or "", re.MULTILINE):
         yield "```text\n" + "\n".join(examples) + "\n```"
-    for child_name, child in getattr(command, "commands", {}).items():
+    for child_name in command.list_commands(context) if hasattr(command, "commands") else ():
+        child = command.get_command(context, child_name)
         if not child.hidden:
             yield from _command(child, child_name, context)
 
@@ -340,8 +340,9 @@ def hooks_page() -> Iterator[str]:
     yield "# Hooks"
     yield (
         "A plugin is a module that implements some of these, each marked `@kglink.hookimpl`, and "
-        "that its package names in the entry-point group `kglink`; commands and pages in the "
-        "group `kglink.commands`. [Writing a plugin](../plugins.md) shows how."
+        "that its package names in the entry-point group `kglink`; recipes in the group "
+        "`kglink.recipes`, commands and pages in `kglink.commands`. "
+        "[Writing a plugin](../plugins.md) shows how."
     )
     for name, hook in HOOKS.items():
         signature = str(inspect.signature(hook)).replace("'", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import typer
 
@@ -38,18 +38,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink finetune --recipe small --target-kb products --set train.epochs=2",
     ),
     "recipes": ("kglink recipes --paper amh --table 2", "kglink recipes amh/som-amh"),
-    "convert": (
-        "kglink convert biencoder_wiki_large.bin blink --like google-bert/bert-large-uncased",
-        "kglink convert biencoder.bin blink-base --like bert --json",
-    ),
     "runs": ("kglink runs", "kglink runs default-1 --json"),
     "report": (
         "kglink report default-1 --docs notes -o report.html",
         "kglink report default-1 --docs notes --plots plots --tables tables",
-    ),
-    "reproduce": (
-        "kglink reproduce amh/table-2 --data zeshel --dry-run",
-        "kglink reproduce joint/table-3-disease --data disease --rows zero-shot,T,TO --seeds 2",
     ),
     "learn": ("kglink learn notes", "kglink learn notes --split train"),
     "forget": ("kglink forget notes", "kglink forget reports"),
@@ -101,14 +93,14 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 def add_examples(app: typer.Typer, path: str = "") -> None:
     """End the help of every command below ``path`` with its examples."""
     for command in app.registered_commands:
-        command.epilog = epilog(f"{path} {command.name}".lstrip())
+        command.epilog = epilog(EXAMPLES[f"{path} {command.name}".lstrip()])
     for group in app.registered_groups:
         name = f"{path} {group.name}".lstrip()
-        group.epilog = epilog(name)
+        group.epilog = epilog(EXAMPLES[name])
         if group.typer_instance is not None:
             add_examples(group.typer_instance, name)
 
 
-def epilog(name: str) -> str:
+def epilog(examples: Sequence[str]) -> str:
     """The examples of a command as the end of its help."""
-    return "\n\n".join(f"`{example}`" for example in ("Examples:", *EXAMPLES[name]))
+    return "\n\n".join(f"`{example}`" for example in ("Examples:", *examples))

@@ -19,7 +19,7 @@ from kglink.plugins import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace import WORKSPACE_VARIABLE
 from kglink_cli.address_space import guard_imports
 from kglink_cli.console import note, print_error, say, tell
-from kglink_cli.examples import epilog
+from kglink_cli.examples import EXAMPLES, epilog
 from kglink_cli.interrupts import (
     forget_interrupts,
     heed_interrupts,
@@ -31,7 +31,7 @@ from kglink_cli.plugin import add_commands
 from kglink_cli.plugins_command import CommandGroup
 from kglink_cli.session import DEBUG_VARIABLE, Session
 
-EPILOG = f"""{epilog("")}
+EPILOG = f"""{epilog(EXAMPLES[""])}
 
 Documentation: docs/ in the project. Settings: kglink settings."""
 

@@ -10,7 +10,6 @@ from kglink_cli import (
     add_kb,
     build,
     candidates,
-    convert,
     demo,
     discover,
     distill,
@@ -27,7 +26,6 @@ from kglink_cli import (
     overlap,
     recipes,
     report,
-    reproduce,
     runs,
     search,
     settings,
@@ -59,7 +57,7 @@ def add_commands(app: typer.Typer) -> None:
     _add(app, _LEARN, evaluate.evaluate, memory.learn, memory.forget, memory.fit)
     _add(app, _LEARN, candidates.candidates)
     _add(app, _TRAIN, finetune.finetune, recipes.recipes, runs.runs, report.report)
-    _add(app, _TRAIN, reproduce.reproduce, distill.distill, convert.convert)
+    _add(app, _TRAIN, distill.distill)
     _add(app, _KEEP, build.build, spaces.spaces, index.index, export.export)
     _add(app, _KEEP, settings.settings, trust.trust, doctor.doctor)
     app.add_typer(plugins_app(), name="plugins", rich_help_panel=_KEEP)

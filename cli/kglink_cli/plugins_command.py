@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kglink.errors import KglinkError, PluginError
 from kglink.plugins import (
     KINDS,
     PluginModule,
-    PluginWarning,
-    find_modules,
     guarded,
     load_registry,
+    offered,
 )
 from kglink.text.printable import printable_line
 from kglink.workspace.shapes import plugin_shapes
@@ -113,25 +110,10 @@ class CommandGroup(TyperGroup):
         if self._complete:
             return
         self._complete = True
-        brought_by = dict.fromkeys(self.commands, "kglink")
-        for module in find_modules("kglink.commands"):
-            try:
-                added = _commands_of(module)
-                for name in added:
-                    if name in brought_by:
-                        raise PluginError(
-                            f"the command {name!r} is registered twice: by {brought_by[name]} "
-                            f"and by {module.provider}",
-                            hint=module.provider.remedy,
-                        )
-            except KglinkError as error:
-                told = f"{module.provider} is left out: {error.message}. {error.hint}"
-                warnings.warn(told, PluginWarning, stacklevel=2)
-            else:
-                for command in added.values():
-                    command.rich_help_panel = command.rich_help_panel or "From plugins"
-                self.commands.update(added)
-                brought_by |= dict.fromkeys(added, str(module.provider))
+        added = offered("kglink.commands", "command", _commands_of, self.commands)
+        for command in added.values():
+            command.rich_help_panel = command.rich_help_panel or "From plugins"
+        self.commands.update(added)
 
 
 @contextmanager
@@ -148,8 +130,6 @@ def _printable_errors() -> Iterator[None]:
 def _commands_of(module: PluginModule) -> Mapping[str, Any]:
     """The commands that a third-party module adds."""
     app = typer.Typer()
-    hooks = module.hooks("kglink.commands")
-    if "register_commands" in hooks.provider.hooks:
-        hooks.call("register_commands", app=app)
+    module.hooks("kglink.commands").call("register_commands", app=app)
     with guarded(module.provider, f"the commands of {module.provider} cannot be read"):
         return typer.main.get_group(app).commands

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,11 +88,17 @@ def _make(folder: Path | None) -> None:
             raise cannot_write(folder, error) from error
 
 
-def write_page(workspace: Workspace, found: dict[str, Any], path: Path) -> None:
-    """Write the page of a report."""
+def write_page(
+    workspace: Workspace,
+    found: dict[str, Any],
+    path: Path,
+    title: str = "",
+    first: Sequence[tuple[str, str, str]] = (),
+) -> None:
+    """Write the page of a report, that begins with the sections ``first``."""
     from kglink_cli.report_page.page import page_of
 
-    text = page_of(found)
+    text = page_of(found, title, first)
     with whole_file(workspace, path) as out:
         out.write(text)
     note("page", f"{path} ({len(text.encode()) / 1e6:,.1f} MB)")

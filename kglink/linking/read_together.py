@@ -17,7 +17,7 @@ from kglink.errors import UsageError
 from kglink.linking.asked import AskedKind
 from kglink.linking.kinds import EvidenceKind
 from kglink.models.hardware import Hardware
-from kglink.models.reranker_folder import RERANKER
+from kglink.models.head_folder import RERANKER
 from kglink.plugins import CandidateEvidence, DefaultWeights
 from kglink.records import Candidate, Ranking
 

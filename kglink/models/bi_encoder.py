@@ -26,8 +26,8 @@ from kglink.models.model_folder import (
     write_model_folder,
 )
 from kglink.models.opening import DEFAULT_MODEL, resolve_model
-from kglink.models.settings import BiEncoderSettings, InputSettings, TransformationSettings
-from kglink.models.source import ModelSource, read_config
+from kglink.models.settings import BiEncoderSettings, TransformationSettings
+from kglink.models.source import read_config
 from kglink.models.tower import Change, TokenBatch, Tower, encoded, pack, split
 from kglink.models.towers import check_bert_like, load_tower
 from kglink.models.transformation import SIDES, Side, Transformation
@@ -167,7 +167,8 @@ class BiEncoder(nn.Module):
             return Output(*(_cut(whole, len(mentions)) for whole in wholes))
         own = self._views(self.mention, mentions, left, view, of_mentions)
         other = self._views(self.entity, entities, right, view, of_entities)
-        return Output(*(_pair(*sides) for sides in zip(own, other, strict=True)))
+        pairs = (Pair(*sides) for sides in zip(own, other, strict=True))
+        return Output(*(pair if any(side is not None for side in pair) else None for pair in pairs))
 
     def encode(self, ids: Sequence[IdArray], side: Side) -> Encoded:
         """Encode one side alone, without the transformation."""
@@ -207,10 +208,8 @@ class BiEncoder(nn.Module):
         change = self._change(self.transformation, batch, sides, domains)
         layer = self.transformation.settings.layer
         plain, changed = tower.views(batch, layer, change, plain=view == "both")
-        return (
-            None if plain is None else self._encoded(plain, batch),
-            self._encoded(changed, batch),
-        )
+        before = None if plain is None else self._encoded(plain, batch)
+        return before, self._encoded(changed, batch)
 
     def _packed(self, ids: Sequence[IdArray]) -> TokenBatch:
         """A batch as the towers read it: without marks where the tokens between them are pooled."""
@@ -258,57 +257,36 @@ def load_bi_encoder(
     """
     hardware = hardware or choose_hardware()
     folder = Path(model).expanduser()
+    tag_ids: tuple[int, int, int] | None = None
+    history: tuple[dict[str, Any], ...] = ()
     if is_model_folder(folder):
-        return _open(folder.resolve(), settings, hardware)
-    source = resolve_model(str(model), fetch=fetch)
-    chosen = settings or BiEncoderSettings()
-    base = BaseInfo(name=source.name, fingerprint=source.fingerprint)
-    return _build([source], chosen, _inputs(source, chosen.inputs), base, hardware)
-
-
-def _open(folder: Path, settings: BiEncoderSettings | None, hardware: Hardware) -> BiEncoder:
-    manifest = read_manifest(folder)
-    chosen = settings or manifest.settings
-    sources = tower_sources(folder, manifest)
-    if chosen.shared and not manifest.settings.shared:
-        raise ModelError(
-            f"{folder}: has a tower for each side, and one shared tower is asked for",
-            hint="Set shared = false, or begin with another model.",
-        )
-    same_tags = chosen.inputs.tags == manifest.settings.inputs.tags
-    inputs = _inputs(sources[0], chosen.inputs, manifest.tag_ids if same_tags else None)
-    model = _build(sources, chosen, inputs, manifest.base, hardware)
-    model.history = manifest.history
-    return model
-
-
-def _inputs(
-    source: ModelSource, settings: InputSettings, tag_ids: Sequence[int] | None = None
-) -> Inputs:
-    config = read_config(source.path)
-    check_bert_like(source.name, config)
-    return Inputs(source, settings, rows=int(config.get("vocab_size", 0)), tag_ids=tag_ids)
-
-
-def _build(
-    sources: Sequence[ModelSource],
-    settings: BiEncoderSettings,
-    inputs: Inputs,
-    base: BaseInfo,
-    hardware: Hardware,
-) -> BiEncoder:
-    """Load one tower for each folder; two towers from one folder begin with the same weights."""
-    wanted = [sources[0]] if settings.shared else [sources[0], sources[-1]]
+        manifest = read_manifest(folder.resolve())
+        chosen = settings or manifest.settings
+        if chosen.shared and not manifest.settings.shared:
+            raise ModelError(
+                f"{folder.resolve()}: has a tower for each side, and one shared tower is asked for",
+                hint="Set shared = false, or begin with another model.",
+            )
+        sources = tower_sources(folder.resolve(), manifest)
+        if chosen.inputs.tags == manifest.settings.inputs.tags:
+            tag_ids = manifest.tag_ids
+        base, history = manifest.base, manifest.history
+    else:
+        sources = [resolve_model(str(model), fetch=fetch)]
+        chosen = settings or BiEncoderSettings()
+        base = BaseInfo(name=sources[0].name, fingerprint=sources[0].fingerprint)
+    config = read_config(sources[0].path)
+    check_bert_like(sources[0].name, config)
+    rows = int(config.get("vocab_size", 0))
+    inputs = Inputs(sources[0], chosen.inputs, rows=rows, tag_ids=tag_ids)
+    # Two towers from one folder begin with the same weights.
+    wanted = [sources[0]] if chosen.shared else [sources[0], sources[-1]]
     towers = [load_tower(source, hardware, rows=inputs.rows) for source in wanted]
     tokenizers = [tokenizer_files(source) for source in wanted]
-    model = BiEncoder(towers[0], towers[-1], settings, inputs, base, tokenizers)
-    model.freeze()
-    return model
-
-
-def _pair(mentions: Encoded | None, entities: Encoded | None) -> Pair | None:
-    """Two sides that were encoded apart, as a pair."""
-    return None if mentions is None and entities is None else Pair(mentions, entities)
+    made = BiEncoder(towers[0], towers[-1], chosen, inputs, base, tokenizers)
+    made.history = history
+    made.freeze()
+    return made
 
 
 def _cut(whole: Encoded | None, mentions: int) -> Pair | None:

@@ -7,6 +7,7 @@ logit beside that of "nothing here", which is 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,9 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.head_folder import ENCODER, HEAD
+from kglink.models.head_folder import ENCODER, HEAD, RERANKER
 from kglink.models.inputs import IdArray, Inputs
 from kglink.models.loading import load_tensors
-from kglink.models.reranker_folder import RERANKER
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import describe_folder
 from kglink.models.towers import load_states
@@ -65,36 +65,29 @@ def written_pair(window: IdArray, entity: IdArray) -> IdArray:
     return np.concatenate([window, entity[1:]])
 
 
+@dataclass(frozen=True, slots=True)
 class CrossEncoder:
     """Says of each candidate how well it fits its mention."""
 
-    def __init__(
-        self,
-        pairs: PairInputs,
-        encoder: TokenEncoder,
-        head: Callable[[Tensor], Tensor],
-        *,
-        segments: bool,
-    ) -> None:
-        self._pairs = pairs
-        self._encoder = encoder
-        self._head = head
-        self._segments = segments
+    reader: PairInputs
+    encoder: TokenEncoder
+    head: Callable[[Tensor], Tensor]
+    segments: bool
 
     @property
     def inputs(self) -> Inputs:
         """How it reads mentions and entities."""
-        return self._pairs.inputs
+        return self.reader.inputs
 
     def logits(self, rankings: Sequence[Ranking]) -> list[FloatArray]:
         """For each mention the logits of its candidates."""
-        told = self.logits_of(*self._pairs.pairs(rankings))
+        told = self.logits_of(*self.reader.pairs(rankings))
         stops = np.cumsum([len(one.candidates) for one in rankings])
         return np.split(told, stops[:-1]) if rankings else []
 
     def logits_of(self, pairs: Sequence[IdArray], seconds: Sequence[int]) -> FloatArray:
         """The logits of written pairs; ``seconds``: where the candidate begins in each."""
-        told = self._encoder.firsts(pairs, self._head, seconds if self._segments else None)
+        told = self.encoder.firsts(pairs, self.head, seconds if self.segments else None)
         return told.reshape(len(pairs))
 
 

@@ -119,11 +119,6 @@ class Encoder:
         """The longest text or entity that is read to its end, in tokens."""
         return self.source.max_tokens
 
-    @property
-    def is_loaded(self) -> bool:
-        """Whether its weights are in memory."""
-        return "_loaded" in vars(self)
-
     def encode(self, texts: Sequence[str], *, progress: OnProgress = lambda _: None) -> FloatArray:
         """One vector for each text, an (n, dim) matrix; of length one but for a dot product."""
         if isinstance(texts, str):
@@ -207,15 +202,14 @@ class Encoder:
             inputs.pieces, inputs.settings.mention_tokens, inputs.source.max_tokens
         )
 
-    def _untrained(self) -> UsageError:
-        return UsageError(f"{self.source.name} is no trained model: it reads texts alone")
-
     @property
     def _inputs(self) -> Inputs:
-        inputs = self._loaded.inputs
-        if inputs is None:
+        if self._loaded.inputs is None:
             raise self._untrained()
-        return inputs
+        return self._loaded.inputs
+
+    def _untrained(self) -> UsageError:
+        return UsageError(f"{self.source.name} is no trained model: it reads texts alone")
 
     @cached_property
     def _loaded(self) -> _Loaded:

@@ -44,10 +44,15 @@ def usable_cores(
     topology: Path = Path("/sys/devices/system/cpu"), cgroup: Path = Path("/sys/fs/cgroup")
 ) -> int:
     """Physical cores that this process may use: two hyperthreads of one core count once."""
-    cpus = _allowed_cpus()
-    cores = {_siblings(topology, cpu) for cpu in cpus}
-    quota = _cpu_quota(cgroup)
-    return max(1, min(len(cores), quota) if quota else len(cores))
+    some = hasattr(os, "sched_getaffinity")
+    cpus: AbstractSet[int] = os.sched_getaffinity(0) if some else set(range(os.cpu_count() or 1))
+    shared = [topology / f"cpu{cpu}" / "topology" / "thread_siblings_list" for cpu in cpus]
+    cores = {path.read_text("ascii").strip() if path.exists() else str(path) for path in shared}
+    path = cgroup / "cpu.max"  # what a container may use (cgroup v2)
+    quota, _, period = (path.read_text("ascii") if path.exists() else "").strip().partition(" ")
+    if quota.isdecimal() and period:
+        return max(1, min(len(cores), round(int(quota) / int(period)) or 1))
+    return max(1, len(cores))
 
 
 def choose_hardware(
@@ -62,20 +67,13 @@ def choose_hardware(
     if chosen == "cpu" and precision == "fp16":
         raise ConfigError("precision fp16 is for GPUs", hint="Use bf16 or fp32 on a CPU.")
     if chosen == "cpu":
-        _keep_few_kernels()
+        # torch and oneDNN each keep the last 1,024 compiled products, one for each shape of matrix,
+        # and batches of packed texts have new shapes all the time: 5 GiB after a few hundred steps.
+        # Making them anew costs 3% of the time. Both are asked once, at the first product.
+        for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+            os.environ.setdefault(variable, str(_KERNELS))
     settled = precision if precision != "auto" else _best_precision(chosen)
     return Hardware(chosen, settled, threads or usable_cores())
-
-
-def _keep_few_kernels() -> None:
-    """Keep the memory of CPU kernels small, unless the environment says otherwise.
-
-    torch and oneDNN each keep the last 1,024 compiled products, one for each shape of matrix, and
-    batches of packed texts have new shapes all the time: 5 GiB after a few hundred steps. Making
-    them anew costs 3% of the time. Both are asked once, at the first product.
-    """
-    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(variable, str(_KERNELS))
 
 
 def _choose_device(device: str) -> str:
@@ -100,34 +98,7 @@ def _choose_device(device: str) -> str:
 def _best_precision(device: str) -> Precision:
     """The fastest precision whose results are good enough to search with."""
     if device == "cpu":
-        return "bf16" if fast_bf16(cpu_flags()) else "fp32"
+        return "fp32" if BF16_FLAGS.isdisjoint(cpu_flags()) else "bf16"
     import torch
 
     return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-
-
-def fast_bf16(flags: AbstractSet[str]) -> bool:
-    """Whether a CPU with these instruction sets multiplies bf16 matrices natively."""
-    return not BF16_FLAGS.isdisjoint(flags)
-
-
-def _allowed_cpus() -> AbstractSet[int]:
-    """Logical CPUs that the scheduler may give us."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return frozenset(range(os.cpu_count() or 1))
-
-
-def _siblings(topology: Path, cpu: int) -> str:
-    """The hyperthreads that share a core with ``cpu``, as the kernel writes them."""
-    path = topology / f"cpu{cpu}" / "topology" / "thread_siblings_list"
-    return path.read_text(encoding="ascii").strip() if path.exists() else str(cpu)
-
-
-def _cpu_quota(cgroup: Path) -> int:
-    """Whole CPUs that a container may use (cgroup v2); 0 means no limit."""
-    path = cgroup / "cpu.max"
-    if not path.exists():
-        return 0
-    quota, _, period = path.read_text(encoding="ascii").strip().partition(" ")
-    return max(1, round(int(quota) / int(period))) if quota.isdecimal() and period else 0

@@ -1,80 +1,61 @@
-"""The folder of an encoder with a head of its own: a manifest, the encoder, the head; no torch.
+"""The folders of what kglink trains beside towers: each with a manifest; no torch.
 
-MANIFEST           what it learnt from, digests of its files
-encoder/           config.json, model.safetensors and the tokenizer, as Hugging Face has them
-head.safetensors   the layer that turns states into answers
+detector.json, reranker.json   what it learnt from, digests of its files
+encoder/                       config.json, model.safetensors and the tokenizer, as Hugging Face
+                               has them
+head.safetensors               the layer that turns states into answers
+words.npy                      of a detector: hashes of the words that it learnt from
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field
 
-from kglink.errors import DamagedFileError, ModelError
-from kglink.files.atomic import atomic_folder, recover_folder
-from kglink.files.manifest import FileInfo, ManifestPart, check_files, file_info, read_manifest
-from kglink.models.model_folder import BaseInfo, TowerFiles, write_tower
+from kglink.files.atomic import atomic_folder
+from kglink.files.manifest import ManifestPart, file_info
+from kglink.models.model_folder import (
+    BaseInfo,
+    FilesManifest,
+    ManifestFolder,
+    TowerFiles,
+    write_tower,
+)
+from kglink.models.settings import InputSettings
+from kglink.models.tag_spans import SpanCalibration
 
 ENCODER, HEAD = "encoder", "head.safetensors"
 
 
-class HeadManifest(ManifestPart):
-    """What the manifest of every such folder says."""
+class HeadManifest(FilesManifest):
+    """What it says of an encoder with a head."""
 
     base: BaseInfo
     documents: tuple[str, ...]
     """The KBs whose documents it learnt from."""
     epoch: int = 0
     """The epoch that was kept, from 1."""
-    files: dict[str, FileInfo] = Field(default_factory=dict)
-    libraries: dict[str, str] = Field(default_factory=dict)
 
 
-Manifest = TypeVar("Manifest", bound=HeadManifest)
+HeadKind = TypeVar("HeadKind", bound=HeadManifest)
 
 
-@dataclass(frozen=True, slots=True)
-class HeadFolder(Generic[Manifest]):
-    """How folders of one kind are read and written."""
-
-    name: str
-    """The file of the manifest."""
-    kind: type[Manifest]
-    newest: int
-    damaged: str
-    """What to do about a damaged one."""
-
-    def is_there(self, folder: Path) -> bool:
-        """Whether one lies there; one that was half replaced is put back."""
-        recover_folder(folder)
-        return (folder / self.name).is_file()
-
-    def read(self, folder: Path, *, check: bool = True) -> Manifest:
-        """What a folder says of itself; with ``check`` its files are compared with it."""
-        recover_folder(folder)
-        try:
-            manifest = read_manifest(self.kind, folder / self.name, newest=self.newest)
-            if check:
-                check_files(folder, manifest.files)
-        except DamagedFileError as error:
-            raise ModelError(error.message, hint=self.damaged) from error
-        return manifest
+class HeadFolder(ManifestFolder[HeadKind]):
+    """How folders of an encoder with a head are read and written."""
 
     def write(
         self,
         folder: Path,
         tower: TowerFiles,
         head: Mapping[str, Any],
-        manifest: Manifest,
+        manifest: HeadKind,
         more: Callable[[Path], None] = lambda draft: None,
-    ) -> Manifest:
+    ) -> HeadKind:
         """Write a folder, whole or not at all; the files of ``manifest`` are filled in.
 
         ``more`` may write other files of it.
@@ -88,10 +69,10 @@ class HeadFolder(Generic[Manifest]):
             files = sorted(path for path in draft.rglob("*") if path.is_file())
             infos = {path.relative_to(draft).as_posix(): file_info(path) for path in files}
             written = manifest.model_copy(update={"files": infos})
-            self._write_manifest(draft, written)
+            self.write_manifest(draft, written)
         return written
 
-    def publish(self, source: Path, folder: Path, manifest: Manifest) -> None:
+    def publish(self, source: Path, folder: Path, manifest: HeadKind) -> None:
         """Put a copy, with another manifest, in the place of ``folder``."""
         with atomic_folder(folder) as draft:
             for name in manifest.files:
@@ -100,8 +81,85 @@ class HeadFolder(Generic[Manifest]):
                     os.link(source / name, draft / name)  # no file of such a folder is ever changed
                 except OSError:
                     shutil.copyfile(source / name, draft / name)
-            self._write_manifest(draft, manifest)
+            self.write_manifest(draft, manifest)
 
-    def _write_manifest(self, folder: Path, manifest: Manifest) -> None:
-        text = json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False)
-        (folder / self.name).write_text(text, encoding="utf-8")
+
+# ------------------------------------------------------------------- detector and reranker
+class Comparison(ManifestPart):
+    """Strict F1 on held-out documents: of this detector, and of the dictionary."""
+
+    learned: float
+    dictionary: float
+    documents: int
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the dictionary is better."""
+        return self.learned < self.dictionary
+
+    @property
+    def as_text(self) -> str:
+        """Both figures in words."""
+        return f"F1 {self.learned:.2f}, the dictionary {self.dictionary:.2f}"
+
+
+class TaggerManifest(HeadManifest):
+    """What ``detector.json`` says."""
+
+    tokens: int = Field(ge=32)
+    """Pieces of one window."""
+    kbs: tuple[str, ...]
+    """The KBs whose entities their mentions mean."""
+    types: tuple[str, ...]
+    """The types of these mentions, where the documents have types."""
+    calibration: SpanCalibration
+    foreign: float
+    """Texts with a larger share of words that it has not seen are of another kind."""
+    compared: Comparison | None = None
+    elsewhere: dict[str, Comparison] = Field(default_factory=dict)
+    """The same on documents of sources that it has not learnt from, by their names."""
+
+    @property
+    def is_better(self) -> bool:
+        """Whether it was not worse than the dictionary on held-out documents."""
+        return self.compared is None or not self.compared.is_worse
+
+    @property
+    def worse_elsewhere(self) -> str:
+        """The sources that it has not learnt from where the dictionary is better; may be empty."""
+        return ", ".join(
+            f"{name} ({one.as_text})" for name, one in self.elsewhere.items() if one.is_worse
+        )
+
+
+#: The folder of a tagger.
+TAGGER = HeadFolder(
+    "detector.json",
+    TaggerManifest,
+    "Train it again: `kglink finetune --what detector`.",
+)
+
+
+class AnswersCompared(ManifestPart):
+    """Held-out mentions with a right answer first: without the reranker, and with it."""
+
+    without: float
+    with_it: float
+    mentions: int
+
+
+class RerankerManifest(HeadManifest):
+    """What ``reranker.json`` says."""
+
+    inputs: InputSettings
+    tag_ids: tuple[int, int, int]
+    segments: bool
+    compared: AnswersCompared | None = None
+
+
+#: The folder of a reranker.
+RERANKER = HeadFolder(
+    "reranker.json",
+    RerankerManifest,
+    "Train it again: `kglink finetune --what reranker`.",
+)

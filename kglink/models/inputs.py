@@ -6,9 +6,10 @@ The mention window is BLINK's, [CLS] left [Ms] mention [Me] right [SEP], the ent
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,8 @@ _LIKELY_CHARS = 6
 #: A longer text is cut before it is tokenised, so that a 50 MB description costs nothing.
 _MAX_CHARS_PER_TOKEN = 64
 _UNREADABLE = "the tokenizer cannot read a text"
-#: A word that hardly any vocabulary has: a sign of the rarest of Chinese names.
+#: A word that hardly any vocabulary has: a sign of the rarest of Chinese names. It is read once, to
+#: know the tokens around a text as well.
 _RARE = "\U0002a6d6"
 
 #: What a tokenizer may consist of; tokenizer.json alone says all, the others are for other tools.
@@ -183,27 +185,15 @@ class TextTokenizer:
 
     def __call__(self, texts: Sequence[str]) -> Tokens:
         """Tokenise on all cores."""
+        most = self.max_tokens * _MAX_CHARS_PER_TOKEN
+        truncated = np.fromiter((len(text) > most for text in texts), np.bool_, len(texts))
         ids: list[IdArray] = []
-        truncated = np.zeros(len(texts), dtype=bool)
-        for start in range(0, len(texts), _SLICE):
-            part = texts[start : start + _SLICE]
-            cut = [self._cut(text) for text in part]
-            with library_errors(_UNREADABLE, self._name):
-                encodings = self._tokenizer.encode_batch_fast(cut)
-            for row, encoding in enumerate(encodings, start):
-                ids.append(np.array(encoding.ids, dtype=np.int32))
-                full = len(encoding.ids) >= self.max_tokens
-                truncated[row] = full and bool(encoding.overflowing)
-            truncated[start : start + len(part)] |= [len(text) > self._max_chars for text in part]
+        parts = (_no_surrogates(text[:most]) for text in texts)
+        for encoding in _encodings(self._tokenizer.encode_batch_fast, parts, self._name):
+            full = len(encoding.ids) >= self.max_tokens
+            truncated[len(ids)] |= full and bool(encoding.overflowing)
+            ids.append(_ids(encoding.ids))
         return Tokens(ids, truncated)
-
-    @property
-    def _max_chars(self) -> int:
-        return self.max_tokens * _MAX_CHARS_PER_TOKEN
-
-    def _cut(self, text: str) -> str:
-        """At most ``_max_chars`` of a text, lone surrogates (no real characters) replaced."""
-        return _no_surrogates(text[: self._max_chars])
 
 
 class PieceTokenizer:
@@ -235,15 +225,11 @@ class PieceTokenizer:
 
     def with_places(self, texts: Sequence[str]) -> list[tuple[IdArray, IntArray]]:
         """The pieces of whole texts, and from where to where each stands in its text."""
-        found: list[tuple[IdArray, IntArray]] = []
-        for start in range(0, len(texts), _SLICE):
-            part = list(texts[start : start + _SLICE])
-            with library_errors(_UNREADABLE, self._name):
-                encodings = self._tokenizer.encode_batch(part, add_special_tokens=False)
-            for encoding in encodings:
-                places = np.array(encoding.offsets, np.int64).reshape(-1, 2)
-                found.append((np.array(encoding.ids, np.int32), places))
-        return found
+        whole = partial(self._tokenizer.encode_batch, add_special_tokens=False)
+        return [
+            (_ids(one.ids), np.array(one.offsets, np.int64).reshape(-1, 2))
+            for one in _encodings(whole, texts, self._name)
+        ]
 
     def _enough(self, texts: Sequence[str], count: int, *, last: bool) -> list[IdArray]:
         """The pieces of a part of each text that has at least ``count``, or of all of it."""
@@ -264,14 +250,19 @@ class PieceTokenizer:
             found[row] = ids
         return found
 
-    def _pieces(self, texts: Sequence[str]) -> list[IdArray]:
-        found: list[IdArray] = []
-        for start in range(0, len(texts), _SLICE):
-            part = [_no_surrogates(text) for text in texts[start : start + _SLICE]]
-            with library_errors(_UNREADABLE, self._name):
-                encodings = self._tokenizer.encode_batch_fast(part, add_special_tokens=False)
-            found += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
-        return found
+    def _pieces(self, texts: Iterable[str]) -> list[IdArray]:
+        fast = partial(self._tokenizer.encode_batch_fast, add_special_tokens=False)
+        return [_ids(one.ids) for one in _encodings(fast, map(_no_surrogates, texts), self._name)]
+
+
+def _encodings(
+    encode: Callable[[list[str]], list[Any]], texts: Iterable[str], name: str
+) -> Iterator[Any]:
+    waiting = iter(texts)
+    while part := list(islice(waiting, _SLICE)):
+        with library_errors(_UNREADABLE, name):
+            found = encode(part)
+        yield from found
 
 
 def tokenizer_files(source: ModelSource) -> dict[str, bytes]:
@@ -329,19 +320,15 @@ def _load(source: ModelSource) -> tokenizers.Tokenizer:
             tokenizer = tokenizers.Tokenizer.from_str(raw.decode())
     rows = read_config(source.path).get("vocab_size") or 1 << 31
     # What frames a text need not be in the vocabulary.
-    highest = max([*tokenizer.get_vocab().values(), *_probed(tokenizer, path)], default=0)
+    with library_errors(_UNREADABLE, path):
+        probed = tokenizer.encode(_RARE).ids
+    highest = max([*tokenizer.get_vocab().values(), *probed], default=0)
     if highest >= rows:
         raise ModelError(
             f"{path}: the tokenizer has token {highest}, and the model {rows}",
             hint="Give tokenizer and weights of one and the same model.",
         )
     return tokenizer
-
-
-def _probed(tokenizer: tokenizers.Tokenizer, path: Path) -> list[int]:
-    """The tokens around a text and of a word that is hardly known, if it can read one at all."""
-    with library_errors(_UNREADABLE, path):
-        return list(tokenizer.encode(_RARE).ids)
 
 
 def _ids(values: Sequence[int]) -> IdArray:

@@ -3,6 +3,8 @@
 kglink.json        what the model is, how its inputs are written, digests of its files
 encoder/           the tower of both sides: config.json, model.safetensors, the tokenizer
 mention/ entity/   in its place, where each side has a tower of its own
+
+And what all other folders with a manifest have in common: `ManifestFolder`.
 """
 
 from __future__ import annotations
@@ -11,21 +13,65 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import Field, ValidationError
 
-from kglink.errors import ModelError
+from kglink.errors import DamagedFileError, ModelError
+from kglink.files import manifest as manifests
 from kglink.files.atomic import atomic_folder, recover_folder
-from kglink.files.manifest import ManifestPart
+from kglink.files.manifest import FileInfo, ManifestPart
 from kglink.models.model_json import read_json
 from kglink.models.settings import BiEncoderSettings
 from kglink.models.source import HISTORY, ModelSource, describe_folder, file_sha256
 
 MODEL_FILE = "kglink.json"
 FORMAT = 1
+
+
+class FilesManifest(ManifestPart):
+    """What the manifest of every such folder says."""
+
+    format: int = FORMAT
+    files: dict[str, FileInfo] = Field(default_factory=dict)
+    libraries: dict[str, str] = Field(default_factory=dict)
+
+
+Manifest = TypeVar("Manifest", bound=FilesManifest)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFolder(Generic[Manifest]):
+    """How folders of one kind are read."""
+
+    name: str
+    """The file of the manifest."""
+    kind: type[Manifest]
+    damaged: str
+    """What to do about a damaged one."""
+
+    def is_there(self, folder: Path) -> bool:
+        """Whether one lies there; one that was half replaced is put back."""
+        recover_folder(folder)
+        return (folder / self.name).is_file()
+
+    def read(self, folder: Path, *, check: bool = True) -> Manifest:
+        """What a folder says of itself; with ``check`` its files are compared with it."""
+        recover_folder(folder)
+        try:
+            manifest = manifests.read_manifest(self.kind, folder / self.name, newest=FORMAT)
+            if check:
+                manifests.check_files(folder, manifest.files)
+        except DamagedFileError as error:
+            raise ModelError(error.message, hint=self.damaged) from error
+        return manifest
+
+    def write_manifest(self, folder: Path, manifest: Manifest) -> None:
+        """Write what a folder says of itself."""
+        text = json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        (folder / self.name).write_text(text, encoding="utf-8")
 
 
 class BaseInfo(ManifestPart):
@@ -49,11 +95,6 @@ class ModelManifest(ManifestPart):
     history: tuple[dict[str, Any], ...] = ()
     """What was done to it: stages, data, seeds; it does not count for the fingerprint."""
 
-    @property
-    def towers(self) -> tuple[str, ...]:
-        """The folders of its towers."""
-        return tower_folders(shared=self.settings.shared)
-
 
 class TowerFiles(NamedTuple):
     """A tower ready to be written: configuration, weights in safetensors, tokenizer files."""
@@ -61,11 +102,6 @@ class TowerFiles(NamedTuple):
     config: Mapping[str, Any]
     weights: Mapping[str, Any]
     tokenizer: Mapping[str, bytes]
-
-
-def tower_folders(*, shared: bool) -> tuple[str, ...]:
-    """The folders of the towers within a model folder."""
-    return ("encoder",) if shared else ("mention", "entity")
 
 
 def is_model_folder(folder: Path) -> bool:
@@ -117,7 +153,7 @@ def tower_sources(folder: Path, manifest: ModelManifest) -> list[ModelSource]:
             describe_folder(str(folder / tower), folder / tower),
             pooling=manifest.settings.pooling,
         )
-        for tower in manifest.towers
+        for tower in manifest.settings.towers
     ]
 
 
@@ -136,8 +172,7 @@ def write_model_folder(
     Whatever happens, ``folder`` or what the next reader restores is the old model or the new one.
     """
     with _saying_what_is_kept(folder), atomic_folder(folder) as draft:
-        names = tower_folders(shared=settings.shared)
-        for name, tower in zip(names, towers, strict=True):
+        for name, tower in zip(settings.towers, towers, strict=True):
             write_tower(draft / name, tower)
         files = {
             str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*.*"))
@@ -188,7 +223,7 @@ _DAMAGED = "The folder is damaged: copy it anew, or take an earlier checkpoint."
 
 
 def _check_files(folder: Path, manifest: ModelManifest) -> None:
-    expected = {f"{tower}/model.safetensors" for tower in manifest.towers}
+    expected = {f"{tower}/model.safetensors" for tower in manifest.settings.towers}
     if missing := sorted(expected - manifest.files.keys()):
         raise ModelError(f"{folder / MODEL_FILE}: names no {missing[0]}", hint=_DAMAGED)
     for name, digest in manifest.files.items():

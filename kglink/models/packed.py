@@ -102,11 +102,8 @@ class PackedBert:
         #: What a token of a second text has besides; nothing where the model knows but one kind.
         self._second = kinds[1] - kinds[0] if len(kinds) > 1 else None
         # The norm of the embeddings is computed in fp32, those of the layers in `dtype`.
-        norm = "embeddings.LayerNorm"
-        self._norm = (
-            tensors.plain(f"{norm}.weight", self.dim),
-            tensors.plain(f"{norm}.bias", self.dim),
-        )
+        norm = _Weights(weights, torch.float32, device)
+        self._norm = norm.pair("embeddings.LayerNorm", self.dim)
         scale = (self.dim // self._heads) ** -0.5
         self._layers = [
             _read_layer(tensors, number, self.dim, int(config["intermediate_size"]), scale)
@@ -222,18 +219,12 @@ class PackedTower(Tower):
         words = "embeddings.word_embeddings.weight"
         if words in given and len(given[words]) < len(own[words]):
             given[words] = added_rows(given[words], len(own[words]))
-        missing = sorted(own.keys() - given.keys())
-        if missing:
-            raise ModelError(
-                f"the weights do not fit config.json: {missing[0]} is missing",
-                hint="Give weights and configuration of one and the same model.",
-            )
-        for name, value in own.items():
-            found = given[name]
-            if value.shape != found.shape:
+        for name, value in sorted(own.items()):
+            found = given.get(name)
+            if found is None or value.shape != found.shape:
+                why = "missing" if found is None else f"{(*found.shape,)} and not {(*value.shape,)}"
                 raise ModelError(
-                    f"the weights do not fit config.json: {name} is {tuple(found.shape)} "
-                    f"and not {tuple(value.shape)}",
+                    f"the weights do not fit config.json: {name} is {why}",
                     hint="Give weights and configuration of one and the same model.",
                 )
             value.copy_(found)
@@ -319,8 +310,7 @@ class _Weights:
         self, tensors: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device
     ) -> None:
         self._tensors = {modern_name(name): tensor for name, tensor in tensors.items()}
-        self._dtype = dtype
-        self._device = device
+        self._dtype, self._device = dtype, device
 
     def plain(self, name: str, *shape: int) -> Tensor:
         """A tensor of this shape; -1 is any number but 0."""
@@ -332,18 +322,10 @@ class _Weights:
             raise ValueError(f"{name} is {tuple(found.shape)} and not {shape}")
         return found.to(self._device, torch.float32)
 
-    def pair(
-        self, name: str, outputs: int, inputs: int, scale: float = 1.0
-    ) -> tuple[Tensor, Tensor]:
-        """A linear layer's weight and bias."""
-        weight = self.plain(f"{name}.weight", outputs, inputs)
-        bias = self.plain(f"{name}.bias", outputs)
+    def pair(self, name: str, *shape: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+        """The weight, of this shape, and the bias of a linear layer or a norm."""
+        weight, bias = self.plain(f"{name}.weight", *shape), self.plain(f"{name}.bias", shape[0])
         return (weight * scale).to(self._dtype), (bias * scale).to(self._dtype)
-
-    def norm(self, name: str, dim: int) -> tuple[Tensor, Tensor]:
-        """A layer norm's weight and bias."""
-        weight, bias = self.plain(f"{name}.weight", dim), self.plain(f"{name}.bias", dim)
-        return weight.to(self._dtype), bias.to(self._dtype)
 
 
 def modern_name(name: str) -> str:
@@ -356,16 +338,16 @@ def modern_name(name: str) -> str:
 
 def _read_layer(tensors: _Weights, number: int, dim: int, inner: int, scale: float) -> _Layer:
     name = f"encoder.layer.{number}"
-    query = tensors.pair(f"{name}.attention.self.query", dim, dim, scale)
+    query = tensors.pair(f"{name}.attention.self.query", dim, dim, scale=scale)
     key = tensors.pair(f"{name}.attention.self.key", dim, dim)
     value = tensors.pair(f"{name}.attention.self.value", dim, dim)
     return _Layer(
         qkv=(torch.cat([query[0], key[0], value[0]]), torch.cat([query[1], key[1], value[1]])),
         attended=tensors.pair(f"{name}.attention.output.dense", dim, dim),
-        attended_norm=tensors.norm(f"{name}.attention.output.LayerNorm", dim),
+        attended_norm=tensors.pair(f"{name}.attention.output.LayerNorm", dim),
         up=tensors.pair(f"{name}.intermediate.dense", inner, dim),
         down=tensors.pair(f"{name}.output.dense", dim, inner),
-        output_norm=tensors.norm(f"{name}.output.LayerNorm", dim),
+        output_norm=tensors.pair(f"{name}.output.LayerNorm", dim),
     )
 
 

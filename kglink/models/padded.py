@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.loading import load_transformer
-from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import (
     DTYPES,
     Change,
@@ -20,7 +18,6 @@ from kglink.models.tower import (
     TokenBatch,
     Tower,
     Views,
-    added_rows,
     copied,
 )
 
@@ -44,7 +41,8 @@ class PaddedTower(Tower):
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """The last states, (tokens, dim), in packed order."""
-        return self._rows(self._last(batch), batch)
+        with torch.autocast(batch.ids.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            return self._states(batch.ids, batch.lengths.tolist(), batch.kinds)
 
     def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
         """The last states without and with ``change`` after ``layer``.
@@ -70,18 +68,7 @@ class PaddedTower(Tower):
 
     def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
         """The last states, (tokens, dim) in fp32, of texts laid end to end."""
-
-        def padded(values: Tensor, padding: int) -> Tensor:
-            rows = list(torch.split(values, list(lengths)))
-            return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
-
-        texts = padded(ids, self._pad_id)
-        steps = torch.arange(texts.shape[1], device=ids.device)
-        mask = steps < torch.tensor(lengths, device=ids.device).unsqueeze(1)
-        types = {} if kinds is None else self._types(padded(kinds, 0))
-        output = self.model(input_ids=texts, attention_mask=mask.long(), **types)
-        found: Tensor = output.last_hidden_state.float()[mask]
-        return found
+        return self._states(ids, lengths, kinds).float()
 
     def snapshot(self, hardware: Hardware) -> StateModel:
         """What it is now, for searching: later training does not change it."""
@@ -118,63 +105,31 @@ class PaddedTower(Tower):
         finally:
             handle.remove()
 
-    def _last(self, batch: TokenBatch) -> Tensor:
-        longest = int(batch.lengths[0])
-        places = self._places(batch)
-        ids = torch.full((len(batch) * longest,), self._pad_id, device=batch.ids.device)
-        mask = torch.zeros_like(ids)
-        ids[places], mask[places] = batch.ids, 1
-        shape = (len(batch), longest)
-        types = {}
-        if batch.kinds is not None:
-            kinds = torch.zeros_like(ids)
-            kinds[places] = batch.kinds
-            types = self._types(kinds.view(shape))
-        with torch.autocast(ids.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            output = self.model(input_ids=ids.view(shape), attention_mask=mask.view(shape), **types)
-        states: Tensor = output.last_hidden_state
-        return states
+    def _states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None) -> Tensor:
+        def padded(values: Tensor, padding: int) -> Tensor:
+            rows = list(torch.split(values, list(lengths)))
+            return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
 
-    def _types(self, kinds: Tensor) -> dict[str, Tensor]:
-        """The kinds of tokens as the model is told them; nothing where it knows but one."""
+        mask = _mask(torch.tensor(lengths, device=ids.device))
+        # A model that knows but one kind of tokens is told none.
         knows = int(self.config.get("type_vocab_size") or 0) > 1
-        return {"token_type_ids": kinds} if knows else {}
+        types = {} if kinds is None or not knows else {"token_type_ids": padded(kinds, 0)}
+        output = self.model(
+            input_ids=padded(ids, self._pad_id), attention_mask=mask.long(), **types
+        )
+        found: Tensor = output.last_hidden_state[mask]
+        return found
 
     def _change_rows(self, hidden: Tensor, batch: TokenBatch, change: Change) -> Tensor:
         """Change the tokens of padded states; what stands in the padding stays."""
         flat = hidden.reshape(-1, hidden.shape[-1])
-        places = self._places(batch)
+        places = _mask(batch.lengths).flatten().nonzero().squeeze(1)
         return flat.index_copy(0, places, change(flat[places])).view(hidden.shape)
 
-    def _rows(self, states: Tensor, batch: TokenBatch) -> Tensor:
-        return states.reshape(-1, states.shape[-1])[self._places(batch)]
 
-    @staticmethod
-    def _places(batch: TokenBatch) -> Tensor:
-        """Where each packed token stands among padded texts in packed order."""
-        texts = torch.arange(len(batch), device=batch.ids.device).repeat_interleave(batch.lengths)
-        return texts * batch.lengths[0] + batch.steps
-
-
-def load_padded(source: ModelSource, dtype: torch.dtype) -> PaddedTower:
-    """Load a model folder for searching."""
-    config = read_config(source.path)
-    return PaddedTower(
-        load_transformer("AutoModel", source, dtype=dtype), config, source.dim, dtype
-    )
-
-
-def load_padded_tower(source: ModelSource, rows: int, dtype: torch.dtype) -> PaddedTower:
-    """Load a model folder for training; ``dtype`` is what its products are computed in."""
-    model = load_transformer("AutoModel", source, dtype=torch.float32)
-    words = model.get_input_embeddings()
-    if rows > len(words.weight):
-        table = added_rows(words.weight.detach(), rows)
-        model.resize_token_embeddings(rows, mean_resizing=False)
-        with torch.no_grad():
-            model.get_input_embeddings().weight.copy_(table)
-    config = read_config(source.path)
-    return PaddedTower(model.train(), config, source.dim, dtype)
+def _mask(lengths: Tensor) -> Tensor:
+    """(texts, longest), true where a text has a token."""
+    return torch.arange(int(lengths.max()), device=lengths.device) < lengths.unsqueeze(1)
 
 
 def _find_layers(model: nn.Module) -> nn.ModuleList | None:

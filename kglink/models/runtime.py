@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ def as_bf16(bits: npt.NDArray[np.int16]) -> Tensor:
     return torch.from_numpy(bits).view(torch.bfloat16)
 
 
+@dataclass(eq=False)
 class TokenEncoder:
     """Turns token ids into vectors with one model; the same list gives the same bytes every time.
 
@@ -50,22 +52,15 @@ class TokenEncoder:
     cores that never wait for each other are faster than cores that share every small product.
     """
 
-    def __init__(
-        self,
-        name: str,
-        model: StateModel,
-        hardware: Hardware,
-        pooling: Pooling,
-        *,
-        cosine: bool = True,
-    ) -> None:
-        self.dim = model.dim
-        self._name = name
-        self._model = model
-        self._hardware = hardware
-        self._pooling = pooling
-        self._cosine = cosine
-        self._device = torch.device(hardware.device)
+    name: str
+    model: StateModel
+    hardware: Hardware
+    pooling: Pooling
+    cosine: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.dim = self.model.dim
+        self._device = torch.device(self.hardware.device)
         self._workers: ThreadPoolExecutor | None = None
 
     def vectors(self, ids: Sequence[IdArray]) -> FloatArray:
@@ -85,7 +80,7 @@ class TokenEncoder:
                 for start, stop in text.spans
             ]
         )
-        if self._cosine:
+        if self.cosine:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 
@@ -95,25 +90,17 @@ class TokenEncoder:
 
     def matrices(self, ids: Sequence[IdArray]) -> TokenMatrices:
         """The vectors of all tokens of each text."""
-        lengths = _lengths(ids)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        offsets = np.concatenate([[0], np.cumsum(_lengths(ids))])
         bits = np.empty((int(offsets[-1]), self.dim), np.int16)
-        for rows, part in self._run(ids, self._all):
-            values = part.view(torch.int16).numpy()
-            stops = np.cumsum(lengths[rows])
-            for row, stop in zip(rows.tolist(), stops.tolist(), strict=True):
-                bits[offsets[row] : offsets[row + 1]] = values[stop - lengths[row] : stop]
+        for row, values in self._texts(ids, self._all):
+            bits[offsets[row] : offsets[row + 1]] = values.view(torch.int16).numpy()
         return TokenMatrices(bits, offsets)
 
     def tokens(self, ids: Sequence[IdArray], head: Callable[[Tensor], Tensor]) -> list[FloatArray]:
         """What ``head`` makes of the states of all tokens, (tokens, n) for each text."""
-        lengths = _lengths(ids)
-        found: list[FloatArray] = [np.empty((0, 0), np.float32)] * len(ids)
-        for rows, part in self._run(ids, lambda states, _: head(states.float())):
-            values = part.numpy()
-            stops = np.cumsum(lengths[rows])
-            for row, stop in zip(rows.tolist(), stops.tolist(), strict=True):
-                found[row] = values[stop - lengths[row] : stop]
+        found = [np.empty((0, 0), np.float32)] * len(ids)
+        for row, values in self._texts(ids, lambda states, _: head(states.float())):
+            found[row] = values.numpy()
         return found
 
     def firsts(
@@ -126,7 +113,7 @@ class TokenEncoder:
 
         ``seconds``: where the second of two texts that are read together begins in each.
         """
-        found: list[FloatArray] = [np.empty(0, np.float32)] * len(ids)
+        found = [np.empty(0, np.float32)] * len(ids)
         for rows, part in self._run(
             ids, lambda states, lengths: head(pool_states(states, lengths, "cls")), seconds
         ):
@@ -134,13 +121,21 @@ class TokenEncoder:
                 found[row] = values
         return np.stack(found) if found else np.empty((0, 0), np.float32)
 
+    def _texts(
+        self, ids: Sequence[IdArray], finish: Callable[[Tensor, Sequence[int]], Tensor]
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The number of each text, and what ``finish`` makes of its tokens."""
+        for rows, part in self._run(ids, finish):
+            parts = torch.split_with_sizes(part, [len(ids[row]) for row in rows])
+            yield from zip(rows.tolist(), parts, strict=True)
+
     def _pool(self, states: Tensor, lengths: Sequence[int]) -> Tensor:
-        pooled = pool_states(states, lengths, self._pooling)
-        return torch.nn.functional.normalize(pooled) if self._cosine else pooled
+        pooled = pool_states(states, lengths, self.pooling)
+        return torch.nn.functional.normalize(pooled) if self.cosine else pooled
 
     def _all(self, states: Tensor, _: Sequence[int]) -> Tensor:
         tokens = states.float()
-        tokens = torch.nn.functional.normalize(tokens, dim=-1) if self._cosine else tokens
+        tokens = torch.nn.functional.normalize(tokens, dim=-1) if self.cosine else tokens
         return tokens.to(torch.bfloat16)
 
     def _run(
@@ -154,7 +149,7 @@ class TokenEncoder:
         batches = _plan(_lengths(ids), _CPU_TOKENS if self._device.type == "cpu" else _GPU_TOKENS)
         if self._workers is None:
             # A GPU takes one batch at a time; more workers would only queue.
-            count = self._hardware.threads if self._device.type == "cpu" else 1
+            count = self.hardware.threads if self._device.type == "cpu" else 1
             self._workers = single_threaded_workers(count)
         parts = self._workers.map(
             lambda rows: self._encode_batch(ids, rows, finish, seconds), batches
@@ -176,25 +171,25 @@ class TokenEncoder:
             parts = [np.arange(length) >= second for length, second in both]
             kinds = torch.from_numpy(np.concatenate(parts).astype(np.int64)).to(self._device)
         joined = np.concatenate(texts)
-        if joined.min() < 0 or joined.max() >= self._model.rows:
+        if joined.min() < 0 or joined.max() >= self.model.rows:
             raise ModelError(
-                f"{self._name}: the tokenizer gives token {joined.max()}, and the model has "
-                f"{self._model.rows}",
+                f"{self.name}: the tokenizer gives token {joined.max()}, and the model has "
+                f"{self.model.rows}",
                 hint="Give tokenizer and weights of one and the same model.",
             )
         try:
             with torch.inference_mode():
                 packed = torch.from_numpy(joined).to(self._device)
-                values = finish(self._model.states(packed, lengths, kinds), lengths).cpu()
+                values = finish(self.model.states(packed, lengths, kinds), lengths).cpu()
                 finite = bool(torch.isfinite(values).all())
         except (IndexError, RuntimeError) as error:
             raise ModelError(
-                f"{self._name}: fails on a batch of {len(texts)} texts: {error}",
+                f"{self.name}: fails on a batch of {len(texts)} texts: {error}",
                 hint="Where memory is short, free some; else the model's files do not fit.",
             ) from error
         if not finite:
             raise ModelError(
-                f"{self._name}: the model gives vectors that are not finite",
+                f"{self.name}: the model gives vectors that are not finite",
                 hint="Its weights are broken, or too large for this precision: try fp32.",
             )
         return values

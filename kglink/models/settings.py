@@ -62,6 +62,11 @@ class BiEncoderSettings(_Settings):
     inputs: InputSettings = InputSettings()
 
     @property
+    def towers(self) -> tuple[str, ...]:
+        """The folders of the towers within a model folder."""
+        return ("encoder",) if self.shared else ("mention", "entity")
+
+    @property
     def searches_by_cosine(self) -> bool:
         """Whether vectors that are searched have length one."""
         return (self.retrieval_metric or self.metric) == "cosine"

@@ -13,19 +13,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from kglink.errors import DamagedFileError, ModelError
-from kglink.files.atomic import atomic_folder, recover_folder
-from kglink.files.manifest import (
-    FileInfo,
-    ManifestPart,
-    check_files,
-    file_info,
-    library_versions,
-    read_manifest,
-)
+from kglink.errors import ModelError
+from kglink.files.atomic import atomic_folder
+from kglink.files.manifest import FileInfo, file_info, library_versions
 from kglink.models.loading import keeping_interrupts
+from kglink.models.model_folder import FilesManifest, ManifestFolder
 from kglink.models.source import ModelInfo, ModelSource
 
 if TYPE_CHECKING:
@@ -34,24 +28,26 @@ if TYPE_CHECKING:
 
     FloatArray = npt.NDArray[np.float32]
 
-STATIC_FILE = "static.json"
 TABLE = "table"
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
-_FORMAT = 1
-_DAMAGED = "Make it again: `kglink distill`."
 
 
-class StaticManifest(ManifestPart):
+class StaticManifest(FilesManifest):
     """What ``static.json`` says."""
 
-    format: int = _FORMAT
     teacher: ModelInfo
     """The model whose vectors it imitates."""
     max_tokens: int = Field(ge=3)
     rows: int = Field(ge=1)
     """Tokens that have a vector."""
     files: dict[str, FileInfo]
-    libraries: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("files")
+    @classmethod
+    def _is_whole(cls, files: dict[str, FileInfo]) -> dict[str, FileInfo]:
+        if set(files) != set(_FILES):
+            raise ValueError(f"its files are not {', '.join(_FILES)}")
+        return files
 
     @property
     def fingerprint(self) -> str:
@@ -60,29 +56,13 @@ class StaticManifest(ManifestPart):
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
-def is_static_folder(folder: Path) -> bool:
-    """Whether a static model lies there; one that was half replaced is put back."""
-    recover_folder(folder)
-    return (folder / STATIC_FILE).is_file()
-
-
-def read_static(folder: Path) -> StaticManifest:
-    """What a folder says of its model; its files are compared with it."""
-    recover_folder(folder)
-    path = folder / STATIC_FILE
-    try:
-        manifest = read_manifest(StaticManifest, path, newest=_FORMAT)
-        check_files(folder, manifest.files)
-    except DamagedFileError as error:
-        raise ModelError(error.message, hint=_DAMAGED) from error
-    if set(manifest.files) != set(_FILES):
-        raise ModelError(f"{path}: its files are not {', '.join(_FILES)}", hint=_DAMAGED)
-    return manifest
+#: The folder of a static model.
+STATIC = ManifestFolder("static.json", StaticManifest, "Make it again: `kglink distill`.")
 
 
 def describe_static(name: str, folder: Path) -> ModelSource:
     """Check the folder of a static model and say what searching needs to know."""
-    manifest = read_static(folder)
+    manifest = STATIC.read(folder)
     return ModelSource(
         name=name,
         path=folder,
@@ -100,17 +80,20 @@ def read_table(folder: Path) -> FloatArray:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    manifest, path = read_static(folder), folder / "model.safetensors"
+    manifest, path = STATIC.read(folder), folder / "model.safetensors"
     try:
         with keeping_interrupts():
             found = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path}: the table cannot be read: {error}", hint=_DAMAGED) from error
+        raise ModelError(
+            f"{path}: the table cannot be read: {error}", hint=STATIC.damaged
+        ) from error
     table = found.get(TABLE)
     wanted = (manifest.rows, manifest.teacher.dim)
     if table is None or table.dtype != np.float16 or table.shape != wanted:
         raise ModelError(
-            f"{path}: no table of {wanted[0]} tokens x {wanted[1]} numbers in fp16", hint=_DAMAGED
+            f"{path}: no table of {wanted[0]} tokens x {wanted[1]} numbers in fp16",
+            hint=STATIC.damaged,
         )
     return table.astype(np.float32)
 
@@ -134,4 +117,4 @@ def write_static(folder: Path, table: FloatArray, tokenizer: bytes, teacher: Mod
             files={name: file_info(draft / name) for name in _FILES},
             libraries=library_versions(),
         )
-        (draft / STATIC_FILE).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
+        STATIC.write_manifest(draft, manifest)

@@ -1,5 +1,7 @@
 """What a tagger reads: the words of a text as pieces, in windows that overlap.
 
+The words that it learnt from tell it texts of another kind.
+
 Words carry their own offsets into the text, so that spans are exact whatever the tokenizer does to
 letters. A tagger gives one answer for each word, at its first piece; in the overlap of two windows
 the answer counts whose window goes on farther to both sides.
@@ -9,8 +11,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +25,12 @@ from kglink.models.source import ModelSource
 from kglink.text.words import is_unspaced
 
 IntArray = npt.NDArray[np.int64]
+HashArray = npt.NDArray[np.uint32]
 
+VOCABULARY = "words.npy"
+#: A text of fewer words is not judged by them, and of a longer one only so many are looked at.
+_LEAST_WORDS, _MOST_WORDS = 8, 20_000
+_LETTERS = re.compile(r"[^\W\d_]{3,}")
 #: Letters and digits together, and each other sign that is no space by itself.
 _WORD = re.compile(r"[^\W_]+|\S")
 #: Of a longer word the rest is not read.
@@ -176,3 +185,30 @@ def _cuts(ends: IntArray, room: int) -> Iterator[tuple[int, int]]:
             begin + 1,
             int(np.searchsorted(ends, ends[end - 1] - min(_OVERLAP, room // 4), side="right")),
         )
+
+
+# ------------------------------------------------------- texts of another kind, by their words
+def read_vocabulary(folder: Path) -> HashArray:
+    """Hashes of the words that a folder's tagger has seen."""
+    known: HashArray = np.load(folder / VOCABULARY, allow_pickle=False)
+    return known
+
+
+def vocabulary(texts: Iterable[str]) -> HashArray:
+    """Hashes of all words of some texts, sorted."""
+    hashes = {one for text in texts for one in _hashes(text)}
+    return np.sort(np.fromiter(hashes, np.uint32, len(hashes)))
+
+
+def unknown_share(text: str, known: HashArray) -> float:
+    """The share of a text's words whose hashes are not known; 0 where it has too few words."""
+    words = np.fromiter(islice(_hashes(text), _MOST_WORDS), np.uint32)
+    if len(words) < _LEAST_WORDS or not len(known):
+        return 0.0
+    places = np.minimum(np.searchsorted(known, words), len(known) - 1)
+    return float((known[places] != words).mean())
+
+
+def _hashes(text: str) -> Iterator[int]:
+    for word in _LETTERS.finditer(text):
+        yield zlib.crc32(word[0].lower().encode("utf-8", "replace"))

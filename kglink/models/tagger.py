@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +12,12 @@ from torch import Tensor
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.head_folder import ENCODER, HEAD
+from kglink.models.head_folder import ENCODER, HEAD, TAGGER, TaggerManifest
 from kglink.models.loading import load_tensors
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import describe_folder
 from kglink.models.tag_inputs import Block, WordPieces
 from kglink.models.tag_spans import ANSWERS, FloatArray, SpanCalibration, spans_of_words
-from kglink.models.tagger_folder import TAGGER, TaggerManifest
 from kglink.models.towers import load_states
 from kglink.records import Span
 
@@ -28,24 +27,18 @@ BLOCK_WORDS, SHARED_WORDS = 8192, 192
 _TOGETHER = 16384
 
 
+@dataclass(frozen=True, slots=True)
 class Tagger:
     """Finds what may be mentions, with probabilities."""
 
-    def __init__(
-        self,
-        inputs: WordPieces,
-        encoder: TokenEncoder,
-        head: Callable[[Tensor], Tensor],
-        calibration: SpanCalibration | None = None,
-    ) -> None:
-        self._inputs = inputs
-        self._encoder = encoder
-        self._head = head
-        self._calibration = calibration or SpanCalibration()
+    inputs: WordPieces
+    encoder: TokenEncoder
+    head: Callable[[Tensor], Tensor]
+    calibration: SpanCalibration = field(default_factory=SpanCalibration)
 
     def proposals(self, texts: Iterable[str]) -> Iterator[list[Span]]:
         """For each text all spans that may be mentions, in reading order; they may overlap."""
-        probability = self._calibration.probability
+        probability = self.calibration.probability
         for spans in self.raw_spans(texts):
             yield [replace(span, score=probability(span.score)) for span in spans]
 
@@ -67,7 +60,7 @@ class Tagger:
         waiting: list[Block] = []
         words = 0
         for text in texts:
-            for block in self._inputs.blocks(text, BLOCK_WORDS, SHARED_WORDS):
+            for block in self.inputs.blocks(text, BLOCK_WORDS, SHARED_WORDS):
                 waiting.append(block)
                 words += len(block.words)
                 if words >= _TOGETHER:
@@ -76,9 +69,9 @@ class Tagger:
         yield from self._answered(waiting)
 
     def _answered(self, blocks: Sequence[Block]) -> Iterator[tuple[Block, FloatArray]]:
-        windows = [self._inputs.windows(block.words) for block in blocks]
+        windows = [self.inputs.windows(block.words) for block in blocks]
         ids = [window.ids for own in windows for window in own]
-        found = iter(self._encoder.tokens(ids, self._head))
+        found = iter(self.encoder.tokens(ids, self.head))
         for block, own in zip(blocks, windows, strict=True):
             answers = np.zeros((len(block.words), ANSWERS), np.float32)
             for window in own:

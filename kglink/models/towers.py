@@ -11,12 +11,12 @@ from torch import Tensor
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.loading import load_tensors
+from kglink.models.loading import load_tensors, load_transformer
 from kglink.models.packed import PackedBert, PackedTower, is_plain_bert
-from kglink.models.padded import load_padded, load_padded_tower
+from kglink.models.padded import PaddedTower
 from kglink.models.source import ModelSource, read_config
-from kglink.models.static_folder import is_static_folder, read_table
-from kglink.models.tower import DTYPES, StateModel, Tower
+from kglink.models.static_folder import STATIC, read_table
+from kglink.models.tower import DTYPES, StateModel, Tower, added_rows
 
 #: Families with a decoder that transformers also lists under masked language models.
 _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "funnel"})
@@ -25,11 +25,12 @@ _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "fun
 def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
     """The model of a folder of Hugging Face, or a static one, for searching."""
     dtype, device = DTYPES[hardware.precision], torch.device(hardware.device)
-    if is_static_folder(source.path):
+    if STATIC.is_there(source.path):
         return TokenTable(torch.from_numpy(read_table(source.path)).to(device))
     config = read_config(source.path)
     if not is_plain_bert(config):
-        return load_padded(source, dtype).to(device)
+        model = load_transformer("AutoModel", source, dtype=dtype)
+        return PaddedTower(model, config, source.dim, dtype).to(device)
     try:
         return PackedBert(config, _read_weights(source), dtype, device)
     except (KeyError, TypeError, RuntimeError, ValueError, MemoryError) as error:
@@ -55,7 +56,14 @@ def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tow
     rows = max(rows, int(config.get("vocab_size", 0)))
     dtype = training_dtype(hardware)
     if not is_plain_bert(config):
-        return load_padded_tower(source, rows, dtype).to(hardware.device)
+        model = load_transformer("AutoModel", source, dtype=torch.float32)
+        words = model.get_input_embeddings()
+        if rows > len(words.weight):
+            table = added_rows(words.weight.detach(), rows)
+            model.resize_token_embeddings(rows, mean_resizing=False)
+            with torch.no_grad():
+                model.get_input_embeddings().weight.copy_(table)
+        return PaddedTower(model.train(), config, source.dim, dtype).to(hardware.device)
     try:
         weights = _read_weights(source)
         _check_sizes(config, rows, weights)

@@ -84,6 +84,7 @@ __all__ = [
     "guarded",
     "hookimpl",
     "load_registry",
+    "offered",
     "setting_keys",
 ]
 

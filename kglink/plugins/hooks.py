@@ -125,6 +125,11 @@ def _register_hook(kind: PluginKind) -> Callable[..., None]:
 
 
 @hookspec
+def register_recipes(register: Callable[[str, Mapping[str, Any]], None]) -> None:
+    """Offer recipes: ``register("vendor/name", values)``, values nested as in a recipe's file."""
+
+
+@hookspec
 def register_commands(app: Any) -> None:
     """Add commands to ``app``, a `typer.Typer` whose commands those of ``kglink`` become."""
 
@@ -133,6 +138,7 @@ def register_commands(app: Any) -> None:
 HOOKS_OF_GROUP: Mapping[str, Mapping[str, Callable[..., None]]] = MappingProxyType(
     {
         "kglink": {kind.hook: _register_hook(kind) for kind in KINDS.values()},
+        "kglink.recipes": {"register_recipes": register_recipes},
         "kglink.commands": {"register_commands": register_commands},
     }
 )

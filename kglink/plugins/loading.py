@@ -14,21 +14,23 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from types import FrameType
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, TypeVar
 
 import pluggy
 
 from kglink.errors import KglinkError, PluginError, UnknownNameError, UsageError
 from kglink.plugins.hooks import HOOKS, HOOKS_OF_GROUP, PROJECT
 
-#: Modules that register plugins are named in the first group, those of commands in the second.
-Group = Literal["kglink", "kglink.commands"]
+#: Modules of plugins, of recipes and of commands.
+Group = Literal["kglink", "kglink.recipes", "kglink.commands"]
+Offer = TypeVar("Offer")
 
 OWN_DISTRIBUTION = "kglink"
 BUILTIN = "builtin"
@@ -127,6 +129,36 @@ def _wanted(only: str) -> frozenset[str] | None:
     for name in sorted(wanted - known - {BUILTIN}):
         raise UnknownNameError(f"distribution in {ONLY_VARIABLE}", name, known | {BUILTIN})
     return frozenset(wanted)
+
+
+def offered(
+    group: Group,
+    what: str,
+    read: Callable[[PluginModule], Mapping[str, Offer]],
+    own: Iterable[str] = (),
+) -> dict[str, Offer]:
+    """What the modules of a group bring by name, beside our ``own`` names; ``read`` asks one.
+
+    A module that fails is left out as a whole, and a `PluginWarning` says why.
+    """
+    found: dict[str, Offer] = {}
+    brought_by = dict.fromkeys(own, OWN_DISTRIBUTION)
+    for module in find_modules(group):
+        try:
+            added = read(module)
+            for name in sorted(added.keys() & brought_by.keys()):
+                raise PluginError(
+                    f"the {what} {name!r} is registered twice: by {brought_by[name]} "
+                    f"and by {module.provider}",
+                    hint=module.provider.remedy,
+                )
+        except KglinkError as error:
+            told = f"{module.provider} is left out: {error.message}. {error.hint}"
+            warnings.warn(told, PluginWarning, stacklevel=3)
+        else:
+            found |= added
+            brought_by |= dict.fromkeys(added, str(module.provider))
+    return found
 
 
 class PluginHooks:

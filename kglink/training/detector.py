@@ -9,7 +9,7 @@ wiki that links the first one, an unmarked word is unknown and no counterexample
 documents are passed over. Mentions of types that hardly ever mean an entity of the KBs (the
 chemicals of a corpus whose diseases are linked) are none.
 
-detector/          the detector (`kglink.models.tagger_folder`)
+detector/          the detector (`kglink.models.head_folder`)
 """
 
 from __future__ import annotations
@@ -29,18 +29,12 @@ from torch import Tensor
 
 from kglink.errors import UsageError
 from kglink.evaluation.annotated import AnnotatedText, annotation_of, linked_types, merged_texts
+from kglink.models.head_folder import TAGGER, TaggerManifest
 from kglink.models.model_folder import BaseInfo
 from kglink.models.runtime import TokenEncoder
-from kglink.models.tag_inputs import Window, WordPieces
+from kglink.models.tag_inputs import VOCABULARY, Window, WordPieces, unknown_share, vocabulary
 from kglink.models.tag_spans import ANSWERS, BEGIN, INSIDE, CurvePoint, SpanCalibration, calibrated
 from kglink.models.tagger import Tagger, head_of
-from kglink.models.tagger_folder import (
-    TAGGER,
-    VOCABULARY,
-    TaggerManifest,
-    unknown_share,
-    vocabulary,
-)
 from kglink.models.tower import pack
 from kglink.records import Document
 from kglink.store import Store

@@ -17,7 +17,7 @@ from torch import Tensor
 from kglink.files.atomic import atomic_file
 from kglink.files.tables import IntArray, PickedStrings, map_array
 from kglink.models.cross_encoder import CrossEncoder, written_pair
-from kglink.models.reranker_folder import RERANKER
+from kglink.models.head_folder import RERANKER
 from kglink.plugins import (
     Encoded,
     MentionSampler,

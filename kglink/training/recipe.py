@@ -1,7 +1,7 @@
-"""Recipes: all that fine-tuning can be told, in one TOML file.
+"""Recipes: all that fine-tuning can be told, as TOML.
 
 A recipe may begin with another one (``extends = "t-biencoder/som-random-id"``) and say only what
-differs. Those that come with kglink are named by folder and file, without ``.toml``.
+differs. Ours are tables of ``recipes.toml``; plugins bring others, named vendor/name.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 import tomllib
 import types
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Mapping
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from kglink.errors import ConfigError, UnknownNameError
+from kglink.errors import ConfigError, KglinkError, PluginError, UnknownNameError
 from kglink.models import DEFAULT_MODEL
 from kglink.models.settings import (
     BiEncoderSettings,
@@ -25,13 +25,17 @@ from kglink.models.settings import (
     Pooling,
     TransformationSettings,
 )
+from kglink.plugins import PluginModule, PluginWarning, offered
 
 DEFAULT_RECIPE = "default"
 #: As a model, or a teacher: the one that the space has.
 SPACE = "space"
 _SUFFIX = ".toml"
 _MOST_PARENTS = 8
+_OFFERED = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
 
+#: Recipes by name, their values nested as in a file.
+Known = Mapping[str, Mapping[str, Any]]
 #: Values of a plugin's settings.
 Options = dict[str, str | int | float | bool]
 #: Which entities a mention is compared with: see `StageSection.columns`.
@@ -358,7 +362,7 @@ class RecipeInfo(NamedTuple):
     """A recipe of the list."""
 
     paper: str
-    """The folder that it lies in; `kglink` for those that follow no paper."""
+    """What its name begins with; `kglink` for ours."""
     name: str
     summary: str
     source: str
@@ -375,12 +379,17 @@ class RecipeInfo(NamedTuple):
 
 
 def list_recipes(paper: str = "", table: str = "") -> list[RecipeInfo]:
-    """The recipes that come with kglink, paper by paper; of one paper or table where told."""
-    names = sorted(_names(_packaged(), ""), key=lambda name: ("/" in name, name))
-    recipes = [
-        RecipeInfo(name.rpartition("/")[0] or "kglink", name, recipe.summary, recipe.source)
-        for name, recipe in ((name, load_recipe(name)) for name in names)
-    ]
+    """All recipes, ours first, then paper by paper; of one paper or table where told."""
+    known = {**_own(), **_offered()}
+    recipes = []
+    for name in sorted(known, key=lambda name: ("/" in name, name)):
+        try:
+            recipe = read_recipe(*_whole(name, (), known))
+        except KglinkError as error:
+            warnings.warn(f"left out: {error.message}", PluginWarning, stacklevel=2)
+            continue
+        vendor = name.rpartition("/")[0] or "kglink"
+        recipes.append(RecipeInfo(vendor, name, recipe.summary, recipe.source))
     if paper:
         papers = dict.fromkeys(recipe.paper for recipe in recipes)
         if paper not in papers:
@@ -398,7 +407,7 @@ def load_recipe(
     name: str | Path = DEFAULT_RECIPE, changes: Mapping[str, Any] | None = None
 ) -> Recipe:
     """A recipe by its name or from a file; ``changes`` are nested as in the file."""
-    raw, origin = _whole(str(name), ())
+    raw, origin = _whole(str(name), (), _own())
     if changes:
         raw = merged(raw, changes)
     return read_recipe(raw, origin)
@@ -435,52 +444,64 @@ def read_recipe(raw: Mapping[str, Any], origin: str = "recipe") -> Recipe:
         ) from error
 
 
-def _whole(name: str, above: tuple[str, ...]) -> tuple[dict[str, Any], str]:
-    """The values of a recipe over those that it extends."""
+def _whole(name: str, above: tuple[str, ...], known: Known) -> tuple[dict[str, Any], str]:
+    """The values of a recipe over those that it extends, and where it comes from."""
     if name in above or len(above) > _MOST_PARENTS:
         raise ConfigError(f"recipe {above[0]}: extends itself through {' and '.join(above[1:])}")
-    text, origin = _text(name, above)
-    try:
-        raw = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{origin}: {error}", hint="It must be a UTF-8 TOML file.") from error
+    path = Path(name).expanduser()
+    if path.suffix == _SUFFIX or path.is_file():
+        origin, raw = str(path), _read(path)
+    else:
+        if name not in known:  # plugins are asked for what is none of ours
+            known = {**known, **_offered()}
+        if name not in known:
+            by = f" (which {above[-1]} extends)" if above else ""
+            hint = "`kglink recipes` lists all; or give a .toml file."
+            raise UnknownNameError(f"recipe{by}", name, list(known), hint=hint)
+        origin, raw = name, dict(known[name])
     parent = raw.get("extends")
     if not isinstance(parent, str) or not parent:
         return raw, origin
     beside = Path(origin).parent / parent
     found = str(beside) if parent.endswith(_SUFFIX) and beside.is_file() else parent
-    inherited, _ = _whole(found, (*above, name))
+    inherited, _ = _whole(found, (*above, name), known)
     for own in ("summary", "source"):
         inherited.pop(own, None)
     return merged(inherited, raw), origin
 
 
-def _text(name: str, above: tuple[str, ...]) -> tuple[str, str]:
-    path = Path(name).expanduser()
-    if path.suffix == _SUFFIX or path.is_file():
-        try:
-            return path.read_text(encoding="utf-8"), str(path)
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise ConfigError(f"{path}: the recipe cannot be read: {reason}") from error
-    names = list(_names(_packaged(), ""))
-    if name not in names:
-        by = f" (which {above[-1]} extends)" if above else ""
-        hint = "`kglink recipes` lists all; or give a .toml file."
-        raise UnknownNameError(f"recipe{by}", name, names, hint=hint)
-    return _packaged().joinpath(*f"{name}{_SUFFIX}".split("/")).read_text("utf-8"), name
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path}: the recipe cannot be read: {reason}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: {error}", hint="It must be a UTF-8 TOML file.") from error
 
 
-def _packaged() -> Traversable:
-    return resources.files("kglink.training") / "recipes"
+def _own() -> Known:
+    """What follows no paper."""
+    return tomllib.loads((resources.files("kglink.training") / "recipes.toml").read_text("utf-8"))
 
 
-def _names(folder: Traversable, prefix: str) -> Iterator[str]:
-    for item in folder.iterdir():
-        if item.is_dir():
-            yield from _names(item, f"{prefix}{item.name}/")
-        elif item.name.endswith(_SUFFIX):
-            yield prefix + item.name.removesuffix(_SUFFIX)
+def _offered() -> Known:
+    return offered("kglink.recipes", "recipe", _recipes_of)
+
+
+def _recipes_of(module: PluginModule) -> Known:
+    """The recipes that a plugin brings."""
+    found: dict[str, Mapping[str, Any]] = {}
+
+    def register(name: str, values: Mapping[str, Any]) -> None:
+        if not isinstance(name, str) or not _OFFERED.fullmatch(name):
+            raise PluginError(f"a recipe is named vendor/name, in lower case, and not {name!r}")
+        if not isinstance(values, Mapping):
+            raise PluginError(f"the recipe {name!r} is no table of values")
+        found[name] = values
+
+    module.hooks("kglink.recipes").call("register_recipes", register=register)
+    return found
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from kglink.errors import ModelError, UsageError
 from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of, pooled, pooler_in
+from kglink.models.head_folder import RERANKER, RerankerManifest
 from kglink.models.inputs import Inputs
 from kglink.models.loading import load_tensors
 from kglink.models.model_folder import BaseInfo
-from kglink.models.reranker_folder import RERANKER, RerankerManifest
 from kglink.models.runtime import TokenEncoder
 from kglink.models.source import read_config
 from kglink.models.tower import pack, pool

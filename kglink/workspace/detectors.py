@@ -49,7 +49,7 @@ def without_auto(link: LinkSection) -> LinkSection:
 
 
 def _identity(folder: Path) -> str:
-    from kglink.models.tagger_folder import TAGGER
+    from kglink.models.head_folder import TAGGER
 
     if not TAGGER.is_there(folder):
         return ""
@@ -57,7 +57,7 @@ def _identity(folder: Path) -> str:
 
 
 def _automatic(folder: SpaceFolder) -> tuple[str, str]:
-    from kglink.models.tagger_folder import TAGGER
+    from kglink.models.head_folder import TAGGER
 
     if not TAGGER.is_there(folder.detector):
         return DICTIONARY, ""

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import SpaceError, UsageError
-from kglink.models.static_folder import is_static_folder, write_static
+from kglink.models.static_folder import STATIC, write_static
 from kglink.records import OnProgress
 from kglink.text.entity_text import entity_text
 from kglink.workspace.folder import SPACES_FOLDER
@@ -59,7 +59,7 @@ def distill(
             "their text: a static model cannot imitate that",
             hint="Distil a space of a plain model, such as minilm.",
         )
-    if is_static_folder(space.folder.student):
+    if STATIC.is_there(space.folder.student):
         raise UsageError(
             f"space {space.folder.name!r} is read by a static model already",
             hint="Name the space that it was distilled from: --space NAME.",
@@ -95,7 +95,7 @@ def _target(opened: Opened, into: str) -> SpaceFolder:
     folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
     if name == opened.settings.space.name:
         raise UsageError(f"space {name!r} distilled into itself", hint="--into NAME: another one.")
-    if folder.pointer is not None and not is_static_folder(folder.student):
+    if folder.pointer is not None and not STATIC.is_there(folder.student):
         raise UsageError(
             f"there is a space {name!r} already, and it was not distilled",
             hint=f"--into another name, or `kglink spaces --delete {name}`.",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
 from kglink.linking.scoring import read_scoring
-from kglink.models.reranker_folder import RERANKER
-from kglink.models.static_folder import is_static_folder
+from kglink.models.head_folder import RERANKER
+from kglink.models.static_folder import STATIC
 from kglink.training.detector import (
     SOURCES_OF_DETECTOR,
     DetectorReport,
@@ -233,7 +233,7 @@ def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
             "--no-publish trains a model alone, and model.base says where it begins.",
         )
     space = opened.joint_space.folder
-    if is_static_folder(space.student):
+    if STATIC.is_there(space.student):
         raise UsageError(
             f"space {space.name!r} is read by a static model, and a run has a model of its own",
             hint="Name another space: --space NAME. A new one is made where there is none.",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kglink.config import EncoderSection, ResolvedSettings, Settings, SpaceSection
 from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
-from kglink.models.static_folder import read_static
+from kglink.models.static_folder import STATIC
 from kglink.plugins import Registry
 from kglink.records import OnProgress
 from kglink.space.build import (
@@ -276,7 +276,7 @@ def own_encoder(root: Path, folder: SpaceFolder, section: EncoderSection) -> Enc
 def student_of(space: WorkspaceSpace) -> Encoder:
     """The static model that reads texts for a space; one that was taught by another is refused."""
     section, folder = space.resolved.values.encoder, space.folder
-    student, teacher = read_static(folder.student), folder.published_manifest().model
+    student, teacher = STATIC.read(folder.student), folder.published_manifest().model
     if student.teacher.fingerprint != teacher.fingerprint:
         raise ModelError(
             f"the static model of space {folder.name!r} imitates {student.teacher.name}, and the "

@@ -219,9 +219,9 @@ class Opened:
             return self._student[1]
 
     def _student_stamp(self) -> Stamp:
-        from kglink.models.static_folder import STATIC_FILE
+        from kglink.models.static_folder import STATIC
 
-        return stamp_of(self.joint_space.folder.student / STATIC_FILE)
+        return stamp_of(self.joint_space.folder.student / STATIC.name)
 
     def space(self) -> Space:
         """The published space."""

@@ -19,8 +19,7 @@ from kglink.evaluation.replacement import Replacement, compare_spaces
 from kglink.evaluation.scores import Score
 from kglink.linking.pipeline import Linker
 from kglink.linking.scoring import read_scoring, write_scoring
-from kglink.models.reranker_folder import RERANKER, AnswersCompared
-from kglink.models.tagger_folder import TAGGER, Comparison
+from kglink.models.head_folder import RERANKER, TAGGER, AnswersCompared, Comparison
 from kglink.records import Document, OnProgress, TextInput
 from kglink.training.detector import (
     LEAST_HELD_OUT,

@@ -226,7 +226,7 @@ def _detector_shape(detector: DetectorReport) -> Shape:
 
 
 def plugin_shapes(registry: Registry) -> list[Shape]:
-    """All plugins, then the third-party modules that add commands or pages."""
+    """All plugins, then the modules that bring recipes, commands or pages."""
     from kglink.plugins import find_modules, setting_keys
 
     rows = [
@@ -241,9 +241,11 @@ def plugin_shapes(registry: Registry) -> list[Shape]:
         for plugin in registry.plugins()
     ]
     nothing: Shape = {"summary": "", "extra": "", "settings": []}
-    for module in find_modules("kglink.commands"):
-        row = {"kind": "commands", "name": module.provider.module, **nothing}
-        rows.append(row | _origin(module.provider))
+    for group in ("kglink.recipes", "kglink.commands"):
+        for module in find_modules(group):
+            kind = group.removeprefix("kglink.")
+            row = {"kind": kind, "name": module.provider.module, **nothing}
+            rows.append(row | _origin(module.provider))
     return rows
 
 

@@ -112,7 +112,7 @@ def _folder_of(opened: Opened, name: str) -> SpaceFolder:
 
 
 def _summary(opened: Opened, name: str) -> SpaceSummary:
-    from kglink.models.static_folder import is_static_folder
+    from kglink.models.static_folder import STATIC
     from kglink.space.folder import SpaceFolder
     from kglink.space.manifest import SegmentInfo, read_part
     from kglink.space.segment import INFO_FILE
@@ -142,7 +142,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
         model=manifest.model.name,
         fingerprint=manifest.model.fingerprint,
         dim=manifest.model.dim,
-        static=is_static_folder(folder.student),
+        static=STATIC.is_there(folder.student),
         run=run.group(1) if run else "",
         index=_index_name(opened, manifest.index),
         index_settings=manifest.index_settings,

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kglink.sources import OnNote
     from kglink.training.job import FinetuneJob, Tell
     from kglink.training.recipe import Recipe, RecipeInfo
     from kglink.workspace.finetune import Finetuned
     from kglink.workspace.opened import Opened
-    from kglink.workspace.reproduce import Reproduction
     from kglink.workspace.runs import WorkspaceRun
 
 
@@ -67,27 +63,3 @@ def recipe(_: Opened, name: str) -> Recipe:
     from kglink.training.recipe import load_recipe
 
     return load_recipe(name)
-
-
-def reproduce(
-    opened: Opened,
-    table: str,
-    data: str | Path | None = None,
-    *,
-    rows: Sequence[str] = (),
-    seeds: int = 3,
-    changes: Mapping[str, Any] | None = None,
-    progress: Tell = lambda _: None,
-    on_note: OnNote = lambda label, text: None,
-) -> Reproduction:
-    """Make a table of a paper anew, such as ``amh/table-2``: all rows or some, seed by seed.
-
-    ``data`` is the folder of the data's release, for KBs that the workspace does not have;
-    ``changes`` are values of all recipes, nested as in a recipe's file. What was run before is
-    not run again.
-    """
-    from kglink.evaluation.protocols import find_protocol
-    from kglink.workspace.reproduce import Reproducer
-
-    asked = Reproducer(opened, find_protocol(table), tuple(rows), seeds, changes or {})
-    return asked.run(None if data is None else Path(data), progress, on_note)

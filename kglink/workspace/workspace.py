@@ -56,7 +56,6 @@ from kglink.workspace.training import (
     finetune,
     recipe,
     recipes,
-    reproduce,
     run,
     runs,
 )
@@ -108,7 +107,6 @@ class Workspace(Opened):
     delete_run = delete_run
     recipes = recipes
     recipe = recipe
-    reproduce = reproduce
     report = report
     # texts
     texts = texts

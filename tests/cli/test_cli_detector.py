@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
-from kglink.models.tagger_folder import TAGGER, Comparison
+from kglink.models.head_folder import TAGGER, Comparison
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.store import Store
 from kglink.workspace import init_workspace

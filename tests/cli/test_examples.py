@@ -123,7 +123,7 @@ def documents(verb: str) -> list[dict[str, Any]]:
         pytest.param(one, marks=pytest.mark.slow if path in LONG else ())
         for path, several in EXAMPLES.items()
         for one in several
-        if path not in ("init", "runs", "report", "reproduce", "overlap review", "convert")
+        if path not in ("init", "runs", "report", "overlap review")
     ],
 )
 def test_an_example_runs(

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 from conftest import Kglink
 
-from kglink.evaluation import protocols
-from kglink.evaluation.protocols import Layout, find_protocol, list_protocols
-from kglink.evaluation.reproduced import Judged, table_of
 from kglink.workspace import init_workspace
-from kglink.workspace.reproduce import Reproduction
-from kglink_cli.examples import EXAMPLES
 from kglink_cli.report_page.drawing import Words
-from kglink_cli.report_page.reproduced import charts_of, reproduced
-from kglink_cli.reproduced_tables import best_of, tables_of
+from kglink_papers import protocols
+from kglink_papers.commands import EXAMPLES
+from kglink_papers.data import Layout
+from kglink_papers.protocols import find_protocol
+from kglink_papers.shown import best_of, charts_of, section_of, tables_of
+from kglink_papers.table import table_of
 from paper_data import write_disease, write_joint, write_zeshel
 from training_world import world_of, write_world_model
 
@@ -30,7 +29,7 @@ SMALL = (
     "model.inputs.mention_tokens=16", "model.inputs.entity_tokens=16", "train.epochs=1",
     "train.batch=8", "overlap.batch=8", "overlap.epochs=1", "overlap.method=full",
 )  # fmt: skip
-ALL = [one.name for one in list_protocols()]
+ALL = [one.name for one in protocols.protocols().values()]
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +52,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def workspaces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One for each layout: what one table trained serves the next."""
-    layouts = {one.data.name for one in list_protocols()}
+    layouts = {one.data.name for one in protocols.protocols().values()}
     return {name: init_workspace(tmp_path_factory.mktemp(name)) for name in layouts}
 
 
@@ -67,9 +66,9 @@ def _few_mentions_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(layout, kbs=tuple(kbs))
 
     patched = {
-        name: replace(one, data=few(one.data)) for name, one in protocols._protocols().items()
+        name: replace(one, data=few(one.data)) for name, one in protocols.protocols().items()
     }
-    monkeypatch.setattr(protocols, "_protocols", lambda: patched)
+    monkeypatch.setattr(protocols, "protocols", lambda: patched)
 
 
 def settings(data: Path, *more: str) -> list[str]:
@@ -80,7 +79,7 @@ def settings(data: Path, *more: str) -> list[str]:
 
 def test_the_list_says_what_each_is(kglink: Kglink) -> None:
     found = json.loads(kglink("reproduce", "--json").out)
-    assert [one["name"] for one in found] == [one.name for one in list_protocols()]
+    assert [one["name"] for one in found] == [one.name for one in protocols.protocols().values()]
     by_name = {one["name"]: one for one in found}
     assert by_name["amh/table-2"]["rows"] == 13
     assert by_name["joint/table-3-disease"]["adapted"]
@@ -244,10 +243,8 @@ def test_a_page_says_which_row_is_best_and_what_differs() -> None:
     protocol = find_protocol("joint/table-3-disease")
     low, high = np.zeros(100), np.r_[np.ones(60), np.zeros(40)]
     values = {"zero-shot, target": low, "T, target": high, "TO, target": low}
-    table = table_of(
-        protocol, {(name, "hp AP@1"): Judged({0: [one]}) for name, one in values.items()}
-    )
-    shape = Reproduction(table, {}, ["other data"]).as_json()
+    table = table_of(protocol, {(name, "hp AP@1"): {0: [one]} for name, one in values.items()})
+    shape = replace(table, differs=["other data"]).as_json()
     (best,) = best_of(shape)
     assert best == (
         "hp AP@1: the best row is T, target with 0.6000, 0.6000 above zero-shot, target "
@@ -259,7 +256,7 @@ def test_a_page_says_which_row_is_best_and_what_differs() -> None:
     assert "T, target *" in words
     assert "0.600 of 100" in words
     assert "TO, target" in words
-    page = reproduced({**shape, "runs": {"T, target": ["t-0", "t-1"], "T, source": ["t-0"]}})
+    page = section_of({**shape, "runs": {"T, target": ["t-0", "t-1"], "T, source": ["t-0"]}})
     assert "<dt>t-0</dt><dd>T, target; T, source</dd><dt>t-1</dt><dd>T, target</dd>" in page
     assert page.index("mentions of the source KB (DOID)") < page.index("<table>")
     assert "<li>other data</li>" in page

@@ -55,13 +55,12 @@ METHODS = {
         "overlap_significance",
     ),
     "report": ("report",),
-    "reproduce": ("reproduce",),
     "settings": ("resolved",),
     "doctor": ("doctor", "licences"),
     "plugins": ("plugins",),
 }
-#: Commands that work on no workspace: a demonstration, a conversion, the beginning of a plugin.
-OTHERS = {"demo", "plugins new", "convert"}
+#: Commands that work on no workspace: a demonstration, the beginning of a plugin.
+OTHERS = {"demo", "plugins new"}
 
 
 def commands() -> Iterator[str]:

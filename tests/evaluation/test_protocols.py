@@ -10,13 +10,12 @@ import numpy.typing as npt
 import pytest
 
 from kglink.errors import UnknownNameError
-from kglink.evaluation.protocols import Protocol, find_protocol, list_protocols
-from kglink.evaluation.reference_figures import reference_figures
-from kglink.evaluation.reproduced import Judged, table_of, value_of
 from kglink.evaluation.significance import randomization_test
 from kglink.training.recipe import list_recipes
+from kglink_papers.protocols import Protocol, find_protocol, protocols, reference_figures
+from kglink_papers.table import Judged, table_of, value_of
 
-PROTOCOLS = list_protocols()
+PROTOCOLS = list(protocols().values())
 RECIPES = {info.name for info in list_recipes()}
 #: Tables whose rows have recipes and that nothing makes, and what their data are.
 WITHOUT_PROTOCOL = {
@@ -50,7 +49,7 @@ def test_a_protocol_is_whole(protocol: Protocol) -> None:
         assert row.recipe in RECIPES
         assert not protocol.row(protocol.baseline_of(row.name)).not_run
         for column in protocol.columns:
-            parts = protocol.data.parts_of(column, row)
+            parts = protocol.data.parts_of(column, row.name)
             assert parts
             assert {kb for part in parts for kb in (*part.kbs, *part.docs)} <= kbs
             training = protocol.data.training(column.part, "TOS")
@@ -74,17 +73,17 @@ def test_what_the_papers_judge() -> None:
     amh, t_bi, joint = map(find_protocol, ("amh/table-2", "t-biencoder/table-7", "joint/table-3"))
     column = {one.name: one for one in (*amh.columns, *t_bi.columns, *joint.columns)}
     row = amh.row("DUAL, Hard")
-    worlds = amh.data.parts_of(column["test R@64"], row)
+    worlds = amh.data.parts_of(column["test R@64"], row.name)
     assert [(one.docs, one.kbs, one.split) for one in worlds] == [
         ((kb,), (kb,), "test") for kb in ("forgotten_realms", "lego", "star_trek", "yugioh")
     ]
-    held_out = t_bi.data.parts_of(column["heldout_train_unseen R@64"], row)
+    held_out = t_bi.data.parts_of(column["heldout_train_unseen R@64"], row.name)
     assert len(held_out) == 8
     assert {(one.documents, one.split) for one in held_out} == {("heldout_train_unseen/", "test")}
     training = amh.data.training("test", "S")
     assert (len(training.source_kbs), len(training.target_kbs), len(training.docs)) == (8, 4, 12)
-    (target,) = joint.data.parts_of(column["fallout AP@1"], joint.row("TOS, target"))
-    (source,) = joint.data.parts_of(column["fallout AP@1"], joint.row("TOS, source"))
+    (target,) = joint.data.parts_of(column["fallout AP@1"], joint.row("TOS, target").name)
+    (source,) = joint.data.parts_of(column["fallout AP@1"], joint.row("TOS, source").name)
     assert target.kbs == source.kbs == ("wikipedia", "fallout")
     assert (target.docs, target.gold) == (("fallout",), "fallout")
     assert (source.docs, source.gold) == (("reddit",), "wikipedia")
@@ -110,7 +109,7 @@ def test_cells_hold_the_mean_over_seeds_and_the_test_of_mentions() -> None:
     better = [np.maximum(one, rng.integers(0, 2, 200)) for one in base]
 
     def judged(seeds: list[npt.NDArray[np.float64]]) -> Judged:
-        return Judged({at: [one[:50], one[50:]] for at, one in enumerate(seeds)})
+        return {at: [one[:50], one[50:]] for at, one in enumerate(seeds)}
 
     table = table_of(
         protocol, {("K = 10", "test R@1"): judged(base), ("K = 2", "test R@1"): judged(better)}
@@ -140,8 +139,8 @@ def test_macro_counts_every_kb_alike() -> None:
     table = table_of(
         protocol,
         {
-            ("K = 10", "test R@1"): Judged({0: none}),
-            ("K = 1", "test R@1"): Judged({0: parts}),
+            ("K = 10", "test R@1"): {0: none},
+            ("K = 1", "test R@1"): {0: parts},
         },
     )
     cell = table.cells["K = 1", "test R@1"]

@@ -8,8 +8,8 @@ from fnmatch import fnmatch
 
 import pytest
 
-from kglink.evaluation.reference_figures import ReferenceRow, ReferenceTable, reference_figures
 from kglink.training.recipe import RecipeInfo, list_recipes
+from kglink_papers.protocols import ReferenceTable, Row, reference_figures
 
 #: Rows that no recipe trains yet, and why. A recipe that lands takes its row from here.
 WITHOUT_RECIPE = {
@@ -42,7 +42,7 @@ ROWS = [(table, row) for table in TABLES.values() for row in table.rows]
 RECIPES = {info.name: info for info in list_recipes()}
 
 
-def rows_of(recipe: str) -> list[tuple[ReferenceTable, ReferenceRow]]:
+def rows_of(recipe: str) -> list[tuple[ReferenceTable, Row]]:
     return [(table, row) for table, row in ROWS if recipe in (row.recipe, row.reranker)]
 
 

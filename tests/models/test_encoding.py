@@ -15,9 +15,11 @@ import torch
 from kglink.errors import ModelError, UsageError
 from kglink.models import Encoder, choose_hardware, resolve_model
 from kglink.models.inputs import TextTokenizer
+from kglink.models.loading import load_transformer
 from kglink.models.packed import Group, group_lengths
-from kglink.models.padded import load_padded
+from kglink.models.padded import PaddedTower
 from kglink.models.runtime import TokenEncoder, single_threaded_workers
+from kglink.models.source import read_config
 from kglink.records import Progress
 from tiny_models import WORDS, bert_weights, write_model, write_modules
 
@@ -81,7 +83,8 @@ def test_any_transformers_model_padded(tmp_path: Path, pooling: str) -> None:
     folder = write_model(tmp_path / "padded")
     write_modules(folder, "Transformer", "Pooling", pooling_mode=pooling)
     source = resolve_model(str(folder))
-    model = load_padded(source, torch.float32)
+    loaded = load_transformer("AutoModel", source, dtype=torch.float32)
+    model = PaddedTower(loaded, read_config(folder), source.dim, torch.float32)
     encoder = TokenEncoder("padded", model, choose_hardware("cpu", "fp32", 2), source.pooling)
     texts = texts_of(100)
     expected = by_transformers(folder, texts, pooling)
@@ -113,7 +116,7 @@ def test_weights_that_are_missing_are_never_made_up(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"encoder\.layer\.1\.output\.dense\.bias"):
         Encoder(source, device="cpu").encode(["heron"])
     with pytest.raises(ModelError, match=r"encoder\.layer\.1\.output\.dense\.bias"):
-        load_padded(source, torch.float32)
+        load_transformer("AutoModel", source, dtype=torch.float32)
 
 
 def test_names_of_older_checkpoints(tiny: Encoder, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kglink.models.tagger_folder import unknown_share, vocabulary
+from kglink.models.tag_inputs import unknown_share, vocabulary
 
 
 def demo_texts() -> list[str]:

@@ -20,8 +20,8 @@ from conftest import Kglink
 from kglink.errors import ModelError
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
-from kglink.models.convert import convert_blink
-from kglink.models.torch_archive import read_torch_archive
+from kglink_papers.convert import convert_blink
+from kglink_papers.torch_archive import read_torch_archive
 from tiny_models import HIDDEN, bert_weights, write_model
 
 CPU = choose_hardware("cpu", "fp32", 1)

@@ -15,10 +15,11 @@ from torch import Tensor
 from kglink.errors import ConfigError, ModelError
 from kglink.models import choose_hardware, resolve_model
 from kglink.models.inputs import IdArray
+from kglink.models.loading import load_transformer
 from kglink.models.packed import PackedTower
-from kglink.models.padded import load_padded_tower
+from kglink.models.padded import PaddedTower
 from kglink.models.runtime import TokenEncoder
-from kglink.models.source import ModelSource
+from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import TokenBatch, Tower, encoded, pack, pool
 from kglink.models.towers import load_tower, training_dtype
 from tiny_models import bert_weights, write_model
@@ -98,7 +99,9 @@ def test_two_texts_read_together_are_told_apart_as_transformers_does(minilm: Tow
         kinds = (torch.arange(len(text)) >= second).long().unsqueeze(0)
         expected.append(model(input_ids=row, token_type_ids=kinds).last_hidden_state[0])
     batch = pack(texts, seconds=seconds)
-    padded = load_padded_tower(resolve_model(), 0, torch.float32).eval()
+    source = resolve_model()
+    whole = load_transformer("AutoModel", source, dtype=torch.float32)
+    padded = PaddedTower(whole, read_config(source.path), source.dim, torch.float32).eval()
     for tower in (minilm, padded):
         for one, other in zip(by_text(tower(batch), batch), expected, strict=True):
             torch.testing.assert_close(one, other, atol=1e-5, rtol=0)

@@ -221,6 +221,11 @@ PLUGINS = """
         register("acme/exporter", Shout, summary="Loud")
 
     @hookimpl
+    def register_recipes(register):
+        register("acme/quick", {"extends": "small", "train": {"epochs": 1}})
+        register("acme/broken", {"train": {"epoch": 1}})
+
+    @hookimpl
     def register_commands(app):
         @app.command("menu")
         def menu(dish: str = "soup"):
@@ -358,6 +363,15 @@ def test_register_clusterers(kglink: Kglink, demo: Path, monkeypatch: pytest.Mon
 
 def test_register_exporters(kglink: Kglink, demo: Path) -> None:
     assert kglink("link", "-f", "exporter", "-", stdin="Mercury.").out == "MERCURY. 1\n"
+
+
+@pytest.mark.filterwarnings("ignore:left out")
+def test_register_recipes(kglink: Kglink) -> None:
+    assert json.loads(kglink("recipes", "acme/quick", "--json").out)["train"]["batch"] == 16
+    assert "epochs" in kglink("recipes", "acme/broken", code=2).err
+    listed = kglink("recipes")
+    assert "acme\tacme/quick" in listed.out
+    assert "acme/broken" not in listed.out
 
 
 def test_register_commands(kglink: Kglink) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from fake_distributions import FakeEnvironment
 from kglink.errors import UnknownNameError, UsageError
-from kglink.plugins import HOOKS, KINDS, Kind
+from kglink.plugins import HOOKS, HOOKS_OF_GROUP, KINDS, Kind
 from kglink_cli.plugin_project import IN_CLONE, PACKAGED, write_project
 from snippets import blocks_of
 
@@ -143,7 +143,8 @@ def test_the_examples_of_the_guide_hold_the_contracts(tmp_path: Path) -> None:
     for number, program in enumerate(examples):
         module = f"guide_example_{number}"
         (tmp_path / f"{module}.py").write_text(program, encoding="utf-8")
-        group = "kglink" if "(register)" in program else "kglink.commands"
+        group = next(one for one, hooks in HOOKS_OF_GROUP.items() if any(
+            f"def {hook}(" in program for hook in hooks))  # fmt: skip
         site.describe(f"guide-example-{number}", "1", module, group=group)
 
     def run(*command: str) -> str:

@@ -12,6 +12,7 @@ PACKAGES = (
     ROOT / "plugins" / "kglink_plugins",
     ROOT / "kbs" / "kglink_kbs",
     ROOT / "cli" / "kglink_cli",
+    ROOT / "papers" / "kglink_papers",
 )
 
 

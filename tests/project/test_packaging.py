@@ -26,6 +26,7 @@ PACKAGES = {
     "kglink_plugins": ROOT / "plugins" / "kglink_plugins",
     "kglink_kbs": ROOT / "kbs" / "kglink_kbs",
     "kglink_cli": ROOT / "cli" / "kglink_cli",
+    "kglink_papers": ROOT / "papers" / "kglink_papers",
 }
 #: What the wheel takes from elsewhere: the folder in its package, and where it lies in the tree.
 TAKEN = {"kglink_cli": ("plugin_template", ROOT / "plugins" / "template")}
@@ -208,7 +209,7 @@ def taken_by(package: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_the_five_packages_and_nothing_else(wheel: Path) -> None:
     shipped = contents(wheel)
     metadata = f"kglink-{project()['version']}.dist-info"
     assert {name.partition("/")[0] for name in shipped} == {*PACKAGES, metadata}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOTS = ("kglink", "plugins", "kbs", "cli", "benchmarks", "docs", "tests")
+ROOTS = ("kglink", "plugins", "kbs", "cli", "papers", "benchmarks", "docs", "tests")
 
 EXCEPTION = re.compile(r"#\s*(noqa|type:\s*ignore|pragma: no cover|pyright:)(.*)$")
 WITH_REASON = re.compile(

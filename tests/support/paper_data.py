@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from kglink.evaluation.protocols import Layout
+from kglink_papers.data import Layout
 
 WORDS = (
     "amber",

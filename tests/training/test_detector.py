@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kglink.errors import TrainingError, UsageError
+from kglink.models.head_folder import TAGGER
 from kglink.models.tagger import open_tagger
-from kglink.models.tagger_folder import TAGGER
 from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
 from kglink.training import detector

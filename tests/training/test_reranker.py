@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from kglink.errors import ModelError
 from kglink.linking.read_together import READ, ReadOrder, read_together, to_read
 from kglink.models.cross_encoder import PairInputs, head_of, open_cross_encoder, pooler_in
+from kglink.models.head_folder import RERANKER
 from kglink.models.inputs import Inputs
 from kglink.models.opening import resolve_model
-from kglink.models.reranker_folder import RERANKER
 from kglink.models.settings import InputSettings
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.training.recipe import RerankerSection, load_recipe

@@ -13,10 +13,10 @@ from kglink.errors import ConfigError
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.models.cross_encoder import CrossEncoder, open_cross_encoder
+from kglink.models.head_folder import RERANKER, RerankerManifest
 from kglink.models.inputs import Inputs
 from kglink.models.model_folder import BaseInfo
 from kglink.models.opening import resolve_model
-from kglink.models.reranker_folder import RERANKER, RerankerManifest
 from kglink.models.settings import InputSettings
 from kglink.models.source import read_config
 from kglink.plugins import Registry, load_registry

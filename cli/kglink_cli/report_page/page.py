@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -17,28 +17,28 @@ from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colour
 from kglink_cli.report_page.leads import lead
 from kglink_cli.report_page.markup import list_of, note_of, table_of, text_of
 from kglink_cli.report_page.plots import plots_of
-from kglink_cli.report_page.reproduced import reproduced
 from kglink_cli.report_page.tables import Named, tables_of
 
 Shape = Mapping[str, Any]
+#: The key of a section, its heading, and its HTML.
+Section = tuple[str, str, str]
 #: What a run of one of these stages alone trains.
 _HEADS = {"D": "a detector of mentions", "R": "a reranker"}
 
 
-def page_of(report: Shape) -> str:
-    """The page; every number on it is from the report, which it holds whole."""
+def page_of(report: Shape, title: str = "", first: Sequence[Section] = ()) -> str:
+    """The page; every number on it is from the report, which it holds whole.
+
+    It begins with the sections ``first`` that somebody adds, under a title for all of it.
+    """
     style, script = colours() + _part("page.css"), _part("page.js")
     plots = [one for one in plots_of(report) if not one.name.startswith("map-")]
-    sections = list(_sections(report, {one.name: one for one in tables_of(report)}, plots))
+    tables = {one.name: one for one in tables_of(report)}
+    sections = [*first, *_sections(report, tables, plots)]
     names = ", ".join(run["name"] for run in report["runs"])
-    several = len(report["runs"]) > 1
-    title = f"{names}: fine-tuning compared" if several else f"{names}: what it learnt"
-    if "reproduced" in report:
-        shape = report["reproduced"]
-        what = "a table of a paper on other data" if shape["adapted"] else "ours and the paper's"
-        title = f"{shape['protocol']}: {what}"
+    what = "fine-tuning compared" if len(report["runs"]) > 1 else "what it learnt"
     values = {
-        "title": text_of(title),
+        "title": text_of(title or f"{names}: {what}"),
         "subtitle": text_of(_subtitle(report)),
         "style": style,
         "style_hash": _csp_hash(style),
@@ -72,8 +72,7 @@ def _subtitle(report: Shape) -> str:
 
 def _sections(
     report: Shape, tables: Mapping[str, Named], plots: list[Drawing]
-) -> Iterator[tuple[str, str, str]]:
-    """Each section with its key, its heading, and its HTML."""
+) -> Iterator[Section]:
     one = len(report["runs"]) == 1
     drawn = {plot.name: f"<figure>{plot.svg(alone=False)}</figure>" for plot in plots}
 
@@ -83,8 +82,6 @@ def _sections(
     def plot(*names: str) -> str:
         return "".join(drawn[name] for name in names if name in drawn)
 
-    if "reproduced" in report:
-        yield "reproduced", "The table", reproduced(report["reproduced"])
     yield "summary", "In short", _cards(report) + _missing(report)
     if "retrieval" in tables:
         body = (

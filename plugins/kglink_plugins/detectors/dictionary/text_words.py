@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kglink.files.digest import text_hash
-from kglink.models.word_ranks import commonness
+from kglink.models.opening import packaged_minilm
 from kglink.text.fold import fold
 from kglink.text.name_words import EMPTY_WORDS, name_words
 
+#: A word that is not among so many is as rare as any.
+_MOST_RANKED = 25_000
 #: Characters of a text whose words are looked at together.
 PIECE = 1 << 17
 #: A longer run of letters is no word.
@@ -107,3 +111,21 @@ def bag_hash(words: Sequence[str]) -> int:
 def word_hash(word: str) -> int:
     """One number for a word."""
     return text_hash(word)
+
+
+@cache
+def _word_ranks() -> Mapping[str, int]:
+    """The place of each whole word in the vocabulary of MiniLM, the most frequent word first.
+
+    The vocabulary was made from English texts of all kinds, words in the order of frequency.
+    """
+    tokenizer = json.loads((packaged_minilm() / "tokenizer.json").read_text(encoding="utf-8"))
+    places: Mapping[str, int] = tokenizer["model"]["vocab"]
+    words = (word for word in sorted(places, key=places.__getitem__) if word.isalpha())
+    return {word: rank for rank, word in enumerate((one for one in words if len(one) > 1), 1)}
+
+
+def commonness(word: str) -> float:
+    """From 0 of a word that is not ranked to 1 of the most frequent, in orders of magnitude."""
+    rank = _word_ranks().get(word)
+    return 0.0 if rank is None else max(0.0, 1 - math.log(rank) / math.log(_MOST_RANKED))

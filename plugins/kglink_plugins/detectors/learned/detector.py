@@ -10,15 +10,10 @@ from pathlib import Path
 
 from kglink.errors import ConfigError
 from kglink.models.hardware import choose_hardware
+from kglink.models.head_folder import TAGGER, TaggerManifest
+from kglink.models.tag_inputs import HashArray, read_vocabulary, unknown_share
 from kglink.models.tag_spans import without_overlaps
 from kglink.models.tagger import Tagger, open_tagger
-from kglink.models.tagger_folder import (
-    TAGGER,
-    HashArray,
-    TaggerManifest,
-    read_vocabulary,
-    unknown_share,
-)
 from kglink.plugins import Detector, Names
 from kglink.records import Ranking, Span
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector

@@ -1,0 +1,245 @@
+"""`kglink reproduce` makes a table of a paper; `kglink convert` reads BLINK's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kglink.errors import UsageError
+from kglink.workspace.outputs import checked_output
+from kglink_cli.console import counted, display, note, print_json, print_table, progress, say
+from kglink_cli.finetune import read_changes
+from kglink_cli.interrupts import go_on_by
+from kglink_cli.report import MAP, write_page
+from kglink_cli.session import session_of, split_names
+from kglink_cli.tables import check_format, write_tables
+
+if TYPE_CHECKING:
+    from kglink.workspace import Workspace
+    from kglink_papers.protocols import Protocol
+    from kglink_papers.reproduce import Reproducer
+    from kglink_papers.table import ReproducedTable
+
+EXAMPLES = {
+    "reproduce": (
+        "kglink reproduce amh/table-2 --data zeshel --dry-run",
+        "kglink reproduce joint/table-3-disease --data disease --rows zero-shot,T,TO --seeds 2",
+    ),
+    "convert": (
+        "kglink convert biencoder_wiki_large.bin blink --like google-bert/bert-large-uncased",
+        "kglink convert biencoder.bin blink-base --like bert --json",
+    ),
+}
+
+
+def reproduce(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A table, such as amh/table-2; none: list all.")] = "",
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Folder with the data, in the layout of their release."),
+    ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rows",
+            help="Run these rows alone, by name or by part of one: T,TO or 'DUAL, Hard-ID'; may "
+            "be repeated.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each row.")] = 3,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a value of all recipes: train.epochs=1"),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            help="Also write a web page: the table, and what the runs of the first seed learnt.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be run, and how long.")
+    ] = False,
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="table, tsv, csv, md, latex or json.")
+    ] = "table",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make a table of a paper: run its recipes, judge them as the paper does, compare.
+
+    Data that the workspace does not have are added, and what was run before is not run again, so
+    that the command may be stopped at any moment and goes on where it was. Each figure stands
+    beside the paper's: mean and standard deviation over seeds, 95% interval, and a mark where it
+    differs from the baseline by more than chance. What differs from the paper is said below.
+    """
+    as_json = as_json or form == "json"
+    shown = "table" if as_json else check_format(form)
+    if not name:
+        _list(as_json=as_json, options=(data, rows, changes, report, dry_run or None))
+        return
+    from kglink_cli.finetune_progress import FinetuneNews
+    from kglink_papers.protocols import find_protocol
+    from kglink_papers.reproduce import Reproducer
+    from kglink_papers.shown import tables_of
+
+    protocol = find_protocol(name)
+    with session_of(context).open(create=True) as workspace:
+        asked = Reproducer(
+            workspace, protocol, _rows(protocol, rows or ()), seeds, read_changes(changes or [])
+        )
+        if dry_run:
+            _print_plan(asked, data, as_json=as_json)
+            return
+        if report is not None:
+            checked_output(workspace, report)
+        if protocol.adapted:
+            note("adapted", f"{name} is not {protocol.table.source} itself: other data and models")
+        go_on_by("the same command goes on where it was")
+        with display() as show:
+            done = asked.run(data, FinetuneNews(show).take, note)
+        if report is not None:
+            _write_report(workspace, done, report)
+    if as_json:
+        print_json(done.as_json())
+    else:
+        write_tables(tables_of(done.as_json()), shown)
+
+
+def _rows(protocol: Protocol, given: Sequence[str]) -> tuple[str, ...]:
+    """Names of rows as they are, for many have a comma; other values are lists."""
+    known = {row.name for row in protocol.rows}
+    return tuple(part for one in given for part in ((one,) if one in known else split_names(one)))
+
+
+def _list(*, as_json: bool, options: tuple[object, ...]) -> None:
+    from kglink_papers.protocols import protocols
+
+    if any(one is not None for one in options):
+        raise UsageError("which table?", hint="`kglink reproduce` lists them: blink/table-1, ...")
+    found = [
+        {
+            "name": one.name,
+            "rows": len(one.rows_to_run),
+            "data": one.data.title,
+            "adapted": bool(one.adapted),
+            "title": one.title,
+        }
+        for one in protocols().values()
+    ]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("name", "rows", "data", "table"),
+        [[one["name"], one["rows"], one["data"], one["title"]] for one in found],
+        right=(1,),
+    )
+
+
+def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
+    """Every run with its state, its steps, and how long those before it took."""
+    from kglink.workspace.runs import Runs
+
+    told = [
+        {
+            "run": model.name,
+            "recipe": model.row.recipe,
+            "state": state,
+            "learns_from": [*model.training.source_kbs, *model.training.target_kbs],
+            "steps": steps,
+            "seconds": None,
+        }
+        for model, state, steps in asked.plan(data)
+    ]
+    runs = {run.info.name: run.info for run in Runs(asked.opened.folder).all()}
+    paces = [
+        info.report.seconds / info.steps
+        for info in (runs.get(str(one["run"])) for one in told)
+        if info is not None and info.report is not None and info.steps
+    ]
+    for one in told:
+        steps = one["steps"]
+        if paces and isinstance(steps, int) and one["state"] != "done":
+            one["seconds"] = round(steps * sum(paces) / len(paces))
+    if as_json:
+        print_json(told)
+        return
+    columns = ("run", "recipe", "state", "steps", "minutes")
+    print_table(
+        columns,
+        [
+            [
+                *(one["run"], one["recipe"], one["state"]),
+                "-" if one["steps"] is None else f"{one['steps']:,}",
+                "-" if one["seconds"] is None else f"{int(str(one['seconds'])) / 60:,.0f}",
+            ]
+            for one in told
+        ],
+        right=(3, 4),
+    )
+    left = [one["seconds"] for one in told if one["state"] in ("new", "stopped")]
+    known = [int(str(one)) for one in left if one is not None]
+    if left and len(known) == len(left):
+        say("", f"About {sum(known) / 3600:,.1f} hours of training for what is not done yet, as "
+                "fast as the runs that are; encoding and judging come on top.")  # fmt: skip
+    elif left:
+        say("", f"{counted(len(left), 'run')} to do. How long they take is known once one is done: "
+                "--seeds 1 --rows ROW does the first.")  # fmt: skip
+
+
+def _write_report(workspace: Workspace, done: ReproducedTable, path: Path) -> None:
+    """The page of the runs of the first seed, judged on what the table is of."""
+    from kglink_papers.shown import section_of
+
+    runs = list(dict.fromkeys(names[0] for names in done.runs.values()))
+    if not runs:
+        raise UsageError(
+            "no row was trained, and a report is of runs", hint="Leave --rows or --report out."
+        )
+    with progress() as tell:
+        found = workspace.report(runs, done.docs, split="test", map_entities=MAP, progress=tell)
+    shape = done.as_json()
+    what = "a table of a paper on other data" if shape["adapted"] else "ours and the paper's"
+    write_page(
+        workspace,
+        {**found, "reproduced": shape},
+        path,
+        f"{shape['protocol']}: {what}",
+        [("reproduced", "The table", section_of(shape))],
+    )
+
+
+def convert(
+    weights: Annotated[Path, typer.Argument(help="BLINK's bi-encoder, such as one .bin file.")],
+    folder: Annotated[Path, typer.Argument(help="The new model folder.")],
+    like: Annotated[
+        str,
+        typer.Option(
+            "--like",
+            help="The BERT that it was made from, for configuration and tokenizer: a folder, or a "
+            "hub name.",
+        ),
+    ] = "google-bert/bert-large-uncased",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Turn BLINK's released weights into a model folder, to fine-tune from or to search with.
+
+    The file is a pickle, which is a program; it is read without being run, so that a file of
+    somebody else can do no harm.
+    """
+    from kglink_papers.convert import convert_blink
+
+    done = convert_blink(weights, folder, like)
+    if as_json:
+        print_json(done.as_json())
+        return
+    say(f"{done.folder}: {done.tensors} tensors, model {done.fingerprint}")
+    if done.unused:
+        shown = ", ".join(done.unused[:3]) + (", ..." if len(done.unused) > 3 else "")
+        note("unused", f"{len(done.unused)} tensors that the towers lack: {shown}")
+    note("next", f"kglink finetune --recipe joint/tos --set model.base={done.folder}")

@@ -1,0 +1,225 @@
+"""The tables of the papers: what each prints, and how it is made.
+
+`reference_figures.toml` holds the figures, `protocols.toml` what is trained and judged, on which
+data.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, Literal
+
+from kglink.errors import UnknownNameError
+from kglink_papers.data import Column, Layout, layout_of
+
+_DEVIATION = " ±"
+
+Average = Literal["micro", "macro"]
+
+#: What a metric says of a column, by how its name begins.
+MEANINGS = {
+    "R@": "R@k is the share of mentions with a right entity among the first k candidates.",
+    "AP@": "AP@1 is the share of mentions whose first candidate is right.",
+    "MAP@": "MAP@10 is the mean over mentions of 1 / place of the first right candidate, 0 beyond "
+    "the tenth.",
+    "MRR": "MRR is the mean over overlaps of 1 / place of the counterpart where all entities are "
+    "searched with the target KB's; the entity itself stands first, so that .5 is the most.",
+    "ACS": "ACS is the mean cosine of the two entities of an overlap.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table, and what trains it."""
+
+    name: str
+    figures: tuple[float, ...] = ()
+    """In the order of the table's columns; not a number where we have none."""
+    recipe: str = ""
+    """What trains the row; of a reranked row, what retrieves."""
+    reranked: bool = False
+    """Whether the figures come after a cross-encoder that was trained for the row."""
+    reranker: str = ""
+    """The recipe of that cross-encoder."""
+    by: str = ""
+    """Whose figures they are, where the paper trained nothing for the row."""
+    sources: str = ""
+    untrained: bool = False
+    """Whether the model is judged as it comes."""
+    evidence: str = "vectors"
+    """What finds candidates, as the setting `link.evidence` has it."""
+    not_run: str = ""
+    """Why the row is not run; empty where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceTable:
+    """A table as a paper prints it."""
+
+    name: str
+    source: str
+    """Paper and table, as recipes name them: `AMH, Table 2`."""
+    title: str
+    """What is measured, and how."""
+    columns: tuple[str, ...]
+    cited: str
+    """The column that recipes quote; empty: none."""
+    rows: tuple[Row, ...]
+
+    def row(self, name: str) -> Row:
+        """The row of this name."""
+        return next(row for row in self.rows if row.name == name)
+
+    def figure(self, row: Row, column: str) -> float:
+        """One figure of a row."""
+        return row.figures[self.columns.index(column)]
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How one table is made."""
+
+    name: str
+    table: ReferenceTable
+    data: Layout
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    baselines: tuple[str, ...]
+    average: Average = "micro"
+    reranked: bool = False
+    adapted: tuple[str, ...] = ()
+    """What differs from the paper where the protocol is adapted to other data."""
+
+    @property
+    def title(self) -> str:
+        """What the table is of; an adapted one says so."""
+        adapted = ", ADAPTED to other data" if self.adapted else ""
+        return f"{self.table.source}{adapted}: {self.table.title}"
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What rows and figures say, for who did not read the paper."""
+        metrics = tuple(one.metric for one in self.columns)
+        known = (
+            told
+            for begin, told in MEANINGS.items()
+            if any(metric.startswith(begin) for metric in metrics)
+        )
+        return (*self.data.rows, *known)
+
+    def row(self, name: str) -> Row:
+        """The row of this name."""
+        return next(row for row in self.rows if row.name == name)
+
+    @property
+    def rows_to_run(self) -> list[Row]:
+        """The rows that can be run."""
+        return [row for row in self.rows if not row.not_run]
+
+    def baseline_of(self, row: str) -> str:
+        """The baseline that a row is tested against: the one it shares most of its name with."""
+        words = set(row.split(", "))
+        return max(self.baselines, key=lambda one: (one == row, len(words & set(one.split(", ")))))
+
+    def paper(self, row: Row, column: Column) -> tuple[float, float]:
+        """The paper's figure and its deviation over seeds; not a number where it has none."""
+        found = [one for one in self.table.rows if one.name == row.name]
+        return tuple(  # type: ignore[return-value]  # two
+            self.table.figure(found[0], name) if found and name in self.table.columns else math.nan
+            for name in (column.name, column.name + _DEVIATION)
+        )
+
+    @property
+    def scale(self) -> float:
+        """What a share is multiplied with: four of the papers print percent."""
+        figures = (value for row in self.table.rows for value in row.figures)
+        return 100.0 if any(value > 1 for value in figures) else 1.0
+
+
+@cache
+def reference_figures() -> Mapping[str, ReferenceTable]:
+    """All tables by name, `blink/table-1` and so on, paper by paper."""
+    found = {}
+    for name, told in _read("reference_figures.toml").items():
+        rows = tuple(Row(**one | {"figures": tuple(map(float, one["figures"]))})
+                     for one in told.pop("rows"))  # fmt: skip
+        columns = tuple(told.pop("columns"))
+        found[name] = ReferenceTable(name=name, columns=columns, rows=rows, **told)
+    return MappingProxyType(found)
+
+
+@cache
+def protocols() -> Mapping[str, Protocol]:
+    """All protocols by name, paper by paper."""
+    told = _read("protocols.toml")
+    layouts = {name: layout_of(name, values) for name, values in told.pop("data").items()}
+    found = {}
+    for name, values in told.items():
+        table = reference_figures()[values.get("of", name)]
+        found[name] = Protocol(
+            name=name,
+            table=table,
+            data=layouts[values["data"]],
+            columns=tuple(_columns(values.get("columns", table.columns), values)),
+            rows=tuple(_rows(table, values)),
+            baselines=tuple(values["baselines"]),
+            average=values.get("average", "micro"),
+            reranked=values.get("reranked", False),
+            adapted=tuple(values.get("adapted", ())),
+        )
+    return MappingProxyType(found)
+
+
+def find_protocol(name: str) -> Protocol:
+    """The protocol of a name, such as `amh/table-2`."""
+    found = protocols().get(name)
+    if found is None:
+        more = (
+            f"Nothing makes {name} yet: its rows have no recipe, or its data no layout. "
+            if name in reference_figures()
+            else ""
+        )
+        raise UnknownNameError(
+            "protocol", name, list(protocols()), hint=f"{more}`kglink reproduce` lists them."
+        )
+    return found
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((resources.files("kglink_papers") / name).read_text("utf-8"))
+
+
+def _columns(names: Sequence[str], values: Mapping[str, Any]) -> Iterator[Column]:
+    for name in names:
+        part, _, metric = name.rpartition(" ")
+        if name.endswith(_DEVIATION) or metric == "epoch":
+            continue  # of seeds it is computed; how fast others' machines were is no figure
+        if "metric" in values:
+            part, metric = name, values["metric"]
+        yield Column(name, part or values["part"], metric)
+
+
+def _rows(table: ReferenceTable, values: Mapping[str, Any]) -> Iterator[Row]:
+    if "rows" in values:
+        for side in values.get("sides", [""]):
+            for told in values["rows"]:
+                yield Row(**{**told, "name": f"{told['name']}, {side}" if side else told["name"]})
+        return
+    untrained = values.get("untrained", {})
+    for row in table.rows:
+        if row.name in untrained:
+            yield replace(row, untrained=True, **untrained[row.name])
+        elif not row.name.startswith(values.get("only", "")):
+            yield replace(row, recipe="", not_run=f"is of other data than {values['data']}")
+        elif row.by:
+            yield replace(row, recipe="", not_run=f"figures of {row.by}")
+        elif row.reranked or not row.recipe:
+            yield replace(row, recipe="", not_run="`kglink reproduce` trains nothing for it")
+        else:
+            yield row

@@ -1,0 +1,180 @@
+"""A table that was made: means over seeds, intervals, tests against a baseline.
+
+The value of a mention, or of an overlap, is its mean over the seeds. Intervals and tests are over
+mentions: a difference that they find is one on other mentions of the kind, with these models. The
+standard deviation is over seeds: what another seed would have given.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.errors import UsageError
+from kglink.evaluation.intervals import group_interval
+from kglink.evaluation.metrics import Rank, hit, reciprocal
+from kglink.evaluation.significance import RandomizationTest, randomization_test
+from kglink_papers.protocols import Average, Protocol
+
+FloatArray = npt.NDArray[np.float64]
+#: The values of one seed, a list for each part that is judged on its own.
+Values = Sequence[FloatArray]
+#: Values of every mention of a cell: seed by seed, part by part.
+Judged = Mapping[int, Values]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of the table, in the paper's unit."""
+
+    items: int
+    """Mentions, or overlaps."""
+    mean: float
+    deviation: float | None
+    """Over seeds; None of one seed."""
+    interval: tuple[float, float]
+    paper: float | None
+    baseline: str | None
+    """The row that the figure is tested against, if any."""
+    test: RandomizationTest | None = None
+    significant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReproducedTable:
+    """Our figures in the rows and columns of the paper."""
+
+    protocol: Protocol
+    seeds: Mapping[str, tuple[int, ...]]
+    """Of each row that was run."""
+    cells: Mapping[tuple[str, str], Cell]
+    comparisons: int
+    """How many tests share the level of .05."""
+    runs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The runs of each row that was trained."""
+    differs: Sequence[str] = ()
+    """What differs from the paper."""
+    docs: Sequence[str] = ()
+    """The documents of the split test that were judged."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What ``kglink reproduce --json`` says."""
+        protocol = self.protocol
+        columns = protocol.columns
+        rows = []
+        for row in protocol.rows:
+            papers = [protocol.paper(row, one) for one in columns]
+            cells = [self.cells.get((row.name, one.name)) for one in columns]
+            rows.append(
+                {
+                    "name": row.name,
+                    "recipe": row.recipe or None,
+                    "untrained": row.untrained,
+                    "not_run": row.not_run or None,
+                    "seeds": list(self.seeds.get(row.name, ())),
+                    "paper": [_known(figure) for figure, _ in papers],
+                    "paper_deviations": [_known(deviation) for _, deviation in papers],
+                    "cells": [asdict(cell) if cell else None for cell in cells],
+                }
+            )
+        return {
+            "protocol": protocol.name,
+            "source": protocol.table.source,
+            "title": protocol.title,
+            "adapted": bool(protocol.adapted),
+            "meanings": list(protocol.meanings),
+            "differs": list(self.differs),
+            "columns": [one.name for one in columns],
+            "unit": "percent" if protocol.scale > 1 else "share",
+            "average": protocol.average,
+            "baselines": list(protocol.baselines),
+            "comparisons": self.comparisons,
+            "rows": rows,
+            "paper": {
+                "columns": list(protocol.table.columns),
+                "rows": [
+                    {"name": row.name, "figures": [_known(one) for one in row.figures]}
+                    for row in protocol.table.rows
+                ],
+            },
+            "runs": {row: list(names) for row, names in self.runs.items()},
+        }
+
+
+def table_of(
+    protocol: Protocol, judged: Mapping[tuple[str, str], Judged], *, seed: int = 0
+) -> ReproducedTable:
+    """The table of what was judged: values by row and column."""
+    against = {place: (protocol.baseline_of(place[0]), place[1]) for place in judged}
+    pairs = {one: other for one, other in against.items() if one != other and other in judged}
+    columns = {one.name: one for one in protocol.columns}
+    average, scale = protocol.average, protocol.scale
+    cells = {}
+    for place, seeds in judged.items():
+        row, column = place
+        parts = _over_seeds(seeds)
+        each = [_average(values, average) * scale for values in seeds.values()]
+        groups = parts if average == "macro" else [np.concatenate(parts)]
+        low, high = group_interval(groups)
+        baseline, test = pairs.get(place), None
+        if baseline:
+            ours = _weighted(parts, average)
+            theirs = _weighted(_over_seeds(judged[baseline]), average)
+            if len(ours) != len(theirs):
+                raise UsageError(
+                    f"{row} and {baseline[0]} were judged on other mentions",
+                    hint="The KBs changed between the two: run both rows again in a new workspace.",
+                )
+            test = randomization_test(ours * scale, theirs * scale, seed=seed)
+        cells[place] = Cell(
+            items=sum(map(len, parts)),
+            mean=statistics.mean(each),
+            deviation=statistics.stdev(each) if len(each) > 1 else None,
+            interval=(low * scale, high * scale),
+            paper=_known(protocol.paper(protocol.row(row), columns[column])[0]),
+            baseline=baseline[0] if baseline else None,
+            test=test,
+            significant=test.is_significant(comparisons=len(pairs)) if test else False,
+        )
+    by_row = {row: tuple(sorted(one)) for (row, _), one in judged.items()}
+    return ReproducedTable(protocol, by_row, cells, max(len(pairs), 1))
+
+
+def value_of(metric: str) -> tuple[str, Callable[[Rank], float]]:
+    """The value of a mention from its rank, and which: as retrieved (`ranks`) or `reranked`."""
+    if metric.startswith("R@"):
+        k = int(metric[2:])
+        return "ranks", lambda rank: hit(rank, k)
+    if metric == "AP@1":
+        return "reranked", lambda rank: hit(rank, 1)
+    within = int(metric.removeprefix("MAP@"))
+    return "reranked", lambda rank: reciprocal(rank, within=within)
+
+
+def _over_seeds(judged: Judged) -> list[FloatArray]:
+    """The mean over seeds of each mention, part by part."""
+    return [np.mean(np.stack(part), axis=0) for part in zip(*judged.values(), strict=True)]
+
+
+def _average(parts: Values, average: Average) -> float:
+    if average == "macro":
+        return statistics.mean(float(part.mean()) for part in parts)
+    return float(np.concatenate(parts).mean())
+
+
+def _weighted(parts: Values, average: Average) -> FloatArray:
+    """Values whose plain mean is the figure."""
+    if average == "micro":
+        return np.concatenate(parts)
+    whole = sum(map(len, parts))
+    return np.concatenate([part * whole / (len(parts) * len(part)) for part in parts])
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
