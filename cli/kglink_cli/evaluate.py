@@ -147,8 +147,8 @@ def evaluate(
         Path | None,
         typer.Option(
             "--predictions",
-            help="Judge this file instead: answers in raw texts, as link --format jsonl or nif "
-            "writes them (--end-to-end), or rankings (--candidates). Its content tells which.",
+            help="Judge this file instead: answers in raw texts in any format of documents that "
+            "add-kb reads (--end-to-end), or rankings (--candidates). Its content tells which.",
         ),
     ] = None,
     errors: Annotated[
@@ -276,8 +276,7 @@ def evaluate(
 
 #: What a file of predictions is, in words.
 _KINDS = {
-    "answers": "answers in raw texts, as JSON lines",
-    "nif": "answers in raw texts, as NIF",
+    None: "answers in raw texts",
     "candidates": "rankings of given mentions, as JSON lines",
     "run": "rankings of given mentions, as a TREC run",
     "zeshel": "rankings of given mentions, of ZESHEL",
@@ -302,7 +301,7 @@ class Files(NamedTuple):
                 "--predictions and --candidates name two files to judge", hint="Name one."
             )
         kind = kind_of(path)
-        if kind in ("answers", "nif"):
+        if kind is None:
             note("predictions", f"{path} holds {_KINDS[kind]}")
             return self
         if end_to_end:

@@ -13,8 +13,8 @@ from kglink_cli.evaluation_tables import DIFFERENCE, against, differences
 from kglink_cli.tables import Figure, Table
 
 if TYPE_CHECKING:
-    from kglink.evaluation.answer_files import AnswerComparison
     from kglink.evaluation.end_to_end import Answer, EndToEndReport, JudgedText
+    from kglink.evaluation.kept import AnswerComparison
     from kglink.evaluation.scores import Score
     from kglink.workspace import Workspace
     from kglink.workspace.judging import EndToEnd
@@ -25,7 +25,7 @@ def judge_end_to_end(
     workspace: Workspace, question: EndToEnd, sinks: Sinks
 ) -> tuple[EndToEndReport, AnswerComparison | None]:
     """The figures, and the comparison with a kept file; what was asked for is kept."""
-    from kglink.evaluation.answer_files import AnswerComparison, AnswerWriter
+    from kglink.evaluation.kept import AnswerComparison, KeptWriter
     from kglink.evaluation.seen import AUTO
     from kglink.workspace.judging import evaluate_end_to_end, evaluated_end_to_end
 
@@ -41,9 +41,8 @@ def judge_end_to_end(
                 comparison = AnswerComparison(sinks.against, facts)
                 told.append(comparison.add)
             if sinks.keep is not None:
-                told.append(
-                    AnswerWriter(stack.enter_context(whole_file(workspace, sinks.keep)), facts).add
-                )
+                out = stack.enter_context(whole_file(workspace, sinks.keep))
+                told.append(KeptWriter(out, facts).add_answers)
 
         def each(text: JudgedText, answers: Sequence[Answer]) -> None:
             for tell in told:

@@ -245,6 +245,43 @@ class DocumentMaker:
             meta=meta,
         )
 
+    def is_answer(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record has an id and a list of mentions, and no text: that of its answers."""
+        fields = self._shapes.fields(record)
+        mentions = "mentions" in fields and value_at(record, fields["mentions"])
+        return (
+            fields.keys() & {"id", "text", "title"} == {"id"}
+            and isinstance(mentions, list)
+            and all(isinstance(one, dict) for one in mentions)
+        )
+
+    def answer(
+        self,
+        record: Mapping[str, Any],
+        texts: Mapping[str, str],
+        *,
+        place: str,
+        problems: Problems,
+    ) -> Document:
+        """A tool's answers to one of the ``texts``, which the record may leave out."""
+        values = self._shapes.values(record)
+        id_, listed = key_text(values.get("id"), "id"), values.get("mentions")
+        if not id_:
+            raise BadValue("no id", _ANSWERS)
+        if not isinstance(listed, list):
+            raise BadValue("no list of mentions", _ANSWERS)
+        if values.get("text") is None and id_ not in texts:
+            raise BadValue(f"no evaluated document has the id {shortened(id_)}", _ANSWERS)
+        for item in listed:
+            value = item.get("confidence") if isinstance(item, dict) else None
+            if value is not None and _confidence(value) is None:
+                raise BadValue(
+                    f"the confidence {value!r} is no number from 0 to 1",
+                    "Leave it out where there is none.",
+                )
+        text = texts[id_] if values.get("text") is None else exact_text(values["text"], "text")
+        return Document(id_, text, tuple(self._mentions(text, listed, place, problems)))
+
     def _of_parts(self, record: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         """The texts of several fields, one after the other, and where each stands."""
         text = ""
@@ -343,7 +380,23 @@ class DocumentMaker:
             gold=self._gold.of_mention(values, exact=exact),
             type=type_text(values.get("type"), "type"),
             quality=one_line(values.get("quality"), "quality"),
+            confidence=_confidence(record.get("confidence")),
+            cluster=cluster if isinstance(cluster := record.get("cluster"), str) else "",
         )
+
+
+#: How answers are written.
+_ANSWERS = (
+    "A line for each document, as `kglink link --format jsonl` writes them: "
+    '{"id", "text", "entities": [{"start", "end", "kb", "key", "confidence"}]}; kb and key null: '
+    "no entity. Predict the documents of --docs and --split under their own ids."
+)
+
+
+def _confidence(value: object) -> float | None:
+    """A number from 0 to 1; of anything else None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= 1 else None  # type: ignore[operator, arg-type]  # a number
 
 
 def _field(record: Mapping[str, object], name: str) -> object:

@@ -7,6 +7,7 @@ from kglink_kbs import (
     blink,
     cirrussearch,
     jsonl,
+    nif,
     obo,
     obographs,
     pubtator,
@@ -112,6 +113,14 @@ def register_kbs(register: Register) -> None:
         sniff=pubtator.sniff,
     )
     register(
+        "kglink/nif",
+        nif.NifAdapter,
+        settings=nif.NifSettings,
+        summary="NIF: annotated texts of the semantic web and of GERBIL, as any syntax of RDF",
+        extra="rdf",
+        sniff=nif.sniff,
+    )
+    register(
         "kglink/sssom",
         sssom.SssomAdapter,
         settings=sssom.SssomSettings,
@@ -193,4 +202,19 @@ def register_kbs(register: Register) -> None:
         summary="Word files (.docx): the paragraphs of the main part",
         sniff=docx.sniff,
         texts=True,
+    )
+
+
+@hookimpl
+def register_exporters(register: Register) -> None:
+    """Offer what these formats are written as."""
+    register(
+        "kglink/pubtator",
+        pubtator.PubtatorExporter,
+        summary="PubTator: each text on one line, then a row per mention",
+    )
+    register(
+        "kglink/nif",
+        nif.NifExporter,
+        summary="NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs",
     )

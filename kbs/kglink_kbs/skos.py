@@ -15,6 +15,7 @@ from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink_kbs.ontology import curie, listed, local_name
 from kglink_kbs.rdf import (
     CLASS_TYPES,
+    FIELDS,
     NO_CONCEPT_TYPES,
     OWL,
     PLAIN_TYPES,
@@ -95,7 +96,12 @@ class SkosAdapter:
             )
         found = False
         batches = self._resources_of(
-            source, problems, syntax, grouped=settings.grouped, max_bytes=settings.max_mb * _MIB
+            source,
+            problems,
+            syntax,
+            fields=FIELDS,
+            grouped=settings.grouped,
+            max_bytes=settings.max_mb * _MIB,
         )
         for resources in batches:
             for iri, resource in resources.items():

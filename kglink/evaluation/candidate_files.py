@@ -10,7 +10,6 @@ runs of TREC (`kglink.evaluation.trec`).
 from __future__ import annotations
 
 import json
-import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from kglink.errors import UsageError
 from kglink.evaluation.kept import read_lines, unreadable
+from kglink.evaluation.predictions import MOST_NAMED, unknown_entities, unknown_kb
 from kglink.evaluation.rankings import in_text
 from kglink.evaluation.trec import Place, is_run, read_run
 from kglink.linking.describe import EntityFacts, described
@@ -35,12 +35,7 @@ HINT = (
     "tfidf_candidates."
 )
 ZESHEL_LIST = "tfidf_candidates"
-#: So many mentions that have no line, or entities that there are not, are named.
-_NAMED = 3
-
-#: Answers (found in raw texts) as JSON lines or NIF, else rankings of given mentions.
-Kind = Literal["answers", "nif", "candidates", "run", "zeshel"]
-_TURTLE = re.compile("@prefix|@base|prefix |base |<(?![!?])", re.IGNORECASE)
+Kind = Literal["candidates", "run", "zeshel"]
 
 
 class Listed(NamedTuple):
@@ -173,7 +168,8 @@ class CandidateFile:
         missing = [place for place in judged if place not in self._lists]
         if missing:
             raise self._missing(missing, len(judged))
-        self._check_entities(existing)
+        if gone := self._known.keys() - existing(self._known.keys()):
+            raise unknown_entities(str(path), gone)
 
     def __getitem__(self, place: Place) -> Listed:
         return self._lists[place]
@@ -186,12 +182,8 @@ class CandidateFile:
         if kind == "run":
             yield from read_run(self.path)
             return
-        if kind == "nif":
-            raise unreadable(
-                self.path,
-                "it is NIF, which holds answers and no rankings",
-                "Judge it with --predictions.",
-            )
+        if kind is None:
+            raise unreadable(self.path, "it holds no rankings of given mentions", HINT)
         places = _zeshel_places(self.path, documents) if kind == "zeshel" else None
         for number, record in read_lines(self.path, HINT):
             if places is None:
@@ -234,25 +226,11 @@ class CandidateFile:
     def _listed(self, number: int, ids: Sequence[EntityId], scores: Sequence[float]) -> Listed:
         for one in ids:
             if one.kb not in self._kbs:
-                raise unreadable(
-                    self.path,
-                    f"line {number}: the candidate {str(one)!r} is of {one.kb!r}, and there is no "
-                    "such KB",
-                    f"There is: {', '.join(sorted(self._kbs))}. If it was removed, write the "
-                    "candidates again with `kglink candidates`.",
-                )
+                raise unknown_kb(f"{self.path}, line {number}", one, self._kbs)
         if len(set(ids)) < len(ids):
             raise unreadable(self.path, f"line {number} names a candidate twice", HINT)
         known = tuple(self._known.setdefault(one, one) for one in ids)
         return Listed(known, array("d", scores))
-
-    def _check_entities(
-        self, existing: Callable[[Collection[EntityId]], Collection[EntityId]]
-    ) -> None:
-        """Refuse candidates that no KB has: they would count as wrong answers."""
-        missing = self._known.keys() - existing(self._known.keys())
-        if missing:
-            raise unknown_entities(self.path, missing)
 
     def _unknown(self, number: int, place: Place) -> UsageError:
         where = f"{place.start}-{place.end} of the document {place.document!r}"
@@ -264,9 +242,9 @@ class CandidateFile:
         )
 
     def _missing(self, missing: Sequence[Place], total: int) -> UsageError:
-        first = sorted(missing)[:_NAMED]
+        first = sorted(missing)[:MOST_NAMED]
         named = ", ".join(f"{one.docs} {one.document!r} {one.start}-{one.end}" for one in first)
-        more = ", ..." * (len(missing) > _NAMED)
+        more = ", ..." * (len(missing) > MOST_NAMED)
         return unreadable(
             self.path,
             f"{len(missing):,} of {total:,} mentions have no line: {named}{more}",
@@ -275,41 +253,22 @@ class CandidateFile:
         )
 
 
-def kind_of(path: Path) -> Kind:
-    """What a file of answers or candidates is, by its first line of content."""
+def kind_of(path: Path) -> Kind | None:
+    """Which rankings a file holds, by its first line of content; None: it holds none."""
     with Source.open_path(path) as source:
+        if source.is_folder:
+            return None
         lines = (line.text.strip() for line in source.lines(Problems("stop")))
         first = next((line for line in lines if line and not line.startswith("#")), "")
-    if first.startswith(("{", "[")):
-        try:
-            record = json.loads(first)
-        except ValueError:
-            record = ()
-        if ZESHEL_LIST in record:
-            return "zeshel"
-        return "candidates" if "candidates" in record else "answers"
     if is_run(first):
         return "run"
-    if _TURTLE.match(first):
-        return "nif"
-    raise unreadable(
-        path,
-        f"its first line is of no format that is known: {first[:80]!r}",
-        "Answers are JSON lines (`kglink link --format jsonl`) or NIF in Turtle; rankings are JSON "
-        "lines of `kglink candidates`, a TREC run, or a list of ZESHEL.",
-    )
-
-
-def unknown_entities(path: Path, missing: Collection[EntityId]) -> UsageError:
-    """The error of a file that names entities which there are not."""
-    few = ", ".join(repr(str(one)) for one in sorted(missing)[:_NAMED])
-    more = ", ..." * (len(missing) > _NAMED)
-    return unreadable(
-        path,
-        f"no KB has {len(missing):,} of the entities that it names: {few}{more}",
-        "If a KB has changed since, make the file again; else name entities by the keys of "
-        "`kglink export KB`.",
-    )
+    try:
+        record = json.loads(first)
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    return "zeshel" if ZESHEL_LIST in record else "candidates" if "candidates" in record else None
 
 
 def _zeshel_places(path: Path, documents: Mapping[str, Sequence[Document]]) -> dict[str, Place]:

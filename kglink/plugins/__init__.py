@@ -41,12 +41,14 @@ if TYPE_CHECKING:
         OffersSettings,
         PluginSettings,
         ReadingDetector,
+        ReadsAnswers,
         ReadsMentions,
         Reranker,
         RowRange,
         Sniff,
         TellsAfterwards,
         VectorIndex,
+        WritesRecords,
     )
     from kglink.plugins.protocols import FloatArray as FloatArray
     from kglink.plugins.protocols import IntArray as IntArray
@@ -114,6 +116,7 @@ __all__ = [
     "Positives",
     "Provider",
     "ReadingDetector",
+    "ReadsAnswers",
     "ReadsMentions",
     "Register",
     "Registry",
@@ -130,6 +133,7 @@ __all__ = [
     "TellsAfterwards",
     "TokenScorer",
     "VectorIndex",
+    "WritesRecords",
     "find_modules",
     "guarded",
     "hookimpl",

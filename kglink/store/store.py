@@ -26,7 +26,7 @@ from kglink.records import (
 from kglink.store import document_reader, entity_reader
 from kglink.store.chosen import WantedEntities, read_types, read_wanted
 from kglink.store.database import Database
-from kglink.store.golds import count_annotated, count_gone
+from kglink.store.golds import count_annotated, count_gone, named_entities
 from kglink.store.ingest import Ingest, check_kb_name, remove_entities
 from kglink.store.kbs import find_problems, kb_id, read_kbs
 from kglink.store.memory import Learnt, MemoryTable, PartOfMemory, Unmarked, nothing_unmarked
@@ -34,7 +34,7 @@ from kglink.store.occurrences import Meaning
 from kglink.store.overlaps import OverlapTable, Wanted, read_runs, read_state
 from kglink.store.schema import ingests, kbs, store_state
 from kglink.store.successors import Successor, read_successors
-from kglink.store.values import IngestJob, IngestSummary, KBInfo, StoredAlias
+from kglink.store.values import IngestJob, IngestSummary, KBInfo, Resolve, StoredAlias
 from kglink.store.verdicts import judge, judgement_of, put_back
 from kglink.store.writers import find_kb, remove_kb
 
@@ -170,10 +170,12 @@ class Store:
         with self._db.read() as connection:
             return entity_reader.existing(connection, ids)
 
-    def at_addresses(self, urls: Iterable[str]) -> dict[str, list[EntityId]]:
-        """The entities that have some web addresses, by these; slow, for there is no index."""
+    def named(
+        self, texts: Iterable[str], kbs: Sequence[str], resolve: Resolve
+    ) -> dict[str, list[EntityId]]:
+        """The entities of some KBs that golds in their source's words name, by these."""
         with self._db.read() as connection:
-            return entity_reader.at_addresses(connection, urls)
+            return named_entities(connection, texts, kbs, resolve)
 
     def children(self, entity: EntityId) -> list[tuple[EntityId, str]]:
         """The entities of its KB of which an entity is a parent, with their titles, by key."""

@@ -15,7 +15,6 @@ from kglink.evaluation.annotated import (
     of_linked_types,
     without_golds,
 )
-from kglink.evaluation.answer_files import read_predictions
 from kglink.evaluation.candidate_files import CandidateFile, ListedRanker
 from kglink.evaluation.end_to_end import (
     Answer,
@@ -26,6 +25,7 @@ from kglink.evaluation.end_to_end import (
 )
 from kglink.evaluation.kept import Evaluated
 from kglink.evaluation.not_found import nil_places, with_nil
+from kglink.evaluation.predictions import read_predictions
 from kglink.evaluation.rankings import RankedMention, in_text
 from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
@@ -160,8 +160,9 @@ def evaluate_end_to_end(
             return linked_answers(workspace.linker(pool, space=space), texts)
 
     else:
-        known = {info.name for info in store.kbs() if info.entities}
-        predicted = read_predictions(question.predictions, texts, known, store)
+        known = [info.name for info in store.kbs() if info.entities]
+        path, registry = question.predictions, workspace.registry
+        predicted = read_predictions(path, registry, texts, known, store, judged=kbs)
 
         def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
             return iter(predicted)

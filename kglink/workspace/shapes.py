@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kglink.config import LinkSection
-    from kglink.evaluation.answer_files import AnswerComparison
     from kglink.evaluation.end_to_end import EndToEndReport
-    from kglink.evaluation.kept import Comparison
+    from kglink.evaluation.kept import AnswerComparison, Comparison
     from kglink.evaluation.overlaps import OverlapTest
     from kglink.evaluation.report import RetrievalReport
     from kglink.evaluation.retrieval import Question

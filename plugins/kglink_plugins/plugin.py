@@ -16,12 +16,10 @@ from kglink_plugins.detectors.models.settings import (
 )
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
-from kglink_plugins.exporters.nif import NifExporter
 from kglink_plugins.exporters.standoff import (
     BratExporter,
     BratTextExporter,
     CsvExporter,
-    PubtatorExporter,
     StandoffSettings,
 )
 from kglink_plugins.exporters.table import TableExporter, TableSettings
@@ -336,11 +334,6 @@ def register_exporters(register: Register) -> None:
         summary="one table row per mention, for spreadsheets; formulas are made harmless",
     )
     register(
-        "kglink/pubtator",
-        PubtatorExporter,
-        summary="PubTator: each text on one line, then a row per mention",
-    )
-    register(
         "kglink/brat",
         BratExporter,
         settings=StandoffSettings,
@@ -351,11 +344,6 @@ def register_exporters(register: Register) -> None:
         "kglink/brat-text",
         BratTextExporter,
         summary="the texts that brat's offsets count in (.txt), one on each line",
-    )
-    register(
-        "kglink/nif",
-        NifExporter,
-        summary="NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs",
     )
 
 

@@ -163,7 +163,7 @@ def test_a_mention_may_have_no_candidates(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"candidates": ["gone:1"], "scores": []}, "line 3: the candidate 'gone:1' is of 'gone'"),
+        ({"candidates": ["gone:1"], "scores": []}, "line 3: 'gone:1' is of 'gone'"),
         ({"candidates": ["lighthouse"]}, "line 3: 'lighthouse' is no entity"),
         ({"candidates": "docs:1"}, "line 3 has no list of candidates"),
         ({"candidates": ["encyclopedia:a"] * 2, "scores": []}, "names a candidate twice"),

@@ -30,7 +30,7 @@ from kglink.records import (
 from kglink.sources import Problems, Source
 from kglink.store import IngestJob, Store
 from kglink.workspace import Workspace
-from kglink.workspace.export import record_line
+from kglink_kbs.exported import record_line
 from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings, JsonlAdapter, JsonlSettings
 
 FULL = Entity(
@@ -395,7 +395,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(
             raise OSError(28, "No space left on device")
         return record_line(record)
 
-    monkeypatch.setattr("kglink.workspace.export.record_line", full_disk)
+    monkeypatch.setattr("kglink_kbs.jsonl.record_line", full_disk)
     assert "No space left" in kglink("export", "docs", "-o", output, code=1).err
     assert output.read_text(encoding="utf-8") == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["docs.jsonl"]
