@@ -49,7 +49,7 @@ from kglink.training.job import FinetuneJob
 from kglink.training.pool import as_ids
 from kglink.training.train import train
 from kglink.workspace import Workspace
-from kglink.workspace.export import record_line
+from kglink_kbs.exported import record_line
 
 KB_FILES = {"doid": "doid.obographs.json.gz", "hp": "hp.obo.gz"}
 CORPORA = {"train": "ncbi_train", "dev": "ncbi_devel"}

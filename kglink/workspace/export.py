@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from kglink.errors import UsageError
 from kglink.plugins import WritesRecords
-from kglink.records import Document, OnProgress, Progress, Record
+from kglink.records import OnProgress, Progress, Record
 from kglink.workspace.outputs import whole_file
 
 if TYPE_CHECKING:
@@ -35,26 +35,22 @@ def export(
     export the KBs that documents link to as well, and add them first. In the ``form`` ``nif`` it is
     the documents alone, as GERBIL reads a data set.
     """
-    named = (("part", only, PARTS), ("split", split, SPLITS), ("format", form, FORMS))
-    for what, value, known in named:
-        if value and value not in known:
-            there_is = ", ".join(known)
+    for what, value, known in (
+        ("part", only, ("", *PARTS)),
+        ("split", split, ("", *SPLITS)),
+        ("format", form, FORMS),
+    ):
+        if value not in known:
+            there_is = ", ".join(filter(None, known))
             raise UsageError(f"unknown {what} {value!r}", hint=f"There is: {there_is}.")
-    info = opened.store.kb(kb)
-    total = info.entities + info.documents + info.mappings
+    opened.store.kb(kb)
     if isinstance(output, str | Path):
         with whole_file(opened, Path(output)) as out:
             return export(opened, kb, out, only=only, split=split, form=form, progress=progress)
     if not hasattr(output, "write"):
         hint = "Name a file, or give one that is open for writing."
         raise UsageError(f"the output is of the type {type(output).__name__}", hint=hint)
-    records: Iterable[Record]
-    if form == "nif":
-        if only not in ("", "documents"):
-            raise UsageError(f"NIF holds no {only}", hint="It holds documents.")
-        records, total = _documents(opened, kb, split)
-    else:
-        records = opened.store.records(kb, (only,) if only else PARTS, split or None)
+    records, total = _records(opened, kb, only, split, form)
     written = 0
 
     def counted() -> Iterator[Record]:
@@ -70,7 +66,16 @@ def export(
     return written
 
 
-def _documents(opened: Opened, kb: str, split: str) -> tuple[Iterator[Document], int]:
+def _records(
+    opened: Opened, kb: str, only: str, split: str, form: str
+) -> tuple[Iterator[Record], int]:
+    """What is written, and how many records that is at most."""
+    if form != "nif":
+        info = opened.store.kb(kb)
+        total = info.entities + info.documents + info.mappings
+        return opened.store.records(kb, (only,) if only else PARTS, split or None), total
+    if only not in ("", "documents"):
+        raise UsageError(f"NIF holds no {only}", hint="It holds documents.")
     total = opened.store.count_documents(kb, split or None)
     if not total:
         raise UsageError(f"{kb!r} has no documents" + (f" in the split {split!r}" if split else ""))

@@ -90,7 +90,7 @@ def entity(**changes: object) -> list[object]:
         ([*LINES, LINES[1]], "the id '2' stands there twice"),
         (LINES[:1], "2 of 3 texts are not in it: '2', '3'"),
         ([*LINES[:2], {"text": "Nothing.", "entities": []}], "line 3: no id"),
-        ([*LINES[:2], ["1"]], "line 3: found a list where an object is wanted"),
+        ([*LINES[:2], ["1"]], "no KB adapter knows this format"),
         ([LINES[0] | {"text": "Ada met Bob."}], "the span 10..13 does not lie in the text"),
         ([LINES[1] | {"text": "Ada left?"}], "the text of '2' is another"),
         ([*LINES, {"id": "1"}], "line 4: no list of mentions"),
@@ -143,7 +143,7 @@ def test_an_id_of_two_sources_is_ambiguous(tmp_path: Path) -> None:
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text("{nothing", "utf-8")
-    with pytest.raises(SourceError, match="no KB adapter knows this format"):
+    with pytest.raises(SourceError, match="line 1: not valid JSON"):
         read_file(path)
     path.write_bytes(json.dumps(LINES[0]).encode() + b"\n\xff\n")
     with pytest.raises(SourceError, match="UTF-8"):

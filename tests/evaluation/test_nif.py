@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from rdflib import Graph, URIRef
 
@@ -29,10 +29,11 @@ from kglink_kbs.nif import (
     nif_text,
 )
 
-CHARACTERS = some.characters(codec="utf-8")
+CHARACTERS = some.characters(codec="utf-8", exclude_characters="\0")
 WORDS = some.text(CHARACTERS, min_size=1, max_size=8)
 
 
+@settings(deadline=None)
 @given(some.text(CHARACTERS, min_size=1, max_size=30), WORDS, WORDS, WORDS, some.data())
 def test_any_text_is_read_back_to_the_character(
     text: str,
