@@ -37,7 +37,7 @@ from kglink.clusters.clustering import (
     threshold_grid,
 )
 from kglink.clusters.neighbours import nearest_others
-from kglink.evaluation.clusters import adjusted_rand_index, labels_of, neighbour_recall
+from kglink.evaluation.measures.clusters import adjusted_rand_index, labels_of, neighbour_recall
 from kglink.models import choose_hardware, resolve_model
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.plugins import RowRange, load_registry

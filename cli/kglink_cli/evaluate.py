@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kglink.errors import UsageError
+from kglink.workspace.outputs import whole_file
 from kglink.workspace.shapes import (
-    answer_comparison_shape,
     comparison_shape,
     end_to_end_shape,
     evaluation_shape,
@@ -19,18 +20,13 @@ from kglink.workspace.shapes import (
 )
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, progress
-from kglink_cli.evaluation_clusters import WantedClusters
-from kglink_cli.evaluation_end_to_end import (
-    answer_comparison_table,
-    end_to_end_table,
-    judge_end_to_end,
-)
-from kglink_cli.evaluation_errors import WantedErrors
-from kglink_cli.evaluation_sinks import Sinks
 from kglink_cli.evaluation_tables import (
     accuracy_table,
+    clusters_table,
     comparison_table,
     domains_table,
+    end_to_end_table,
+    errors_table,
     overlap_tests_table,
     overlaps_table,
     recall_table,
@@ -51,9 +47,12 @@ from kglink_cli.session import session_of, split_names, tell_reranker, tell_stag
 from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
 if TYPE_CHECKING:
-    from kglink.evaluation.overlaps import OverlapFigures, OverlapTest
-    from kglink.evaluation.rankings import RankedMention
-    from kglink.evaluation.report import RetrievalReport
+    from kglink.evaluation.measures.clusters import ClusterFigures
+    from kglink.evaluation.measures.end_to_end import EndToEndReport
+    from kglink.evaluation.measures.errors import ErrorSummary
+    from kglink.evaluation.measures.errors import Case, ErrorAnalysis
+    from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.retrieval import Question
     from kglink.workspace import Workspace
     from kglink.workspace.judging import EndToEnd
@@ -215,11 +214,15 @@ def evaluate(
     overlaps |= bool(overlaps_against)
     shown = Shown("table" if as_json else check_format(form), intervals, comparisons, seed)
     names = split_names(docs)
-    reasons = WantedErrors(errors or errors_to is not None, errors_to)
-    together = WantedClusters(clusters)
-    if not names and (not overlaps or keep or against or reasons.wanted or clusters):
+    wanted = Wanted(keep, against, errors or errors_to is not None, errors_to, clusters)
+    if not names and (not overlaps or any(wanted)):
         raise UsageError("there are no documents to evaluate on", hint="Name them with --docs.")
-    reasons.check(predictions)
+    if wanted.errors and predictions is not None:
+        raise UsageError(
+            "--errors asks the space for the candidates of each mention, and a file of "
+            "--predictions is judged without a space",
+            hint="Leave one of the two out.",
+        )
     _refuse_mixture(
         end_to_end=end_to_end,
         of_answers=(complete, None if per_kb else False),
@@ -239,39 +242,16 @@ def evaluate(
         split = _judged_split(workspace, names, split, quiet=predictions is not None)
         if end_to_end:
             raw = EndToEnd(names, split, kbs, counterparts, complete, per_kb, predictions)
-            sinks = Sinks(keep, against, reasons, together)
-            _end_to_end(workspace, raw, sinks, shown, as_json=as_json)
-            tell_stages(workspace)
-            return
-        wanted = Question(
-            *(names, split, kbs, ranks, counterparts),
-            domains=domains,
-            seen_in=seen_in,
-            candidates=candidates,
-        )
-        record = _asked_of(workspace, wanted, overlaps=overlaps)
-        sinks = Sinks(keep, against, reasons, together)
-        found = _retrieval(workspace, wanted, sinks) if names else None
-        nearness = _overlaps(workspace, wanted.kbs, overlaps_against, shown) if overlaps else None
-        tell_stages(workspace)
-    if as_json:
-        if found is not None:
-            record |= evaluation_shape(wanted, found, workspace.settings.link)
-        reasons.put_into(record)
-        together.put_into(record)
-        if nearness is not None:
-            nearness.put_into(record)
-        if sinks.comparison is not None:
-            record["against"] = comparison_shape(sinks.comparison, comparisons, seed)
-        print_json(record)
-        return
-    tables = list(_retrieval_tables(found, shown, wanted)) if found is not None else []
-    tables += [*reasons.tables(), *together.tables()]
-    if nearness is not None:
-        tables += nearness.tables()
-    if sinks.comparison is not None:
-        tables.append(comparison_table(sinks.comparison, comparisons, seed))
-    write_tables(tables, shown.form)
+            _end_to_end(workspace, raw, wanted, shown, as_json=as_json)
+        else:
+            question = Question(
+                *(names, split, kbs, ranks, counterparts),
+                domains=domains,
+                seen_in=seen_in,
+                candidates=candidates,
+            )
+            against_space = overlaps_against if overlaps else None
+            _retrieval(workspace, question, wanted, against_space, shown, as_json=as_json)
 
 
 #: What a file of predictions is, in words.
@@ -320,20 +300,6 @@ class Files(NamedTuple):
             refuse_ignored("where a file of answers is judged", order)
 
 
-def _asked_of(workspace: Workspace, question: Question, *, overlaps: bool) -> dict[str, object]:
-    """Which space and KBs are evaluated; the space is built where it is asked."""
-    from kglink.workspace.judging import kbs_of
-
-    if question.candidates is None or overlaps:
-        ensure_space(workspace)
-        tell_reranker(workspace)
-    name = workspace.settings.space.name
-    return {
-        "space": name if question.candidates is None else None,
-        "kbs": list(kbs_of(workspace, question)),
-    }
-
-
 class Shown(NamedTuple):
     """How figures are shown: the format, whether with intervals, and what tests are told."""
 
@@ -380,84 +346,190 @@ def _judged_split(
     return split
 
 
+class Wanted(NamedTuple):
+    """What is wanted of an evaluation besides its figures."""
+
+    keep: Path | None
+    against: Path | None
+    errors: bool
+    errors_to: Path | None
+    clusters: bool
+
+
+class Judged(NamedTuple):
+    """What was found: one of the reports, and what was wanted besides."""
+
+    ranked: RetrievalReport | None
+    linked: EndToEndReport | None
+    comparison: Comparison | AnswerComparison | None
+    errors: ErrorSummary | None
+    clusters: ClusterFigures | None
+
+    def more_json(self) -> dict[str, object]:
+        """What errors and clusters add to the JSON of the figures."""
+        found = {"errors": self.errors, "clusters": self.clusters}
+        return {name: one.as_json() for name, one in found.items() if one is not None}
+
+    def more_tables(self) -> Iterator[Table]:
+        """What errors and clusters add to the tables."""
+        if self.errors is not None:
+            yield errors_table(self.errors)
+        if self.clusters is not None:
+            yield clusters_table(self.clusters)
+
+
+def _judged(workspace: Workspace, question: Question | EndToEnd, wanted: Wanted) -> Judged:
+    """Judge all mentions or texts, and tell each to what is wanted besides."""
+    from kglink.workspace.clusters import coreference, figures_of
+    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
+
+    raw = isinstance(question, EndToEnd)
+    ranked = linked = None
+    told: list[Callable[..., None]] = []
+    with ExitStack() as stack:
+        analysis = _analysis(workspace, question, wanted, stack) if wanted.errors else None
+        together = coreference(workspace, question) if wanted.clusters else None
+        sinks = [one for one in (analysis, together) if one is not None]
+        told += [one.add_answers if raw else one.add_ranked for one in sinks]
+        comparison = _kept(workspace, question, wanted, stack, told)
+
+        def each(*of_one: object) -> None:
+            for tell in told:
+                tell(*of_one)
+
+        show = stack.enter_context(progress())
+        if isinstance(question, EndToEnd):
+            linked = evaluate_end_to_end(workspace, question, progress=show, each=each)
+        else:
+            ranked = evaluate(workspace, question, progress=show, each=each)
+        if comparison is not None:
+            comparison.finish()
+        errors = None if analysis is None else analysis.finish()
+        vectors = not raw and getattr(question, "candidates", None) is None
+        figures = None if together is None else figures_of(workspace, together, vectors=vectors)
+    return Judged(ranked, linked, comparison, errors, figures)
+
+
+def _analysis(
+    workspace: Workspace, question: Question | EndToEnd, wanted: Wanted, stack: ExitStack
+) -> ErrorAnalysis:
+    """What finds why answers are wrong, and writes every mention where that is wanted."""
+    from kglink.workspace.errors import error_analysis
+
+    out = stack.enter_context(whole_file(workspace, wanted.errors_to)) if wanted.errors_to else None
+
+    def write(case: Case) -> None:
+        if out is not None:
+            out.write(json.dumps(case.as_json(), ensure_ascii=False) + "\n")
+
+    seen_in = getattr(question, "seen_in", "auto")
+    return error_analysis(workspace, question, seen_in=seen_in, each=write)
+
+
+def _kept(
+    workspace: Workspace,
+    question: Question | EndToEnd,
+    wanted: Wanted,
+    stack: ExitStack,
+    told: list[Callable[..., None]],
+) -> Comparison | AnswerComparison | None:
+    """The comparison with a kept file; it and what keeps a file are ``told`` of each as well."""
+    from kglink.evaluation.kept import AnswerComparison, Comparison, KeptWriter
+    from kglink.workspace.judging import EndToEnd, evaluated
+
+    if wanted.keep is None and wanted.against is None:
+        return None
+    facts = evaluated(workspace, question)
+    comparison: Comparison | AnswerComparison | None = None
+    if wanted.against is not None:
+        comparison = (
+            AnswerComparison(wanted.against, facts)
+            if isinstance(question, EndToEnd)
+            else Comparison(wanted.against, facts, question.ks)
+        )
+        told.append(comparison.add)
+    if wanted.keep is not None:
+        writer = KeptWriter(stack.enter_context(whole_file(workspace, wanted.keep)), facts)
+        told.append(writer.add_answers if isinstance(question, EndToEnd) else writer.add)
+    return comparison
+
+
 def _end_to_end(
-    workspace: Workspace, question: EndToEnd, sinks: Sinks, shown: Shown, *, as_json: bool
+    workspace: Workspace, question: EndToEnd, wanted: Wanted, shown: Shown, *, as_json: bool
 ) -> None:
     if question.predictions is None:
         ensure_space(workspace)
-    report, comparison = judge_end_to_end(workspace, question, sinks)
+    judged = _judged(workspace, question, wanted)
+    report, comparison = judged.linked, judged.comparison
+    if report is None:
+        return
     if not report.joint.links["strict"].gold:
         note("links", "no mention has an entity of these KBs: figures of links say nothing here")
     if as_json:
         record = end_to_end_shape(question, report, workspace.settings.space.name)
         if comparison is not None:
             told = shown.comparisons, shown.seed
-            record["against"] = answer_comparison_shape(comparison, report, *told)
-        sinks.errors.put_into(record)
-        sinks.clusters.put_into(record)
+            record["against"] = comparison_shape(comparison, *told, complete=report.complete)
+        print_json(record | judged.more_json())
+    else:
+        tables = [end_to_end_table(report, intervals=shown.intervals)]
+        if comparison is not None:
+            told = shown.comparisons, shown.seed
+            tables.append(comparison_table(comparison, *told, complete=report.complete))
+        write_tables([*tables, *judged.more_tables()], shown.form)
+    tell_stages(workspace)
+
+
+def _retrieval(
+    workspace: Workspace,
+    question: Question,
+    wanted: Wanted,
+    overlaps: str | None,
+    shown: Shown,
+    *,
+    as_json: bool,
+) -> None:
+    """Retrieval, and how near ``overlaps`` are: None: nobody asks; a space to compare with."""
+    from kglink.workspace.judging import kbs_of
+
+    listed = question.candidates is not None
+    if not listed or overlaps is not None:
+        ensure_space(workspace)
+        tell_reranker(workspace)
+    space = None if listed else workspace.settings.space.name
+    record: dict[str, object] = {"space": space, "kbs": list(kbs_of(workspace, question))}
+    tables: list[Table] = []
+    judged = _judged(workspace, question, wanted) if question.docs else None
+    if judged is not None and (found := judged.ranked) is not None:
+        if question.seen_in and not found.seen_in:
+            told = "no mentions are known that were learnt from; --seen-in NAME:SPLIT names some"
+            note("seen", told)
+        record |= evaluation_shape(question, found, workspace.settings.link) | judged.more_json()
+        tables += [*_retrieval_tables(found, shown, listed=listed), *judged.more_tables()]
+    if overlaps is not None:
+        with progress() as show:
+            figures = workspace.evaluate_overlaps(question.kbs, progress=show)
+        record["overlaps"] = [one.as_json() for one in figures]
+        tables.append(overlaps_table(figures))
+    if overlaps:
+        with progress():
+            tests = workspace.overlap_significance(overlaps, question.kbs, seed=shown.seed)
+        record["overlaps_against"] = overlap_tests_shape(overlaps, tests, shown.comparisons)
+        tables.append(overlap_tests_table(tests, overlaps, shown.comparisons))
+    tell_stages(workspace)
+    if judged is not None and judged.comparison is not None:
+        told_of = judged.comparison, shown.comparisons, shown.seed
+        record["against"] = comparison_shape(*told_of)
+        tables.append(comparison_table(*told_of))
+    if as_json:
         print_json(record)
-        return
-    tables = [end_to_end_table(report, intervals=shown.intervals)]
-    if comparison is not None:
-        table = answer_comparison_table(comparison, report, shown.comparisons, shown.seed)
-        tables.append(table)
-    tables += [*sinks.errors.tables(), *sinks.clusters.tables()]
-    write_tables(tables, shown.form)
+    else:
+        write_tables(tables, shown.form)
 
 
-def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> RetrievalReport:
-    from kglink.workspace.judging import evaluate as evaluate_question
-
-    with ExitStack() as stack:
-        told = sinks.open(workspace, question, stack)
-        show = stack.enter_context(progress())
-
-        def each(mention: RankedMention) -> None:
-            for tell in told:
-                tell(mention)
-
-        found = evaluate_question(workspace, question, progress=show, each=each)
-        if sinks.comparison is not None:
-            sinks.comparison.finish()
-        sinks.errors.finish()
-        sinks.clusters.finish(workspace, vectors=question.candidates is None)
-    if question.seen_in and not found.seen_in:
-        note("seen", "no mentions are known that were learnt from; --seen-in NAME:SPLIT names some")
-    return found
-
-
-class _Nearness(NamedTuple):
-    """How near overlaps are, and the tests of the differences to another space, if one is named."""
-
-    figures: list[OverlapFigures]
-    tests: list[OverlapTest]
-    space: str
-    comparisons: int
-
-    def put_into(self, record: dict[str, object]) -> None:
-        """Add what `--json` says."""
-        record["overlaps"] = [one.as_json() for one in self.figures]
-        if self.space:
-            told = overlap_tests_shape(self.space, self.tests, self.comparisons)
-            record["overlaps_against"] = told
-
-    def tables(self) -> Iterator[Table]:
-        """What is shown."""
-        yield overlaps_table(self.figures)
-        if self.space:
-            yield overlap_tests_table(self.tests, self.space, self.comparisons)
-
-
-def _overlaps(workspace: Workspace, kbs: Sequence[str], space: str, shown: Shown) -> _Nearness:
-    with progress() as tell:
-        figures = workspace.evaluate_overlaps(kbs, progress=tell)
-        tests = workspace.overlap_significance(space, kbs, seed=shown.seed) if space else []
-    return _Nearness(figures, tests, space, shown.comparisons)
-
-
-def _retrieval_tables(found: RetrievalReport, shown: Shown, question: Question) -> Iterator[Table]:
+def _retrieval_tables(found: RetrievalReport, shown: Shown, *, listed: bool) -> Iterator[Table]:
     yield recall_table(found, intervals=shown.intervals)
-    if question.candidates is not None:
+    if listed:
         yield accuracy_table(found)
     if found.seen_in:
         yield seen_table(found, intervals=shown.intervals)

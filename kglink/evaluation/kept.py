@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kglink.errors import UsageError
-from kglink.evaluation.end_to_end import Answer, JudgedText
-from kglink.evaluation.metrics import AP_AT_1, MAP_AT_10, MRR, RERANKED, Rank, hit, reciprocal
+from kglink.evaluation.measures.end_to_end import Answer, JudgedText
+from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, Rank, hit, reciprocal
 from kglink.evaluation.rankings import JSON_KEYS, RankedMention
 from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
 from kglink.records import EntityId

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kglink.errors import UsageError
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.end_to_end import Answer
+from kglink.evaluation.measures.end_to_end import Answer
 from kglink.plugins import ReadsAnswers, Registry
 from kglink.records import Document, EntityId, Mention
 from kglink.sources import Problems, Source, read_records
@@ -112,7 +112,8 @@ def unknown_kb(label: str, entity: EntityId, kbs: Iterable[str]) -> UsageError:
     return unfit(
         label,
         f"{str(entity)!r} is of {entity.kb!r}, and there is no such KB in this workspace",
-        f"There is: {', '.join(sorted(kbs))}. If it was removed, make the file again.",
+        f"There is: {', '.join(sorted(kbs))}. If it was removed, make the file again: "
+        "`kglink link` or `kglink candidates`.",
     )
 
 

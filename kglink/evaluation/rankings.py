@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from kglink.evaluation.metrics import Rank
+from kglink.evaluation.measures.retrieval import Rank
 from kglink.linking.pipeline import BATCH_MENTIONS
 from kglink.linking.stages import Stage, run_stages
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText, Ranking

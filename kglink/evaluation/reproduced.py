@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import UsageError
-from kglink.evaluation.intervals import group_interval
-from kglink.evaluation.metrics import Rank, hit, reciprocal
+from kglink.evaluation.significance import group_interval
+from kglink.evaluation.measures.retrieval import Rank, hit, reciprocal
 from kglink.evaluation.protocols import Average, Column, Protocol, Row
 from kglink.evaluation.significance import RandomizationTest, randomization_test
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import get_args
 
 from kglink.errors import UsageError
-from kglink.evaluation.metrics import RERANKED
+from kglink.evaluation.measures.retrieval import RERANKED
 from kglink.evaluation.rankings import Judging, RankedMention, Ranker, rank_mentions
-from kglink.evaluation.report import RetrievalReport
+from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.seen import (
     AUTO,
     Mentions,

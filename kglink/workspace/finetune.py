@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
-from kglink.evaluation.scores import Score
+from kglink.evaluation.measures.end_to_end import Score
 from kglink.linking.scoring import read_scoring
 from kglink.models.reranker_folder import RERANKER
 from kglink.models.static_folder import is_static_folder

@@ -16,7 +16,7 @@ from kglink.evaluation.annotated import (
     without_golds,
 )
 from kglink.evaluation.candidate_files import CandidateFile, ListedRanker
-from kglink.evaluation.end_to_end import (
+from kglink.evaluation.measures.end_to_end import (
     Answer,
     EndToEndReport,
     JudgedText,
@@ -24,10 +24,10 @@ from kglink.evaluation.end_to_end import (
     linked_answers,
 )
 from kglink.evaluation.kept import Evaluated
-from kglink.evaluation.not_found import nil_places, with_nil
+from kglink.evaluation.annotated import nil_places, with_nil
 from kglink.evaluation.predictions import read_predictions
 from kglink.evaluation.rankings import RankedMention, in_text
-from kglink.evaluation.report import RetrievalReport
+from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
 from kglink.evaluation.trec import Place
 from kglink.linking.read_together import ReadOrder, read_together
@@ -86,33 +86,6 @@ def _listed(workspace: Opened, question: Question, path: Path) -> ListedRanker:
         stages = [Stage("the trained reranker", ReadOrder(kind.plugin), link.rerank), *stages]
     workspace.stages += stages
     return ListedRanker(lists, places, store, tuple(stages))
-
-
-def evaluated(workspace: Opened, question: Question) -> Evaluated:
-    """What an evaluation is of, written beside the ranks that are kept of it."""
-    if question.candidates is not None:
-        return Evaluated(
-            docs=question.docs,
-            split=question.split,
-            kbs=kbs_of(workspace, question),
-            counterparts=question.counterparts,
-            model=question.candidates.name,
-            reranker=workspace.settings.link.reranker,
-            depth=question.depth,
-        )
-    space, link = workspace.space(), workspace.settings.link
-    manifest = space.manifest
-    return Evaluated(
-        docs=question.docs,
-        split=question.split,
-        kbs=workspace.linked_kbs(space, question.kbs),
-        counterparts=question.counterparts,
-        space=manifest.name,
-        model=manifest.model.name,
-        evidence=link.evidence,
-        reranker=link.reranker,
-        depth=question.depth,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,28 +153,36 @@ def evaluate_end_to_end(
     )
 
 
+def _file_of(question: EndToEnd | Question) -> Path | None:
+    return question.predictions if isinstance(question, EndToEnd) else question.candidates
+
+
 def kbs_of(workspace: Opened, question: EndToEnd | Question) -> tuple[str, ...]:
     """The KBs that are judged; what a file says needs no space."""
-    file = question.predictions if isinstance(question, EndToEnd) else question.candidates
-    if file is None:
+    if _file_of(question) is None:
         return workspace.linked_kbs(workspace.space(), question.kbs)
     named = question.kbs or tuple(workspace.settings.link.kbs)
     infos = [workspace.store.kb(name) for name in named] or workspace.store.kbs()
     return tuple(info.name for info in infos if info.entities)
 
 
-def evaluated_end_to_end(workspace: Opened, question: EndToEnd) -> Evaluated:
-    """What an evaluation from raw text is of, written beside the answers that are kept of it."""
+def evaluated(workspace: Opened, question: Question | EndToEnd) -> Evaluated:
+    """What an evaluation is of, written beside what is kept of it."""
+    link = workspace.settings.link
     asked = Evaluated(
         docs=question.docs,
         split=question.split,
         kbs=kbs_of(workspace, question),
         counterparts=question.counterparts,
-        protocol="end to end",
     )
-    if question.predictions is not None:
-        return replace(asked, model=question.predictions.name)
-    manifest, link = workspace.space().manifest, workspace.settings.link
+    file = _file_of(question)
+    if isinstance(question, EndToEnd):
+        asked = replace(asked, protocol="end to end")
+    else:
+        asked = replace(asked, depth=question.depth, reranker=link.reranker)
+    if file is not None:
+        return replace(asked, model=file.name)
+    manifest = workspace.space().manifest
     return replace(
         asked,
         space=manifest.name,

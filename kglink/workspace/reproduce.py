@@ -372,7 +372,7 @@ def _kept(own: Opened, part: Part, tell: Tell) -> Path:
 
 
 def _of_overlaps(own: Opened, model: Model, part: Part, metric: str, tell: Tell) -> Any:
-    from kglink.evaluation.overlaps import overlap_values
+    from kglink.evaluation.measures.overlaps import overlap_values
 
     source, target = part.kbs
     job = replace(model.job(), source_kbs=(source,), target_kbs=(target,))

@@ -274,7 +274,7 @@ def one_entity(**fields: Any) -> Callable[[list[str]], Iterator[str]]:
 UNREADABLE = (
     *("UTF-16", "is empty", "does not lie in the text", "does not stand at", "JSON"),
     *("the confidence nan is no number", "no KB adapter knows this format"),
-    *("is not valid Turtle", "has a nif:isString"),
+    *("is not valid Turtle", "no context in"),
 )
 
 

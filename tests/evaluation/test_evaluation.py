@@ -12,7 +12,7 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from hand_made_rankings import DOCUMENTS, KBS, HandMade, document, same
-from kglink.evaluation.metrics import (
+from kglink.evaluation.measures.retrieval import (
     Rank,
     figures_of,
     hit,
@@ -30,7 +30,7 @@ from kglink.evaluation.rankings import (
     RankedMention,
     rank_mentions,
 )
-from kglink.evaluation.report import Figures, RetrievalReport
+from kglink.evaluation.measures.retrieval import Figures, RetrievalReport
 from kglink.linking.pipeline import BATCH_MENTIONS
 from kglink.linking.stages import Stage
 from kglink.records import Document, Entity, EntityId, Ranking

@@ -13,7 +13,7 @@ import pytest
 
 from kglink.errors import SpaceError
 from kglink.evaluation import overlaps as overlaps_module
-from kglink.evaluation.overlaps import (
+from kglink.evaluation.measures.overlaps import (
     FIGURES,
     OverlapFigures,
     compare_overlaps,

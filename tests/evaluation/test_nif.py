@@ -13,7 +13,7 @@ from rdflib import Graph, URIRef
 from annotated_texts import ADA, FIRST, TEXTS, read_file
 from kglink.errors import KglinkError, SourceError
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.end_to_end import Answer
+from kglink.evaluation.measures.end_to_end import Answer
 from kglink.records import Candidate, Document, Entity, EntityId, Link, LinkedDocument, Mention
 from kglink.sources import Problems, Source
 from kglink_kbs.nif import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.end_to_end import Answer
+from kglink.evaluation.measures.end_to_end import Answer
 from kglink.evaluation.predictions import read_predictions
 from kglink.plugins import load_registry
 from kglink.records import EntityId, Mention
