@@ -47,11 +47,10 @@ from kglink_cli.session import session_of, split_names, tell_reranker, tell_stag
 from kglink_cli.tables import Table, TableFormat, check_format, write_tables
 
 if TYPE_CHECKING:
+    from kglink.evaluation.kept import AnswerComparison, Comparison
     from kglink.evaluation.measures.clusters import ClusterFigures
     from kglink.evaluation.measures.end_to_end import EndToEndReport
-    from kglink.evaluation.measures.errors import ErrorSummary
-    from kglink.evaluation.measures.errors import Case, ErrorAnalysis
-    from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary
     from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.retrieval import Question
     from kglink.workspace import Workspace

@@ -12,13 +12,12 @@ from kglink_cli.tables import Figure, Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kglink.evaluation.measures.clusters import ClusterFigures
-    from kglink.evaluation.measures.end_to_end import EndToEndReport
-    from kglink.evaluation.measures.errors import ErrorSummary
     from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.measures.clusters import ClusterFigures
+    from kglink.evaluation.measures.end_to_end import EndToEndReport, Score
+    from kglink.evaluation.measures.errors import ErrorSummary
     from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
     from kglink.evaluation.measures.retrieval import Figures, RetrievalReport
-    from kglink.evaluation.measures.end_to_end import Score
     from kglink.evaluation.significance import RandomizationTest
 
 #: The types that are shown; --json has all.

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.sources import Problems
@@ -330,8 +329,7 @@ class DocumentMaker:
                     raise span if isinstance(span, BadValue) else BadValue(described(item))
                 yield self._placed(text, span, offsets, item, self._listed)
             except BadValue as bad:
-                where = f"{place}, mention {number}"
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                problems.report(bad.at(f"{place}, mention {number}"))
 
     def _listed_span(self, item: object) -> tuple[int, int] | BadValue:
         if not isinstance(item, dict):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from kglink.records import Entity
 from kglink.sources import Problems
 from kglink_kbs.texts.html import html_text
-from kglink_kbs.texts.settings import TextSettings
+from kglink_kbs.texts.plain import TextSettings
 
 #: What stands in HTML alone. A text about HTML names tags, and hardly ever closes one.
 _HTML = re.compile(

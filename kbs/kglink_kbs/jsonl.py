@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TextIO
 
-from kglink.errors import RecordError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
@@ -65,7 +64,7 @@ class JsonAdapter:
                 if isinstance(record, Entity) and not is_exported(fields):
                     record = descriptions.mended(record)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=place, hint=bad.hint))
+                problems.report(bad.at(place))
                 continue
             if record:
                 yield record
@@ -82,7 +81,7 @@ class JsonAdapter:
                 else:
                     yield self._documents.answer(fields, texts, place=place, problems=problems)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=place, hint=bad.hint))
+                problems.report(bad.at(place))
 
     def _choose_key(self, objects: list[dict[str, Any]], problems: Problems) -> None:
         """Which of several fields that are named like a key is it in the first entities."""

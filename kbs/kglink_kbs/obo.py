@@ -162,8 +162,7 @@ class OboAdapter:
             try:
                 records = list(self._records(reader, header.get(b"default-namespace", "")))
             except BadValue as bad:
-                where = source.where(reader.line)
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                problems.report(bad.at(source.where(reader.line)))
             except RecordError as error:  # from the decoding of a value
                 problems.report(error)
             else:

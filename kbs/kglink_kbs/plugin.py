@@ -21,7 +21,7 @@ from kglink_kbs import (
 )
 from kglink_kbs.mediawiki import wikis
 from kglink_kbs.texts import docx, html, mail, markdown, pdf, plain
-from kglink_kbs.texts.settings import PlainSettings, TextSettings
+from kglink_kbs.texts.plain import PlainSettings, TextSettings
 
 
 @hookimpl

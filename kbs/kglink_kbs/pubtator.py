@@ -99,7 +99,7 @@ class PubtatorAdapter:
             try:
                 yield self._document(block, splits.get(block.id, ""), problems)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=block.place, hint=bad.hint))
+                problems.report(bad.at(block.place))
 
     def _splits(self) -> dict[str, Split]:
         files: dict[Split, str] = {
@@ -127,7 +127,7 @@ class PubtatorAdapter:
             try:
                 mention = self._mention(row.cells, block.id, text)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=row.place, hint=bad.hint))
+                problems.report(bad.at(row.place))
                 continue
             if mention:
                 mentions.append(mention)

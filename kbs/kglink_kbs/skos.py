@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, AliasKind, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
@@ -108,8 +108,9 @@ class SkosAdapter:
                 try:
                     entity = self._maker.make(iri, resource, resources)
                 except BadValue as bad:
-                    where = f"{source.label}, <{iri if iri.isprintable() else repr(iri)}>"
-                    problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                    problems.report(
+                        bad.at(f"{source.label}, <{iri if iri.isprintable() else repr(iri)}>")
+                    )
                 else:
                     if entity:
                         found = True

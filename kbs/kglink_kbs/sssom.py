@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
 from kglink.records import CodeMapping, Record, Verdict
 from kglink.sources import Problems, Source, SourceHead
@@ -46,7 +45,7 @@ class SssomAdapter:
             try:
                 mapping = self._mapping(row)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=row.place, hint=bad.hint))
+                problems.report(bad.at(row.place))
                 continue
             if mapping:
                 yield mapping

@@ -169,7 +169,7 @@ class TabularAdapter:
             try:
                 yield descriptions.mended(self._entity(row, header, columns))
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=source.where(line), hint=bad.hint))
+                problems.report(bad.at(source.where(line)))
         if not count and not problems.total:
             raise SourceError(f"{source.label} holds no record", hint="It has a header only.")
 

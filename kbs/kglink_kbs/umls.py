@@ -114,8 +114,7 @@ class UmlsAdapter:
             try:
                 entity = self._entity(cui, atoms, types.of(cui), definitions.of(cui))
             except BadValue as bad:
-                where = f"{files[_CONCEPTS].where(rows[0].line)} (concept {cui})"
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                problems.report(bad.at(f"{files[_CONCEPTS].where(rows[0].line)} (concept {cui})"))
                 continue
             if entity:
                 found = True

@@ -7,6 +7,8 @@ import math
 import re
 import unicodedata
 
+from kglink.errors import RecordError
+
 #: Neither a database nor a terminal is served by these; white space is no part of them.
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff]")
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -24,6 +26,10 @@ class BadValue(Exception):  # noqa: N818 - a reason; the reader makes the Record
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def at(self, where: str) -> RecordError:
+        """The error of the record that stands there."""
+        return RecordError(self.message, where=where, hint=self.hint)
 
 
 def described(value: object) -> str:

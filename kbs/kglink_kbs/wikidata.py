@@ -252,8 +252,7 @@ class WikidataAdapter:
             try:
                 entity = self._maker.make(self._items.decode(text))
             except BadValue as bad:
-                where = source.where(number)
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                problems.report(bad.at(source.where(number)))
             else:
                 if entity:
                     found = True

@@ -14,11 +14,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
 from kglink.records import Document, EntityId, Mention
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
-from kglink.evaluation.annotated import linked_types, merged_texts
-from kglink.records import Document, Mention
 from kglink.store import Store
 from kglink.text.fold import fold
 
@@ -175,7 +172,6 @@ def _counted(text: AnnotatedText) -> tuple[int, int]:
 def _whole_words(surface: str, text: str) -> Iterator[tuple[int, int]]:
     for found in re.finditer(rf"(?<!\w){re.escape(surface)}(?!\w)", text):
         yield found.span()
-
 
 
 #: A mention's document, start and end.

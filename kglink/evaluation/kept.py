@@ -16,8 +16,8 @@ from typing import Any, TextIO
 
 from kglink.errors import UsageError
 from kglink.evaluation.measures.end_to_end import Answer, JudgedText
-from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, Rank, hit, reciprocal
-from kglink.evaluation.rankings import JSON_KEYS, RankedMention
+from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, hit, reciprocal
+from kglink.evaluation.rankings import JSON_KEYS, Rank, RankedMention
 from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
 from kglink.records import EntityId
 from kglink.sources import Problems, Source

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from kglink.evaluation.measures.retrieval import Rank
 from kglink.linking.pipeline import BATCH_MENTIONS
 from kglink.linking.stages import Stage, run_stages
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText, Ranking
+
+#: Where the first right entity stands, counted from 1; None: nowhere.
+Rank = int | None
 
 #: Pools over all KBs; the bracket keeps them apart from a KB of that name.
 JOINT = "[joint]"

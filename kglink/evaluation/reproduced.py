@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import UsageError
-from kglink.evaluation.significance import group_interval
-from kglink.evaluation.measures.retrieval import Rank, hit, reciprocal
+from kglink.evaluation.measures.retrieval import hit, reciprocal
 from kglink.evaluation.protocols import Average, Column, Protocol, Row
-from kglink.evaluation.significance import RandomizationTest, randomization_test
+from kglink.evaluation.rankings import Rank
+from kglink.evaluation.significance import RandomizationTest, group_interval, randomization_test
 
 FloatArray = npt.NDArray[np.float64]
 #: The values of one seed, a list for each part that is judged on its own.

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import get_args
 
 from kglink.errors import UsageError
-from kglink.evaluation.measures.retrieval import RERANKED
+from kglink.evaluation.measures.retrieval import RERANKED, RetrievalReport
 from kglink.evaluation.rankings import Judging, RankedMention, Ranker, rank_mentions
-from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.seen import (
     AUTO,
     Mentions,

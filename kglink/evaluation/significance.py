@@ -10,15 +10,13 @@ Intervals are over the mentions, or texts, that were judged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-import numpy as np
-import numpy.typing as npt
-from kglink.errors import UsageError
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
 import numpy as np
 import numpy.typing as npt
-from kglink.overlap.review.sample import wilson_interval
+
+from kglink.errors import UsageError
 
 ROUNDS = 10_000
 ALPHA = 0.05
@@ -97,10 +95,9 @@ def _check(left: FloatArray, right: FloatArray, rounds: int) -> None:
         raise UsageError(f"a randomization test of {rounds} rounds", hint="It needs one at least.")
 
 
-
 Interval = tuple[float, float]
 
-ROUNDS = 1000
+_DRAWS = 1000
 _ENDS = (2.5, 97.5)
 #: Rounds that are drawn together, so that a large evaluation does not fill the memory.
 _CHUNK = 100
@@ -108,6 +105,8 @@ _CHUNK = 100
 
 def share_interval(part: int, whole: int) -> Interval:
     """Of a share of mentions: Wilson's, which is one of nothing but the counts."""
+    from kglink.overlap.review.sample import wilson_interval
+
     return wilson_interval(part, whole) if whole else (0.0, 0.0)
 
 
@@ -117,7 +116,7 @@ def mean_interval(values: Sequence[float], counts: Sequence[int]) -> Interval:
     if not whole:
         return 0.0, 0.0
     rng = np.random.default_rng(0)
-    drawn = rng.multinomial(whole, np.asarray(counts) / whole, size=ROUNDS)
+    drawn = rng.multinomial(whole, np.asarray(counts) / whole, size=_DRAWS)
     return _ends(drawn @ np.asarray(values) / whole)
 
 
@@ -127,7 +126,7 @@ def group_interval(groups: Iterable[npt.NDArray[np.float64]]) -> Interval:
     rng = np.random.default_rng(0)
     for group in groups:
         values, counts = np.unique(group, return_counts=True)
-        drawn.append(rng.multinomial(len(group), counts / len(group), size=ROUNDS) @ values)
+        drawn.append(rng.multinomial(len(group), counts / len(group), size=_DRAWS) @ values)
         drawn[-1] /= len(group)
     return _ends(np.mean(drawn, axis=0))
 
@@ -146,7 +145,7 @@ def text_intervals(counts: Sequence[tuple[int, int, int]]) -> tuple[Interval, In
     sums = np.concatenate(
         [
             rng.multinomial(len(counts), chances, size=_CHUNK) @ texts
-            for _ in range(ROUNDS // _CHUNK)
+            for _ in range(_DRAWS // _CHUNK)
         ]
     )
     right, found, gold = sums.T

@@ -10,8 +10,7 @@ from kglink.workspace.build import build_if_stale
 from kglink.workspace.named import named
 
 if TYPE_CHECKING:
-    from kglink.evaluation.measures.errors import ErrorSummary
-    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, LearntFrom
+    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary, LearntFrom
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.judging import EndToEnd
     from kglink.workspace.opened import Opened

@@ -13,8 +13,8 @@ from kglink.workspace.named import named
 if TYPE_CHECKING:
     from kglink.evaluation.measures.end_to_end import Answer, EndToEndReport, JudgedText
     from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
-    from kglink.evaluation.rankings import RankedMention
     from kglink.evaluation.measures.retrieval import RetrievalReport
+    from kglink.evaluation.rankings import RankedMention
     from kglink.workspace.opened import Opened
 
 

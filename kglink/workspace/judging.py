@@ -12,10 +12,13 @@ from kglink.errors import UsageError
 from kglink.evaluation.annotated import (
     AnnotatedText,
     merged_texts,
+    nil_places,
     of_linked_types,
+    with_nil,
     without_golds,
 )
 from kglink.evaluation.candidate_files import CandidateFile, ListedRanker
+from kglink.evaluation.kept import Evaluated
 from kglink.evaluation.measures.end_to_end import (
     Answer,
     EndToEndReport,
@@ -23,11 +26,9 @@ from kglink.evaluation.measures.end_to_end import (
     evaluate_answers,
     linked_answers,
 )
-from kglink.evaluation.kept import Evaluated
-from kglink.evaluation.annotated import nil_places, with_nil
+from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.predictions import read_predictions
 from kglink.evaluation.rankings import RankedMention, in_text
-from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
 from kglink.evaluation.trec import Place
 from kglink.linking.read_together import ReadOrder, read_together

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kglink.config import LinkSection
-    from kglink.evaluation.measures.end_to_end import EndToEndReport
     from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.measures.end_to_end import EndToEndReport
     from kglink.evaluation.measures.overlaps import OverlapTest
     from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.retrieval import Question

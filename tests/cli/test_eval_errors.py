@@ -11,8 +11,14 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
-from kglink.evaluation.measures.errors import REASONS, ErrorSummary, Facts
-from kglink.evaluation.measures.errors import Case, LearntFrom, reason_of
+from kglink.evaluation.measures.errors import (
+    REASONS,
+    Case,
+    ErrorSummary,
+    Facts,
+    LearntFrom,
+    reason_of,
+)
 from kglink.evaluation.rankings import JOINT
 from kglink.evaluation.seen import Learnt
 from kglink.records import Candidate, Document, EntityId, Mention, MentionInText

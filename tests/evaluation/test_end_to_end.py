@@ -15,13 +15,15 @@ from kglink.evaluation.annotated import (
     of_linked_types,
 )
 from kglink.evaluation.measures.end_to_end import (
+    BINS,
     Answer,
+    Calibration,
     EndToEndReport,
     JudgedText,
+    PrecisionRecall,
     answers_of,
     evaluate_answers,
 )
-from kglink.evaluation.measures.end_to_end import BINS, Calibration, PrecisionRecall
 from kglink.records import Candidate, Document, EntityId, Link, LinkedDocument, Mention
 
 Gold = tuple[str, ...] | None

@@ -13,7 +13,8 @@ from sklearn.metrics import ndcg_score
 
 from hand_made_rankings import DOCUMENTS, KBS, HandMade, document, same
 from kglink.evaluation.measures.retrieval import (
-    Rank,
+    Figures,
+    RetrievalReport,
     figures_of,
     hit,
     map_at,
@@ -27,10 +28,10 @@ from kglink.evaluation.rankings import (
     Counterparts,
     Domain,
     Judging,
+    Rank,
     RankedMention,
     rank_mentions,
 )
-from kglink.evaluation.measures.retrieval import Figures, RetrievalReport
 from kglink.linking.pipeline import BATCH_MENTIONS
 from kglink.linking.stages import Stage
 from kglink.records import Document, Entity, EntityId, Ranking

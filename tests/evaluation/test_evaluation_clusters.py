@@ -21,8 +21,7 @@ from kglink.evaluation.measures.clusters import (
     labels_of,
     neighbour_recall,
 )
-from kglink.evaluation.measures.end_to_end import Answer, JudgedText
-from kglink.evaluation.measures.end_to_end import PrecisionRecall
+from kglink.evaluation.measures.end_to_end import Answer, JudgedText, PrecisionRecall
 from kglink.records import EntityId, Mention
 
 MENTIONS = "123456789ABC"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from kglink.errors import SpaceError
-from kglink.evaluation import overlaps as overlaps_module
+from kglink.evaluation.measures import overlaps as overlaps_module
 from kglink.evaluation.measures.overlaps import (
     FIGURES,
     OverlapFigures,

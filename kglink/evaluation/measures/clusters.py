@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
+
 from kglink.clusters.neighbours import nearest_others
-from kglink.evaluation.measures.end_to_end import Answer, JudgedText
+from kglink.evaluation.measures.end_to_end import Answer, JudgedText, PrecisionRecall
 from kglink.evaluation.rankings import RankedMention
-from kglink.evaluation.measures.end_to_end import PrecisionRecall
 from kglink.records import MentionInText
 
 IntArray = npt.NDArray[np.int64]

@@ -9,22 +9,19 @@ share the most characters, then in reading order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
+
 from kglink.evaluation.annotated import AnnotatedText, Annotation, annotation_of
 from kglink.evaluation.rankings import Counterparts
-from kglink.evaluation.measures.end_to_end import Calibration, PrecisionRecall, Score
+from kglink.evaluation.significance import Interval, text_intervals
 from kglink.linking.pipeline import Linker
 from kglink.records import EntityId, LinkedDocument, OnProgress, Progress, TextInput
-
-Interval = tuple[float, float]
 
 #: Bins of confidence, of equal width.
 BINS = 10
@@ -76,8 +73,6 @@ class Score:
 
     def intervals(self) -> tuple[Interval, Interval, Interval]:
         """The 95% intervals of `micro`."""
-        from kglink.evaluation.significance import text_intervals
-
         return text_intervals(self._counts)
 
     def macro(self, *, complete: bool) -> PrecisionRecall:
@@ -161,7 +156,6 @@ class Calibration:
             for at, (answers, right, confidence) in enumerate(counts)
         ]
         return {"answers": self.answers, "ece": self.ece, "brier": self.brier, "bins": bins}
-
 
 
 #: So many of the surfaces that were missed or invented most are told.

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
-from kglink.records import EntityId
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
 from kglink.evaluation.measures.end_to_end import Answer, Gold, JudgedText, overlapping
-from kglink.evaluation.measures.errors import ErrorSummary, Facts
-from kglink.evaluation.measures.retrieval import RERANKED, Rank
-from kglink.evaluation.rankings import JSON_KEYS, RankedMention, Ranker, rank_mentions
+from kglink.evaluation.measures.retrieval import RERANKED
+from kglink.evaluation.rankings import JSON_KEYS, Rank, RankedMention, Ranker, rank_mentions
 from kglink.evaluation.seen import Learnt, folded
 from kglink.records import Candidate, Document, Entity, EntityId, MentionInText
 from kglink.store import Store
@@ -172,7 +168,6 @@ def _confused(facts: Facts, kbs: Sequence[str]) -> tuple[str, str]:
     golds = sorted({gold.kb for gold, _ in facts.golds}, key=lambda kb: (kb not in kbs, kb))
     gold = facts.answer if facts.answer in golds else golds[0] if golds else NIL_ROW
     return str(gold), facts.answer or (NIL_ROW if facts.is_found else NOTHING)
-
 
 
 #: So many characters are told on each side of a mention.

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
+
 from kglink.errors import SpaceError
 from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
 from kglink.records import OnProgress, Progress

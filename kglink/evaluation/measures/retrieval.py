@@ -6,16 +6,14 @@ is among the candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from math import log2
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
-from kglink.evaluation.measures.retrieval import Rank, figures_of, intervals_of, recall_at
-from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT, RankedMention
 
-Rank = int | None
+from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT, Rank, RankedMention
+
 #: How many mentions have each rank.
 Ranks = Mapping[Rank, int]
 
@@ -98,8 +96,6 @@ def _mean(ranks: Ranks, value: Callable[[Rank], float]) -> float:
     ordered = sorted(ranks.items(), key=lambda item: item[0] or 0, reverse=True)
     total = sum(ranks.values())
     return sum(count * value(rank) for rank, count in ordered) / total if total else 0.0
-
-
 
 
 class Accuracy(NamedTuple):
