@@ -30,7 +30,7 @@ from kglink.records import Document, EntityId
 from kglink.sources import Problems, Source
 from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
 from kglink.workspace.linker import search_of
-from kglink_kbs.mediawiki.wikis import WikipediaSettings, make
+from kglink_kbs.mediawiki.wikis import MediaWikiSettings, make
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -86,7 +86,7 @@ def measure(dump: Path) -> None:
 def documents_of(dump: Path) -> Iterator[Document]:
     """All pages with links, and what these mean in the KB ``wiki``."""
     with Source.open_path(dump) as source:
-        for one in make(WikipediaSettings(documents=ALL)).read(source, Problems("skip")):
+        for one in make(MediaWikiSettings(documents=ALL)).read(source, Problems("skip")):
             if isinstance(one, Document):
                 mentions = tuple(
                     replace(

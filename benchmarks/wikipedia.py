@@ -30,7 +30,7 @@ from xml.parsers import expat
 
 from kglink.sources import Problems, Source
 from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
-from kglink_kbs.mediawiki.wikis import WikipediaSettings, make
+from kglink_kbs.mediawiki.wikis import MediaWikiSettings, make
 
 RUNS = 3
 SIZES = (10_000, 100_000)
@@ -72,7 +72,7 @@ def run_adapter(path: Path, documents: int) -> dict[str, float]:
     """Read the dump into records."""
     started = time.perf_counter()
     with Source.open_path(path) as source:
-        adapter = make(WikipediaSettings(documents=documents))
+        adapter = make(MediaWikiSettings(documents=documents))
         records = sum(1 for _ in adapter.read(source, Problems("skip")))
     seconds = time.perf_counter() - started
     return {"seconds": seconds, "cpu": cpu_seconds(), "records": records, "peak": peak_mib()}

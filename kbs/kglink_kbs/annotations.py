@@ -18,6 +18,7 @@ from kglink_kbs.values import (
     described,
     exact_text,
     key_text,
+    listed,
     one_line,
     shortened,
     type_text,
@@ -187,7 +188,7 @@ class DocumentMaker:
             "text": "" if "," in settings.text else settings.text,
             "mentions": settings.mentions,
         }
-        self._parts = [one.strip() for one in settings.text.split(",") if one.strip()]
+        self._parts = listed(settings.text)
         gold = {"gold": settings.gold}
         self._settings = settings
         self._gold = GoldReader(settings.gold_ids)

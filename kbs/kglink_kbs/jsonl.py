@@ -10,8 +10,7 @@ from typing import Any, Literal, TextIO
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
-from kglink_kbs.descriptions import Descriptions
-from kglink_kbs.entities import CODES, EntityFields, EntityMaker
+from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
 from kglink_kbs.exported import exported_record, is_exported, record_line
 from kglink_kbs.json_stream import is_array, json_objects
 from kglink_kbs.keys import choose_key
@@ -29,14 +28,6 @@ BareText = Literal["entity", "document"]
 
 class JsonSettings(EntityFields, DocumentFields):
     """The fields of entities and of documents: one file may hold both."""
-
-
-class JsonlSettings(JsonSettings):
-    """Settings of ``kglink/jsonl``."""
-
-
-class DocumentsSettings(JsonSettings):
-    """Settings of ``kglink/documents``."""
 
 
 class JsonAdapter:

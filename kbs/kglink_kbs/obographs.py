@@ -50,14 +50,10 @@ _LISTS = re.compile(rb'"(?:nodes|edges)"\s*:\s*\[')
 _NODE = re.compile(rb'"(?:lbl|meta)"\s*:')
 
 
-class ObographsSettings(OntologySettings):
-    """Settings of ``kglink/obographs``."""
-
-
 class ObographsAdapter:
     """Reads one entity from each live node of all graphs in a file."""
 
-    def __init__(self, settings: ObographsSettings) -> None:
+    def __init__(self, settings: OntologySettings) -> None:
         self._settings = settings
         self._maker = TermMaker(settings)
 

@@ -20,6 +20,7 @@ from kglink_kbs import (
     zeshel,
 )
 from kglink_kbs.mediawiki import wikis
+from kglink_kbs.ontology import OntologySettings
 from kglink_kbs.texts import docx, html, mail, markdown, pdf, plain
 from kglink_kbs.texts.plain import PlainSettings, TextSettings
 
@@ -30,7 +31,7 @@ def register_kbs(register: Register) -> None:
     register(
         "kglink/jsonl",
         jsonl.JsonlAdapter,
-        settings=jsonl.JsonlSettings,
+        settings=jsonl.JsonSettings,
         summary="Entities as JSON: one object per line, or one array of objects",
         sniff=jsonl.sniff_jsonl,
     )
@@ -51,21 +52,21 @@ def register_kbs(register: Register) -> None:
     register(
         "kglink/documents",
         jsonl.DocumentsAdapter,
-        settings=jsonl.DocumentsSettings,
+        settings=jsonl.JsonSettings,
         summary="Annotated texts as JSON lines: spans, single mentions, or BLINK's contexts",
         sniff=jsonl.sniff_documents,
     )
     register(
         "kglink/obo",
         obo.OboAdapter,
-        settings=obo.OboSettings,
+        settings=OntologySettings,
         summary="Ontologies in the OBO flat file format, 1.2 and 1.4",
         sniff=obo.sniff,
     )
     register(
         "kglink/obographs",
         obographs.ObographsAdapter,
-        settings=obographs.ObographsSettings,
+        settings=OntologySettings,
         summary="Ontologies in the OBO Graphs JSON format",
         sniff=obographs.sniff,
     )
@@ -137,14 +138,14 @@ def register_kbs(register: Register) -> None:
     register(
         "kglink/wikipedia",
         wikis.make,
-        settings=wikis.WikipediaSettings,
+        settings=wikis.MediaWikiSettings,
         summary="MediaWiki XML exports: Wikipedia's dumps in any language, and other wikis'",
         sniff=wikis.sniff_wikipedia,
     )
     register(
         "kglink/wikia",
         wikis.make,
-        settings=wikis.WikiaSettings,
+        settings=wikis.MediaWikiSettings,
         summary="Fandom's (Wikia's) XML exports",
         sniff=wikis.sniff_wikia,
     )

@@ -19,7 +19,7 @@ from kglink.records import Document, EntityId, LinkedDocument, Mention, Record, 
 from kglink.sources import Line, Problems, Source, SourceHead
 from kglink.text.codes import bare_code
 from kglink.text.printable import same_length_line
-from kglink_kbs.values import BadValue, exact_text, shortened
+from kglink_kbs.values import BadValue, exact_text, listed, shortened
 
 _PART = re.compile(r"([^|\t]{1,200})\|([ta])\|(.*)", re.DOTALL)
 _HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,200})\|t\|[^\n]*\n(?P=id)\|a\|")
@@ -90,7 +90,7 @@ class PubtatorAdapter:
 
     def __init__(self, settings: PubtatorSettings) -> None:
         self._settings = settings
-        self._types = {name for name in map(str.strip, settings.types.split(",")) if name}
+        self._types = frozenset(listed(settings.types))
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield a document for each block; relation rows and a seventh column are passed over."""
@@ -110,8 +110,8 @@ class PubtatorAdapter:
         splits: dict[str, Split] = {}
         for split, path in files.items():
             if path:
-                with Source.open_path(path) as listed:
-                    ids = (line.text.strip() for line in listed.lines(Problems()))
+                with Source.open_path(path) as file:
+                    ids = (line.text.strip() for line in file.lines(Problems()))
                     splits.update((id_, split) for id_ in ids if id_)
         return splits
 

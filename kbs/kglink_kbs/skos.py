@@ -12,7 +12,7 @@ from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, AliasKind, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink_kbs.ontology import curie, listed, local_name
+from kglink_kbs.ontology import curie, local_name
 from kglink_kbs.rdf import (
     CLASS_TYPES,
     FIELDS,
@@ -26,7 +26,7 @@ from kglink_kbs.rdf import (
     Value,
     syntax_of,
 )
-from kglink_kbs.values import BadValue, key_text, one_line, plain_text
+from kglink_kbs.values import BadValue, key_text, listed, one_line, plain_text
 
 _MIB = 2**20
 

@@ -16,8 +16,7 @@ from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.columns import GUESSED, Columns, find_columns
-from kglink_kbs.descriptions import Descriptions
-from kglink_kbs.entities import EntityFields, EntityMaker
+from kglink_kbs.entities import Descriptions, EntityFields, EntityMaker
 from kglink_kbs.spellings import ENTITY, find_fields
 from kglink_kbs.values import BadValue, checked
 

@@ -142,6 +142,11 @@ def unescaped(text: str) -> str:
     return html.unescape(_BY_NUMBER.sub(lambda found: f"&#{found[1][:_MOST_DIGITS] or 0}", text))
 
 
+def listed(text: str) -> list[str]:
+    """The parts of a list that is separated by commas."""
+    return [part for piece in text.split(",") if (part := piece.strip())]
+
+
 def text_list(value: object, separator: str, what: str) -> list[str]:
     """A list of texts, or one text that is split at ``separator`` (if any); blanks left out."""
     if isinstance(value, str):

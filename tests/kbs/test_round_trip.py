@@ -95,7 +95,10 @@ FULL: tuple[Record, ...] = (
         Document,
         text="It is said.",
         meta={},  # where an adapter found the text, which no store keeps
-        mentions=tuple(filled(Mention, start=6, end=10, surface="said", gold=g) for g in GOLDS),
+        mentions=tuple(
+            filled(Mention, start=6, end=10, surface="said", gold=g, confidence=None, cluster="")
+            for g in GOLDS  # what a tool answered is kept by no store
+        ),
     ),
     filled(CodeMapping, subject="A:1", object="B:2"),
 )

@@ -51,14 +51,6 @@ class MediaWikiSettings(PluginSettings):
     workers: int = Field(0, ge=0, description="Processes that parse; 0 for one on each processor.")
 
 
-class WikipediaSettings(MediaWikiSettings):
-    """Settings of ``kglink/wikipedia``."""
-
-
-class WikiaSettings(MediaWikiSettings):
-    """Settings of ``kglink/wikia``."""
-
-
 def make(settings: MediaWikiSettings) -> KBAdapter:
     """The adapter; what it parses with is loaded now and not when plugins are listed."""
     from kglink_kbs.mediawiki.adapter import MediaWikiAdapter

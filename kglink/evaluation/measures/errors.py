@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from kglink.evaluation.measures.end_to_end import Answer, Gold, JudgedText, overlapping
 from kglink.evaluation.measures.retrieval import RERANKED
@@ -40,20 +40,6 @@ _TIMES = (0, 1, 2, 10, 100)
 _BEARERS = (0, 1, 2, 3, 10)
 
 
-class Facts(NamedTuple):
-    """What a mention is counted by."""
-
-    reason: str | None
-    golds: tuple[tuple[EntityId, str], ...]
-    """Each with its type; nothing: NIL."""
-    answer: str | None
-    """The KB of the answer; None: NIL, or nothing."""
-    is_found: bool
-    bearers: int
-    seen: bool | None
-    times_learnt: int | None
-
-
 class ErrorSummary:
     """How many mentions are right, and how many are wrong for each reason, in all and by group.
 
@@ -71,15 +57,15 @@ class ErrorSummary:
         self._right: Counter[tuple[str, str]] = Counter()
         self._typed: set[str] = set()
 
-    def add(self, facts: Facts) -> None:
+    def add(self, case: Case) -> None:
         """Count a mention."""
-        self.all[facts.reason] += 1
-        self._typed |= {gold.kb for gold, kind in facts.golds if kind}
-        for name, group in _groups(facts):
-            self._groups.setdefault(name, {}).setdefault(group, Counter())[facts.reason] += 1
-        pair = _confused(facts, self.kbs)
+        self.all[case.reason] += 1
+        self._typed |= {gold.kb for gold in case.gold if case.type_of(gold)}
+        for name, group in _groups(case):
+            self._groups.setdefault(name, {}).setdefault(group, Counter())[case.reason] += 1
+        pair = _confused(case, self.kbs)
         self._confusion[pair] += 1
-        self._right[pair] += facts.reason is None
+        self._right[pair] += case.reason is None
 
     @property
     def mentions(self) -> int:
@@ -137,17 +123,17 @@ def _counts(counts: Counter[str | None]) -> dict[str, Any]:
     }
 
 
-def _groups(facts: Facts) -> Iterator[tuple[str, str]]:
+def _groups(case: Case) -> Iterator[tuple[str, str]]:
     """The groups that a mention is of, each once."""
-    kbs = dict.fromkeys(gold.kb for gold, _ in facts.golds) or (NIL_ROW,)
+    kbs = dict.fromkeys(gold.kb for gold in case.gold) or (NIL_ROW,)
     yield from (("kb", kb) for kb in kbs)
-    types = dict.fromkeys(f"{gold.kb}: {kind or '[none]'}" for gold, kind in facts.golds)
+    types = dict.fromkeys(f"{gold.kb}: {case.type_of(gold) or '[none]'}" for gold in case.gold)
     yield from (("type", kind) for kind in types or (NIL_ROW,))
-    yield "ambiguity", _range(facts.bearers, _BEARERS)
-    if facts.times_learnt is not None and facts.golds:
-        yield "frequency", _range(facts.times_learnt, _TIMES)
-    if facts.seen is not None:
-        yield "surfaces", "seen" if facts.seen else "unseen"
+    yield "ambiguity", _range(case.bearers, _BEARERS)
+    if case.times_learnt is not None and case.gold:
+        yield "frequency", _range(case.times_learnt, _TIMES)
+    if case.seen is not None:
+        yield "surfaces", "seen" if case.seen else "unseen"
 
 
 def _range(count: int, starts: Sequence[int]) -> str:
@@ -163,11 +149,12 @@ def _first_number(group: str) -> int:
     return int(group.rstrip("+").partition("-")[0])
 
 
-def _confused(facts: Facts, kbs: Sequence[str]) -> tuple[str, str]:
+def _confused(case: Case, kbs: Sequence[str]) -> tuple[str, str]:
     """The KB of the gold and that of the answer; of several golds one in the answer's KB."""
-    golds = sorted({gold.kb for gold, _ in facts.golds}, key=lambda kb: (kb not in kbs, kb))
-    gold = facts.answer if facts.answer in golds else golds[0] if golds else NIL_ROW
-    return str(gold), facts.answer or (NIL_ROW if facts.is_found else NOTHING)
+    golds = sorted({gold.kb for gold in case.gold}, key=lambda kb: (kb not in kbs, kb))
+    answer = case.answer.kb if case.answer else ""
+    gold = answer if answer in golds else golds[0] if golds else NIL_ROW
+    return gold, answer or (NOTHING if case.found is None else NIL_ROW)
 
 
 #: So many characters are told on each side of a mention.
@@ -235,13 +222,13 @@ class Case:
             "times_learnt": self.times_learnt,
         }
 
+    def type_of(self, entity: EntityId) -> str:
+        """The type of a gold or candidate; empty where the store knows none."""
+        return self.entities[entity].type if entity in self.entities else ""
+
     def _named(self, entity: EntityId) -> dict[str, str]:
-        known = self.entities.get(entity)
-        return {
-            "id": str(entity),
-            "title": known.title if known else "",
-            "type": known.type if known else "",
-        }
+        title = self.entities[entity].title if entity in self.entities else ""
+        return {"id": str(entity), "title": title, "type": self.type_of(entity)}
 
 
 class LearntFrom:
@@ -404,7 +391,7 @@ class ErrorAnalysis:
                 times_learnt=self._learnt.times(case.gold) if self._learnt else None,
                 entities=known,
             )
-            self._summary.add(_facts(told))
+            self._summary.add(told)
             self._each(told)
 
     def _bearers(self, surfaces: set[str]) -> dict[str, set[EntityId]]:
@@ -414,19 +401,6 @@ class ErrorAnalysis:
             for one in self._store.bearers_of(kb, surfaces - {""}):
                 found.setdefault(one.folded, set()).add(EntityId(kb, one.key))
         return found
-
-
-def _facts(case: Case) -> Facts:
-    types = {gold: case.entities[gold].type if gold in case.entities else "" for gold in case.gold}
-    return Facts(
-        reason=case.reason,
-        golds=tuple(types.items()),
-        answer=case.answer.kb if case.answer else None,
-        is_found=case.found is not None,
-        bearers=case.bearers,
-        seen=case.seen,
-        times_learnt=case.times_learnt,
-    )
 
 
 def _cases(text: JudgedText, answers: Sequence[Answer]) -> Iterator[Case]:
