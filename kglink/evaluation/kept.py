@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from kglink.errors import UsageError
 from kglink.evaluation.measures.end_to_end import Answer, JudgedText
-from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, hit, reciprocal
-from kglink.evaluation.rankings import JSON_KEYS, Rank, RankedMention
+from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, Value, values_of
+from kglink.evaluation.rankings import JSON_KEYS, RankedMention
 from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
 from kglink.records import EntityId
 from kglink.sources import Problems, Source
@@ -25,20 +24,14 @@ from kglink.sources import Problems, Source
 FORMAT = 1
 KEPT_HINT = "Name a file that `kglink eval --keep` wrote."
 
-#: The value of one mention from its rank, as retrieved (``ranks``) or re-ranked.
-_Figure = tuple[str, Callable[[Rank], float]]
 
-
-def _figures(ks: Sequence[int], depth: int, *, reranked: bool) -> dict[str, _Figure]:
+def _values(ks: Sequence[int], depth: int, *, reranked: bool) -> dict[str, Value]:
     """What is compared of two evaluations that both ranked ``depth`` candidates."""
-    found: dict[str, _Figure] = {
-        f"R@{k}": ("ranks", partial(hit, k=k)) for k in sorted({1, *ks}) if k <= depth
-    }
-    if reranked:  # else AP@1 is R@1
-        found[AP_AT_1] = ("reranked", partial(hit, k=1))
-    found[MAP_AT_10] = ("reranked", partial(reciprocal, within=RERANKED))
-    found[MRR] = ("ranks", partial(reciprocal, within=depth))
-    return found
+    compared = [k for k in sorted({1, *ks}) if k <= depth]
+    names = (*(f"R@{k}" for k in compared), AP_AT_1, MAP_AT_10, MRR)
+    values = values_of(compared, depth=depth)
+    # Without a reranker AP@1 is R@1.
+    return {name: values[name] for name in names if reranked or name != AP_AT_1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +142,7 @@ class Comparison(_Beside):
         super().__init__(path, evaluated)
         reranked = bool(evaluated.reranker or self.kept.reranker)
         depth = min(evaluated.depth, self.kept.depth)
-        self._figures = _figures(ks, depth, reranked=reranked)
+        self._values = _values(ks, depth, reranked=reranked)
         self._ours: dict[tuple[str, str], array[float]] = {}
         self._theirs: dict[tuple[str, str], array[float]] = {}
 
@@ -165,7 +158,7 @@ class Comparison(_Beside):
         ours = {"ranks": mention.ranks, "reranked": mention.reranked}
         if any(theirs[which].keys() != ours[which].keys() for which in ours):
             raise self._other(number, named)
-        for metric, (which, value) in self._figures.items():
+        for metric, (which, value) in self._values.items():
             for pool in mention.ranks:
                 place = pool, metric
                 self._ours.setdefault(place, array("d")).append(value(ours[which][pool]))

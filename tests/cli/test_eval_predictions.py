@@ -32,7 +32,7 @@ def files(demo_master: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
              if one["split"] == "test"]  # fmt: skip
     raw.write_text("\n".join(lines), "utf-8")
     with Workspace.open(demo_master) as workspace:
-        for form in ("jsonl", "nif"):
+        for form in ("jsonl", "nif", "pubtator"):
             exporter = workspace.registry.create("exporter", form)
             with (folder / f"answers.{form}").open("w", encoding="utf-8", newline="") as out:
                 exporter.export(workspace.link(workspace.texts(raw)), out)
@@ -198,6 +198,19 @@ def test_all_formats_of_answers_have_the_same_figures(
     assert nif | {"predictions": ""} == lines | {"predictions": ""}
     space = json.loads(kglink(*EVAL, "--end-to-end", "--joint-only", "--json").out)
     assert space["metrics"]["joint"]["links"] == nif["metrics"]["joint"]["links"]
+
+
+def test_answers_in_any_format_of_documents_are_judged(
+    kglink: Kglink, demo: Path, files: Path
+) -> None:
+    """PubTator has neither confidence nor line breaks: the rest is the same."""
+    lines, pubtator = (
+        json.loads(kglink(*EVAL, "--predictions", files / f"answers.{form}", "--json").out)
+        for form in ("jsonl", "pubtator")
+    )
+    for figures in ("detection", "links"):
+        assert pubtator["metrics"]["joint"][figures] == lines["metrics"]["joint"][figures]
+    assert pubtator["metrics"]["nil"] == lines["metrics"]["nil"]
 
 
 def test_the_web_address_of_an_entity_says_which_it_is(
