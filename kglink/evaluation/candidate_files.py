@@ -18,7 +18,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from kglink.errors import UsageError
 from kglink.evaluation.kept import read_lines, unreadable
 from kglink.evaluation.predictions import MOST_NAMED, unknown_entities, unknown_kb
 from kglink.evaluation.rankings import in_text
@@ -125,132 +124,109 @@ def line_of(found: Found) -> str:
 
 
 # ------------------------------------------------------------------------------------ reading
-class CandidateFile:
+def read_candidates(
+    path: Path,
+    documents: Mapping[str, Sequence[Document]],
+    *,
+    known: Collection[str],
+    kbs: Collection[str],
+    existing: Callable[[Collection[EntityId]], Collection[EntityId]],
+) -> dict[Place, Listed]:
     """The lists of a file, by mention.
 
     ``documents`` are those of some ``docs``; lines of other ``docs`` are passed over. Every mention
     with gold in ``kbs`` has a line; candidates may be of all KBs that are ``known``, and no others.
     ``existing`` gives of some ids those of entities that there are.
     """
-
-    def __init__(
-        self,
-        path: Path,
-        documents: Mapping[str, Sequence[Document]],
-        *,
-        known: Collection[str],
-        kbs: Collection[str],
-        existing: Callable[[Collection[EntityId]], Collection[EntityId]],
-    ) -> None:
-        self.path = path
-        self._kbs = frozenset(known)
-        self._known: dict[EntityId, EntityId] = {}  # each id once, however often it is listed
-        self._lists: dict[Place, Listed] = {}
-        wanted = {
-            Place(docs, document.id, one.start, one.end)
-            for docs, some in documents.items()
-            for document in some
-            for one in document.mentions
-        }
-        for number, place, ids, scores in self._lines(documents):
-            if place.docs not in documents:
-                continue
-            if place not in wanted:
-                raise self._unknown(number, place)
-            if place in self._lists:
-                raise unreadable(path, f"line {number}: the mention stands there twice", HINT)
-            self._lists[place] = self._listed(number, ids, scores)
-        judged = [
-            Place(docs, document.id, one.start, one.end)
-            for docs, some in documents.items()
-            for document, one in judged_mentions(some, kbs)
-        ]
-        missing = [place for place in judged if place not in self._lists]
-        if missing:
-            raise self._missing(missing, len(judged))
-        if gone := self._known.keys() - existing(self._known.keys()):
-            raise unknown_entities(str(path), gone)
-
-    def __getitem__(self, place: Place) -> Listed:
-        return self._lists[place]
-
-    def _lines(
-        self, documents: Mapping[str, Sequence[Document]]
-    ) -> Iterator[tuple[int, Place, list[EntityId], Sequence[float]]]:
-        """The number of each line, its mention, and its candidates with their scores."""
-        kind = kind_of(self.path)
-        if kind == "run":
-            yield from read_run(self.path)
-            return
-        if kind is None:
-            raise unreadable(self.path, "it holds no rankings of given mentions", HINT)
-        places = _zeshel_places(self.path, documents) if kind == "zeshel" else None
-        for number, record in read_lines(self.path, HINT):
-            if places is None:
-                place = self._place(number, record)
-                ids = [self._id(number, one) for one in self._named(number, record, "candidates")]
-                yield number, place, ids, self._scores(number, record, len(ids))
-            elif listed := places.get(str(record.get("mention_id"))):
-                # a world is a KB, and its lists stay in it
-                keys = self._named(number, record, ZESHEL_LIST)
-                yield number, listed, [EntityId(listed.docs, one) for one in keys], ()
-
-    def _place(self, number: int, record: Mapping[str, Any]) -> Place:
-        kinds = {"docs": str, "document": str, "start": int, "end": int}
-        for name, kind in kinds.items():
-            if not isinstance(record.get(name), kind):
-                raise unreadable(self.path, f"line {number} has no {name}", HINT)
-        return Place(*(record[name] for name in kinds))
-
-    def _named(self, number: int, record: Mapping[str, Any], name: str) -> list[str]:
-        given = record.get(name)
-        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-            raise unreadable(self.path, f"line {number} has no list of candidates", HINT)
-        return given
-
-    def _id(self, number: int, text: str) -> EntityId:
-        kb, colon, key = text.partition(":")
-        if not colon or not key:
-            raise unreadable(self.path, f"line {number}: {text!r} is no entity", HINT)
-        return EntityId(kb, key)
-
-    def _scores(self, number: int, record: Mapping[str, Any], count: int) -> Sequence[float]:
-        scores = record.get("scores") or ()
-        numbers = isinstance(scores, list | tuple) and all(
-            type(one) in (int, float) and isfinite(one) for one in scores
-        )
-        if not numbers or (scores and len(scores) != count):
-            raise unreadable(self.path, f"line {number} has not a score for each candidate", HINT)
-        return scores
-
-    def _listed(self, number: int, ids: Sequence[EntityId], scores: Sequence[float]) -> Listed:
-        for one in ids:
-            if one.kb not in self._kbs:
-                raise unknown_kb(f"{self.path}, line {number}", one, self._kbs)
+    once: dict[EntityId, EntityId] = {}  # each id once, however often it is listed
+    lists: dict[Place, Listed] = {}
+    wanted = {
+        Place(docs, document.id, one.start, one.end)
+        for docs, some in documents.items()
+        for document in some
+        for one in document.mentions
+    }
+    for number, place, ids, scores in _lines(path, documents):
+        if place.docs not in documents:
+            continue
+        if place not in wanted:
+            where = f"{place.start}-{place.end} of the document {place.document!r}"
+            raise unreadable(
+                path,
+                f"line {number}: {place.docs!r} has no mention at {where} in this split",
+                'Name the split that the file was written for with --split ("": all), or write it '
+                "again: the documents may have changed.",
+            )
+        if place in lists:
+            raise unreadable(path, f"line {number}: the mention stands there twice", HINT)
+        if other := next((one for one in ids if one.kb not in known), None):
+            raise unknown_kb(f"{path}, line {number}", other, known)
         if len(set(ids)) < len(ids):
-            raise unreadable(self.path, f"line {number} names a candidate twice", HINT)
-        known = tuple(self._known.setdefault(one, one) for one in ids)
-        return Listed(known, array("d", scores))
-
-    def _unknown(self, number: int, place: Place) -> UsageError:
-        where = f"{place.start}-{place.end} of the document {place.document!r}"
-        return unreadable(
-            self.path,
-            f"line {number}: {place.docs!r} has no mention at {where} in this split",
-            'Name the split that the file was written for with --split ("": all), or write it '
-            "again: the documents may have changed.",
-        )
-
-    def _missing(self, missing: Sequence[Place], total: int) -> UsageError:
-        first = sorted(missing)[:MOST_NAMED]
+            raise unreadable(path, f"line {number} names a candidate twice", HINT)
+        lists[place] = Listed(tuple(once.setdefault(one, one) for one in ids), array("d", scores))
+    judged = [
+        Place(docs, document.id, one.start, one.end)
+        for docs, some in documents.items()
+        for document, one in judged_mentions(some, kbs)
+    ]
+    if missing := sorted(place for place in judged if place not in lists):
+        first = missing[:MOST_NAMED]
         named = ", ".join(f"{one.docs} {one.document!r} {one.start}-{one.end}" for one in first)
         more = ", ..." * (len(missing) > MOST_NAMED)
-        return unreadable(
-            self.path,
-            f"{len(missing):,} of {total:,} mentions have no line: {named}{more}",
+        raise unreadable(
+            path,
+            f"{len(missing):,} of {len(judged):,} mentions have no line: {named}{more}",
             "A mention without candidates has a line with none. `kglink candidates` writes a line "
             "for every mention with gold in the KBs.",
         )
+    if gone := once.keys() - existing(once.keys()):
+        raise unknown_entities(str(path), gone)
+    return lists
+
+
+def _lines(
+    path: Path, documents: Mapping[str, Sequence[Document]]
+) -> Iterator[tuple[int, Place, list[EntityId], Sequence[float]]]:
+    """The number of each line, its mention, and its candidates with their scores."""
+    kind = kind_of(path)
+    if kind == "run":
+        yield from read_run(path)
+        return
+    if kind is None:
+        raise unreadable(path, "it holds no rankings of given mentions", HINT)
+    places = _zeshel_places(path, documents) if kind == "zeshel" else None
+    for number, record in read_lines(path, HINT):
+        if places is None:
+            for name in Place._fields:
+                if not isinstance(record.get(name), int if name in ("start", "end") else str):
+                    raise unreadable(path, f"line {number} has no {name}", HINT)
+            place = Place(*(record[name] for name in Place._fields))
+            names = _named(path, number, record, "candidates")
+            if bad := next((one for one in names if not all(EntityId.parse(one))), None):
+                raise unreadable(path, f"line {number}: {bad!r} is no entity", HINT)
+            ids = list(map(EntityId.parse, names))
+            yield number, place, ids, _scores(path, number, record, len(ids))
+        elif listed := places.get(str(record.get("mention_id"))):
+            # a world is a KB, and its lists stay in it
+            keys = _named(path, number, record, ZESHEL_LIST)
+            yield number, listed, [EntityId(listed.docs, one) for one in keys], ()
+
+
+def _named(path: Path, number: int, record: Mapping[str, Any], name: str) -> list[str]:
+    given = record.get(name)
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise unreadable(path, f"line {number} has no list of candidates", HINT)
+    return given
+
+
+def _scores(path: Path, number: int, record: Mapping[str, Any], count: int) -> Sequence[float]:
+    scores = record.get("scores") or ()
+    numbers = isinstance(scores, list | tuple) and all(
+        type(one) in (int, float) and isfinite(one) for one in scores
+    )
+    if not numbers or (scores and len(scores) != count):
+        raise unreadable(path, f"line {number} has not a score for each candidate", HINT)
+    return scores
 
 
 def kind_of(path: Path) -> Kind | None:
@@ -307,7 +283,7 @@ def _words(text: str, mention: Mention) -> tuple[int, int]:
 class ListedRanker:
     """Ranks mentions as a file lists their candidates, and as stages order these anew."""
 
-    lists: CandidateFile
+    lists: Mapping[Place, Listed]
     places: Mapping[MentionInText, Place]
     facts: EntityFacts
     stages: tuple[Stage, ...] = ()

@@ -17,7 +17,7 @@ from kglink.evaluation.annotated import (
     with_nil,
     without_golds,
 )
-from kglink.evaluation.candidate_files import CandidateFile, ListedRanker
+from kglink.evaluation.candidate_files import ListedRanker, read_candidates
 from kglink.evaluation.kept import Evaluated
 from kglink.evaluation.measures.end_to_end import (
     Answer,
@@ -73,7 +73,7 @@ def _listed(workspace: Opened, question: Question, path: Path) -> ListedRanker:
         name: list(store.documents(name, question.split or None)) for name in question.docs
     }
     known = [info.name for info in store.kbs() if info.entities]
-    lists = CandidateFile(path, documents, known=known, kbs=question.kbs, existing=store.existing)
+    lists = read_candidates(path, documents, known=known, kbs=question.kbs, existing=store.existing)
     places = {
         in_text(document, one): Place(name, document.id, one.start, one.end)
         for name, some in documents.items()

@@ -24,7 +24,6 @@ from kglink.evaluation.rankings import (
     JUDGED_JOINT,
     Counterparts,
     Domain,
-    Judging,
     Rank,
     RankedMention,
     rank_mentions,
@@ -37,8 +36,7 @@ from kglink.records import Document, Entity, EntityId, Ranking
 def ranks(
     documents: Iterable[Document], depth: int = 3, counterparts: Counterparts | None = None
 ) -> list[RankedMention]:
-    judging = Judging(counterparts=counterparts)
-    return list(rank_mentions(HandMade(), documents, KBS, depth, judging))
+    return list(rank_mentions(HandMade(), documents, KBS, depth, counterparts=counterparts))
 
 
 def recalls(mentions: Iterable[RankedMention]) -> dict[str, tuple[int, list[float]]]:
@@ -128,8 +126,8 @@ def test_a_counterpart_in_a_judged_kb_counts_there() -> None:
 
 
 def test_counterparts_outside_of_the_ranked_kbs_are_not_counted_as_any() -> None:
-    judging = Judging(counterparts=same)
-    (mention,) = rank_mentions(HandMade(), [document("six", "c:6")], ("b", "c"), 2, judging)
+    documents = [document("six", "c:6")]
+    (mention,) = rank_mentions(HandMade(), documents, ("b", "c"), 2, counterparts=same)
     assert not mention.with_counterpart
     assert mention.ranks[JOINT] == 2
 
@@ -209,7 +207,7 @@ def entities(ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
 
 
 def test_domains_are_types_of_golds_within_their_kbs() -> None:
-    mentions = list(rank_mentions(HandMade(), DOCUMENTS, KBS, 3, Judging(entities=entities)))
+    mentions = list(rank_mentions(HandMade(), DOCUMENTS, KBS, 3, entities=entities))
     assert [mention.domains for mention in mentions] == [
         (Domain("a", "bird"),),
         (Domain("a", "tree"), Domain("c", "")),
