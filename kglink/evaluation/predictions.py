@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Protocol
 
@@ -48,7 +49,7 @@ def read_predictions(
 
     ``kbs`` are the KBs that there are: an answer in another one, or an entity that is not
     ``known``, is a mistake in the file. An answer that names no KB is looked for in those that are
-    ``judged``; of a code that none of them has, the entity is of no KB.
+    ``judged``, then in the others; a code that none of them has is an entity of no KB.
     """
     label = str(path)
     with Source.open_path(path) as source:
@@ -154,7 +155,7 @@ def _meant(
     known: KnownEntities,
     judged: Sequence[str],
 ) -> dict[EntityId, EntityId]:
-    """The entity that each answer means."""
+    """The entity that each gold means; those that mean none are left out."""
     golds = {gold for document in documents for one in document.mentions for gold in one.gold or ()}
     own = {one for one in golds if one.kb}
     for one in sorted(own):
@@ -165,22 +166,14 @@ def _meant(
     meant = {one: one for one in own}
     open_ = sorted(one.key for one in golds - own)
     ways: tuple[Resolve, ...] = ("key", "xref", "title")
-    for way in ways if open_ else ():
-        for name, entities in known.named(open_, judged, way).items():
-            if len(entities) > 1:
+    for pool, way in product((judged, kbs), ways):
+        for name, entities in known.named(open_, pool, way).items() if open_ else ():
+            if len(entities) > 1 and pool is judged:
                 few = ", ".join(map(str, sorted(entities)[:MOST_NAMED]))
                 hint = "A mention means one entity: name its KB, or judge one KB with --kb."
                 raise unfit(label, f"{name} names several entities: {few}", hint)
             meant |= {EntityId("", name): one for one in entities}
         open_ = [one for one in open_ if EntityId("", one) not in meant]
-    for name in open_:
-        if "://" in name or not code_of(name):
-            raise unfit(
-                label,
-                f"{name} is the key, code, title or address of no entity",
-                "Name entities as kb:key, or by the address (url) that their KB gives.",
-            )
-        meant[EntityId("", name)] = EntityId("", name)
     return meant
 
 
@@ -200,7 +193,16 @@ def _answers(label: str, document: Document, meant: Mapping[EntityId, EntityId])
 def _answer(
     label: str, document: Document, one: Mention, meant: Mapping[EntityId, EntityId]
 ) -> Answer:
-    golds = {meant[gold] for gold in one.gold or ()}
+    golds = {meant[gold] for gold in one.gold or () if gold in meant}
+    if one.gold and not golds:
+        name = one.gold[0].key
+        if "://" in name or not code_of(name):
+            raise unfit(
+                label,
+                f"{name} is the key, code, title or address of no entity",
+                "Name entities as kb:key, or by the address (url) that their KB gives.",
+            )
+        golds = {one.gold[0]}
     if len(golds) > 1:
         few = ", ".join(map(str, sorted(golds)[:MOST_NAMED]))
         where = f"the mention at {one.start} to {one.end} of {document.id!r}"

@@ -132,7 +132,7 @@ def test_answers_are_read_by_the_text(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         *ours(
-            Phrase(0, 3, ("https://a.example/1",), 0.5),
+            Phrase(0, 3, ("http://nobody.example/ada", "https://a.example/1"), 0.5),
             Phrase(4, 7, ("urn:kglink:nil:new",)),
             Phrase(8, 9, ("http://aksw.org/notInWiki/wave",)),
             Phrase(10, 13, ("https://nowhere.example/",), None, EntityId("b", "7")),
