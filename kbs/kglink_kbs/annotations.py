@@ -12,7 +12,7 @@ from pydantic import Field
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.sources import Problems
-from kglink_kbs.spellings import DOCUMENT, LISTED_MENTION, SINGLE_MENTION, Shapes, value_at
+from kglink_kbs.spellings import ANSWER, DOCUMENT, LISTED_MENTION, SINGLE_MENTION, Shapes, value_at
 from kglink_kbs.values import (
     BadValue,
     described,
@@ -194,6 +194,7 @@ class DocumentMaker:
         self._gold = GoldReader(settings.gold_ids)
         self._shapes = Shapes(DOCUMENT, names)
         self._listed = Shapes(LISTED_MENTION, gold)
+        self._answered = Shapes(ANSWER, gold)
         self._single = Shapes(SINGLE_MENTION, gold)
 
     def form(self, record: Mapping[str, Any]) -> Form:
@@ -233,7 +234,7 @@ class DocumentMaker:
             if form == "single":
                 found.append(self._single_mention(text, record))
             elif isinstance(listed, list):
-                found.extend(self._mentions(text, listed, place, problems))
+                found.extend(self._mentions(text, listed, place, problems, self._listed))
                 if listed and not found:
                     return None
         return Document(
@@ -280,7 +281,9 @@ class DocumentMaker:
                     "Leave it out where there is none.",
                 )
         text = texts[id_] if values.get("text") is None else exact_text(values["text"], "text")
-        return Document(id_, text, tuple(self._mentions(text, listed, place, problems)))
+        return Document(
+            id_, text, tuple(self._mentions(text, listed, place, problems, self._answered))
+        )
 
     def _of_parts(self, record: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         """The texts of several fields, one after the other, and where each stands."""
@@ -319,7 +322,7 @@ class DocumentMaker:
         return self._placed(text, span, offsets, record, self._single)
 
     def _mentions(
-        self, text: str, listed: list[object], place: str, problems: Problems
+        self, text: str, listed: list[object], place: str, problems: Problems, shapes: Shapes
     ) -> Iterator[Mention]:
         spans: list[tuple[int, int] | BadValue] = [self._listed_span(item) for item in listed]
         ends = (offset for span in spans if isinstance(span, tuple) for offset in span)
@@ -328,7 +331,7 @@ class DocumentMaker:
             try:
                 if isinstance(span, BadValue) or not isinstance(item, dict):
                     raise span if isinstance(span, BadValue) else BadValue(described(item))
-                yield self._placed(text, span, offsets, item, self._listed)
+                yield self._placed(text, span, offsets, item, shapes)
             except BadValue as bad:
                 problems.report(bad.at(f"{place}, mention {number}"))
 
@@ -379,8 +382,8 @@ class DocumentMaker:
             gold=self._gold.of_mention(values, exact=exact),
             type=type_text(values.get("type"), "type"),
             quality=one_line(values.get("quality"), "quality"),
-            confidence=_confidence(record.get("confidence")),
-            cluster=cluster if isinstance(cluster := record.get("cluster"), str) else "",
+            confidence=_confidence(values.get("confidence")),
+            cluster=cluster if isinstance(cluster := values.get("cluster"), str) else "",
         )
 
 
