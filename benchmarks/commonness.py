@@ -30,7 +30,8 @@ from kglink.records import Document, EntityId
 from kglink.sources import Problems, Source
 from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
 from kglink.workspace.linker import search_of
-from kglink_kbs.mediawiki.wikis import MediaWikiSettings, make
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.mediawiki.wikis import make
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -30,7 +30,8 @@ from xml.parsers import expat
 
 from kglink.sources import Problems, Source
 from kglink.testing.worlds import World, WorldSettings, write_mediawiki_xml
-from kglink_kbs.mediawiki.wikis import MediaWikiSettings, make
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.mediawiki.wikis import make
 
 RUNS = 3
 SIZES = (10_000, 100_000)

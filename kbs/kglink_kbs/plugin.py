@@ -20,6 +20,7 @@ from kglink_kbs import (
     zeshel,
 )
 from kglink_kbs.mediawiki import wikis
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.ontology import OntologySettings
 from kglink_kbs.texts import docx, html, mail, markdown, pdf, plain
 from kglink_kbs.texts.plain import PlainSettings, TextSettings
@@ -138,14 +139,14 @@ def register_kbs(register: Register) -> None:
     register(
         "kglink/wikipedia",
         wikis.make,
-        settings=wikis.MediaWikiSettings,
+        settings=MediaWikiSettings,
         summary="MediaWiki XML exports: Wikipedia's dumps in any language, and other wikis'",
         sniff=wikis.sniff_wikipedia,
     )
     register(
         "kglink/wikia",
         wikis.make,
-        settings=wikis.MediaWikiSettings,
+        settings=MediaWikiSettings,
         summary="Fandom's (Wikia's) XML exports",
         sniff=wikis.sniff_wikia,
     )

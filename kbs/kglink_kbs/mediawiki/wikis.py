@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
-
-from kglink.plugins import PluginSettings
 from kglink.sources import SourceHead
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
 
 if TYPE_CHECKING:
     from kglink.plugins import KBAdapter
@@ -20,35 +18,6 @@ _FANDOM = re.compile(
     rb"<base>[^<]{0,300}(?:\.|//)(?:fandom\.com|wikia\.(?:com|org))[/:<]|<dbname>[^<]{0,100}wikia",
     re.IGNORECASE,
 )
-
-
-class MediaWikiSettings(PluginSettings):
-    """What is taken from an export."""
-
-    sentences: int = Field(
-        10, ge=0, description="Sentences of an article's lead to take as its description."
-    )
-    disambiguation: bool = Field(
-        False, description="Keep disambiguation pages; their links count either way."
-    )
-    lists: bool = Field(True, description="Keep pages that are lists by their title.")
-    categories: bool = Field(False, description="Keep category pages.")
-    namespaces: tuple[int, ...] = Field(
-        (0,), description="Keys of the namespaces whose pages are entities; 0 holds the articles."
-    )
-    min_anchor_count: int = Field(
-        1, ge=0, description="Links that a text must have to be an alias; 0 takes none."
-    )
-    documents: int = Field(
-        0, ge=0, description="Articles to take as annotated documents, drawn by lot; 0 for none."
-    )
-    seed: int = Field(0, description="The seed of that lot.")
-    interwiki: tuple[str, ...] = Field(
-        (), description="More prefixes of links to other wikis, which link to no entity here."
-    )
-    language: str = Field("", description="The wiki's language; what the dump says if empty.")
-    max_page_mb: float = Field(50, gt=0, description="The largest page to read, in MB of XML.")
-    workers: int = Field(0, ge=0, description="Processes that parse; 0 for one on each processor.")
 
 
 def make(settings: MediaWikiSettings) -> KBAdapter:
