@@ -261,7 +261,7 @@ def test_a_kb_of_any_adapter_survives(
 
 
 def test_the_cases_say_something_in_every_field(tmp_path: Path) -> None:
-    """Else a field that is lost would not be missed."""
+    """Else a field that is lost would not be missed; what a tool answered is kept by no store."""
     silent = {
         (kind.__name__, field.name)
         for kind in (Entity, Alias, Document, Mention, CodeMapping)
@@ -276,7 +276,7 @@ def test_the_cases_say_something_in_every_field(tmp_path: Path) -> None:
                     for field in dataclasses.fields(part)
                     if getattr(part, field.name) != field.default
                 }
-    assert not silent
+    assert silent <= {("Mention", "confidence"), ("Mention", "cluster")}
 
 
 def test_golds_that_are_found_and_golds_that_are_not_both_survive(
