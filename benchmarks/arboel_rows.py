@@ -36,7 +36,7 @@ from kglink.clusters.clustering import (
     MentionGraph,
 )
 from kglink.clusters.neighbours import nearest_others
-from kglink.evaluation.clusters import adjusted_rand_index, labels_of, neighbour_recall
+from kglink.evaluation.measures.clusters import adjusted_rand_index, labels_of, neighbour_recall
 from kglink.models import choose_hardware, resolve_model
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.plugins import RowRange, load_registry
@@ -48,7 +48,7 @@ from kglink.training.job import FinetuneJob
 from kglink.training.pool import as_ids
 from kglink.training.train import train
 from kglink.workspace import Workspace
-from kglink.workspace.export import record_line
+from kglink_kbs.exported import record_line
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from cluster_choice import best_choice, threshold_grid

@@ -30,7 +30,8 @@ from kglink.linking.kinds import Weights
 from kglink.records import Document, EntityId
 from kglink.sources import Problems, Source
 from kglink.workspace.linker import search_of
-from kglink_kbs.mediawiki.wikis import WikipediaSettings, make
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.mediawiki.wikis import make
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from worlds import World, WorldSettings, write_mediawiki_xml
@@ -89,7 +90,7 @@ def measure(dump: Path) -> None:
 def documents_of(dump: Path) -> Iterator[Document]:
     """All pages with links, and what these mean in the KB ``wiki``."""
     with Source.open_path(dump) as source:
-        for one in make(WikipediaSettings(documents=ALL)).read(source, Problems("skip")):
+        for one in make(MediaWikiSettings(documents=ALL)).read(source, Problems("skip")):
             if isinstance(one, Document):
                 mentions = tuple(
                     replace(

@@ -23,7 +23,12 @@ from pathlib import Path
 
 from kglink import FinetuneJob, Workspace
 from kglink.evaluation.annotated import AnnotatedText, merged_texts, of_linked_types
-from kglink.evaluation.end_to_end import Answer, EndToEndReport, answers_of, evaluate_answers
+from kglink.evaluation.measures.end_to_end import (
+    Answer,
+    EndToEndReport,
+    answers_of,
+    evaluate_answers,
+)
 from kglink.linking.pipeline import Linker
 from kglink.records import TextInput
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 
 from kglink import Workspace
-from kglink.evaluation.clusters import adjusted_rand_index
+from kglink.evaluation.measures.clusters import adjusted_rand_index
 from kglink.linking.discovery import discoveries, told_elsewhere, unknown_mentions
 from kglink.records import Link, LinkedDocument
 from kglink.text.fold import fold

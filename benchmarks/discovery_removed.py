@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from kglink import Workspace
-from kglink.evaluation.clusters import adjusted_rand_index
-from kglink.evaluation.not_found import Place, nil_places
+from kglink.evaluation.annotated import Place, nil_places
+from kglink.evaluation.measures.clusters import adjusted_rand_index
 from kglink.linking.discovery import discoveries, told_elsewhere, unknown_mentions
 from kglink.records import Document, EntityId, Span, TextInput
 from kglink.text.fold import fold

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink import Workspace
-from kglink.evaluation.scores import Calibration
+from kglink.evaluation.measures.end_to_end import Calibration
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.fit import Rankings, fit_rankings, judged_rankings
 from kglink.linking.kinds import Weights

@@ -18,8 +18,8 @@ from itertools import islice
 from pathlib import Path
 
 from kglink import TextInput, Workspace
+from kglink.evaluation.measures.retrieval import Figures
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
-from kglink.evaluation.report import Figures
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.kinds import Weights
 from kglink.linking.pipeline import Linker

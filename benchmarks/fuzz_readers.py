@@ -144,6 +144,15 @@ _ALL = (
         more_tokens=("\t", "\n\n", "\t0\t5\t", "\r\n", "\u2028"),
     ),
     Reader(
+        "nif",
+        "corpus.ttl",
+        "test_kb_nif",
+        settings=({}, {"syntax": "turtle"}, {"syntax": "ntriples"}),
+        tokens="@prefix nif: nif:Context nif:Phrase nif:isString nif:beginIndex nif:endIndex "
+        "nif:referenceContext nif:anchorOf itsrdf:taIdentRef itsrdf:taConfidence #char=0,3 "
+        'urn:kglink:nil: urn:kglink:entity:a:1 ^^ xsd:nonNegativeInteger <http:// > ; , . """',
+    ),
+    Reader(
         "umls",
         "MRCONSO.RRF",
         "test_kb_umls",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kglink.evaluation.scores import Calibration, PrecisionRecall
+from kglink.evaluation.measures.end_to_end import Calibration, PrecisionRecall
 from kglink.records import Document, EntityId, LinkedDocument
 
 Place = tuple[int, int]

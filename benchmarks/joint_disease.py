@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from overlap import KBS as KB_FILES
 
-from kglink.evaluation.metrics import hit
+from kglink.evaluation.measures.retrieval import hit
 from kglink.evaluation.rankings import JUDGED_JOINT, RankedMention
 from kglink.evaluation.significance import randomization_test
 from kglink.training.job import FinetuneJob

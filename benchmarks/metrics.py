@@ -18,11 +18,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.clusters import cluster_figures, labels_of
-from kglink.evaluation.end_to_end import Answer, evaluate_answers
-from kglink.evaluation.metrics import reciprocal
+from kglink.evaluation.measures.clusters import cluster_figures, labels_of
+from kglink.evaluation.measures.end_to_end import Answer, evaluate_answers
+from kglink.evaluation.measures.retrieval import RetrievalReport, reciprocal
 from kglink.evaluation.rankings import JOINT, rank_mentions
-from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.significance import randomization_test
 from kglink.linking.stages import Stage
 from kglink.records import Candidate, Document, EntityId, Mention, MentionInText, Ranking

@@ -4,7 +4,7 @@
 
 The workspace is one of `benchmarks/evidence.py --keep`. What is fitted and learnt is of TRAIN, the
 figures are of DEV, mentions given, about so many of each. A mention is NIL where the documents say
-so, or where their gold is in no KB (`kglink.evaluation.not_found`). An answer in a KB that has
+so, or where their gold is in no KB (`kglink.evaluation.annotated`). An answer in a KB that has
 nothing annotated for a mention of something is judged by nobody and left out.
 """
 
@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from kglink import Workspace
-from kglink.evaluation.not_found import nil_places, with_nil
-from kglink.evaluation.scores import Calibration
+from kglink.evaluation.annotated import nil_places, with_nil
+from kglink.evaluation.measures.end_to_end import Calibration
 from kglink.linking.fit import fit_rankings, judged_rankings
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import SCORING_FILE, write_scoring

@@ -29,7 +29,8 @@ from pathlib import Path
 from xml.parsers import expat
 
 from kglink.sources import Problems, Source
-from kglink_kbs.mediawiki.wikis import WikipediaSettings, make
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.mediawiki.wikis import make
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from worlds import World, WorldSettings, write_mediawiki_xml
@@ -74,7 +75,7 @@ def run_adapter(path: Path, documents: int) -> dict[str, float]:
     """Read the dump into records."""
     started = time.perf_counter()
     with Source.open_path(path) as source:
-        adapter = make(WikipediaSettings(documents=documents))
+        adapter = make(MediaWikiSettings(documents=documents))
         records = sum(1 for _ in adapter.read(source, Problems("skip")))
     seconds = time.perf_counter() - started
     return {"seconds": seconds, "cpu": cpu_seconds(), "records": records, "peak": peak_mib()}

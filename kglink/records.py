@@ -80,6 +80,10 @@ class Mention:
     gold: tuple[EntityId, ...] | None = None
     type: str = ""
     quality: str = ""
+    confidence: float | None = None
+    """How sure a tool is of its answer; no store keeps it."""
+    cluster: str = ""
+    """Of a tool's NIL the id of what it is together with others; no store keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +315,12 @@ class Link:
     cluster: str = ""
     """Of a NIL the discovery that has its name (`kglink discover`); empty: none has."""
 
+    @property
+    def answers(self) -> tuple[KBAnswer, ...]:
+        """What each KB answers, where that was wanted; else the one answer of all."""
+        own = KBAnswer(self.chosen.id.kb if self.chosen else "", self.chosen, self.confidence)
+        return self.per_kb or (own,)
+
     def as_json(self, *, explain: bool = False) -> dict[str, object]:
         """A plain dictionary, one of the ``entities`` of a text; what a NIL lacks is None."""
         chosen = self.chosen
@@ -377,16 +387,20 @@ class LinkedDocument:
     rejected: tuple[Rejected, ...] = ()
     """What was not linked, in reading order, where that is wanted (``link.rejected``)."""
 
+    @property
+    def in_order(self) -> list[Link]:
+        """The links by their start, the longer first."""
+        return sorted(self.links, key=lambda link: (link.start, -link.end))
+
     def as_json(self, *, explain: bool = False, rejected: bool = False) -> dict[str, object]:
         """A plain dictionary, as ``kglink link --format json`` writes it.
 
         ``explain`` gives every candidate its evidence; ``rejected`` adds what was not linked.
         """
-        links = sorted(self.links, key=lambda link: (link.start, -link.end))
         return {
             "id": self.id,
             "text": self.text,
-            "entities": [link.as_json(explain=explain) for link in links],
+            "entities": [link.as_json(explain=explain) for link in self.in_order],
             **(
                 {"rejected": [one.as_json(explain=explain) for one in self.rejected]}
                 if rejected

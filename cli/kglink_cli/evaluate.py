@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kglink.errors import UsageError
-from kglink.workspace.shapes import (
-    answer_comparison_shape,
-    comparison_shape,
-    end_to_end_shape,
-    evaluation_shape,
-    overlap_tests_shape,
-)
-from kglink_cli.build import ensure_space
-from kglink_cli.console import note, print_json, progress
-from kglink_cli.evaluation_clusters import WantedClusters
-from kglink_cli.evaluation_end_to_end import (
-    answer_comparison_table,
-    end_to_end_table,
-    judge_end_to_end,
-)
-from kglink_cli.evaluation_errors import WantedErrors
-from kglink_cli.evaluation_sinks import Sinks
-from kglink_cli.evaluation_tables import (
-    accuracy_table,
-    comparison_table,
-    domains_table,
-    overlap_tests_table,
-    overlaps_table,
-    recall_table,
-    seen_table,
-    slices_tables,
-)
+from kglink_cli.console import note
+from kglink_cli.evaluation import Shown, Wanted, judge_end_to_end, judge_retrieval
 from kglink_cli.limits import (
     JudgedSplit,
     NotUnder,
@@ -47,16 +21,11 @@ from kglink_cli.limits import (
     limit_flags,
     refuse_ignored,
 )
-from kglink_cli.session import session_of, split_names, tell_reranker, tell_stages
-from kglink_cli.tables import Table, TableFormat, check_format, write_tables
+from kglink_cli.session import session_of, split_names
+from kglink_cli.tables import check_format
 
 if TYPE_CHECKING:
-    from kglink.evaluation.overlaps import OverlapFigures, OverlapTest
-    from kglink.evaluation.rankings import RankedMention
-    from kglink.evaluation.report import RetrievalReport
-    from kglink.evaluation.retrieval import Question
     from kglink.workspace import Workspace
-    from kglink.workspace.judging import EndToEnd
 
 RANKS = "1,4,8,16,32,64"
 
@@ -147,8 +116,8 @@ def evaluate(
         Path | None,
         typer.Option(
             "--predictions",
-            help="Judge this file instead: answers in raw texts, as link --format jsonl or nif "
-            "writes them (--end-to-end), or rankings (--candidates). Its content tells which.",
+            help="Judge this file instead: answers in raw texts in any format of documents that "
+            "add-kb reads (--end-to-end), or rankings (--candidates). Its content tells which.",
         ),
     ] = None,
     errors: Annotated[
@@ -209,24 +178,32 @@ def evaluate(
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.judging import EndToEnd
 
-    predictions, candidates = files = Files(predictions, candidates).sorted(end_to_end=end_to_end)
+    predictions, candidates = _sorted(predictions, candidates, end_to_end=end_to_end)
     end_to_end |= predictions is not None
     as_json = as_json or form == "json"
     overlaps |= bool(overlaps_against)
     shown = Shown("table" if as_json else check_format(form), intervals, comparisons, seed)
     names = split_names(docs)
-    reasons = WantedErrors(errors or errors_to is not None, errors_to)
-    together = WantedClusters(clusters)
-    if not names and (not overlaps or keep or against or reasons.wanted or clusters):
+    wanted = Wanted(keep, against, errors or errors_to is not None, errors_to, clusters)
+    if not names and (not overlaps or any(wanted)):
         raise UsageError("there are no documents to evaluate on", hint="Name them with --docs.")
-    reasons.check(predictions)
+    if wanted.errors and predictions is not None:
+        raise UsageError(
+            "--errors asks the space for the candidates of each mention, and a file of "
+            "--predictions is judged without a space",
+            hint="Leave one of the two out.",
+        )
     _refuse_mixture(
         end_to_end=end_to_end,
         of_answers=(complete, None if per_kb else False),
         of_ranks=(overlaps, domains, k != RANKS, seen_in != "auto", candidates is not None),
     )
     limits = {"--by": by, "--type": types, "--under": under, "--not-under": not_under}
-    files.refuse(limits, {"--rerank": rerank, "--space": space})
+    if predictions or candidates:
+        refuse_ignored("where a file is judged", limits)
+    if predictions:
+        order = {"--rerank": rerank, "--space": space}
+        refuse_ignored("where a file of answers is judged", order)
     check_rerank(rerank, by)
     kbs, ranks = split_names(kb), _ranks(k)
     flags = {
@@ -239,109 +216,45 @@ def evaluate(
         split = _judged_split(workspace, names, split, quiet=predictions is not None)
         if end_to_end:
             raw = EndToEnd(names, split, kbs, counterparts, complete, per_kb, predictions)
-            sinks = Sinks(keep, against, reasons, together)
-            _end_to_end(workspace, raw, sinks, shown, as_json=as_json)
-            tell_stages(workspace)
-            return
-        wanted = Question(
-            *(names, split, kbs, ranks, counterparts),
-            domains=domains,
-            seen_in=seen_in,
-            candidates=candidates,
-        )
-        record = _asked_of(workspace, wanted, overlaps=overlaps)
-        sinks = Sinks(keep, against, reasons, together)
-        found = _retrieval(workspace, wanted, sinks) if names else None
-        nearness = _overlaps(workspace, wanted.kbs, overlaps_against, shown) if overlaps else None
-        tell_stages(workspace)
-    if as_json:
-        if found is not None:
-            record |= evaluation_shape(wanted, found, workspace.settings.link)
-        reasons.put_into(record)
-        together.put_into(record)
-        if nearness is not None:
-            nearness.put_into(record)
-        if sinks.comparison is not None:
-            record["against"] = comparison_shape(sinks.comparison, comparisons, seed)
-        print_json(record)
-        return
-    tables = list(_retrieval_tables(found, shown, wanted)) if found is not None else []
-    tables += [*reasons.tables(), *together.tables()]
-    if nearness is not None:
-        tables += nearness.tables()
-    if sinks.comparison is not None:
-        tables.append(comparison_table(sinks.comparison, comparisons, seed))
-    write_tables(tables, shown.form)
+            judge_end_to_end(workspace, raw, wanted, shown, as_json=as_json)
+        else:
+            question = Question(
+                *(names, split, kbs, ranks, counterparts),
+                domains=domains,
+                seen_in=seen_in,
+                candidates=candidates,
+            )
+            against_space = overlaps_against if overlaps else None
+            judge_retrieval(workspace, question, wanted, against_space, shown, as_json=as_json)
 
 
 #: What a file of predictions is, in words.
 _KINDS = {
-    "answers": "answers in raw texts, as JSON lines",
-    "nif": "answers in raw texts, as NIF",
+    None: "answers in raw texts",
     "candidates": "rankings of given mentions, as JSON lines",
     "run": "rankings of given mentions, as a TREC run",
     "zeshel": "rankings of given mentions, of ZESHEL",
 }
 
 
-class Files(NamedTuple):
-    """The file that is judged: whole answers in raw texts, or rankings of given mentions."""
+def _sorted(
+    predictions: Path | None, candidates: Path | None, *, end_to_end: bool
+) -> tuple[Path | None, Path | None]:
+    """Files of whole answers and of rankings; the content of ``predictions`` says what it is."""
+    from kglink.evaluation.candidate_files import kind_of
 
-    answers: Path | None
-    rankings: Path | None
-
-    def sorted(self, *, end_to_end: bool) -> Files:
-        """As the content of a file of predictions (``answers``) has it; says what it is."""
-        from kglink.evaluation.candidate_files import kind_of
-
-        path = self.answers
-        if path is None:
-            return self
-        if self.rankings is not None:
-            raise UsageError(
-                "--predictions and --candidates name two files to judge", hint="Name one."
-            )
-        kind = kind_of(path)
-        if kind in ("answers", "nif"):
-            note("predictions", f"{path} holds {_KINDS[kind]}")
-            return self
-        if end_to_end:
-            raise UsageError(
-                f"{path} holds {_KINDS[kind]}, and says of no text what is in it",
-                hint="Leave out --end-to-end.",
-            )
-        note("predictions", f"{path} holds {_KINDS[kind]}")
-        return Files(None, path)
-
-    def refuse(self, search: Mapping[str, object], order: Mapping[str, object]) -> None:
-        """Refuse options of the search beside a file, and with answers those of the order too."""
-        if any(self):
-            refuse_ignored("where a file is judged", search)
-        if self.answers is not None:
-            refuse_ignored("where a file of answers is judged", order)
-
-
-def _asked_of(workspace: Workspace, question: Question, *, overlaps: bool) -> dict[str, object]:
-    """Which space and KBs are evaluated; the space is built where it is asked."""
-    from kglink.workspace.judging import kbs_of
-
-    if question.candidates is None or overlaps:
-        ensure_space(workspace)
-        tell_reranker(workspace)
-    name = workspace.settings.space.name
-    return {
-        "space": name if question.candidates is None else None,
-        "kbs": list(kbs_of(workspace, question)),
-    }
-
-
-class Shown(NamedTuple):
-    """How figures are shown: the format, whether with intervals, and what tests are told."""
-
-    form: TableFormat
-    intervals: bool
-    comparisons: int
-    seed: int
+    if predictions is None:
+        return None, candidates
+    if candidates is not None:
+        raise UsageError("--predictions and --candidates name two files to judge", hint="Name one.")
+    kind = kind_of(predictions)
+    if kind is not None and end_to_end:
+        raise UsageError(
+            f"{predictions} holds {_KINDS[kind]}, and says of no text what is in it",
+            hint="Leave out --end-to-end.",
+        )
+    note("predictions", f"{predictions} holds {_KINDS[kind]}")
+    return (predictions, None) if kind is None else (None, predictions)
 
 
 def _refuse_mixture(
@@ -379,92 +292,6 @@ def _judged_split(
             "too good: judge texts that it has not learnt from",
         )
     return split
-
-
-def _end_to_end(
-    workspace: Workspace, question: EndToEnd, sinks: Sinks, shown: Shown, *, as_json: bool
-) -> None:
-    if question.predictions is None:
-        ensure_space(workspace)
-    report, comparison = judge_end_to_end(workspace, question, sinks)
-    if not report.joint.links["strict"].gold:
-        note("links", "no mention has an entity of these KBs: figures of links say nothing here")
-    if as_json:
-        record = end_to_end_shape(question, report, workspace.settings.space.name)
-        if comparison is not None:
-            told = shown.comparisons, shown.seed
-            record["against"] = answer_comparison_shape(comparison, report, *told)
-        sinks.errors.put_into(record)
-        sinks.clusters.put_into(record)
-        print_json(record)
-        return
-    tables = [end_to_end_table(report, intervals=shown.intervals)]
-    if comparison is not None:
-        table = answer_comparison_table(comparison, report, shown.comparisons, shown.seed)
-        tables.append(table)
-    tables += [*sinks.errors.tables(), *sinks.clusters.tables()]
-    write_tables(tables, shown.form)
-
-
-def _retrieval(workspace: Workspace, question: Question, sinks: Sinks) -> RetrievalReport:
-    from kglink.workspace.judging import evaluate as evaluate_question
-
-    with ExitStack() as stack:
-        told = sinks.open(workspace, question, stack)
-        show = stack.enter_context(progress())
-
-        def each(mention: RankedMention) -> None:
-            for tell in told:
-                tell(mention)
-
-        found = evaluate_question(workspace, question, progress=show, each=each)
-        if sinks.comparison is not None:
-            sinks.comparison.finish()
-        sinks.errors.finish()
-        sinks.clusters.finish(workspace, vectors=question.candidates is None)
-    if question.seen_in and not found.seen_in:
-        note("seen", "no mentions are known that were learnt from; --seen-in NAME:SPLIT names some")
-    return found
-
-
-class _Nearness(NamedTuple):
-    """How near overlaps are, and the tests of the differences to another space, if one is named."""
-
-    figures: list[OverlapFigures]
-    tests: list[OverlapTest]
-    space: str
-    comparisons: int
-
-    def put_into(self, record: dict[str, object]) -> None:
-        """Add what `--json` says."""
-        record["overlaps"] = [one.as_json() for one in self.figures]
-        if self.space:
-            told = overlap_tests_shape(self.space, self.tests, self.comparisons)
-            record["overlaps_against"] = told
-
-    def tables(self) -> Iterator[Table]:
-        """What is shown."""
-        yield overlaps_table(self.figures)
-        if self.space:
-            yield overlap_tests_table(self.tests, self.space, self.comparisons)
-
-
-def _overlaps(workspace: Workspace, kbs: Sequence[str], space: str, shown: Shown) -> _Nearness:
-    with progress() as tell:
-        figures = workspace.evaluate_overlaps(kbs, progress=tell)
-        tests = workspace.overlap_significance(space, kbs, seed=shown.seed) if space else []
-    return _Nearness(figures, tests, space, shown.comparisons)
-
-
-def _retrieval_tables(found: RetrievalReport, shown: Shown, question: Question) -> Iterator[Table]:
-    yield recall_table(found, intervals=shown.intervals)
-    if question.candidates is not None:
-        yield accuracy_table(found)
-    if found.seen_in:
-        yield seen_table(found, intervals=shown.intervals)
-    yield from slices_tables(found, intervals=shown.intervals)
-    if found.domains():
-        yield domains_table(found)
 
 
 def _ranks(text: str) -> tuple[int, ...]:

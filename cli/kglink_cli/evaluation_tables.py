@@ -1,9 +1,10 @@
-"""The tables of `kglink eval`: retrieval, overlaps, comparisons."""
+"""The tables of `kglink eval`."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kglink_cli.console import counted, note
 from kglink_cli.tables import Figure, Table
@@ -11,11 +12,24 @@ from kglink_cli.tables import Figure, Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kglink.evaluation.kept import Comparison
-    from kglink.evaluation.overlaps import OverlapFigures, OverlapTest
-    from kglink.evaluation.report import Figures, RetrievalReport
+    from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.measures.clusters import ClusterFigures
+    from kglink.evaluation.measures.end_to_end import EndToEndReport, Score
+    from kglink.evaluation.measures.errors import ErrorSummary
+    from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
+    from kglink.evaluation.measures.retrieval import Figures, RetrievalReport
     from kglink.evaluation.significance import RandomizationTest
 
+#: The types that are shown; --json has all.
+MOST_TYPES = 12
+#: What the groups of a kind are called.
+KINDS = {
+    "kb": "KB of the gold",
+    "type": "type of the gold",
+    "frequency": "gold learnt, times",
+    "ambiguity": "entities of the name",
+    "surfaces": "surface",
+}
 #: The row of the mean over KBs; the bracket keeps it apart from a KB of that name.
 MEAN = "[mean of KBs]"
 #: The types of entities that are shown; --json has all.
@@ -40,7 +54,7 @@ def recall_table(result: Figures, *, intervals: bool = False) -> Table:
 
 def accuracy_table(result: Figures) -> Table:
     """How often the first candidate is right: of all mentions, and of those that it can be."""
-    from kglink.evaluation.report import macro, micro
+    from kglink.evaluation.measures.retrieval import macro, micro
 
     each = {kb: result.accuracy(kb) for kb in result.kbs()}
     rows: list[list[object]] = [
@@ -137,15 +151,32 @@ def overlap_tests_table(found: Sequence[OverlapTest], space: str, comparisons: i
     return Table(columns, rows, 3, against(f"space {space}", comparisons))
 
 
-def comparison_table(comparison: Comparison, comparisons: int, seed: int) -> Table:
-    """The differences to a kept evaluation, and whether chance alone makes such."""
-    tests = {
-        (pool, name): test
-        for pool, figures in comparison.tests(seed=seed).items()
-        for name, test in figures.items()
-    }
-    columns = ("pool", "figure", "mentions", *DIFFERENCE)
-    return Table(columns, differences(tests, comparisons), 2, against(comparison.path, comparisons))
+def comparison_table(
+    comparison: Comparison | AnswerComparison,
+    comparisons: int,
+    seed: int,
+    *,
+    complete: bool | None = None,
+) -> Table:
+    """The differences to a kept evaluation, and whether chance alone makes such.
+
+    ``complete`` says of whole answers whether F1 is compared, or recall.
+    """
+    from kglink.evaluation.kept import Comparison
+
+    if isinstance(comparison, Comparison):
+        things = ("pool", "figure", "mentions")
+        tests = {
+            (pool, name): test
+            for pool, figures in comparison.tests(seed=seed).items()
+            for name, test in figures.items()
+        }
+    else:
+        things, figure = ("what", "figure", "texts"), "macro F1" if complete else "macro recall"
+        found = comparison.tests(complete=bool(complete), seed=seed)
+        tests = {(name, figure): test for name, test in found.items()}
+    rows = differences(tests, comparisons)
+    return Table((*things, *DIFFERENCE), rows, 2, against(comparison.path, comparisons))
 
 
 #: The columns of a paired test.
@@ -173,7 +204,7 @@ def against(path: Path | str, comparisons: int) -> str:
 
 
 def _names(figures: Figures) -> tuple[str, ...]:
-    from kglink.evaluation.metrics import AP_AT_1, MAP_AT_10, MRR
+    from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR
 
     return (*(f"R@{k}" for k in figures.ks), AP_AT_1, MAP_AT_10, MRR)
 
@@ -191,3 +222,141 @@ def _rows(figures: Figures, *, intervals: bool) -> list[list[object]]:
         mean = [MEAN, sum(counts[kb] for kb in kbs), *(Figure(values[one]) for one in names)]
         rows.insert(len(kbs), mean)
     return rows
+
+
+# --------------------------------------------------------------------------- whole answers
+def end_to_end_table(report: EndToEndReport, *, intervals: bool = False) -> Table:
+    """Detection, links of each KB and of all, NIL, confidence, and what went wrong most."""
+    annotation, complete = report.annotation, report.complete
+    links = report.joint.links
+    known = [f"{links['strict'].gold:,} with an entity of these KBs"]
+    if report.nil.gold:
+        known.append(f"{report.nil.gold:,} with none (NIL)")
+    if report.unknown:
+        known.append(f"{report.unknown:,} of unknown meaning")
+    title = (
+        f"Raw text in: {counted(annotation.texts, 'text')}, "
+        f"{counted(annotation.mentions, 'mention')}: {', '.join(known)}"
+    )
+    if report.other_types:
+        counts = ", ".join(f"{name} {count:,}" for name, count in report.other_types.items())
+        title += f"; of types that these KBs do not hold, passed over: {counts}"
+    scores = [("detection", "[joint]", *one) for one in report.joint.detection.items()]
+    for kb, alone in report.kb.items():
+        scores += [("links", kb, *one) for one in alone.links.items()]
+    scores += [("links", "[joint]", *one) for one in links.items()]
+    if report.nil.gold:
+        scores.append(("NIL", "[joint]", "strict", report.nil))
+    rows = [_row(*one, complete=complete, intervals=intervals) for one in scores]
+    figures = ("precision", "recall", "F1", "macro F1") if complete else ("recall", "macro recall")
+    columns = ("what", "pool", "match", "mentions", "found", "right", *figures)
+    below: list[str] = []
+    if not complete:
+        why = f" ({annotation.partial})" if annotation.partial else ""
+        told = (
+            f"The texts are taken for annotated in part{why}: what is found beside the "
+            "annotations may be right, so there is no precision and no F1. --complete gives them "
+            "where all mentions are annotated."
+        )
+        below += ["", *textwrap.wrap(told, 100)]
+    below += _confidence(report)
+    below += _most("missed most", report.missed())
+    if complete:
+        below += _most("invented most", report.invented())
+    borders = [(f"{gold} > {found}", count) for (gold, found), count in report.borders()]
+    return Table(columns, rows, 3, title, [*below, *_most("other ends", borders)])
+
+
+def _row(
+    what: str, pool: str, match: str, score: Score, *, complete: bool, intervals: bool
+) -> list[object]:
+    micro, macro = score.micro, score.macro(complete=complete)
+    around = score.intervals() if intervals else (None, None, None)
+    shares = [Figure(*one) for one in zip(micro, around, strict=True)]
+    told: list[object] = [*shares, Figure(macro.f1)]
+    if not complete:
+        told = [shares[1], Figure(macro.recall)]
+    if not score.gold:
+        told = ["-"] * len(told)
+    if what == "NIL":  # Most texts have none: the mean over texts would say nothing.
+        told[-1] = "-"
+    return [what, pool, match, score.gold, score.found, score.right, *told]
+
+
+def _confidence(report: EndToEndReport) -> list[str]:
+    calibration = report.joint.calibration
+    if calibration.ece is None:
+        return []
+    return [
+        "",
+        f"confidence     {calibration.ece:.3f} from the share of right answers "
+        f"(ECE, {counted(calibration.answers, 'answer')}); Brier score {calibration.brier:.3f}",
+    ]
+
+
+def _most(label: str, counts: Sequence[tuple[str, int]]) -> list[str]:
+    if not counts:
+        return []
+    told = ", ".join(f"{_one_line(text)} {count:,}" for text, count in counts)
+    return [f"{label:14} {told}"]
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text.split())
+    return "".join(char if char.isprintable() else "\ufffd" for char in words)
+
+
+# ----------------------------------------------------------------------- errors and clusters
+def errors_table(summary: ErrorSummary) -> Table:
+    """A row for each group: its mentions, how many are right, and the reasons of the others."""
+    from kglink.evaluation.measures.errors import REASONS
+
+    used = [reason for reason in REASONS if summary.all[reason]]
+    rows: list[list[object]] = []
+
+    def add(kind: str, group: str, counts: Any) -> None:
+        told = (counts[reason] for reason in (None, *used))
+        rows.append([kind, group, counts.total(), *told])
+
+    add("all", "", summary.all)
+    more = 0
+    for kind, groups in summary.groups().items():
+        shown = list(groups.items())
+        if kind == "type":
+            more = max(0, len(shown) - MOST_TYPES)
+            shown = shown[:MOST_TYPES]
+        for group, counts in shown:
+            add(KINDS[kind], group, counts)
+    below = [""]
+    below += [f"{reason:14} {REASONS[reason]}" for reason in used]
+    if summary.learnt_from:
+        below.append(f"{'learnt from':14} {', '.join(summary.learnt_from)}")
+    if more:
+        below.append(f"{'more':14} {counted(more, 'smaller type')}; --json has all")
+    columns = ("by", "group", "mentions", "right", *used)
+    return Table(columns, rows, 2, "Why mentions are answered wrongly", below)
+
+
+def clusters_table(one: ClusterFigures) -> Table:
+    """Whether mentions of one thing are answered alike."""
+    from kglink.evaluation.measures.clusters import NEAREST
+
+    rows = [
+        [name, *map(Figure, figures)]
+        for name, figures in (
+            ("B-cubed", one.b_cubed),
+            ("CEAF, mentions", one.ceaf_m),
+            ("CEAF, clusters", one.ceaf_e),
+        )
+    ]
+    title = (
+        f"Mentions put together: {counted(one.mentions, 'mention')} of "
+        f"{counted(one.gold_clusters, 'thing')}, answered as {counted(one.found_clusters, 'thing')}"
+    )
+    below = ["", f"ARI {one.ari:.3f}, NMI {one.nmi:.3f}"]
+    if one.mention_recall is not None:
+        below.append(
+            f"{one.mention_recall:.3f} of the mentions that mean the same are among the nearest "
+            f"{NEAREST} (mention recall@{NEAREST})"
+        )
+    return Table(("figure", "precision", "recall", "F1"), rows, 1, title, below)

@@ -158,7 +158,7 @@ def _cell(value: object) -> str:
 
 
 def _print_recalls(pair: tuple[str, str], recalls: RecallComparison) -> None:
-    from kglink.evaluation.metrics import AP_AT_1
+    from kglink.evaluation.measures.retrieval import AP_AT_1
 
     rows = [
         [pool, count, figure, *_beside(recalls, pool, figure)]

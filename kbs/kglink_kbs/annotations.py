@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.sources import Problems
-from kglink_kbs.spellings import DOCUMENT, LISTED_MENTION, SINGLE_MENTION, Shapes, value_at
+from kglink_kbs.spellings import ANSWER, DOCUMENT, LISTED_MENTION, SINGLE_MENTION, Shapes, value_at
 from kglink_kbs.values import (
     BadValue,
     described,
     exact_text,
     key_text,
+    listed,
     one_line,
     shortened,
     type_text,
@@ -188,12 +188,13 @@ class DocumentMaker:
             "text": "" if "," in settings.text else settings.text,
             "mentions": settings.mentions,
         }
-        self._parts = [one.strip() for one in settings.text.split(",") if one.strip()]
+        self._parts = listed(settings.text)
         gold = {"gold": settings.gold}
         self._settings = settings
         self._gold = GoldReader(settings.gold_ids)
         self._shapes = Shapes(DOCUMENT, names)
         self._listed = Shapes(LISTED_MENTION, gold)
+        self._answered = Shapes(ANSWER, gold)
         self._single = Shapes(SINGLE_MENTION, gold)
 
     def form(self, record: Mapping[str, Any]) -> Form:
@@ -233,7 +234,7 @@ class DocumentMaker:
             if form == "single":
                 found.append(self._single_mention(text, record))
             elif isinstance(listed, list):
-                found.extend(self._mentions(text, listed, place, problems))
+                found.extend(self._mentions(text, listed, place, problems, self._listed))
                 if listed and not found:
                     return None
         return Document(
@@ -243,6 +244,45 @@ class DocumentMaker:
             title=one_line(values.get("title"), "title"),
             split=_split(values.get("split")),
             meta=meta,
+        )
+
+    def is_answer(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record has an id and a list of mentions, and no text: that of its answers."""
+        fields = self._shapes.fields(record)
+        mentions = "mentions" in fields and value_at(record, fields["mentions"])
+        return (
+            fields.keys() & {"id", "text", "title"} == {"id"}
+            and isinstance(mentions, list)
+            and all(isinstance(one, dict) for one in mentions)
+        )
+
+    def answer(
+        self,
+        record: Mapping[str, Any],
+        texts: Mapping[str, str],
+        *,
+        place: str,
+        problems: Problems,
+    ) -> Document:
+        """A tool's answers to one of the ``texts``, which the record may leave out."""
+        values = self._shapes.values(record)
+        id_, listed = key_text(values.get("id"), "id"), values.get("mentions")
+        if not id_:
+            raise BadValue("no id", _ANSWERS)
+        if not isinstance(listed, list):
+            raise BadValue("no list of mentions", _ANSWERS)
+        if values.get("text") is None and id_ not in texts:
+            raise BadValue(f"no evaluated document has the id {shortened(id_)}", _ANSWERS)
+        for item in listed:
+            value = item.get("confidence") if isinstance(item, dict) else None
+            if value is not None and _confidence(value) is None:
+                raise BadValue(
+                    f"the confidence {value!r} is no number from 0 to 1",
+                    "Leave it out where there is none.",
+                )
+        text = texts[id_] if values.get("text") is None else exact_text(values["text"], "text")
+        return Document(
+            id_, text, tuple(self._mentions(text, listed, place, problems, self._answered))
         )
 
     def _of_parts(self, record: Mapping[str, object]) -> tuple[str, dict[str, object]]:
@@ -282,7 +322,7 @@ class DocumentMaker:
         return self._placed(text, span, offsets, record, self._single)
 
     def _mentions(
-        self, text: str, listed: list[object], place: str, problems: Problems
+        self, text: str, listed: list[object], place: str, problems: Problems, shapes: Shapes
     ) -> Iterator[Mention]:
         spans: list[tuple[int, int] | BadValue] = [self._listed_span(item) for item in listed]
         ends = (offset for span in spans if isinstance(span, tuple) for offset in span)
@@ -291,10 +331,9 @@ class DocumentMaker:
             try:
                 if isinstance(span, BadValue) or not isinstance(item, dict):
                     raise span if isinstance(span, BadValue) else BadValue(described(item))
-                yield self._placed(text, span, offsets, item, self._listed)
+                yield self._placed(text, span, offsets, item, shapes)
             except BadValue as bad:
-                where = f"{place}, mention {number}"
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                problems.report(bad.at(f"{place}, mention {number}"))
 
     def _listed_span(self, item: object) -> tuple[int, int] | BadValue:
         if not isinstance(item, dict):
@@ -343,7 +382,23 @@ class DocumentMaker:
             gold=self._gold.of_mention(values, exact=exact),
             type=type_text(values.get("type"), "type"),
             quality=one_line(values.get("quality"), "quality"),
+            confidence=_confidence(values.get("confidence")),
+            cluster=cluster if isinstance(cluster := values.get("cluster"), str) else "",
         )
+
+
+#: How answers are written.
+_ANSWERS = (
+    "A line for each document, as `kglink link --format jsonl` writes them: "
+    '{"id", "text", "entities": [{"start", "end", "kb", "key", "confidence"}]}; kb and key null: '
+    "no entity. Predict the documents of --docs and --split under their own ids."
+)
+
+
+def _confidence(value: object) -> float | None:
+    """A number from 0 to 1; of anything else None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= 1 else None  # type: ignore[operator, arg-type]  # a number
 
 
 def _field(record: Mapping[str, object], name: str) -> object:

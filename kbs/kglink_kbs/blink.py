@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from kglink.errors import KglinkError, RecordError, SourceError
+from kglink.errors import KglinkError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, Record, Split
 from kglink.sources import Problems, Source, SourceHead
@@ -84,7 +84,7 @@ class BlinkAdapter:
                 elif self._is_wanted(fields):
                     yield from self._document(fields, split, line, place, problems)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=place, hint=bad.hint))
+                problems.report(bad.at(place))
 
     # ---------------------------------------------------------------------------- entities
     def _entity(self, fields: Mapping[str, object], row: int) -> Entity:

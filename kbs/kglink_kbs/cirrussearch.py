@@ -66,8 +66,7 @@ class CirrusSearchAdapter:
             try:
                 entity = self._entity(key, page.fields, problems)
             except BadValue as bad:
-                where = source.where(page.line)
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                problems.report(bad.at(source.where(page.line)))
                 continue
             if entity is not None:
                 yield entity
@@ -150,7 +149,7 @@ def _id(action: Mapping[str, Any], source: Source, line: int, problems: Problems
     try:
         key = key_text(action.get("_id"), "_id")
     except BadValue as bad:
-        problems.report(RecordError(bad.message, where=source.where(line), hint=bad.hint))
+        problems.report(bad.at(source.where(line)))
         return ""
     if not key:
         problems.report(RecordError("an id line without _id", where=source.where(line)))

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import get_args
 
 from pydantic import Field
 
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, AliasKind, Entity
+from kglink.sources import Problems
 from kglink_kbs.keys import is_code_name
 from kglink_kbs.spellings import ALIAS, ENTITY, Shapes
+from kglink_kbs.texts.html import html_text
+from kglink_kbs.texts.plain import TextSettings
 from kglink_kbs.values import (
     MAX_COUNT,
     BadValue,
     described,
     finite_number,
     key_text,
+    listed,
     one_line,
     plain_text,
     text_list,
@@ -67,7 +72,7 @@ class EntityFields(PluginSettings):
 
     def chosen_codes(self) -> tuple[str, ...]:
         """The fields of other codes, if they are set."""
-        return tuple(name for part in self.codes.split(",") if (name := part.strip()))
+        return tuple(listed(self.codes))
 
 
 class EntityMaker:
@@ -164,3 +169,30 @@ def _fix(field: str, names: Iterable[str]) -> str:
 def _listed(names: Iterable[str]) -> str:
     found = [name if name.isprintable() else repr(name) for name in names]
     return ", ".join(found[:12]) + (", ..." if len(found) > 12 else "") if found else "nothing"
+
+
+# ------------------------------------------------------------------------------ descriptions
+#: What stands in HTML alone. A text about HTML names tags, and hardly ever closes one.
+_HTML = re.compile(
+    r"</(?:p|b|i|u|em|strong|ul|ol|li|div|span|a|h[1-6]|table|td|tr|font|sup|sub|small)\s*+>"
+    r"|<br\s*+/?>|&(?:nbsp|amp|lt|gt|quot|apos|#[0-9]{2,6}|#[xX][0-9A-Fa-f]{2,5});",
+    re.IGNORECASE,
+)
+_WHOLE = TextSettings(code=True, tables=True)
+MENDED = "HTML of a description made plain text"
+
+
+class Descriptions:
+    """Makes descriptions plain text where most of the first ones of a source are HTML."""
+
+    def __init__(self, first: Iterable[object], problems: Problems) -> None:
+        texts = [text for text in first if isinstance(text, str) and text.strip()]
+        self._html = 2 * sum(bool(_HTML.search(text)) for text in texts) > len(texts)
+        self._problems = problems
+
+    def mended(self, entity: Entity) -> Entity:
+        """The entity, its description as plain text."""
+        if not self._html or not _HTML.search(entity.description):
+            return entity
+        self._problems.mend(MENDED)
+        return replace(entity, description=html_text(entity.description, _WHOLE).text)

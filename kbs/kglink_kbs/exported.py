@@ -1,8 +1,9 @@
-"""Reads the records that `kglink export` writes, to the letter: no field is guessed or tidied."""
+"""The records that `kglink export` writes and that are read to the letter: nothing is guessed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TypeVar, cast, get_args
 
 from kglink.records import (
@@ -17,6 +18,7 @@ from kglink.records import (
     Split,
     Verdict,
 )
+from kglink.text.printable import printable_json
 from kglink_kbs.values import BadValue, described, exact_text, finite_number, whole_number
 
 #: The field that says that a record was exported, and of which kind it is.
@@ -132,3 +134,49 @@ def _one_of(fields: Fields, name: str, values: tuple[str, ...], default: str) ->
     if not isinstance(value, str) or value not in values:
         raise BadValue(f"{name} is {described(value)}, none of {', '.join(filter(None, values))}")
     return value
+
+
+# ------------------------------------------------------------------------------------ writing
+def record_line(record: Record) -> str:
+    """One line for one record; fields that say nothing are left out."""
+    fields: dict[str, object]
+    match record:
+        case Entity():
+            fields = {MARK: "entity", "id": record.key, "title": record.title} | _said(
+                description=record.description,
+                type=record.type,
+                url=record.url,
+                popularity=record.popularity,
+                language=record.language,
+                aliases=[asdict(alias) for alias in record.aliases],
+                xrefs=list(record.xrefs),
+                parents=list(record.parents),
+            )
+        case Document():
+            fields = {MARK: "document", "id": record.id}
+            fields |= _said(title=record.title, split=record.split)
+            fields |= {"text": record.text, "mentions": list(map(_written, record.mentions))}
+        case CodeMapping():
+            fields = {
+                MARK: "mapping",
+                "subject": record.subject,
+                "predicate": record.predicate,
+                "object": record.object,
+                "confidence": record.confidence,
+            } | _said(verdict=record.verdict)
+    return printable_json(fields) + "\n"
+
+
+def _written(mention: Mention) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "start": mention.start,
+        "end": mention.end,
+        "text": mention.surface,
+    }
+    if mention.gold is not None:  # an empty list says that no entity is meant
+        fields["gold"] = [_said(kb=gold.kb) | {"key": gold.key} for gold in mention.gold]
+    return fields | _said(type=mention.type, quality=mention.quality)
+
+
+def _said(**fields: object) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value}

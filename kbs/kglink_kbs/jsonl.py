@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TextIO
 
-from kglink.errors import RecordError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
-from kglink_kbs.descriptions import Descriptions
-from kglink_kbs.entities import CODES, EntityFields, EntityMaker
-from kglink_kbs.exported import exported_record, is_exported
+from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
+from kglink_kbs.exported import exported_record, is_exported, record_line
 from kglink_kbs.json_stream import is_array, json_objects
 from kglink_kbs.keys import choose_key
 from kglink_kbs.spellings import ENTITY, NOT_READ, Shapes, find_fields
@@ -30,14 +28,6 @@ BareText = Literal["entity", "document"]
 
 class JsonSettings(EntityFields, DocumentFields):
     """The fields of entities and of documents: one file may hold both."""
-
-
-class JsonlSettings(JsonSettings):
-    """Settings of ``kglink/jsonl``."""
-
-
-class DocumentsSettings(JsonSettings):
-    """Settings of ``kglink/documents``."""
 
 
 class JsonAdapter:
@@ -65,10 +55,24 @@ class JsonAdapter:
                 if isinstance(record, Entity) and not is_exported(fields):
                     record = descriptions.mended(record)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=place, hint=bad.hint))
+                problems.report(bad.at(place))
                 continue
             if record:
                 yield record
+
+    def answers(
+        self, source: Source, problems: Problems, texts: Mapping[str, str]
+    ) -> Iterator[Record]:
+        """The documents of a file of answers, which may leave out their ``texts``."""
+        for line, fields in json_objects(source, problems):
+            place = source.where(line)
+            try:
+                if is_exported(fields):
+                    yield exported_record(fields)
+                else:
+                    yield self._documents.answer(fields, texts, place=place, problems=problems)
+            except BadValue as bad:
+                problems.report(bad.at(place))
 
     def _choose_key(self, objects: list[dict[str, Any]], problems: Problems) -> None:
         """Which of several fields that are named like a key is it in the first entities."""
@@ -107,9 +111,13 @@ class JsonAdapter:
 
 
 class JsonlAdapter(JsonAdapter):
-    """Reads entities: one object per line, or one array of objects."""
+    """Reads entities: one object per line, or one array of objects; writes KBs to the letter."""
 
     bare_text = "entity"
+
+    def write(self, records: Iterable[Record], out: TextIO, entities: object) -> None:
+        """Write a line for each record; nothing has to be known of their ``entities``."""
+        out.writelines(map(record_line, records))
 
 
 class DocumentsAdapter(JsonAdapter):
@@ -143,6 +151,9 @@ def sniff_documents(head: SourceHead) -> float:
         return 0.0
     if document_share(objects) > 0.5:
         return 0.9
+    maker = DocumentMaker(DocumentFields(), {})
+    if sum(map(maker.is_answer, objects)) > 0.5 * len(objects):
+        return 0.5
     return 0.5 if bare_text_share(objects) > 0.5 else 0.0
 
 

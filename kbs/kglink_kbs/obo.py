@@ -115,10 +115,6 @@ _STANZA = re.compile(
 _PURL = re.compile(r"([A-Za-z][A-Za-z0-9.]*):([^\s/#?:]+)")
 
 
-class OboSettings(OntologySettings):
-    """Settings of ``kglink/obo``."""
-
-
 class _Value(NamedTuple):
     """What stands behind a tag, and where."""
 
@@ -139,7 +135,7 @@ class _Stanza:
 class OboAdapter:
     """Reads one entity from each live ``[Term]`` of an OBO file."""
 
-    def __init__(self, settings: OboSettings) -> None:
+    def __init__(self, settings: OntologySettings) -> None:
         self._settings = settings
         self._maker = TermMaker(settings)
 
@@ -162,8 +158,7 @@ class OboAdapter:
             try:
                 records = list(self._records(reader, header.get(b"default-namespace", "")))
             except BadValue as bad:
-                where = source.where(reader.line)
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                problems.report(bad.at(source.where(reader.line)))
             except RecordError as error:  # from the decoding of a value
                 problems.report(error)
             else:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kglink.errors import RecordError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink_kbs.json_stream import JsonWalk
@@ -51,14 +50,10 @@ _LISTS = re.compile(rb'"(?:nodes|edges)"\s*:\s*\[')
 _NODE = re.compile(rb'"(?:lbl|meta)"\s*:')
 
 
-class ObographsSettings(OntologySettings):
-    """Settings of ``kglink/obographs``."""
-
-
 class ObographsAdapter:
     """Reads one entity from each live node of all graphs in a file."""
 
-    def __init__(self, settings: ObographsSettings) -> None:
+    def __init__(self, settings: OntologySettings) -> None:
         self._settings = settings
         self._maker = TermMaker(settings)
 
@@ -74,8 +69,7 @@ class ObographsAdapter:
             try:
                 records = list(self._records(node, own, parents, default_namespace))
             except BadValue as bad:
-                error = RecordError(bad.message, where=source.where(line), hint=bad.hint)
-                problems.report(error)
+                problems.report(bad.at(source.where(line)))
             else:
                 found = found or any(isinstance(one, Entity) for one in records)
                 yield from records
@@ -149,7 +143,7 @@ def _parents(source: Source, own: OwnPrefixes, problems: Problems) -> dict[str, 
                 continue
             child, parent = (curie(_text(edge, name)) for name in ("sub", "obj"))
         except BadValue as bad:
-            problems.report(RecordError(bad.message, where=source.where(line), hint=bad.hint))
+            problems.report(bad.at(source.where(line)))
             continue
         if child in own:
             parents.setdefault(child, []).append(sys.intern(parent))

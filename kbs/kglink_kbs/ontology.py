@@ -15,7 +15,7 @@ from kglink.plugins import PluginSettings
 from kglink.records import CONSIDER, REPLACED_BY, Alias, CodeMapping, Entity
 from kglink.sources import Source
 from kglink.text.codes import code_of
-from kglink_kbs.values import key_text, one_line, plain_text
+from kglink_kbs.values import key_text, listed, one_line, plain_text
 
 Scope = Literal["exact", "broad", "narrow", "related"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -112,11 +112,6 @@ class TermMaker:
                 return ", ".join(term.subsets)
             case _:
                 return ""
-
-
-def listed(text: str) -> list[str]:
-    """The parts of a list that is separated by commas."""
-    return [part for piece in text.split(",") if (part := piece.strip())]
 
 
 def curie(iri: str) -> str:

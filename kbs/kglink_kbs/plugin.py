@@ -9,6 +9,7 @@ from kglink_kbs import (
     blink,
     cirrussearch,
     jsonl,
+    nif,
     obo,
     obographs,
     pubtator,
@@ -21,8 +22,10 @@ from kglink_kbs import (
     zeshel,
 )
 from kglink_kbs.mediawiki import wikis
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.ontology import OntologySettings
 from kglink_kbs.texts import docx, html, mail, markdown, pdf, plain
-from kglink_kbs.texts.parts import TextSettings
+from kglink_kbs.texts.plain import TextSettings
 
 
 class Row(NamedTuple):
@@ -39,17 +42,17 @@ class Row(NamedTuple):
 
 # fmt: off
 ADAPTERS = (
-    Row("jsonl", jsonl.JsonlAdapter, jsonl.JsonlSettings, jsonl.sniff_jsonl,
+    Row("jsonl", jsonl.JsonlAdapter, jsonl.JsonSettings, jsonl.sniff_jsonl,
         "Entities as JSON: one object per line, or one array of objects"),
     Row("csv", tabular.TabularAdapter, tabular.CsvSettings, tabular.sniff_csv,
         "Entities as a table with a header; delimiter and quoting are guessed"),
     Row("tsv", tabular.TabularAdapter, tabular.TsvSettings, tabular.sniff_tsv,
         "Entities as a table with a header, columns separated by tabs"),
-    Row("documents", jsonl.DocumentsAdapter, jsonl.DocumentsSettings, jsonl.sniff_documents,
+    Row("documents", jsonl.DocumentsAdapter, jsonl.JsonSettings, jsonl.sniff_documents,
         "Annotated texts as JSON lines: spans, single mentions, or BLINK's contexts"),
-    Row("obo", obo.OboAdapter, obo.OboSettings, obo.sniff,
+    Row("obo", obo.OboAdapter, OntologySettings, obo.sniff,
         "Ontologies in the OBO flat file format, 1.2 and 1.4"),
-    Row("obographs", obographs.ObographsAdapter, obographs.ObographsSettings, obographs.sniff,
+    Row("obographs", obographs.ObographsAdapter, OntologySettings, obographs.sniff,
         "Ontologies in the OBO Graphs JSON format"),
     Row("skos", skos.SkosAdapter, skos.SkosSettings, skos.sniff,
         "SKOS thesauri and OWL ontologies as Turtle, RDF/XML, N-Triples or JSON-LD", extra="rdf"),
@@ -63,13 +66,16 @@ ADAPTERS = (
         "Reddit entity linking: posts and comments with annotations by tier"),
     Row("pubtator", pubtator.PubtatorAdapter, pubtator.PubtatorSettings, pubtator.sniff,
         "PubTator: annotated abstracts (MedMentions, NCBI Disease, BC5CDR)"),
+    Row("nif", nif.NifAdapter, nif.NifSettings, nif.sniff,
+        "NIF: annotated texts of the semantic web and of GERBIL, as any syntax of RDF",
+        extra="rdf"),
     Row("sssom", sssom.SssomAdapter, sssom.SssomSettings, sssom.sniff,
         "SSSOM: mappings between KBs, as cross-references or as judged overlaps"),
     Row("umls", umls.UmlsAdapter, umls.UmlsSettings, umls.sniff,
         "UMLS: a folder of MRCONSO.RRF, MRSTY.RRF and MRDEF.RRF"),
-    Row("wikipedia", wikis.make, wikis.WikipediaSettings, wikis.sniff_wikipedia,
+    Row("wikipedia", wikis.make, MediaWikiSettings, wikis.sniff_wikipedia,
         "MediaWiki XML exports: Wikipedia's dumps in any language, and other wikis'"),
-    Row("wikia", wikis.make, wikis.WikiaSettings, wikis.sniff_wikia,
+    Row("wikia", wikis.make, MediaWikiSettings, wikis.sniff_wikia,
         "Fandom's (Wikia's) XML exports"),
     Row("cirrussearch", cirrussearch.CirrusSearchAdapter, cirrussearch.CirrusSearchSettings,
         cirrussearch.sniff,
@@ -96,3 +102,18 @@ def register_kbs(register: Register) -> None:
     for row in ADAPTERS:
         offer = row._asdict() | {"name": f"kglink/{row.name}"}
         register(**offer)
+
+
+@hookimpl
+def register_exporters(register: Register) -> None:
+    """Offer what these formats are written as."""
+    register(
+        "kglink/pubtator",
+        pubtator.PubtatorExporter,
+        summary="PubTator: each text on one line, then a row per mention",
+    )
+    register(
+        "kglink/nif",
+        nif.NifExporter,
+        summary="NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs",
+    )

@@ -1,20 +1,25 @@
-"""PubTator: abstracts with concept annotations (MedMentions, NCBI Disease, BC5CDR)."""
+"""PubTator: abstracts with concept annotations (MedMentions, NCBI Disease, BC5CDR).
+
+It gives each text one line. So that all offsets stay what they are, every character that breaks a
+line, and every tab, is written as one space.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TextIO
 
 from pydantic import Field
 
 from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
-from kglink.records import Document, EntityId, Mention, Record, Split
+from kglink.records import Document, EntityId, LinkedDocument, Mention, Record, Split
 from kglink.sources import Line, Problems, Source, SourceHead
 from kglink.text.codes import bare_code
-from kglink_kbs.values import BadValue, exact_text, shortened
+from kglink.text.printable import same_length_line
+from kglink_kbs.values import BadValue, exact_text, listed, shortened
 
 _PART = re.compile(r"([^|\t]{1,200})\|([ta])\|(.*)", re.DOTALL)
 _HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,200})\|t\|[^\n]*\n(?P=id)\|a\|")
@@ -85,7 +90,7 @@ class PubtatorAdapter:
 
     def __init__(self, settings: PubtatorSettings) -> None:
         self._settings = settings
-        self._types = {name for name in map(str.strip, settings.types.split(",")) if name}
+        self._types = frozenset(listed(settings.types))
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield a document for each block; relation rows and a seventh column are passed over."""
@@ -94,7 +99,7 @@ class PubtatorAdapter:
             try:
                 yield self._document(block, splits.get(block.id, ""), problems)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=block.place, hint=bad.hint))
+                problems.report(bad.at(block.place))
 
     def _splits(self) -> dict[str, Split]:
         files: dict[Split, str] = {
@@ -105,8 +110,8 @@ class PubtatorAdapter:
         splits: dict[str, Split] = {}
         for split, path in files.items():
             if path:
-                with Source.open_path(path) as listed:
-                    ids = (line.text.strip() for line in listed.lines(Problems()))
+                with Source.open_path(path) as file:
+                    ids = (line.text.strip() for line in file.lines(Problems()))
                     splits.update((id_, split) for id_ in ids if id_)
         return splits
 
@@ -122,7 +127,7 @@ class PubtatorAdapter:
             try:
                 mention = self._mention(row.cells, block.id, text)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=row.place, hint=bad.hint))
+                problems.report(bad.at(row.place))
                 continue
             if mention:
                 mentions.append(mention)
@@ -168,6 +173,34 @@ class PubtatorAdapter:
         if codes:
             return tuple(EntityId("", code) for code in codes)
         return () if listed and self._settings.no_code == "nil" else None
+
+
+class PubtatorExporter:
+    """Writes title line, empty abstract and a row for each mention, a blank line between texts.
+
+    Where each KB answers for itself, a row for each that has an entity.
+    """
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write the documents as they come; the code of NIL is ``-``, or its cluster's id."""
+        for at, document in enumerate(documents, 1):
+            name = same_length_line(document.id).replace("|", "_").strip() or f"document {at}"
+            text = same_length_line(document.text)
+            out.write(f"{name}|t|{text}\n{name}|a|\n")
+            for link in document.in_order:
+                cells = map(str, (name, link.start, link.end, text[link.start : link.end]))
+                place = "\t".join(cells)
+                entities = [one.chosen for one in link.answers if one.chosen is not None]
+                for chosen in entities or (None,):
+                    kind = chosen.type if chosen else ""
+                    code = str(chosen.id) if chosen else link.cluster or "-"
+                    named = (same_length_line(one).strip() for one in (kind or "Entity", code))
+                    out.write("\t".join((place, *named)) + "\n")
+            out.write("\n")
+            out.flush()
 
 
 def sniff(head: SourceHead) -> float:

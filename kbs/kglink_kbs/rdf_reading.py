@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from xml.sax import SAXException
@@ -25,7 +25,7 @@ from rdflib.term import BNode, Literal
 from kglink.errors import RecordError, SourceError
 from kglink.sources import Problems, Source
 from kglink.sources.encoding import not_utf8
-from kglink_kbs.rdf import FIELDS, Resources, Syntax, Value
+from kglink_kbs.rdf import Resources, Syntax, Value
 from kglink_kbs.rdf_xml import GuardedParser, LinearHandler, Refused
 from kglink_kbs.values import described
 
@@ -50,7 +50,6 @@ _FAULTS = (
 _BASE = "https://source.invalid/"
 _READ = 2**20
 
-_PREDICATES = {f"<{iri}>".encode(): field for iri, field in FIELDS.items()}
 _TRIPLE = re.compile(
     # No blank label holds < or >; were they let in, a line of labels would be matched in n^2 ways.
     r"\s*(?:<([^<>\s]*)>|(_:[^\s<>]++))\s*<([^<>\s]*)>\s*"
@@ -65,13 +64,22 @@ _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def resources_of(
-    source: Source, problems: Problems, syntax: Syntax, *, grouped: bool, max_bytes: int
+    source: Source,
+    problems: Problems,
+    syntax: Syntax,
+    *,
+    max_bytes: int,
+    fields: Mapping[str, str],
+    grouped: bool = False,
 ) -> Iterator[Resources]:
-    """What is said about the resources: of all at once, or of one after the other."""
+    """What is said about the resources: of all at once, or of one after the other.
+
+    ``fields`` are the predicates that are read, each with the field that it fills.
+    """
     if syntax == "ntriples":
-        yield from _ntriples(source, problems, grouped=grouped)
+        yield from _ntriples(source, problems, fields, grouped=grouped)
         return
-    store = _Kept()
+    store = _Kept(fields)
     graph = _Sink(store=store, bind_namespaces="none")
     with _quiet():
         try:
@@ -98,14 +106,15 @@ _NAMES = {"xml": "RDF/XML", "json-ld": "JSON-LD", "turtle": "Turtle", "ntriples"
 class _Kept(Store):
     """Keeps of every triple that it is given what we read, and nothing of the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, fields: Mapping[str, str]) -> None:
         super().__init__()
+        self._fields = fields
         self.resources: Resources = {}
 
     def add(self, triple: _TripleType, context: Any, quoted: bool = False) -> None:
         """Keep ``triple`` if its predicate is one of ours."""
         subject, predicate, object_ = triple
-        field = FIELDS.get(str(predicate))
+        field = self._fields.get(str(predicate))
         if field is None or not isinstance(subject, (URIRef, BNode)):
             return
         if isinstance(object_, Literal):
@@ -234,13 +243,16 @@ def _quiet() -> Iterator[None]:
 
 
 # -------------------------------------------------------------------------------- N-Triples
-def _ntriples(source: Source, problems: Problems, *, grouped: bool) -> Iterator[Resources]:
+def _ntriples(
+    source: Source, problems: Problems, fields: Mapping[str, str], *, grouped: bool
+) -> Iterator[Resources]:
     resources: Resources = {}
+    predicates = frozenset(f"<{iri}>".encode() for iri in fields)
     for number, start, line in source.byte_lines(problems):
-        if not _is_wanted(line):
+        if not _is_wanted(line, predicates):
             continue
         try:
-            triple = _triple(line.decode("utf-8"))
+            triple = _triple(line.decode("utf-8"), fields)
         except UnicodeDecodeError as error:
             where = source.where(number)
             problems.report(not_utf8(where, line, start + error.start, source.file))
@@ -263,24 +275,24 @@ def _ntriples(source: Source, problems: Problems, *, grouped: bool) -> Iterator[
     yield resources
 
 
-def _is_wanted(line: bytes) -> bool:
+def _is_wanted(line: bytes, predicates: frozenset[bytes]) -> bool:
     """False of blank lines, comments, and what is plainly a triple that we do not read."""
     parts = line.split(None, 2)
     if len(parts) < 3:
         return bool(parts) and not parts[0].startswith(b"#")
-    if parts[1] in _PREDICATES:
+    if parts[1] in predicates:
         return True
     triple = parts[0].startswith((b"<", b"_:")) and parts[1][:1] == b"<" and parts[1][-1:] == b">"
     return not (triple and parts[2].rstrip().endswith(b".")) and not parts[0].startswith(b"#")
 
 
-def _triple(line: str) -> tuple[str, str, Value] | None:
+def _triple(line: str, fields: Mapping[str, str]) -> tuple[str, str, Value] | None:
     """Subject, field (empty of other predicates) and object of a line."""
     found = _TRIPLE.fullmatch(line)
     if not found:
         return None
     iri, blank, predicate, object_iri, object_blank, text, language = found.groups()
-    field = FIELDS.get(_unescaped(predicate), "")
+    field = fields.get(_unescaped(predicate), "")
     if text is not None:
         value = Value(_unescaped(text), (language or "").lower())
     else:

@@ -102,7 +102,7 @@ def read_annotations(source: Source, tier: Tier, problems: Problems) -> Iterator
         try:
             yield _annotation(line, place, tier)
         except BadValue as bad:
-            problems.report(RecordError(bad.message, where=place, hint=bad.hint))
+            problems.report(bad.at(place))
 
 
 def _annotation(line: str, place: str, tier: Tier) -> Annotation:

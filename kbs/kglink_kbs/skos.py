@@ -8,13 +8,14 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, AliasKind, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink_kbs.ontology import curie, listed, local_name
+from kglink_kbs.ontology import curie, local_name
 from kglink_kbs.rdf import (
     CLASS_TYPES,
+    FIELDS,
     NO_CONCEPT_TYPES,
     OWL,
     PLAIN_TYPES,
@@ -25,7 +26,7 @@ from kglink_kbs.rdf import (
     Value,
     syntax_of,
 )
-from kglink_kbs.values import BadValue, key_text, one_line, plain_text
+from kglink_kbs.values import BadValue, key_text, listed, one_line, plain_text
 
 _MIB = 2**20
 
@@ -95,15 +96,21 @@ class SkosAdapter:
             )
         found = False
         batches = self._resources_of(
-            source, problems, syntax, grouped=settings.grouped, max_bytes=settings.max_mb * _MIB
+            source,
+            problems,
+            syntax,
+            fields=FIELDS,
+            grouped=settings.grouped,
+            max_bytes=settings.max_mb * _MIB,
         )
         for resources in batches:
             for iri, resource in resources.items():
                 try:
                     entity = self._maker.make(iri, resource, resources)
                 except BadValue as bad:
-                    where = f"{source.label}, <{iri if iri.isprintable() else repr(iri)}>"
-                    problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                    problems.report(
+                        bad.at(f"{source.label}, <{iri if iri.isprintable() else repr(iri)}>")
+                    )
                 else:
                     if entity:
                         found = True

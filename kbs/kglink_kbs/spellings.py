@@ -142,6 +142,8 @@ _GOLD_IDS = (
 _GOLD_TITLES = ("label_title", "wikipedia_title")
 #: A mention in a list of mentions: there `id` and `key` name the entity.
 LISTED_MENTION: Spellings = {**MENTION, "gold": (*_GOLD_IDS, "key", "id", *_GOLD_TITLES)}
+#: A mention that a tool found.
+ANSWER: Spellings = {**LISTED_MENTION, "confidence": ("confidence",), "cluster": ("cluster",)}
 #: The mention of a record of one: there `id` names the record, and `text` is all of it.
 SINGLE_MENTION: Spellings = {
     **MENTION,

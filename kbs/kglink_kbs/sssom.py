@@ -7,13 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
 from kglink.records import CodeMapping, Record, Verdict
 from kglink.sources import Problems, Source, SourceHead
 from kglink.sources.sssom import SAME, SssomReader, SssomRow, is_header
 from kglink.text.codes import code_of
-from kglink_kbs.values import BadValue, checked, shortened
+from kglink_kbs.values import BadValue, checked, listed, shortened
 
 
 class SssomSettings(PluginSettings):
@@ -38,7 +37,7 @@ class SssomAdapter:
 
     def __init__(self, settings: SssomSettings) -> None:
         self._settings = settings
-        self._predicates = frozenset(map(str.strip, settings.predicates.split(",")))
+        self._predicates = frozenset(listed(settings.predicates))
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield a mapping for each row that joins two codes as the same (or not the same)."""
@@ -46,7 +45,7 @@ class SssomAdapter:
             try:
                 mapping = self._mapping(row)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=row.place, hint=bad.hint))
+                problems.report(bad.at(row.place))
                 continue
             if mapping:
                 yield mapping

@@ -16,8 +16,7 @@ from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.columns import GUESSED, Columns, find_columns
-from kglink_kbs.descriptions import Descriptions
-from kglink_kbs.entities import EntityFields, EntityMaker
+from kglink_kbs.entities import Descriptions, EntityFields, EntityMaker
 from kglink_kbs.spellings import ENTITY, find_fields
 from kglink_kbs.values import BadValue, checked
 
@@ -169,7 +168,7 @@ class TabularAdapter:
             try:
                 yield descriptions.mended(self._entity(row, header, columns))
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=source.where(line), hint=bad.hint))
+                problems.report(bad.at(source.where(line)))
         if not count and not problems.total:
             raise SourceError(f"{source.label} holds no record", hint="It has a header only.")
 

@@ -14,7 +14,7 @@ from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
-from kglink_kbs.values import BadValue, one_line, plain_text
+from kglink_kbs.values import BadValue, listed, one_line, plain_text
 
 #: The 21 semantic types, each with its place in the tree of the semantic network: what lies
 #: below it belongs to the subset too.
@@ -94,7 +94,7 @@ class UmlsAdapter:
     """Reads the files of a release side by side, each once, concept by concept."""
 
     def __init__(self, settings: UmlsSettings) -> None:
-        named = frozenset(filter(None, map(str.strip, settings.sources.split(","))))
+        named = frozenset(listed(settings.sources))
         self._subset = settings.subset == "st21pv"
         self._sources = named or (ST21PV_SOURCES if self._subset else frozenset())
         self._language = settings.language
@@ -114,8 +114,7 @@ class UmlsAdapter:
             try:
                 entity = self._entity(cui, atoms, types.of(cui), definitions.of(cui))
             except BadValue as bad:
-                where = f"{files[_CONCEPTS].where(rows[0].line)} (concept {cui})"
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                problems.report(bad.at(f"{files[_CONCEPTS].where(rows[0].line)} (concept {cui})"))
                 continue
             if entity:
                 found = True

@@ -7,6 +7,8 @@ import math
 import re
 import unicodedata
 
+from kglink.errors import RecordError
+
 #: Neither a database nor a terminal is served by these; white space is no part of them.
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff]")
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -24,6 +26,10 @@ class BadValue(Exception):  # noqa: N818 - a reason; the reader makes the Record
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def at(self, where: str) -> RecordError:
+        """The error of the record that stands there."""
+        return RecordError(self.message, where=where, hint=self.hint)
 
 
 def described(value: object) -> str:
@@ -134,6 +140,11 @@ def unescaped(text: str) -> str:
     if "&" not in text:
         return text
     return html.unescape(_BY_NUMBER.sub(lambda found: f"&#{found[1][:_MOST_DIGITS] or 0}", text))
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a list that is separated by commas."""
+    return [part for piece in text.split(",") if (part := piece.strip())]
 
 
 def text_list(value: object, separator: str, what: str) -> list[str]:

@@ -13,8 +13,7 @@ from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink_kbs.ontology import listed
-from kglink_kbs.values import BadValue, one_line, plain_text, shortened
+from kglink_kbs.values import BadValue, listed, one_line, plain_text, shortened
 
 _INSTANCE_OF, _SUBCLASS_OF = "P31", "P279"
 _ONE_A_LINE = (
@@ -252,8 +251,7 @@ class WikidataAdapter:
             try:
                 entity = self._maker.make(self._items.decode(text))
             except BadValue as bad:
-                where = source.where(number)
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                problems.report(bad.at(source.where(number)))
             else:
                 if entity:
                     found = True

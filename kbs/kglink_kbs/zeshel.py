@@ -90,7 +90,7 @@ class ZeshelAdapter:
             try:
                 entity = _entity(fields)
             except BadValue as bad:
-                problems.report(RecordError(bad.message, where=world.where(line), hint=bad.hint))
+                problems.report(bad.at(world.where(line)))
                 continue
             yield entity
             if found := waiting.pop(entity.key, None):
@@ -157,8 +157,7 @@ class ZeshelAdapter:
                 try:
                     mentions[_mention(page, stem, annotation)] = None
                 except BadValue as bad:
-                    where = files[stem].where(annotation.line)
-                    problems.report(RecordError(bad.message, where=where, hint=bad.hint))
+                    problems.report(bad.at(files[stem].where(annotation.line)))
             if mentions:
                 ordered = sorted(mentions, key=lambda mention: (mention.start, mention.end))
                 split = self._settings.heldout if stem in HELD_OUT else _SPLITS.get(stem, "")
@@ -190,7 +189,7 @@ def _collect(
             context = key_text(fields.get("context_document_id"), "context_document_id")
             annotation = _annotation(line, fields)
         except BadValue as bad:
-            problems.report(RecordError(bad.message, where=file.where(line), hint=bad.hint))
+            problems.report(bad.at(file.where(line)))
             continue
         waiting.setdefault(context, {}).setdefault(stem, []).append(annotation)
 

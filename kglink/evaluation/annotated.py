@@ -2,6 +2,10 @@
 
 Records that share one text are one text here, with the mentions of all of them: many data sets have
 a record for each mention.
+
+A mention whose gold was found in no KB means something that the KBs lack, which is NIL: where the
+KBs are about such things, by the type of the mention, and no entity of theirs bears its words. Else
+the gold may be one that cross-references do not lead to.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kglink.records import Document, EntityId, Mention
+from kglink.store import Store
+from kglink.text.fold import fold
 
 #: Texts are taken for annotated in part where so many of the places that bear an annotated surface
 #: are not annotated. In abstracts that people annotated fully it is 2% at most, and about a half
@@ -166,3 +172,41 @@ def _counted(text: AnnotatedText) -> tuple[int, int]:
 def _whole_words(surface: str, text: str) -> Iterator[tuple[int, int]]:
     for found in re.finditer(rf"(?<!\w){re.escape(surface)}(?!\w)", text):
         yield found.span()
+
+
+#: A mention's document, start and end.
+Place = tuple[str, int, int]
+
+
+def nil_places(store: Store, docs: str, kbs: Collection[str]) -> frozenset[Place]:
+    """The mentions of a source of documents that are NIL because no KB has their golds."""
+    surfaces = {
+        (document.id, one.start, one.end): one.surface
+        for document in store.documents(docs, unresolved=True)
+        for one in document.mentions
+        if one.gold and not any(gold.kb for gold in one.gold)
+    }
+    if not surfaces:
+        return frozenset()
+    documents = list(store.documents(docs))
+    types = linked_types(merged_texts(docs, documents), kbs)
+    folded = {surface: fold(surface) for surface in surfaces.values()}
+    named = {name for kb in kbs for name in store.count_bearers(kb, folded.values())}
+    wanted = (
+        (document.id, one.start, one.end)
+        for document in documents
+        for one in document.mentions
+        if one.gold is None and one.type in types
+    )
+    return frozenset(at for at in wanted if at in surfaces and folded[surfaces[at]] not in named)
+
+
+def with_nil(documents: Iterable[Document], places: Collection[Place]) -> Iterator[Document]:
+    """The documents, the mentions at these places NIL."""
+
+    def judged(document: Document, one: Mention) -> Mention:
+        return replace(one, gold=()) if (document.id, one.start, one.end) in places else one
+
+    for document in documents:
+        mentions = tuple(judged(document, one) for one in document.mentions)
+        yield replace(document, mentions=mentions) if mentions != document.mentions else document

@@ -10,7 +10,6 @@ runs of TREC (`kglink.evaluation.trec`).
 from __future__ import annotations
 
 import json
-import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from kglink.errors import UsageError
 from kglink.evaluation.kept import read_lines, unreadable
+from kglink.evaluation.predictions import MOST_NAMED, unknown_entities, unknown_kb
 from kglink.evaluation.rankings import in_text
 from kglink.evaluation.trec import Place, is_run, read_run
 from kglink.linking.describe import EntityFacts, described
@@ -35,12 +34,7 @@ HINT = (
     "tfidf_candidates."
 )
 ZESHEL_LIST = "tfidf_candidates"
-#: So many mentions that have no line, or entities that there are not, are named.
-_NAMED = 3
-
-#: Answers (found in raw texts) as JSON lines or NIF, else rankings of given mentions.
-Kind = Literal["answers", "nif", "candidates", "run", "zeshel"]
-_TURTLE = re.compile("@prefix|@base|prefix |base |<(?![!?])", re.IGNORECASE)
+Kind = Literal["candidates", "run", "zeshel"]
 
 
 class Listed(NamedTuple):
@@ -130,186 +124,127 @@ def line_of(found: Found) -> str:
 
 
 # ------------------------------------------------------------------------------------ reading
-class CandidateFile:
+def read_candidates(
+    path: Path,
+    documents: Mapping[str, Sequence[Document]],
+    *,
+    known: Collection[str],
+    kbs: Collection[str],
+    existing: Callable[[Collection[EntityId]], Collection[EntityId]],
+) -> dict[Place, Listed]:
     """The lists of a file, by mention.
 
     ``documents`` are those of some ``docs``; lines of other ``docs`` are passed over. Every mention
     with gold in ``kbs`` has a line; candidates may be of all KBs that are ``known``, and no others.
     ``existing`` gives of some ids those of entities that there are.
     """
-
-    def __init__(
-        self,
-        path: Path,
-        documents: Mapping[str, Sequence[Document]],
-        *,
-        known: Collection[str],
-        kbs: Collection[str],
-        existing: Callable[[Collection[EntityId]], Collection[EntityId]],
-    ) -> None:
-        self.path = path
-        self._kbs = frozenset(known)
-        self._known: dict[EntityId, EntityId] = {}  # each id once, however often it is listed
-        self._lists: dict[Place, Listed] = {}
-        wanted = {
-            Place(docs, document.id, one.start, one.end)
-            for docs, some in documents.items()
-            for document in some
-            for one in document.mentions
-        }
-        for number, place, ids, scores in self._lines(documents):
-            if place.docs not in documents:
-                continue
-            if place not in wanted:
-                raise self._unknown(number, place)
-            if place in self._lists:
-                raise unreadable(path, f"line {number}: the mention stands there twice", HINT)
-            self._lists[place] = self._listed(number, ids, scores)
-        judged = [
-            Place(docs, document.id, one.start, one.end)
-            for docs, some in documents.items()
-            for document, one in judged_mentions(some, kbs)
-        ]
-        missing = [place for place in judged if place not in self._lists]
-        if missing:
-            raise self._missing(missing, len(judged))
-        self._check_entities(existing)
-
-    def __getitem__(self, place: Place) -> Listed:
-        return self._lists[place]
-
-    def _lines(
-        self, documents: Mapping[str, Sequence[Document]]
-    ) -> Iterator[tuple[int, Place, list[EntityId], Sequence[float]]]:
-        """The number of each line, its mention, and its candidates with their scores."""
-        kind = kind_of(self.path)
-        if kind == "run":
-            yield from read_run(self.path)
-            return
-        if kind == "nif":
+    once: dict[EntityId, EntityId] = {}  # each id once, however often it is listed
+    lists: dict[Place, Listed] = {}
+    wanted = {
+        Place(docs, document.id, one.start, one.end)
+        for docs, some in documents.items()
+        for document in some
+        for one in document.mentions
+    }
+    for number, place, ids, scores in _lines(path, documents):
+        if place.docs not in documents:
+            continue
+        if place not in wanted:
+            where = f"{place.start}-{place.end} of the document {place.document!r}"
             raise unreadable(
-                self.path,
-                "it is NIF, which holds answers and no rankings",
-                "Judge it with --predictions.",
+                path,
+                f"line {number}: {place.docs!r} has no mention at {where} in this split",
+                'Name the split that the file was written for with --split ("": all), or write it '
+                "again: the documents may have changed.",
             )
-        places = _zeshel_places(self.path, documents) if kind == "zeshel" else None
-        for number, record in read_lines(self.path, HINT):
-            if places is None:
-                place = self._place(number, record)
-                ids = [self._id(number, one) for one in self._named(number, record, "candidates")]
-                yield number, place, ids, self._scores(number, record, len(ids))
-            elif listed := places.get(str(record.get("mention_id"))):
-                # a world is a KB, and its lists stay in it
-                keys = self._named(number, record, ZESHEL_LIST)
-                yield number, listed, [EntityId(listed.docs, one) for one in keys], ()
-
-    def _place(self, number: int, record: Mapping[str, Any]) -> Place:
-        kinds = {"docs": str, "document": str, "start": int, "end": int}
-        for name, kind in kinds.items():
-            if not isinstance(record.get(name), kind):
-                raise unreadable(self.path, f"line {number} has no {name}", HINT)
-        return Place(*(record[name] for name in kinds))
-
-    def _named(self, number: int, record: Mapping[str, Any], name: str) -> list[str]:
-        given = record.get(name)
-        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-            raise unreadable(self.path, f"line {number} has no list of candidates", HINT)
-        return given
-
-    def _id(self, number: int, text: str) -> EntityId:
-        kb, colon, key = text.partition(":")
-        if not colon or not key:
-            raise unreadable(self.path, f"line {number}: {text!r} is no entity", HINT)
-        return EntityId(kb, key)
-
-    def _scores(self, number: int, record: Mapping[str, Any], count: int) -> Sequence[float]:
-        scores = record.get("scores") or ()
-        numbers = isinstance(scores, list | tuple) and all(
-            type(one) in (int, float) and isfinite(one) for one in scores
-        )
-        if not numbers or (scores and len(scores) != count):
-            raise unreadable(self.path, f"line {number} has not a score for each candidate", HINT)
-        return scores
-
-    def _listed(self, number: int, ids: Sequence[EntityId], scores: Sequence[float]) -> Listed:
-        for one in ids:
-            if one.kb not in self._kbs:
-                raise unreadable(
-                    self.path,
-                    f"line {number}: the candidate {str(one)!r} is of {one.kb!r}, and there is no "
-                    "such KB",
-                    f"There is: {', '.join(sorted(self._kbs))}. If it was removed, write the "
-                    "candidates again with `kglink candidates`.",
-                )
+        if place in lists:
+            raise unreadable(path, f"line {number}: the mention stands there twice", HINT)
+        if other := next((one for one in ids if one.kb not in known), None):
+            raise unknown_kb(f"{path}, line {number}", other, known)
         if len(set(ids)) < len(ids):
-            raise unreadable(self.path, f"line {number} names a candidate twice", HINT)
-        known = tuple(self._known.setdefault(one, one) for one in ids)
-        return Listed(known, array("d", scores))
-
-    def _check_entities(
-        self, existing: Callable[[Collection[EntityId]], Collection[EntityId]]
-    ) -> None:
-        """Refuse candidates that no KB has: they would count as wrong answers."""
-        missing = self._known.keys() - existing(self._known.keys())
-        if missing:
-            raise unknown_entities(self.path, missing)
-
-    def _unknown(self, number: int, place: Place) -> UsageError:
-        where = f"{place.start}-{place.end} of the document {place.document!r}"
-        return unreadable(
-            self.path,
-            f"line {number}: {place.docs!r} has no mention at {where} in this split",
-            'Name the split that the file was written for with --split ("": all), or write it '
-            "again: the documents may have changed.",
-        )
-
-    def _missing(self, missing: Sequence[Place], total: int) -> UsageError:
-        first = sorted(missing)[:_NAMED]
+            raise unreadable(path, f"line {number} names a candidate twice", HINT)
+        lists[place] = Listed(tuple(once.setdefault(one, one) for one in ids), array("d", scores))
+    judged = [
+        Place(docs, document.id, one.start, one.end)
+        for docs, some in documents.items()
+        for document, one in judged_mentions(some, kbs)
+    ]
+    if missing := sorted(place for place in judged if place not in lists):
+        first = missing[:MOST_NAMED]
         named = ", ".join(f"{one.docs} {one.document!r} {one.start}-{one.end}" for one in first)
-        more = ", ..." * (len(missing) > _NAMED)
-        return unreadable(
-            self.path,
-            f"{len(missing):,} of {total:,} mentions have no line: {named}{more}",
+        more = ", ..." * (len(missing) > MOST_NAMED)
+        raise unreadable(
+            path,
+            f"{len(missing):,} of {len(judged):,} mentions have no line: {named}{more}",
             "A mention without candidates has a line with none. `kglink candidates` writes a line "
             "for every mention with gold in the KBs.",
         )
+    if gone := once.keys() - existing(once.keys()):
+        raise unknown_entities(str(path), gone)
+    return lists
 
 
-def kind_of(path: Path) -> Kind:
-    """What a file of answers or candidates is, by its first line of content."""
+def _lines(
+    path: Path, documents: Mapping[str, Sequence[Document]]
+) -> Iterator[tuple[int, Place, list[EntityId], Sequence[float]]]:
+    """The number of each line, its mention, and its candidates with their scores."""
+    kind = kind_of(path)
+    if kind == "run":
+        yield from read_run(path)
+        return
+    if kind is None:
+        raise unreadable(path, "it holds no rankings of given mentions", HINT)
+    places = _zeshel_places(path, documents) if kind == "zeshel" else None
+    for number, record in read_lines(path, HINT):
+        if places is None:
+            for name in Place._fields:
+                if not isinstance(record.get(name), int if name in ("start", "end") else str):
+                    raise unreadable(path, f"line {number} has no {name}", HINT)
+            place = Place(*(record[name] for name in Place._fields))
+            names = _named(path, number, record, "candidates")
+            if bad := next((one for one in names if not all(EntityId.parse(one))), None):
+                raise unreadable(path, f"line {number}: {bad!r} is no entity", HINT)
+            ids = list(map(EntityId.parse, names))
+            yield number, place, ids, _scores(path, number, record, len(ids))
+        elif listed := places.get(str(record.get("mention_id"))):
+            # a world is a KB, and its lists stay in it
+            keys = _named(path, number, record, ZESHEL_LIST)
+            yield number, listed, [EntityId(listed.docs, one) for one in keys], ()
+
+
+def _named(path: Path, number: int, record: Mapping[str, Any], name: str) -> list[str]:
+    given = record.get(name)
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise unreadable(path, f"line {number} has no list of candidates", HINT)
+    return given
+
+
+def _scores(path: Path, number: int, record: Mapping[str, Any], count: int) -> Sequence[float]:
+    scores = record.get("scores") or ()
+    numbers = isinstance(scores, list | tuple) and all(
+        type(one) in (int, float) and isfinite(one) for one in scores
+    )
+    if not numbers or (scores and len(scores) != count):
+        raise unreadable(path, f"line {number} has not a score for each candidate", HINT)
+    return scores
+
+
+def kind_of(path: Path) -> Kind | None:
+    """Which rankings a file holds, by its first line of content; None: it holds none."""
     with Source.open_path(path) as source:
+        if source.is_folder:
+            return None
         lines = (line.text.strip() for line in source.lines(Problems("stop")))
         first = next((line for line in lines if line and not line.startswith("#")), "")
-    if first.startswith(("{", "[")):
-        try:
-            record = json.loads(first)
-        except ValueError:
-            record = ()
-        if ZESHEL_LIST in record:
-            return "zeshel"
-        return "candidates" if "candidates" in record else "answers"
     if is_run(first):
         return "run"
-    if _TURTLE.match(first):
-        return "nif"
-    raise unreadable(
-        path,
-        f"its first line is of no format that is known: {first[:80]!r}",
-        "Answers are JSON lines (`kglink link --format jsonl`) or NIF in Turtle; rankings are JSON "
-        "lines of `kglink candidates`, a TREC run, or a list of ZESHEL.",
-    )
-
-
-def unknown_entities(path: Path, missing: Collection[EntityId]) -> UsageError:
-    """The error of a file that names entities which there are not."""
-    few = ", ".join(repr(str(one)) for one in sorted(missing)[:_NAMED])
-    more = ", ..." * (len(missing) > _NAMED)
-    return unreadable(
-        path,
-        f"no KB has {len(missing):,} of the entities that it names: {few}{more}",
-        "If a KB has changed since, make the file again; else name entities by the keys of "
-        "`kglink export KB`.",
-    )
+    try:
+        record = json.loads(first)
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    return "zeshel" if ZESHEL_LIST in record else "candidates" if "candidates" in record else None
 
 
 def _zeshel_places(path: Path, documents: Mapping[str, Sequence[Document]]) -> dict[str, Place]:
@@ -348,7 +283,7 @@ def _words(text: str, mention: Mention) -> tuple[int, int]:
 class ListedRanker:
     """Ranks mentions as a file lists their candidates, and as stages order these anew."""
 
-    lists: CandidateFile
+    lists: Mapping[Place, Listed]
     places: Mapping[MentionInText, Place]
     facts: EntityFacts
     stages: tuple[Stage, ...] = ()

@@ -1,42 +1,37 @@
-"""Ranks of an evaluation kept mention by mention in a file, and compared with those of another.
+"""An evaluation kept in a file, mention by mention or text by text, and compared with another.
 
-A kept file is JSON lines: what was evaluated, then each mention in the order in which documents
-are read. Two evaluations are compared line by line, so that neither is ever wholly in memory.
+A kept file is JSON lines: what was evaluated, then the ranks of each mention, or the answers in
+each text, in the order in which documents are read.
 """
 
 from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from kglink.errors import UsageError
-from kglink.evaluation.metrics import AP_AT_1, MAP_AT_10, MRR, RERANKED, Rank, hit, reciprocal
+from kglink.evaluation.measures.end_to_end import Answer, JudgedText
+from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, Value, values_of
 from kglink.evaluation.rankings import JSON_KEYS, RankedMention
 from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
+from kglink.records import EntityId
 from kglink.sources import Problems, Source
 
 FORMAT = 1
 KEPT_HINT = "Name a file that `kglink eval --keep` wrote."
 
-#: The value of one mention from its rank, as retrieved (``ranks``) or re-ranked.
-_Figure = tuple[str, Callable[[Rank], float]]
 
-
-def _figures(ks: Sequence[int], depth: int, *, reranked: bool) -> dict[str, _Figure]:
+def _values(ks: Sequence[int], depth: int, *, reranked: bool) -> dict[str, Value]:
     """What is compared of two evaluations that both ranked ``depth`` candidates."""
-    found: dict[str, _Figure] = {
-        f"R@{k}": ("ranks", partial(hit, k=k)) for k in sorted({1, *ks}) if k <= depth
-    }
-    if reranked:  # else AP@1 is R@1
-        found[AP_AT_1] = ("reranked", partial(hit, k=1))
-    found[MAP_AT_10] = ("reranked", partial(reciprocal, within=RERANKED))
-    found[MRR] = ("ranks", partial(reciprocal, within=depth))
-    return found
+    compared = [k for k in sorted({1, *ks}) if k <= depth]
+    names = (*(f"R@{k}" for k in compared), AP_AT_1, MAP_AT_10, MRR)
+    values = values_of(compared, depth=depth)
+    # Without a reranker AP@1 is R@1.
+    return {name: values[name] for name in names if reranked or name != AP_AT_1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,64 +63,106 @@ class Evaluated:
 
 
 class KeptWriter:
-    """Writes the ranks of an evaluation."""
+    """Writes the ranks of an evaluation, or its answers."""
 
     def __init__(self, out: TextIO, evaluated: Evaluated) -> None:
         self._out = out
-        write_line(out, header_record(evaluated))
+        self._write({"format": FORMAT, **asdict(evaluated)})
 
     def add(self, mention: RankedMention) -> None:
         """Write one mention."""
         record = _identity(mention) | {"ranks": dict(mention.ranks)}
         if mention.reranked is not mention.ranks:
             record["reranked"] = dict(mention.reranked)
-        write_line(self._out, record)
+        self._write(record)
+
+    def add_answers(self, text: JudgedText, answers: Sequence[Answer]) -> None:
+        """Write one text with its mentions and answers."""
+        predicted = [
+            {
+                "start": one.start,
+                "end": one.end,
+                "text": text.source.text[one.start : one.end],
+                "kb": one.entity.kb if one.entity else None,
+                "key": one.entity.key if one.entity else None,
+                "nil": one.entity is None,
+                "confidence": one.confidence,
+            }
+            for one in answers
+        ]
+        self._write(_identity_of_text(text) | {"predicted": predicted})
+
+    def _write(self, record: Mapping[str, object]) -> None:
+        self._out.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-class Comparison:
+class _Beside:
+    """A kept file that is read line by line beside the evaluation that it is compared with."""
+
+    things: str
+
+    def __init__(self, path: Path, evaluated: Evaluated) -> None:
+        self.path = path
+        self._lines = read_lines(path, KEPT_HINT)
+        self._count = 0
+        self.kept = _read_header(path, next(self._lines, None), evaluated)
+
+    def _next(self, ours: Mapping[str, object], named: str) -> tuple[int, dict[str, Any]]:
+        """The next line, which must be of the same thing."""
+        kept = next(self._lines, None)
+        if kept is None:
+            raise self._misfit(f"{self._count:,} {self.things}, and there are more here")
+        self._count += 1
+        if ours != {name: kept[1].get(name) for name in ours}:
+            raise self._other(kept[0], named)
+        return kept
+
+    def finish(self) -> None:
+        """Say that there is no more; the kept file must be at its end too."""
+        if next(self._lines, None) is not None:
+            raise self._misfit(f"more than the {self._count:,} {self.things} of this one")
+
+    def _other(self, number: int, named: str) -> UsageError:
+        return self._misfit(f"other {self.things} (its line {number} is not {named})")
+
+    def _misfit(self, why: str) -> UsageError:
+        return _misfit(self.path, why)
+
+
+class Comparison(_Beside):
     """This evaluation against a kept one, mention by mention.
 
     R@k is compared for those of ``ks`` that both ranked so many candidates for, MRR as deep as
     both did.
     """
 
+    things = "mentions"
+
     def __init__(self, path: Path, evaluated: Evaluated, ks: Sequence[int] = ()) -> None:
-        self.path = path
-        self._lines = read_lines(path, KEPT_HINT)
-        self.kept = read_header(path, next(self._lines, None), evaluated)
+        super().__init__(path, evaluated)
         reranked = bool(evaluated.reranker or self.kept.reranker)
         depth = min(evaluated.depth, self.kept.depth)
-        self._figures = _figures(ks, depth, reranked=reranked)
+        self._values = _values(ks, depth, reranked=reranked)
         self._ours: dict[tuple[str, str], array[float]] = {}
         self._theirs: dict[tuple[str, str], array[float]] = {}
-        self._mentions = 0
 
     def add(self, mention: RankedMention) -> None:
         """Compare one mention; the kept file must hold the same at this place."""
-        self._mentions += 1
-        kept = next(self._lines, None)
-        if kept is None:
-            raise misfit(self.path, f"{self._mentions - 1:,} mentions, and there are more here")
-        number, record = kept
-        theirs = self._ranks(number, record)
+        named = f"{mention.surface!r} of document {mention.document!r} with gold in the same KBs"
+        number, record = self._next(_identity(mention), named)
+        retrieved = record.get("ranks")
+        theirs: dict[str, Any] = {"ranks": retrieved, "reranked": record.get("reranked", retrieved)}
+        for found in theirs.values():
+            if not isinstance(found, dict) or not all(map(_is_rank, found.values())):
+                raise unreadable(self.path, f"line {number} has no ranks")
         ours = {"ranks": mention.ranks, "reranked": mention.reranked}
-        same = _identity(mention) == {name: record.get(name) for name in _identity(mention)}
-        if not same or any(theirs[which].keys() != ours[which].keys() for which in ours):
-            raise misfit(
-                self.path,
-                f"other mentions (its line {number} is not {mention.surface!r} of document "
-                f"{mention.document!r} with gold in the same KBs)",
-            )
-        for metric, (which, value) in self._figures.items():
+        if any(theirs[which].keys() != ours[which].keys() for which in ours):
+            raise self._other(number, named)
+        for metric, (which, value) in self._values.items():
             for pool in mention.ranks:
                 place = pool, metric
                 self._ours.setdefault(place, array("d")).append(value(ours[which][pool]))
                 self._theirs.setdefault(place, array("d")).append(value(theirs[which][pool]))
-
-    def finish(self) -> None:
-        """Say that there are no more mentions; the kept file must be at its end too."""
-        if next(self._lines, None) is not None:
-            raise misfit(self.path, f"more than the {self._mentions:,} mentions of this one")
 
     def tests(
         self, *, rounds: int = ROUNDS, seed: int = 0
@@ -138,14 +175,47 @@ class Comparison:
             found.setdefault(pool, {})[metric] = test
         return found
 
-    def _ranks(self, number: int, record: Mapping[str, Any]) -> dict[str, dict[str, Rank]]:
-        """The ranks that a line holds, by pool."""
-        retrieved = record.get("ranks")
-        ranks: dict[str, Any] = {"ranks": retrieved, "reranked": record.get("reranked", retrieved)}
-        for found in ranks.values():
-            if not isinstance(found, dict) or not all(map(_is_rank, found.values())):
-                raise unreadable(self.path, f"line {number} has no ranks")
-        return ranks
+
+class AnswerComparison(_Beside):
+    """This evaluation of whole answers against a kept one, text by text, both judged alike."""
+
+    things = "texts"
+
+    def __init__(self, path: Path, evaluated: Evaluated) -> None:
+        super().__init__(path, evaluated)
+        self._judged: list[tuple[JudgedText, Sequence[Answer], Sequence[Answer]]] = []
+
+    def add(self, text: JudgedText, answers: Sequence[Answer]) -> None:
+        """Compare one text; the kept file must hold the same at this place."""
+        named = f"the document {text.source.id!r} with the same text and mentions"
+        number, record = self._next(_identity_of_text(text), named)
+        try:
+            theirs = [
+                Answer(
+                    *(int(one["start"]), int(one["end"])),
+                    EntityId(one["kb"], one["key"]) if one["kb"] is not None else None,
+                )
+                for one in record["predicted"]
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise unreadable(self.path, f"line {number} has no answers") from error
+        self._judged.append((text, answers, theirs))
+
+    def tests(
+        self, *, complete: bool, rounds: int = ROUNDS, seed: int = 0
+    ) -> dict[str, RandomizationTest]:
+        """The test of the texts' own F1, or recall where partial; the kept ones on the right."""
+        pairs = [
+            (text.values(ours, complete=complete), text.values(theirs, complete=complete))
+            for text, ours, theirs in self._judged
+        ]
+        found = {}
+        for name in ("detection", "links"):
+            here = [ours[name] for ours, _ in pairs if name in ours]
+            there = [theirs[name] for _, theirs in pairs if name in theirs]
+            if here:
+                found[name] = randomization_test(here, there, rounds=rounds, seed=seed)
+        return found
 
 
 def _is_rank(value: object) -> bool:
@@ -162,14 +232,18 @@ def _identity(mention: RankedMention) -> dict[str, object]:
     }
 
 
-def header_record(evaluated: Evaluated) -> dict[str, object]:
-    """The first line of a kept file."""
-    return {"format": FORMAT, **asdict(evaluated)}
-
-
-def write_line(out: TextIO, record: Mapping[str, object]) -> None:
-    """Write a record as one line of JSON."""
-    out.write(json.dumps(record, ensure_ascii=False) + "\n")
+def _identity_of_text(text: JudgedText) -> dict[str, object]:
+    source = text.source
+    gold = [
+        {
+            "start": one.start,
+            "end": one.end,
+            "text": source.text[one.start : one.end],
+            "gold": None if one.gold is None else [gold._asdict() for gold in one.gold],
+        }
+        for one in source.mentions
+    ]
+    return {"docs": source.docs, "id": source.id, "text": source.text, "gold": gold}
 
 
 def read_lines(path: Path, hint: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -188,7 +262,7 @@ def read_lines(path: Path, hint: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield line.number, record
 
 
-def read_header(
+def _read_header(
     path: Path, first: tuple[int, dict[str, Any]] | None, evaluated: Evaluated
 ) -> Evaluated:
     """What a kept file is of; refuse one that cannot be compared with this evaluation."""
@@ -200,12 +274,11 @@ def read_header(
         raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
     kept = Evaluated(**told | lists)
     if differences := evaluated.differences(kept):
-        raise misfit(path, f"another evaluation ({'; '.join(differences)})")
+        raise _misfit(path, f"another evaluation ({'; '.join(differences)})")
     return kept
 
 
-def misfit(path: Path, why: str) -> UsageError:
-    """The error of a kept file that holds something else."""
+def _misfit(path: Path, why: str) -> UsageError:
     return UsageError(
         f"{path} cannot be compared with this evaluation: it holds {why}",
         hint="Keep one of the same documents, split and KBs: `kglink eval ... --keep FILE`.",

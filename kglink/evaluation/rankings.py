@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from kglink.evaluation.metrics import Rank
 from kglink.linking.pipeline import BATCH_MENTIONS
 from kglink.linking.stages import Stage, run_stages
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText, Ranking
+
+#: Where the first right entity stands, counted from 1; None: nowhere.
+Rank = int | None
 
 #: Pools over all KBs; the bracket keeps them apart from a KB of that name.
 JOINT = "[joint]"
@@ -64,16 +66,6 @@ class RankedMention:
     gold: tuple[EntityId, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     """Those of all KBs in one list, after re-ranking."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judging:
-    """What counts as right besides the golds, and what else is wanted."""
-
-    counterparts: Counterparts | None = None
-    """What counts in the joint pools besides the golds themselves."""
-    entities: Entities | None = None
-    """Where the domains of golds are read; None: they are not wanted."""
 
 
 class Ranker(Protocol):
@@ -148,12 +140,16 @@ def rank_mentions(
     documents: Iterable[Document],
     kbs: Sequence[str],
     depth: int,
-    judging: Judging | None = None,
     *,
     docs: str = "",
+    counterparts: Counterparts | None = None,
+    entities: Entities | None = None,
 ) -> Iterator[RankedMention]:
-    """Rank the ``depth`` best candidates of every mention with gold in ``kbs``, its span given."""
-    judging = judging or Judging()
+    """Rank the ``depth`` best candidates of every mention with gold in ``kbs``, its span given.
+
+    ``counterparts`` count in the joint pools besides the golds themselves; where ``entities`` are
+    read, the domains of golds are told.
+    """
     places = (
         _Place(document, mention, gold)
         for document in documents
@@ -167,7 +163,7 @@ def rank_mentions(
     def heads() -> Iterator[list[Ranking]]:
         """What the stages are given: the first candidates of each pool, the same ones once."""
         while batch := list(islice(places, BATCH_MENTIONS)):
-            waiting.append(_judged(ranker, batch, kbs, depth, judging))
+            waiting.append(_judged(ranker, batch, kbs, depth, counterparts, entities))
             yield ranker.described(list(_heads(waiting[-1], given).values()))
 
     for staged in run_stages(ranker.stages, heads()):
@@ -194,12 +190,17 @@ def rank_mentions(
 
 
 def _judged(
-    ranker: Ranker, batch: Sequence[_Place], kbs: Sequence[str], depth: int, judging: Judging
+    ranker: Ranker,
+    batch: Sequence[_Place],
+    kbs: Sequence[str],
+    depth: int,
+    counterparts: Counterparts | None,
+    entities: Entities | None,
 ) -> list[_Judged]:
     """The mentions of a batch with their pools, as retrieved."""
     golds = {one for place in batch for one in place.gold}
-    same = judging.counterparts(golds) if judging.counterparts else {}
-    known = judging.entities(golds) if judging.entities else {}
+    same = counterparts(golds) if counterparts else {}
+    known = entities(golds) if entities else {}
     mentions = [in_text(place.document, place.mention) for place in batch]
     found = ranker.joint(mentions, limit=depth)
     judged = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kglink.evaluation.metrics import RERANKED, hit
+from kglink.evaluation.measures.retrieval import RERANKED, hit
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
 from kglink.evaluation.significance import RandomizationTest, randomization_test
 from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of

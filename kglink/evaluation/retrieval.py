@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import get_args
 
 from kglink.errors import UsageError
-from kglink.evaluation.metrics import RERANKED
-from kglink.evaluation.rankings import Judging, RankedMention, Ranker, rank_mentions
-from kglink.evaluation.report import RetrievalReport
+from kglink.evaluation.measures.retrieval import RERANKED, RetrievalReport
+from kglink.evaluation.rankings import RankedMention, Ranker, rank_mentions
 from kglink.evaluation.seen import (
     AUTO,
     Mentions,
@@ -116,11 +115,6 @@ def evaluate_retrieval(
 def _ranked(
     store: Store, ranker: Ranker, question: Question, progress: OnProgress
 ) -> Iterator[RankedMention]:
-    judging = Judging(
-        counterparts=store.counterparts if question.counterparts else None,
-        entities=store.get_entities if question.domains else None,
-    )
-
     done = 0
     total = sum(store.count_documents(name, question.split or None) for name in question.docs)
 
@@ -134,7 +128,10 @@ def _ranked(
     for name in question.docs:
         documents = counted(name)
         yield from rank_mentions(
-            ranker, documents, question.kbs, question.depth, judging, docs=name
+            *(ranker, documents, question.kbs, question.depth),
+            docs=name,
+            counterparts=store.counterparts if question.counterparts else None,
+            entities=store.get_entities if question.domains else None,
         )
 
 

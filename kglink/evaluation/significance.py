@@ -1,14 +1,16 @@
-"""The paired randomization test: may two systems' figures differ by chance alone?
+"""How sure figures are: 95% intervals, and whether two systems differ by more than chance.
 
-Were the systems alike, each item's two values could as well be the other way round. So the signs
-of the differences are flipped at random, and the share of rounds in which the sum is as large as
-the one that was measured is the probability p. The papers compare with .05, divided by the number
-of comparisons that were made.
+The paired randomization test: were two systems alike, each item's two values could as well be the
+other way round. So the signs of the differences are flipped at random, and the share of rounds in
+which the sum is as large as the one that was measured is the probability p. The papers compare with
+.05, divided by the number of comparisons that were made.
+
+Intervals are over the mentions, or texts, that were judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -91,3 +93,69 @@ def _check(left: FloatArray, right: FloatArray, rounds: int) -> None:
         raise UsageError("a paired test of values that are no finite numbers")
     if rounds < 1:
         raise UsageError(f"a randomization test of {rounds} rounds", hint="It needs one at least.")
+
+
+Interval = tuple[float, float]
+
+_DRAWS = 1000
+_ENDS = (2.5, 97.5)
+#: Rounds that are drawn together, so that a large evaluation does not fill the memory.
+_CHUNK = 100
+
+
+def share_interval(part: int, whole: int) -> Interval:
+    """Of a share of mentions: Wilson's, which is one of nothing but the counts."""
+    from kglink.overlap.review.sample import wilson_interval
+
+    return wilson_interval(part, whole) if whole else (0.0, 0.0)
+
+
+def mean_interval(values: Sequence[float], counts: Sequence[int]) -> Interval:
+    """Of the mean of values that came so many times each: by bootstrap over the mentions."""
+    whole = sum(counts)
+    if not whole:
+        return 0.0, 0.0
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(whole, np.asarray(counts) / whole, size=_DRAWS)
+    return _ends(drawn @ np.asarray(values) / whole)
+
+
+def group_interval(groups: Iterable[npt.NDArray[np.float64]]) -> Interval:
+    """Of the mean of the means of groups of values: by bootstrap within each group."""
+    drawn = []
+    rng = np.random.default_rng(0)
+    for group in groups:
+        values, counts = np.unique(group, return_counts=True)
+        drawn.append(rng.multinomial(len(group), counts / len(group), size=_DRAWS) @ values)
+        drawn[-1] /= len(group)
+    return _ends(np.mean(drawn, axis=0))
+
+
+def text_intervals(counts: Sequence[tuple[int, int, int]]) -> tuple[Interval, Interval, Interval]:
+    """Of precision, recall and F1 of all mentions, from each text's right, found and gold.
+
+    By bootstrap over the texts: mentions of one text are right and wrong together.
+    """
+    if not counts:
+        return ((0.0, 0.0),) * 3
+    # Texts with the same counts need no draw each: how many are drawn is multinomial.
+    texts, times = np.unique(np.asarray(counts), axis=0, return_counts=True)
+    rng = np.random.default_rng(0)
+    chances = times / len(counts)
+    sums = np.concatenate(
+        [
+            rng.multinomial(len(counts), chances, size=_CHUNK) @ texts
+            for _ in range(_DRAWS // _CHUNK)
+        ]
+    )
+    right, found, gold = sums.T
+    empty = (found + gold) == 0
+    parts = ((right, found), (right, gold), (2 * right, found + gold))
+    ends = (_ends(np.where(empty, 1.0, part / np.maximum(whole, 1))) for part, whole in parts)
+    precision, recall, f1 = ends
+    return precision, recall, f1
+
+
+def _ends(drawn: npt.NDArray[np.float64]) -> Interval:
+    low, high = np.percentile(drawn, _ENDS)
+    return float(low), float(high)

@@ -28,16 +28,6 @@ NONE = "-"
 _QUERY = re.compile(r"([^/\s]+)/([^/\s]*)/([0-9]{1,12})-([0-9]{1,12})")
 
 
-class _RunLine(NamedTuple):
-    """A line of a run; ``entity`` is None where it says that a mention has none."""
-
-    number: int
-    place: Place
-    entity: EntityId | None
-    rank: int
-    score: float
-
-
 class Place(NamedTuple):
     """Which mention it is; as text, a query."""
 
@@ -87,24 +77,28 @@ def read_run(path: Path) -> Iterator[tuple[int, Place, list[EntityId], list[floa
 
     As TREC's tools have it, entities are ordered by their scores; equal ones by rank.
     """
-    found: dict[Place, list[_RunLine]] = {}
+    first: dict[Place, int] = {}
+    found: dict[Place, list[tuple[float, int, EntityId | None]]] = {}
     with Source.open_path(path) as source:
         for line in source.lines(Problems("stop")):
             if line.text.strip():
-                one = _run_line(path, line.number, line.text)
-                found.setdefault(one.place, []).append(one)
+                place, ranked = _run_line(path, line.number, line.text)
+                first.setdefault(place, line.number)
+                found.setdefault(place, []).append(ranked)
     for place, lines in found.items():
-        number = lines[0].number
-        lines.sort(key=lambda one: (-one.score, one.rank))
-        some = [(one.entity, one.score) for one in lines if one.entity is not None]
-        yield number, place, [entity for entity, _ in some], [score for _, score in some]
+        lines.sort(key=lambda one: one[:2])
+        some = [(entity, -score) for score, _, entity in lines if entity is not None]
+        yield first[place], place, [entity for entity, _ in some], [score for _, score in some]
 
 
 def _document(entity: EntityId) -> str:
     return f"{quote(entity.kb, safe='')}:{quote(entity.key, safe='')}"
 
 
-def _run_line(path: Path, number: int, text: str) -> _RunLine:
+def _run_line(
+    path: Path, number: int, text: str
+) -> tuple[Place, tuple[float, int, EntityId | None]]:
+    """The mention of a line; less its score, the rank, and the entity: None where it has none."""
     if not is_run(text):
         raise _refused(path, number, f"is no line of a TREC run: {text.strip()[:80]!r}")
     query, _, name, rank, score, _ = text.split()
@@ -121,7 +115,7 @@ def _run_line(path: Path, number: int, text: str) -> _RunLine:
     if not (colon and key) and name != NONE:
         raise _refused(path, number, f"has the document {name[:80]!r}, which is no entity")
     entity = EntityId(unquote(kb), unquote(key)) if colon else None
-    return _RunLine(number, place, entity, int(rank), value)
+    return place, (-value, int(rank), entity)
 
 
 def _refused(path: Path, number: int, why: str) -> UsageError:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, r
 
 from pydantic import BaseModel, ConfigDict
 
-from kglink.records import LinkedDocument, MentionInText, Ranking, Record, Span
+from kglink.records import (
+    Entity,
+    EntityId,
+    LinkedDocument,
+    MentionInText,
+    Ranking,
+    Record,
+    Span,
+)
 from kglink.sources import Problems, Source, SourceHead
 
 if TYPE_CHECKING:
@@ -54,6 +62,31 @@ class KBAdapter(Protocol):
         Whatever the source holds, nothing but a `KglinkError` comes out. Entity keys are not
         empty, and ``text[start:end] == surface`` for every mention of a document.
         """
+        ...
+
+
+@runtime_checkable
+class WritesRecords(Protocol):
+    """A KB adapter that writes its format too: what `kglink export` writes, it reads back."""
+
+    def write(
+        self,
+        records: Iterable[Record],
+        out: TextIO,
+        entities: Callable[[Iterable[EntityId]], Mapping[EntityId, Entity]],
+    ) -> None:
+        """Write all of ``records``; ``entities`` gives those of some ids that there are."""
+        ...
+
+
+@runtime_checkable
+class ReadsAnswers(Protocol):
+    """A KB adapter that reads answers to texts whose files leave out the texts themselves."""
+
+    def answers(
+        self, source: Source, problems: Problems, texts: Mapping[str, str]
+    ) -> Iterator[Record]:
+        """Yield the documents; ``texts`` are those that were asked, by the ids of documents."""
         ...
 
 

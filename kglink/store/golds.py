@@ -23,7 +23,7 @@ from sqlalchemy.engine import Connection
 from kglink.records import EntityId
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks
-from kglink.store.entity_reader import existing
+from kglink.store.entity_reader import at_addresses, existing
 from kglink.store.kbs import is_readable, kb_id, kb_ids
 from kglink.store.prepared import folded_name
 from kglink.store.schema import aliases, documents, entities, golds, id_range, kbs
@@ -73,7 +73,8 @@ def resolve_golds(
     """Name the entities of all open golds of a KB that some KB answers to.
 
     By ``key``, ``kb:key`` means that KB where there is one of that name. Anything else is a key,
-    colons and all, and means every entity of that key in the KBs ``links_to``. By ``xref`` a gold
+    colons and all, and means every entity of that key in the KBs ``links_to``; or the web address
+    of an entity of them. By ``xref`` a gold
     is a code, and means the entities of the KBs ``links_to`` that `CodeLookup` finds for it.
     By ``title`` it is the title of an entity of these KBs, or a redirect to one.
 
@@ -86,20 +87,45 @@ def resolve_golds(
     while True:
         with transaction() as connection:
             page = _open_golds(connection, kb_id, after)
-            match resolve:
-                case "key":
-                    found = _by_key(connection, page, numbers, targets)
-                    _renew(db, connection, found)
-                    # Here the answers stand in the place of the golds that name them.
-                    answered = [gold[:3] for gold, names in found.items() if names]
-                    db.bulk(connection, _delete_open, answered)
-                case "xref":
-                    _renew(db, connection, _by_code(connection, page, targets))
-                case "title":
-                    _renew(db, connection, _by_title(connection, page, numbers, targets))
+            found = _found(connection, page, numbers, targets, resolve)
+            _renew(db, connection, found)
+            if resolve == "key":
+                # Here the answers stand in the place of the golds that name them.
+                answered = [gold[:3] for gold, names in found.items() if names]
+                db.bulk(connection, _delete_open, answered)
         if len(page) < PAGE:
             return
         after = page[-1][:3]
+
+
+def named_entities(
+    connection: Connection, texts: Iterable[str], links_to: Sequence[str], resolve: Resolve
+) -> dict[str, list[EntityId]]:
+    """The entities that some golds in their source's words name, as `resolve_golds` has it."""
+    numbers = kb_ids(connection)
+    targets = {name: numbers[name] for name in links_to if name in numbers}
+    found: dict[str, list[EntityId]] = {}
+    for some in chunks(dict.fromkeys(texts), PAGE):
+        page = [_Open(0, 0, at, text) for at, text in enumerate(some)]
+        meant = _found(connection, page, numbers, targets, resolve)
+        found |= {gold.text: names for gold, names in meant.items()}
+    return found
+
+
+def _found(
+    connection: Connection,
+    page: Sequence[_Open],
+    numbers: dict[str, int],
+    targets: Mapping[str, int],
+    resolve: Resolve,
+) -> _Found:
+    match resolve:
+        case "key":
+            return _by_key(connection, page, numbers, targets)
+        case "xref":
+            return _by_code(connection, page, targets)
+        case "title":
+            return _by_title(connection, page, numbers, targets)
 
 
 def _by_key(
@@ -111,7 +137,12 @@ def _by_key(
     wanted = {gold: candidates(gold.text, numbers.keys(), list(targets)) for gold in page}
     names = {name for found in wanted.values() for name in found}
     exist = existing(connection, names, numbers)
-    return {gold: [name for name in names if name in exist] for gold, names in wanted.items()}
+    found = {gold: [name for name in names if name in exist] for gold, names in wanted.items()}
+    addresses = {gold.text for gold, some in found.items() if not some and "://" in gold.text}
+    at = at_addresses(connection, sorted(addresses)) if addresses else {}
+    for gold in found:
+        found[gold] += [one for one in at.get(gold.text, ()) if one.kb in targets]
+    return found
 
 
 def _by_code(connection: Connection, page: Sequence[_Open], targets: Mapping[str, int]) -> _Found:

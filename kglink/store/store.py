@@ -22,7 +22,7 @@ from kglink.records import (
 from kglink.store import document_reader, entity_reader
 from kglink.store.branches import read_types, read_wanted
 from kglink.store.database import Database
-from kglink.store.golds import count_annotated, count_gone
+from kglink.store.golds import count_annotated, count_gone, named_entities
 from kglink.store.ingest import Ingest, check_kb_name, remove_entities
 from kglink.store.kbs import find_problems, kb_id, read_kbs
 from kglink.store.memory import MemoryTable
@@ -164,7 +164,6 @@ class Store(OverlapTable, MemoryTable):
     folded_entities = _streams(entity_reader.read_entities)
     get_entities = _reads(entity_reader.get_entities)
     existing = _reads(entity_reader.existing)
-    at_addresses = _reads(entity_reader.at_addresses)
     children = _reads(entity_reader.read_children)
     aliases_of = _streams(entity_reader.read_aliases)
     shared_names = _streams(entity_reader.read_shared_names)
@@ -178,6 +177,7 @@ class Store(OverlapTable, MemoryTable):
     learning_split = _reads(document_reader.learning_split)
     count_annotated = _reads(count_annotated)
     count_gone_golds = _reads(count_gone)
+    named = _reads(named_entities)
     count_documents = _reads(document_reader.count_documents)
     mentions_of = _reads(document_reader.read_mentions_of)
     mappings = _streams(document_reader.read_mappings)

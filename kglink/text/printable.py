@@ -22,6 +22,9 @@ _STAND_INS |= dict.fromkeys(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: With these a spreadsheet takes a cell for a formula, full-width forms included.
 _FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_BREAK = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+#: What a text file cannot hold: a NUL makes it binary to its readers.
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -34,6 +37,16 @@ def printable(text: str, most: int = 0) -> str:
 def printable_line(text: str) -> str:
     """One line: nothing in it is a control, breaks the line or turns its direction."""
     return _SURROGATE.sub("\ufffd", text.translate(_STAND_INS))
+
+
+def same_length_line(text: str) -> str:
+    """``text`` on one line and encodable, each character at its place."""
+    return writable(_BREAK.sub(" ", text))
+
+
+def writable(text: str, instead: str = "\ufffd") -> str:
+    """``text`` with a stand-in for each character that a text file cannot hold."""
+    return _UNWRITABLE.sub(instead, text)
 
 
 def printable_json(value: object, *, indent: int | None = None) -> str:

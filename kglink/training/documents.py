@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from kglink.evaluation.not_found import nil_places, with_nil
+from kglink.evaluation.annotated import nil_places, with_nil
 from kglink.records import Document, Mention
 from kglink.store import Store
 from kglink.training.recipe import SelectionSection
@@ -85,7 +85,7 @@ def held_back_documents(
 ) -> Iterator[Document]:
     """The documents by which a run with these settings chooses its best epoch.
 
-    Mentions whose golds these KBs do not have are NIL, as `kglink.evaluation.not_found` tells.
+    Mentions whose golds these KBs do not have are NIL, as `kglink.evaluation.annotated` tells.
     """
     for name in sources_of_documents(store, docs):
         divided = splits_of(store, name, selection, seed).divided(store)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kglink.evaluation.measures.retrieval import Figures
 from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT
-from kglink.evaluation.report import Figures
 from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.records import OnProgress, Progress

@@ -107,9 +107,9 @@ def _united(
 ) -> Iterator[Found]:
     """What several files list, as one list for each mention."""
     from kglink.evaluation.candidate_files import (
-        CandidateFile,
         Found,
         judged_mentions,
+        read_candidates,
         united,
     )
     from kglink.evaluation.trec import Place
@@ -117,7 +117,7 @@ def _united(
     documents = {name: list(opened.store.documents(name, split or None)) for name in names}
     existing = opened.store.existing
     lists = [
-        CandidateFile(path, documents, known=known, kbs=kbs, existing=existing) for path in files
+        read_candidates(path, documents, known=known, kbs=kbs, existing=existing) for path in files
     ]
     for name, some in documents.items():
         for document, one in judged_mentions(some, kbs):

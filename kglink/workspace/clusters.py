@@ -10,7 +10,7 @@ from kglink.workspace.build import build_if_stale
 from kglink.workspace.named import named
 
 if TYPE_CHECKING:
-    from kglink.evaluation.clusters import ClusterFigures, Coreference
+    from kglink.evaluation.measures.clusters import ClusterFigures, Coreference
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.judging import EndToEnd
     from kglink.workspace.opened import Opened
@@ -53,7 +53,7 @@ def evaluate_clusters(
 def coreference(opened: Opened, question: Question | EndToEnd) -> Coreference:
     """What is to be told of each mention, or each text, of an evaluation."""
     from kglink.evaluation.annotated import annotation_of, merged_texts
-    from kglink.evaluation.clusters import Coreference
+    from kglink.evaluation.measures.clusters import Coreference
     from kglink.evaluation.retrieval import check_documents
     from kglink.workspace.judging import EndToEnd
 

@@ -10,8 +10,7 @@ from kglink.workspace.build import build_if_stale
 from kglink.workspace.named import named
 
 if TYPE_CHECKING:
-    from kglink.evaluation.error_groups import ErrorSummary
-    from kglink.evaluation.errors import Case, ErrorAnalysis, LearntFrom
+    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary, LearntFrom
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.judging import EndToEnd
     from kglink.workspace.opened import Opened
@@ -65,7 +64,7 @@ def error_analysis(
     each: Callable[[Case], None] = lambda case: None,
 ) -> ErrorAnalysis:
     """What is to be told of each mention, or each text, of an evaluation."""
-    from kglink.evaluation.errors import ErrorAnalysis
+    from kglink.evaluation.measures.errors import ErrorAnalysis
     from kglink.evaluation.retrieval import check_documents
     from kglink.workspace.judging import EndToEnd, kbs_of
 
@@ -85,7 +84,7 @@ def error_analysis(
 
 def _learnt_from(opened: Opened, question: Question | EndToEnd, seen_in: str) -> LearntFrom | None:
     """What of the evaluated mentions was learnt from; None where nobody knows."""
-    from kglink.evaluation.errors import LearntFrom
+    from kglink.evaluation.measures.errors import LearntFrom
     from kglink.evaluation.seen import find_learnt
     from kglink.training.documents import mentions_of_runs
     from kglink.training.run import run_of_model

@@ -11,10 +11,10 @@ from kglink.workspace.build import build_if_stale
 from kglink.workspace.named import named
 
 if TYPE_CHECKING:
-    from kglink.evaluation.end_to_end import Answer, EndToEndReport, JudgedText
-    from kglink.evaluation.overlaps import OverlapFigures, OverlapTest
+    from kglink.evaluation.measures.end_to_end import Answer, EndToEndReport, JudgedText
+    from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
+    from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.rankings import RankedMention
-    from kglink.evaluation.report import RetrievalReport
     from kglink.workspace.opened import Opened
 
 
@@ -107,7 +107,7 @@ def evaluate_overlaps(
     opened: Opened, kbs: str | Sequence[str] = (), *, progress: OnProgress = lambda _: None
 ) -> list[OverlapFigures]:
     """How near to each other the accepted overlaps of these KBs, or of all, are."""
-    from kglink.evaluation.overlaps import evaluate_overlaps
+    from kglink.evaluation.measures.overlaps import evaluate_overlaps
 
     build_if_stale(opened)
     space = opened.space()
@@ -122,7 +122,7 @@ def overlap_significance(
 
     A paired randomization test over the overlaps that both hold; the other space is on the right.
     """
-    from kglink.evaluation.overlaps import compare_overlaps
+    from kglink.evaluation.measures.overlaps import compare_overlaps
 
     build_if_stale(opened)
     there = opened.with_settings({"space.name": other}).space()

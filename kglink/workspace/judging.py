@@ -12,22 +12,23 @@ from kglink.errors import UsageError
 from kglink.evaluation.annotated import (
     AnnotatedText,
     merged_texts,
+    nil_places,
     of_linked_types,
+    with_nil,
     without_golds,
 )
-from kglink.evaluation.answer_files import read_predictions
-from kglink.evaluation.candidate_files import CandidateFile, ListedRanker
-from kglink.evaluation.end_to_end import (
+from kglink.evaluation.candidate_files import ListedRanker, read_candidates
+from kglink.evaluation.kept import Evaluated
+from kglink.evaluation.measures.end_to_end import (
     Answer,
     EndToEndReport,
     JudgedText,
     evaluate_answers,
     linked_answers,
 )
-from kglink.evaluation.kept import Evaluated
-from kglink.evaluation.not_found import nil_places, with_nil
+from kglink.evaluation.measures.retrieval import RetrievalReport
+from kglink.evaluation.predictions import read_predictions
 from kglink.evaluation.rankings import RankedMention, in_text
-from kglink.evaluation.report import RetrievalReport
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
 from kglink.evaluation.trec import Place
 from kglink.linking.read_together import ReadOrder, read_together
@@ -72,7 +73,7 @@ def _listed(workspace: Opened, question: Question, path: Path) -> ListedRanker:
         name: list(store.documents(name, question.split or None)) for name in question.docs
     }
     known = [info.name for info in store.kbs() if info.entities]
-    lists = CandidateFile(path, documents, known=known, kbs=question.kbs, existing=store.existing)
+    lists = read_candidates(path, documents, known=known, kbs=question.kbs, existing=store.existing)
     places = {
         in_text(document, one): Place(name, document.id, one.start, one.end)
         for name, some in documents.items()
@@ -133,8 +134,9 @@ def evaluate_end_to_end(
             return linked_answers(workspace.linker(pool, space=space), texts)
 
     else:
-        known = {info.name for info in store.kbs() if info.entities}
-        predicted = read_predictions(question.predictions, texts, known, store)
+        known = [info.name for info in store.kbs() if info.entities]
+        path, registry = question.predictions, workspace.registry
+        predicted = read_predictions(path, registry, texts, known, store, judged=kbs)
 
         def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
             return iter(predicted)
@@ -152,28 +154,33 @@ def evaluate_end_to_end(
     )
 
 
+def _file_of(question: EndToEnd | Question) -> Path | None:
+    return question.predictions if isinstance(question, EndToEnd) else question.candidates
+
+
 def kbs_of(workspace: Opened, question: EndToEnd | Question) -> tuple[str, ...]:
     """The KBs that are judged; what a file says needs no space."""
-    if _file(question) is None:
+    if _file_of(question) is None:
         return workspace.linked_kbs(workspace.space(), question.kbs)
     named = question.kbs or tuple(workspace.settings.link.kbs)
     infos = [workspace.store.kb(name) for name in named] or workspace.store.kbs()
     return tuple(info.name for info in infos if info.entities)
 
 
-def evaluated(workspace: Opened, question: EndToEnd | Question) -> Evaluated:
-    """What an evaluation is of, written beside the ranks or the answers that are kept of it."""
-    link, file = workspace.settings.link, _file(question)
+def evaluated(workspace: Opened, question: Question | EndToEnd) -> Evaluated:
+    """What an evaluation is of, written beside what is kept of it."""
+    link = workspace.settings.link
     asked = Evaluated(
         docs=question.docs,
         split=question.split,
         kbs=kbs_of(workspace, question),
         counterparts=question.counterparts,
     )
-    if isinstance(question, Question):
-        asked = replace(asked, depth=question.depth, reranker=link.reranker)
-    else:
+    file = _file_of(question)
+    if isinstance(question, EndToEnd):
         asked = replace(asked, protocol="end to end")
+    else:
+        asked = replace(asked, depth=question.depth, reranker=link.reranker)
     if file is not None:
         return replace(asked, model=file.name)
     manifest = workspace.space().manifest

@@ -65,7 +65,7 @@ def fit(
     """Fit how the space weighs evidence to annotated documents; nothing is trained.
 
     What memory has learnt from these documents does not count while they are judged. Mentions
-    whose golds no KB has are NIL, as `kglink.evaluation.not_found` tells.
+    whose golds no KB has are NIL, as `kglink.evaluation.annotated` tells.
     """
     from kglink.workspace.fitting import is_remembered
 
@@ -104,7 +104,7 @@ def fit_scoring(
 
 def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
     """The documents of some sources; mentions whose golds no KB of the space has are NIL."""
-    from kglink.evaluation.not_found import nil_places, with_nil
+    from kglink.evaluation.annotated import nil_places, with_nil
 
     kbs = opened.space().kbs()
     return [

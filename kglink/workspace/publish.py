@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kglink.config import LinkSection
 from kglink.errors import ModelError, SpaceError
+from kglink.evaluation.measures.end_to_end import Score
 from kglink.evaluation.rankings import JUDGED_JOINT
 from kglink.evaluation.replacement import Replacement, compare_spaces
-from kglink.evaluation.scores import Score
 from kglink.linking.pipeline import Linker
 from kglink.linking.scoring import read_scoring, write_scoring
 from kglink.models.head_folder import RERANKER, TAGGER, AnswersCompared, Comparison

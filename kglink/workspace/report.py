@@ -17,7 +17,7 @@ from kglink.workspace.named import named
 from kglink.workspace.shapes import comparison_shape, end_to_end_shape, evaluation_shape
 
 if TYPE_CHECKING:
-    from kglink.evaluation.errors import Case
+    from kglink.evaluation.measures.errors import Case
     from kglink.models import Encoder
     from kglink.workspace.opened import Opened
     from kglink.workspace.runs import WorkspaceRun

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kglink.config import LinkSection
-    from kglink.evaluation.answer_files import AnswerComparison
-    from kglink.evaluation.end_to_end import EndToEndReport
-    from kglink.evaluation.kept import Comparison
-    from kglink.evaluation.overlaps import OverlapTest
-    from kglink.evaluation.report import RetrievalReport
+    from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.measures.end_to_end import EndToEndReport
+    from kglink.evaluation.measures.overlaps import OverlapTest
+    from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.retrieval import Question
+    from kglink.evaluation.significance import RandomizationTest
     from kglink.overlap.train import Training
     from kglink.plugins import Provider, Registry
     from kglink.records import Candidate, Entity, EntityId
@@ -103,30 +103,41 @@ def overlap_tests_shape(space: str, tests: Sequence[OverlapTest], comparisons: i
     }
 
 
-def comparison_shape(comparison: Comparison, comparisons: int, seed: int) -> Shape:
-    """Tests of the differences to a kept evaluation."""
+def comparison_shape(
+    comparison: Comparison | AnswerComparison,
+    comparisons: int,
+    seed: int,
+    *,
+    complete: bool | None = None,
+) -> Shape:
+    """Tests of the differences to a kept evaluation.
+
+    ``complete`` says of whole answers whether F1 is compared, or recall.
+    """
+    from kglink.evaluation.kept import Comparison
     from kglink.evaluation.rankings import JSON_KEYS
     from kglink.evaluation.significance import ALPHA
 
+    def told(tests: Mapping[str, RandomizationTest]) -> Shape:
+        return {
+            name: {**test.as_json(), "significant": test.is_significant(comparisons=comparisons)}
+            for name, test in tests.items()
+        }
+
     kept = comparison.kept
-    return {
+    shape: Shape = {
         "file": str(comparison.path),
         "space": kept.space,
         "model": kept.model,
         "evidence": kept.evidence,
         "alpha": ALPHA,
         "comparisons": comparisons,
-        "tests": {
-            JSON_KEYS.get(pool, pool): {
-                name: {
-                    **test.as_json(),
-                    "significant": test.is_significant(comparisons=comparisons),
-                }
-                for name, test in tests.items()
-            }
-            for pool, tests in comparison.tests(seed=seed).items()
-        },
     }
+    if isinstance(comparison, Comparison):
+        pools = comparison.tests(seed=seed).items()
+        return {**shape, "tests": {JSON_KEYS.get(pool, pool): told(one) for pool, one in pools}}
+    tests = told(comparison.tests(complete=bool(complete), seed=seed))
+    return {**shape, "figure": "f1" if complete else "recall", "tests": tests}
 
 
 def end_to_end_shape(question: EndToEnd, report: EndToEndReport, space: str) -> Shape:
@@ -139,28 +150,6 @@ def end_to_end_shape(question: EndToEnd, report: EndToEndReport, space: str) -> 
         "predictions": str(question.predictions) if question.predictions else None,
         "counterparts": question.counterparts,
         **report.as_json(),
-    }
-
-
-def answer_comparison_shape(
-    comparison: AnswerComparison, report: EndToEndReport, comparisons: int, seed: int
-) -> Shape:
-    """Tests of the differences to kept answers."""
-    from kglink.evaluation.significance import ALPHA
-
-    kept = comparison.kept
-    return {
-        "file": str(comparison.path),
-        "space": kept.space,
-        "model": kept.model,
-        "evidence": kept.evidence,
-        "alpha": ALPHA,
-        "comparisons": comparisons,
-        "figure": "f1" if report.complete else "recall",
-        "tests": {
-            name: {**test.as_json(), "significant": test.is_significant(comparisons=comparisons)}
-            for name, test in comparison.tests(complete=report.complete, seed=seed).items()
-        },
     }
 
 

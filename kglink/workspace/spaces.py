@@ -17,7 +17,7 @@ from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.named import named
 
 if TYPE_CHECKING:
-    from kglink.evaluation.report import RetrievalReport
+    from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.significance import RandomizationTest
     from kglink.space.folder import SpaceFolder
     from kglink.workspace.opened import Opened

@@ -278,7 +278,7 @@ def _changed(rows: Sequence[Row], changes: Mapping[str, Any]) -> Iterator[str]:
 def _of_part(own: Opened, model: Model, part: Part, column: Column, tell: Tell) -> Any:
     """The values of a figure of one part: kept ranks are read, missing ones made."""
     if column.is_of_overlaps:
-        from kglink.evaluation.overlaps import overlap_values
+        from kglink.evaluation.measures.overlaps import overlap_values
 
         source, target = part.kbs
         job = replace(model.job(), source_kbs=(source,), target_kbs=(target,))

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import UsageError
-from kglink.evaluation.intervals import group_interval
-from kglink.evaluation.metrics import Rank, hit, reciprocal
-from kglink.evaluation.significance import RandomizationTest, randomization_test
+from kglink.evaluation.measures.retrieval import hit, reciprocal
+from kglink.evaluation.rankings import Rank
+from kglink.evaluation.significance import RandomizationTest, group_interval, randomization_test
 from kglink_papers.protocols import Average, Protocol
 
 FloatArray = npt.NDArray[np.float64]

@@ -541,14 +541,10 @@ register_exporters = offers(
         "one web page that needs nothing else: coloured by KB, candidates on hover"),
     Row("csv", "standoff:CsvExporter", StandoffSettings,
         "one table row per mention, for spreadsheets; formulas are made harmless"),
-    Row("pubtator", "standoff:PubtatorExporter", PluginSettings,
-        "PubTator: each text on one line, then a row per mention"),
     Row("brat", "standoff:BratExporter", StandoffSettings,
         "BRAT annotations (.ann), their offsets in a single text, or in what brat-text writes"),
     Row("brat-text", "standoff:BratTextExporter", PluginSettings,
         "the texts that brat's offsets count in (.txt), one on each line"),
-    Row("nif", "nif:NifExporter", PluginSettings,
-        "NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs"),
 )
 # fmt: on
 

@@ -163,7 +163,7 @@ def test_a_mention_may_have_no_candidates(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"candidates": ["gone:1"], "scores": []}, "line 3: the candidate 'gone:1' is of 'gone'"),
+        ({"candidates": ["gone:1"], "scores": []}, "line 3: 'gone:1' is of 'gone'"),
         ({"candidates": ["lighthouse"]}, "line 3: 'lighthouse' is no entity"),
         ({"candidates": "docs:1"}, "line 3 has no list of candidates"),
         ({"candidates": ["encyclopedia:a"] * 2, "scores": []}, "names a candidate twice"),
@@ -191,7 +191,7 @@ def test_lines_that_are_no_json_and_files_that_are_not_there(
 ) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text("{\n")
-    assert "line 1 is not JSON" in kglink(*EVAL, "--candidates", broken, code=2).err
+    assert "it holds no rankings" in kglink(*EVAL, "--candidates", broken, code=2).err
     kglink(*EVAL, "--candidates", tmp_path / "nothing.jsonl", code=1)
     ran = kglink("candidates", "docs", "--by", "names", "--rerank", "8", code=2)
     assert "--rerank would change nothing beside --by names" in ran.err

@@ -13,7 +13,7 @@ import pytest
 from conftest import Kglink
 from sklearn.metrics import adjusted_rand_score
 
-from kglink.evaluation.clusters import labels_of
+from kglink.evaluation.measures.clusters import labels_of
 from kglink.evaluation.rankings import JOINT, RankedMention
 from kglink.records import EntityId, Span, TextInput
 from kglink.workspace import Workspace

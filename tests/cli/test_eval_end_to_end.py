@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Kglink
 
-from kglink.evaluation.end_to_end import EndToEndReport
+from kglink.evaluation.measures.end_to_end import EndToEndReport
 from kglink.records import EntityId, TextInput
 from kglink.workspace import Workspace
 
@@ -246,7 +246,7 @@ def test_what_cannot_be_judged_leaves_no_file(
     answers.write_text("\n".join(f'{line[:-1]}, "entities": []}}' for line in lines[1:]), "utf-8")
     kept = tmp_path / "kept.jsonl"
     ran = kglink(*EVAL, "--predictions", answers, "--keep", kept, code=2)
-    assert "1 of 126 texts have no line: 'doc-071'" in ran.err
+    assert "1 of 126 texts are not in it: 'doc-071'" in ran.err
     assert not kept.exists()
     answers.write_text("\n".join(f'{line[:-1]}, "entities": []}}' for line in lines), "utf-8")
     found = json.loads(kglink(*EVAL, "--predictions", answers, "--kb", KBS[0], "--json").out)

@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Kglink
 
-from kglink.evaluation.error_groups import REASONS, ErrorSummary, Facts
-from kglink.evaluation.errors import Case, LearntFrom, reason_of
+from kglink.evaluation.measures.errors import (
+    REASONS,
+    Case,
+    ErrorSummary,
+    LearntFrom,
+    reason_of,
+)
 from kglink.evaluation.rankings import JOINT
 from kglink.evaluation.seen import Learnt
-from kglink.records import Candidate, Document, EntityId, Mention, MentionInText
+from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText
 from kglink.workspace import Workspace, init_workspace
 
 SKY = """\
@@ -195,9 +201,13 @@ def test_what_two_sources_hold_is_learnt_once() -> None:
 
 def test_groups_of_counts_have_their_ends() -> None:
     summary = ErrorSummary(["a"])
+    typed, plain = EntityId("a", "x"), EntityId("b", "x")
+    right = Case(
+        *("docs", MentionInText("x", 0, 1), "d", (typed,), typed, (0, 1)),
+        entities={typed: Entity("x", "x", type="t")},
+    )
     for count in (0, 1, 2, 9, 10, 99, 100, 5000):
-        golds = ((EntityId("a", "x"), "t"),)
-        summary.add(Facts(None, golds, "a", True, count, None, count))
+        summary.add(replace(right, bearers=count, times_learnt=count))
     groups = summary.groups()
     assert {name: one.total() for name, one in groups["frequency"].items()} == {
         "0": 1, "1": 1, "2-9": 2, "10-99": 2, "100+": 2
@@ -205,7 +215,7 @@ def test_groups_of_counts_have_their_ends() -> None:
     assert list(groups["ambiguity"]) == ["0", "1", "2", "3-9", "10+"]
     assert "surfaces" not in groups
     assert list(groups["type"]) == ["a: t"]
-    summary.add(Facts(None, ((EntityId("b", "x"), ""),), "b", True, 1, None, 1))
+    summary.add(replace(right, gold=(plain,), answer=plain, bearers=1, times_learnt=1))
     assert list(summary.groups()["type"]) == ["a: t"]  # b has no types
 
 

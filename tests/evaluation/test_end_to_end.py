@@ -14,14 +14,16 @@ from kglink.evaluation.annotated import (
     merged_texts,
     of_linked_types,
 )
-from kglink.evaluation.end_to_end import (
+from kglink.evaluation.measures.end_to_end import (
+    BINS,
     Answer,
+    Calibration,
     EndToEndReport,
     JudgedText,
+    PrecisionRecall,
     answers_of,
     evaluate_answers,
 )
-from kglink.evaluation.scores import BINS, Calibration, PrecisionRecall
 from kglink.records import Candidate, Document, EntityId, Link, LinkedDocument, Mention
 
 Gold = tuple[str, ...] | None

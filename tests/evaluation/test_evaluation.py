@@ -12,13 +12,11 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from hand_made_rankings import DOCUMENTS, KBS, HandMade, document, same
-from kglink.evaluation.metrics import (
-    Rank,
+from kglink.evaluation.measures.retrieval import (
+    Figures,
+    RetrievalReport,
     figures_of,
     hit,
-    map_at,
-    mean_reciprocal_rank,
-    recall_at,
     reciprocal,
 )
 from kglink.evaluation.rankings import (
@@ -26,11 +24,10 @@ from kglink.evaluation.rankings import (
     JUDGED_JOINT,
     Counterparts,
     Domain,
-    Judging,
+    Rank,
     RankedMention,
     rank_mentions,
 )
-from kglink.evaluation.report import Figures, RetrievalReport
 from kglink.linking.pipeline import BATCH_MENTIONS
 from kglink.linking.stages import Stage
 from kglink.records import Document, Entity, EntityId, Ranking
@@ -39,8 +36,7 @@ from kglink.records import Document, Entity, EntityId, Ranking
 def ranks(
     documents: Iterable[Document], depth: int = 3, counterparts: Counterparts | None = None
 ) -> list[RankedMention]:
-    judging = Judging(counterparts=counterparts)
-    return list(rank_mentions(HandMade(), documents, KBS, depth, judging))
+    return list(rank_mentions(HandMade(), documents, KBS, depth, counterparts=counterparts))
 
 
 def recalls(mentions: Iterable[RankedMention]) -> dict[str, tuple[int, list[float]]]:
@@ -57,9 +53,10 @@ def recalls(mentions: Iterable[RankedMention]) -> dict[str, tuple[int, list[floa
 # ------------------------------------------------------------------------------ from ranks
 def test_the_figures_of_five_mentions_by_hand() -> None:
     found = Counter[Rank]([1, 1, 4, 20, None])
-    assert [recall_at(found, k) for k in (1, 3, 4, 20, 64)] == [0.4, 0.4, 0.6, 0.8, 0.8]
-    assert map_at(found) == pytest.approx((1 + 1 + 1 / 4) / 5)
-    assert mean_reciprocal_rank(found) == pytest.approx((1 + 1 + 1 / 4 + 1 / 20) / 5)
+    told = figures_of(found, found, (1, 3, 4, 20, 64))
+    assert [told[f"R@{k}"] for k in (1, 3, 4, 20, 64)] == [0.4, 0.4, 0.6, 0.8, 0.8]
+    assert told["MAP@10"] == pytest.approx((1 + 1 + 1 / 4) / 5)
+    assert told["MRR"] == pytest.approx((1 + 1 + 1 / 4 + 1 / 20) / 5)
     reranked = Counter[Rank]([1, 2, 2, 20, None])
     assert figures_of(found, reranked, (1, 64)) == {
         "R@1": 0.4,
@@ -129,8 +126,8 @@ def test_a_counterpart_in_a_judged_kb_counts_there() -> None:
 
 
 def test_counterparts_outside_of_the_ranked_kbs_are_not_counted_as_any() -> None:
-    judging = Judging(counterparts=same)
-    (mention,) = rank_mentions(HandMade(), [document("six", "c:6")], ("b", "c"), 2, judging)
+    documents = [document("six", "c:6")]
+    (mention,) = rank_mentions(HandMade(), documents, ("b", "c"), 2, counterparts=same)
     assert not mention.with_counterpart
     assert mention.ranks[JOINT] == 2
 
@@ -210,7 +207,7 @@ def entities(ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
 
 
 def test_domains_are_types_of_golds_within_their_kbs() -> None:
-    mentions = list(rank_mentions(HandMade(), DOCUMENTS, KBS, 3, Judging(entities=entities)))
+    mentions = list(rank_mentions(HandMade(), DOCUMENTS, KBS, 3, entities=entities))
     assert [mention.domains for mention in mentions] == [
         (Domain("a", "bird"),),
         (Domain("a", "tree"), Domain("c", "")),

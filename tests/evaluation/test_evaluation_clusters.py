@@ -11,7 +11,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.clusters import (
+from kglink.evaluation.measures.clusters import (
     ABSENT,
     ClusterFigures,
     Coreference,
@@ -21,8 +21,7 @@ from kglink.evaluation.clusters import (
     labels_of,
     neighbour_recall,
 )
-from kglink.evaluation.end_to_end import Answer, JudgedText
-from kglink.evaluation.scores import PrecisionRecall
+from kglink.evaluation.measures.end_to_end import Answer, JudgedText, PrecisionRecall
 from kglink.records import EntityId, Mention
 
 MENTIONS = "123456789ABC"

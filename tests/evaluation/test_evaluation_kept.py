@@ -13,8 +13,7 @@ import pytest
 
 from kglink.errors import KglinkError, RecordError, SourceError, UsageError
 from kglink.evaluation.kept import Comparison, Evaluated, KeptWriter
-from kglink.evaluation.metrics import Rank
-from kglink.evaluation.rankings import JOINT, RankedMention
+from kglink.evaluation.rankings import JOINT, Rank, RankedMention
 from kglink.evaluation.significance import randomization_test
 
 FACTS = Evaluated(("docs",), "dev", ("a", "b"), counterparts=False, space="default", model="m")

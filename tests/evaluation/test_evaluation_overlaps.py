@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from kglink.errors import SpaceError
-from kglink.evaluation import overlaps as overlaps_module
-from kglink.evaluation.overlaps import (
+from kglink.evaluation.measures import overlaps as overlaps_module
+from kglink.evaluation.measures.overlaps import (
     FIGURES,
     OverlapFigures,
     compare_overlaps,

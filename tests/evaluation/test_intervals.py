@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kglink.evaluation.intervals import mean_interval, share_interval, text_intervals
-from kglink.evaluation.metrics import figures_of, intervals_of
-from kglink.evaluation.scores import Score
+from kglink.evaluation.measures.end_to_end import Score
+from kglink.evaluation.measures.retrieval import figures_of, intervals_of
+from kglink.evaluation.significance import mean_interval, share_interval, text_intervals
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
-from kglink.evaluation.not_found import nil_places, with_nil
+from kglink.evaluation.annotated import nil_places, with_nil
 from kglink.records import Alias, Document, Entity, EntityId, Mention
 from kglink.workspace import Workspace
 

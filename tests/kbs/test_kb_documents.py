@@ -12,7 +12,7 @@ from kglink.records import Document, Entity, EntityId, Mention, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
 from kglink_kbs.annotations import Unit, character_offsets
-from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings
+from kglink_kbs.jsonl import DocumentsAdapter, JsonSettings
 from kglink_kbs.jsonl import sniff_documents as sniff
 
 Fields = Mapping[str, object]
@@ -21,7 +21,7 @@ TEXT = "The Sun warms Mars."
 
 
 def read(data: str, problems: Problems | None = None, /, **settings: str) -> list[Record]:
-    adapter = DocumentsAdapter(DocumentsSettings.model_validate(settings))
+    adapter = DocumentsAdapter(JsonSettings.model_validate(settings))
     with Source.from_bytes(data.encode(), name="dev.jsonl") as source:
         return list(adapter.read(source, problems or Problems()))
 
@@ -382,7 +382,7 @@ def test_sniffing(head: str, low: float, high: float) -> None:
 
 def test_the_page_names_every_setting() -> None:
     table = PAGE.read_text(encoding="utf-8").split("## Settings")[1]
-    for setting in DocumentsSettings.model_fields:
+    for setting in JsonSettings.model_fields:
         assert f"`{setting}`" in table, setting
 
 
@@ -405,7 +405,7 @@ def test_real_mentions(name: str, realdata: Path) -> None:
     problems = Problems("skip")
     with Source.open_path(path) as source:
         assert sniff(source.head) == 0.9
-        documents = list(DocumentsAdapter(DocumentsSettings()).read(source, problems))
+        documents = list(DocumentsAdapter(JsonSettings()).read(source, problems))
     assert (len(documents), problems.total) == COUNTS[name]
     for document in documents:
         assert isinstance(document, Document)

@@ -20,9 +20,8 @@ from kglink.records import Document, Entity, Record
 from kglink.sources import OnError, Problems, Source, SourceHead, SourceLimits
 from kglink_kbs.jsonl import (
     DocumentsAdapter,
-    DocumentsSettings,
     JsonlAdapter,
-    JsonlSettings,
+    JsonSettings,
     sniff_documents,
     sniff_jsonl,
 )
@@ -38,13 +37,13 @@ fuzz = settings(
 )
 LIMITS = SourceLimits(max_line_bytes=5000, max_expansion=100, free_expansion=2**20)
 ADAPTERS: dict[str, Callable[[], KBAdapter]] = {
-    "jsonl": lambda: JsonlAdapter(JsonlSettings()),
-    "jsonl nested": lambda: JsonlAdapter(JsonlSettings(title="names.0.en", separator=",")),
-    "documents": lambda: DocumentsAdapter(DocumentsSettings()),
+    "jsonl": lambda: JsonlAdapter(JsonSettings()),
+    "jsonl nested": lambda: JsonlAdapter(JsonSettings(title="names.0.en", separator=",")),
+    "documents": lambda: DocumentsAdapter(JsonSettings()),
     "documents utf16": lambda: DocumentsAdapter(
-        DocumentsSettings(offsets="utf16", gold_ids="kb:key", join="")
+        JsonSettings(offsets="utf16", gold_ids="kb:key", join="")
     ),
-    "documents bytes": lambda: DocumentsAdapter(DocumentsSettings(offsets="bytes", gold="id")),
+    "documents bytes": lambda: DocumentsAdapter(JsonSettings(offsets="bytes", gold="id")),
     "csv": lambda: TabularAdapter(CsvSettings()),
     "csv unquoted": lambda: TabularAdapter(CsvSettings(delimiter=";", quoting="none")),
     "tsv": lambda: TabularAdapter(TsvSettings()),

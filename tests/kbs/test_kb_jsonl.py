@@ -13,7 +13,7 @@ from kglink.plugins import load_registry
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
 from kglink.sources import Problems, Source, SourceHead, SourceLimits
 from kglink.testing import KBAdapterContract
-from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings
+from kglink_kbs.jsonl import JsonlAdapter, JsonSettings
 from kglink_kbs.jsonl import sniff_jsonl as sniff
 from kglink_kbs.spellings import ENTITY
 
@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "kbs" / "jsonl.md"
 
 def read(data: str | bytes, problems: Problems | None = None, /, **settings: str) -> list[Record]:
     raw = data.encode() if isinstance(data, str) else data
-    adapter = JsonlAdapter(JsonlSettings.model_validate(settings))
+    adapter = JsonlAdapter(JsonSettings.model_validate(settings))
     with Source.from_bytes(raw, name="entities.jsonl") as source:
         return list(adapter.read(source, problems or Problems()))
 
@@ -316,7 +316,7 @@ def test_a_wrongly_encoded_array() -> None:
 
 def test_an_item_beyond_the_limit_is_refused() -> None:
     data = json.dumps([{"id": 1, "title": "T", "text": "x" * 2_000_000}]).encode()
-    adapter = JsonlAdapter(JsonlSettings())
+    adapter = JsonlAdapter(JsonSettings())
     limits = SourceLimits(max_line_bytes=500_000)
     with Source.from_bytes(data, limits=limits) as source, pytest.raises(SourceError):
         list(adapter.read(source, Problems("skip")))
@@ -331,7 +331,7 @@ def test_memory_does_not_grow_with_the_source(array: bool, tmp_path: Path) -> No
         with Source.open_path(path) as source:
             tracemalloc.start()
             try:
-                records = JsonlAdapter(JsonlSettings()).read(source, Problems())
+                records = JsonlAdapter(JsonSettings()).read(source, Problems())
                 assert sum(1 for _ in records) == count
                 return tracemalloc.get_traced_memory()[1]
             finally:
@@ -391,7 +391,7 @@ def test_the_page_names_every_setting_and_spelling() -> None:
     for field, spellings in ENTITY.items():
         row = rows["id" if field == "key" else field]
         assert [part for part in row.split("`")[1::2] if part in spellings] == list(spellings)
-    for setting in JsonlSettings.model_fields:
+    for setting in JsonSettings.model_fields:
         assert f"`{setting}`" in page.split("## Settings")[1], setting
 
 
@@ -405,7 +405,7 @@ def test_real_ontologies_written_as_jsonl(
     path = write_disease_jsonl(kb, realdata / "disease", tmp_path / f"{kb}.jsonl")
     with Source.open_path(path) as source:
         assert sniff(source.head) == 0.9
-        entities = list(JsonlAdapter(JsonlSettings()).read(source, Problems()))
+        entities = list(JsonlAdapter(JsonSettings()).read(source, Problems()))
     assert len(entities) == count
     for entity, fields in zip(entities, expected, strict=True):
         assert isinstance(entity, Entity)

@@ -13,7 +13,7 @@ from conftest import Kglink
 from kglink.errors import UnknownNameError
 from kglink.records import Entity
 from kglink.sources import Problems, Source
-from kglink_kbs.jsonl import JsonlAdapter, JsonlSettings
+from kglink_kbs.jsonl import JsonlAdapter, JsonSettings
 from kglink_kbs.keys import choose_key, has_check_digit, is_code_name
 from kglink_kbs.spellings import is_article_number
 from kglink_kbs.tabular import CsvSettings, TabularAdapter
@@ -167,7 +167,7 @@ def test_a_header_that_is_made_to_be_slow_is_read_in_no_time() -> None:
 def read_json(records: Sequence[Mapping[str, object]], **settings: str) -> list[Entity]:
     data = "".join(json.dumps(record) + "\n" for record in records).encode()
     with Source.from_bytes(data, name="t.jsonl") as source:
-        read = JsonlAdapter(JsonlSettings.model_validate(settings)).read(source, Problems())
+        read = JsonlAdapter(JsonSettings.model_validate(settings)).read(source, Problems())
         return [one for one in read if isinstance(one, Entity)]
 
 

@@ -15,11 +15,12 @@ from kglink.errors import RecordError, SourceError
 from kglink.records import Alias, Entity
 from kglink.sources import Problems, Source, SourceLimits
 from kglink.testing import KBAdapterContract
-from kglink_kbs.obo import OboAdapter, OboSettings, sniff
+from kglink_kbs.obo import OboAdapter, sniff
+from kglink_kbs.ontology import OntologySettings
 
 
 def adapter(**settings: object) -> OboAdapter:
-    return OboAdapter(OboSettings.model_validate(settings))
+    return OboAdapter(OntologySettings.model_validate(settings))
 
 
 def read(
@@ -217,7 +218,7 @@ def test_the_scopes_that_are_read_can_be_chosen() -> None:
     ]
     assert read_term(*lines, synonyms="").aliases == ()
     with pytest.raises(ValidationError, match="'loose' is none of exact, broad"):
-        OboSettings(synonyms="exact,loose")
+        OntologySettings(synonyms="exact,loose")
 
 
 def test_what_the_type_is_can_be_chosen() -> None:

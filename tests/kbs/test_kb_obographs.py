@@ -17,14 +17,15 @@ from kglink.errors import RecordError, SourceError
 from kglink.records import Alias, Entity
 from kglink.sources import Problems, Source, SourceLimits
 from kglink.testing import KBAdapterContract
-from kglink_kbs.obographs import ObographsAdapter, ObographsSettings, sniff
+from kglink_kbs.obographs import ObographsAdapter, sniff
+from kglink_kbs.ontology import OntologySettings
 
 OBO = "http://purl.obolibrary.org/obo/"
 OIO = "http://www.geneontology.org/formats/oboInOwl#"
 
 
 def adapter(**settings: object) -> ObographsAdapter:
-    return ObographsAdapter(ObographsSettings.model_validate(settings))
+    return ObographsAdapter(OntologySettings.model_validate(settings))
 
 
 def read(

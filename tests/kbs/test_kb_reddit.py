@@ -331,7 +331,7 @@ def test_other_adapters_still_say_that_they_read_no_archive() -> None:
             assert other(source.head) == 0
         with pytest.raises(SourceError, match=r"a\.zip is packed with zip"):
             list(source.lines(Problems()))
-        adapter = jsonl.JsonlAdapter(jsonl.JsonlSettings())
+        adapter = jsonl.JsonlAdapter(jsonl.JsonSettings())
         with pytest.raises(SourceError, match=r"a\.zip is packed with zip"):
             list(adapter.read(source, Problems()))
 

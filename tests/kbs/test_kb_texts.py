@@ -19,7 +19,7 @@ from kglink.records import Document, Mention
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
 from kglink_kbs.texts.html import html_text
-from kglink_kbs.texts.parts import TextSettings
+from kglink_kbs.texts.plain import TextSettings
 from office_files import WORD, paragraph, pdf_file, word_file
 
 REGISTRY = load_registry(only="builtin")

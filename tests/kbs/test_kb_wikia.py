@@ -8,7 +8,8 @@ from kglink.plugins import load_registry
 from kglink.records import Alias, Entity
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
-from kglink_kbs.mediawiki.wikis import WikiaSettings, make, sniff_wikia, sniff_wikipedia
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.mediawiki.wikis import make, sniff_wikia, sniff_wikipedia
 from mediawiki_dumps import export, page
 
 BASE = "https://lanternfall.fandom.com/wiki/Lanternfall_Wiki"
@@ -86,7 +87,7 @@ class TestWikiaContract(KBAdapterContract):
 
 def read(**given_settings: Any) -> list[Entity]:
     with Source.from_bytes(SAMPLE.encode()) as source:
-        records = make(WikiaSettings.model_validate(given_settings)).read(source, Problems())
+        records = make(MediaWikiSettings.model_validate(given_settings)).read(source, Problems())
         return [record for record in records if isinstance(record, Entity)]
 
 
@@ -95,7 +96,7 @@ def test_prefixes_of_other_wikis_can_be_named() -> None:
     dump = export(page(1, "Mirror:Ada", links), page(2, "Mirror:Bo", "z"), base=BASE)
     for prefixes, popularity in (((), 1.0), (("mirror",), 0.0)):
         with Source.from_bytes(dump.encode()) as source:
-            made = make(WikiaSettings(interwiki=prefixes))
+            made = make(MediaWikiSettings(interwiki=prefixes))
             first = next(iter(made.read(source, Problems())))
         assert isinstance(first, Entity)
         assert first.popularity == popularity

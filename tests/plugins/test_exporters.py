@@ -18,6 +18,7 @@ from typing import Literal
 import pytest
 from rich.cells import cell_len
 
+import kglink_kbs.plugin
 from kglink.plugins import Exporter, Factory, PluginSettings, Sniff
 from kglink.records import (
     Candidate,
@@ -31,18 +32,17 @@ from kglink.records import (
 from kglink.sources import Problems, Source
 from kglink.testing import ExporterContract
 from kglink.testing.contracts.exporter import linked_documents
-from kglink_kbs.pubtator import PubtatorAdapter, PubtatorSettings
+from kglink.text.printable import same_length_line
+from kglink_kbs.nif import NifExporter
+from kglink_kbs.pubtator import PubtatorAdapter, PubtatorExporter, PubtatorSettings
 from kglink_plugins.exporters.escape import json_text, one_line, web_address
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
-from kglink_plugins.exporters.nif import NifExporter
 from kglink_plugins.exporters.standoff import (
     BratExporter,
     BratTextExporter,
     CsvExporter,
-    PubtatorExporter,
     StandoffSettings,
-    same_length_line,
 )
 from kglink_plugins.exporters.summary import marks
 from kglink_plugins.exporters.table import TableExporter, TableSettings, short
@@ -162,6 +162,7 @@ def test_all_formats_are_registered() -> None:
         made[name] = factory((settings or PluginSettings)())
 
     register_exporters(register)
+    kglink_kbs.plugin.register_exporters(register)
     assert {name: type(exporter) for name, exporter in made.items()} == {
         "kglink/table": TableExporter,
         "kglink/jsonl": JsonlExporter,

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.answer_files import read_predictions
-from kglink.evaluation.end_to_end import Answer
+from kglink.evaluation.measures.end_to_end import Answer
+from kglink.evaluation.predictions import read_predictions
+from kglink.plugins import load_registry
 from kglink.records import EntityId, Mention
 
 ADA = EntityId("a", "1")
@@ -27,10 +28,13 @@ class Known:
     def existing(self, ids: Iterable[EntityId]) -> set[EntityId]:
         return {one for one in ids if one.key in "1237"}
 
-    def at_addresses(self, urls: Iterable[str]) -> dict[str, list[EntityId]]:
+    def named(
+        self, texts: Iterable[str], kbs: Sequence[str], resolve: str
+    ) -> dict[str, list[EntityId]]:
         at = {"https://a.example/1": [ADA], "https://b.example/": [ADA, EntityId("b", "1")]}
-        return {url: at[url] for url in urls if url in at}
+        at |= {"a:1": [ADA], "2": [EntityId("a", "2")]}
+        return {name: at[name] for name in texts if name in at and resolve == "key"}
 
 
 def read_file(path: Path, texts: Sequence[AnnotatedText] = TEXTS) -> list[list[Answer]]:
-    return read_predictions(path, texts, {"a", "b"}, Known())
+    return read_predictions(path, load_registry(only="builtin"), texts, ["a", "b"], Known())

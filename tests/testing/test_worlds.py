@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 from kglink.errors import ConfigError, UnknownNameError
 from kglink.records import Entity, EntityId
 from kglink.sources import Problems, Source
-from kglink_kbs.jsonl import DocumentsAdapter, DocumentsSettings, JsonlAdapter, JsonlSettings
+from kglink_kbs.jsonl import (
+    DocumentsAdapter,
+    JsonlAdapter,
+    JsonSettings,
+)
 from worlds import (
     DocumentSettings,
     World,
@@ -377,10 +381,10 @@ def test_the_adapters_read_back_what_was_written(tmp_path: Path) -> None:
     assert write_entities_jsonl(entities, world.entities("atlas")) == 100
     assert write_documents_jsonl(documents, world.documents(30)) == 30
     with Source.open_path(entities) as source:
-        read = JsonlAdapter(JsonlSettings()).read(source, Problems())
+        read = JsonlAdapter(JsonSettings()).read(source, Problems())
         assert list(read) == list(world.entities("atlas"))
     with Source.open_path(documents) as source:
-        read = DocumentsAdapter(DocumentsSettings()).read(source, Problems())
+        read = DocumentsAdapter(JsonSettings()).read(source, Problems())
         assert list(read) == list(world.documents(30))
 
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from kglink.evaluation.error_groups import REASONS
+from kglink.evaluation.measures.errors import REASONS
 from kglink.text.printable import printable_json
 from kglink_cli.console import counted
 from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colours

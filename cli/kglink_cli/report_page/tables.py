@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-from kglink_cli.evaluation_errors import KINDS, MOST_TYPES
+from kglink_cli.evaluation_tables import KINDS, MOST_TYPES
 from kglink_cli.tables import Figure, Table
 
 Shape = Mapping[str, Any]

@@ -20,14 +20,6 @@ _FANDOM = re.compile(
 )
 
 
-class WikipediaSettings(MediaWikiSettings):
-    """Settings of ``kglink/wikipedia``."""
-
-
-class WikiaSettings(MediaWikiSettings):
-    """Settings of ``kglink/wikia``."""
-
-
 def make(settings: MediaWikiSettings) -> KBAdapter:
     """The adapter; what it parses with is loaded now and not when plugins are listed."""
     from kglink_kbs.mediawiki.adapter import MediaWikiAdapter

@@ -14,7 +14,7 @@ from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink.sources.values import text_too_long
 from kglink_kbs.archives import archive_names, opened_files
-from kglink_kbs.texts.parts import OneTextAdapter, TextSettings, document_of_parts
+from kglink_kbs.texts.plain import OneTextAdapter, TextSettings, document_of_parts
 
 _MAIN = "word/document.xml"
 _SPACES = (

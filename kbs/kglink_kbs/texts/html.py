@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
-from kglink_kbs.texts.parts import OneTextAdapter, TextSettings, document_of_parts
+from kglink_kbs.texts.plain import OneTextAdapter, TextSettings, document_of_parts
 from kglink_kbs.values import unescaped
 
 _NAMES = (".html", ".htm", ".xhtml")

@@ -18,7 +18,7 @@ from kglink.errors import SourceError
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink_kbs.texts.html import html_text
-from kglink_kbs.texts.parts import OneTextAdapter, TextSettings, document_of_parts
+from kglink_kbs.texts.plain import OneTextAdapter, TextSettings, document_of_parts
 
 _HEADER = re.compile(rb"(?:From |[!-9;-~]{1,76}:[ \t\r\n])", re.I)
 _OF_MAILS = re.compile(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink_kbs.texts.html import html_text
-from kglink_kbs.texts.parts import OneTextAdapter, TextSettings, document_of_parts
+from kglink_kbs.texts.plain import OneTextAdapter, TextSettings, document_of_parts
 
 if TYPE_CHECKING:
     from markdown_it.rules_core import StateCore

@@ -21,7 +21,7 @@ from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink.sources.values import text_too_long
 from kglink_kbs.texts import pdf_pages
-from kglink_kbs.texts.parts import OneTextAdapter, document_of_parts
+from kglink_kbs.texts.plain import OneTextAdapter, document_of_parts
 
 _MAGIC = b"%PDF-"
 #: The magic may stand behind some bytes of junk.

@@ -32,7 +32,7 @@ from kglink_plugins.exporters.escape import (
     page_json,
     web_address,
 )
-from kglink_plugins.exporters.summary import Mark, Tally, counted, in_reading_order, marks, notes
+from kglink_plugins.exporters.summary import Mark, Tally, counted, marks, notes
 
 # Colours and underlines cycle at different lengths: 28 KBs differ in one or the other.
 COLOURS = 7
@@ -101,7 +101,7 @@ class _Body:
         page = len(self.headings) + 1
         name = document.id or f"document {page}"
         self.headings.append(_Heading(name, len(document.links)))
-        links = in_reading_order(document.links)
+        links = document.in_order
         numbers = {id(link): number for number, link in enumerate(links)}
         yield f'<article id="d{page}" aria-labelledby="d{page}-name">\n<header>'
         yield f'<h2 id="d{page}-name">{_text(name)}</h2><p>{count}</p></header>\n'

@@ -1,7 +1,7 @@
-"""Linked documents as lines of mentions with their offsets: PubTator, BRAT and CSV.
+"""Linked documents as lines of mentions with their offsets: BRAT and CSV.
 
-PubTator and BRAT give each text one line. So that all offsets stay what they are, every character
-that breaks a line, and every tab, is written as one space.
+BRAT gives each text one line. So that all offsets stay what they are, every character that breaks
+a line, and every tab, is written as one space.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ from pydantic import Field
 
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, KBAnswer, Link, LinkedDocument, json_number
-from kglink.text.printable import spreadsheet_cell
-from kglink_plugins.exporters.summary import answers, in_reading_order
-
-_BREAK = re.compile("[\t\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-#: What a text file cannot hold: a NUL makes it binary to its readers.
-_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+from kglink.text.printable import same_length_line, spreadsheet_cell, writable
 
 COLUMNS = (
     "document", "start", "end", "text", "kb", "key", "title", "url", "score", "confidence", "also",
@@ -33,34 +28,6 @@ class StandoffSettings(PluginSettings):
     rejected: bool = Field(
         False, description="Show what was not linked, and why (`link.rejected`)."
     )
-
-
-class PubtatorExporter:
-    """Writes title line, empty abstract and a row for each mention, a blank line between texts.
-
-    Where each KB answers for itself, a row for each that has an entity.
-    """
-
-    def __init__(self, settings: PluginSettings) -> None:
-        pass
-
-    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
-        """Write the documents as they come; the code of NIL is ``-``, or its cluster's id."""
-        for at, document in enumerate(documents, 1):
-            name = same_length_line(document.id).replace("|", "_").strip() or f"document {at}"
-            text = same_length_line(document.text)
-            out.write(f"{name}|t|{text}\n{name}|a|\n")
-            for link in in_reading_order(document.links):
-                cells = map(str, (name, link.start, link.end, text[link.start : link.end]))
-                place = "\t".join(cells)
-                entities = [one.chosen for one in answers(link) if one.chosen is not None]
-                for chosen in entities or (None,):
-                    kind = chosen.type if chosen else ""
-                    code = str(chosen.id) if chosen else link.cluster or "-"
-                    named = (same_length_line(one).strip() for one in (kind or "Entity", code))
-                    out.write("\t".join((place, *named)) + "\n")
-            out.write("\n")
-            out.flush()
 
 
 class BratExporter:
@@ -81,7 +48,7 @@ class BratExporter:
         begin = count = 0
         for document in documents:
             text = same_length_line(document.text)
-            for link in in_reading_order(document.links):
+            for link in document.in_order:
                 count += 1
                 kb = link.chosen.id.kb if link.chosen else "NIL"
                 surface = text[link.start : link.end]
@@ -89,7 +56,7 @@ class BratExporter:
                 if link.cluster:
                     note = same_length_line(link.cluster)
                     out.write(f"#{count}\tAnnotatorNotes T{count}\t{note}\n")
-                told = answers(link)
+                told = link.answers
                 for number, one in enumerate(told, (count - 1) * len(told) + 1):
                     if one.chosen is not None:
                         out.write(_brat_note(number, count, one.chosen))
@@ -134,22 +101,17 @@ class CsvExporter:
         rows = csv.writer(out)  # Its line ends, CRLF, make it quote a lone CR as well.
         rows.writerow((*COLUMNS, "rejected") if self._rejected else COLUMNS)
         for document in documents:
-            for link in in_reading_order(document.links):
-                rows.writerows(_cells(document.id, link, answer) for answer in answers(link))
+            for link in document.in_order:
+                rows.writerows(_cells(document.id, link, answer) for answer in link.answers)
             for one in document.rejected if self._rejected else ():
                 place = (_harmless(document.id), one.start, one.end, _harmless(one.surface))
                 rows.writerow((*place, *[""] * (len(COLUMNS) - len(place)), _harmless(one.why)))
             out.flush()
 
 
-def same_length_line(text: str) -> str:
-    """``text`` on one line and encodable, each character at its place."""
-    return _UNWRITABLE.sub("\ufffd", _BREAK.sub(" ", text))
-
-
 def _brat_note(number: int, mention: int, chosen: Candidate) -> str:
     key = re.sub(r"[\s%]", _percent, chosen.id.key)  # Spaces end the parts of this line.
-    code = f"{chosen.id.kb}:{_UNWRITABLE.sub('?', key)}"
+    code = f"{chosen.id.kb}:{writable(key, '?')}"
     return f"N{number}\tReference T{mention} {code}\t{same_length_line(chosen.title)}\n"
 
 
@@ -174,4 +136,4 @@ def _cells(document: str, link: Link, answer: KBAnswer) -> list[object]:
 
 def _harmless(text: str) -> str:
     """A cell that no spreadsheet runs."""
-    return spreadsheet_cell(_UNWRITABLE.sub("\ufffd", text))
+    return spreadsheet_cell(writable(text))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kglink.records import KBAnswer, Link, LinkedDocument
+from kglink.records import Link, LinkedDocument
 
 #: The entries of a document's ``meta`` that a reader must see without asking for them.
 NOTE_KEYS = ("truncated", "cut", "warnings", "notes")
@@ -51,21 +51,10 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def answers(link: Link) -> tuple[KBAnswer, ...]:
-    """What each KB answers, where that was wanted; else the one answer of all."""
-    chosen = link.chosen
-    return link.per_kb or (KBAnswer(chosen.id.kb if chosen else "", chosen, link.confidence),)
-
-
-def in_reading_order(links: Iterable[Link]) -> list[Link]:
-    """The links by their start, the longer first."""
-    return sorted(links, key=lambda link: (link.start, -link.end))
-
-
 def marks(links: Iterable[Link]) -> list[Mark]:
     """Marks that do not overlap; a link that begins inside a mark is one of its ``inner``."""
     groups: list[list[Link]] = []
-    for link in in_reading_order(links):
+    for link in sorted(links, key=lambda one: (one.start, -one.end)):
         if groups and link.start < groups[-1][0].end:
             groups[-1].append(link)
         else:

@@ -17,7 +17,6 @@ from kglink_plugins.exporters.escape import encodable, one_line, terminal_lines
 from kglink_plugins.exporters.summary import (
     Tally,
     counted,
-    in_reading_order,
     marks,
     notes,
 )
@@ -93,7 +92,7 @@ class _Page:
             self._print_text(document)
         for note in notes(document.meta):
             self._print(Text(f"note: {one_line(note)}", style="yellow"))
-        links = in_reading_order(document.links)
+        links = document.in_order
         rows = iter(aligned([row for link in links for row in self._rows(link)]))
         for link in links:
             for row in islice(rows, 1 + len(link.per_kb)):

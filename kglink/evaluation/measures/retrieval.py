@@ -1,13 +1,94 @@
-"""What an evaluation found: counts of ranks, for all mentions and for some of them."""
+"""Retrieval: figures from the ranks of mentions, for all of them and for some.
+
+The rank of a mention is that of the first right entity, counted from 1; None where no right one
+is among the candidates.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import log2
 from typing import Any, NamedTuple
 
-from kglink.evaluation.metrics import Rank, figures_of, intervals_of, recall_at
-from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT, RankedMention
+from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT, Rank, RankedMention
+from kglink.evaluation.significance import Interval, mean_interval, share_interval
+
+#: How many mentions have each rank.
+Ranks = Mapping[Rank, int]
+
+#: How deep MAP@10 looks, and how many candidates a reranker is given.
+RERANKED = 10
+AP_AT_1 = "AP@1"
+MAP_AT_10 = f"MAP@{RERANKED}"
+MRR = "MRR"
+NDCG_AT_10 = f"nDCG@{RERANKED}"
+
+
+def hit(rank: Rank, k: int) -> float:
+    """1 where a right entity is among the first k, else 0."""
+    return float(rank is not None and rank <= k)
+
+
+def reciprocal(rank: Rank, *, within: int | None = None) -> float:
+    """1 / rank; 0 for none, or one beyond ``within``."""
+    if rank is None or (within is not None and rank > within):
+        return 0.0
+    return 1 / rank
+
+
+def discounted(rank: Rank, *, within: int = RERANKED) -> float:
+    """1 / log2(1 + rank): what nDCG@k is of a mention with one answer; 0 beyond ``within``."""
+    return 0.0 if rank is None or rank > within else 1 / log2(1 + rank)
+
+
+class Value(NamedTuple):
+    """What a mention counts, from its rank as retrieved (``ranks``) or re-ranked (``reranked``)."""
+
+    which: str
+    of: Callable[[Rank], float]
+
+
+def values_of(ks: Sequence[int], *, depth: int | None = None) -> dict[str, Value]:
+    """What each figure is the mean of, by its name; MRR looks ``depth`` deep (None: to the end)."""
+    return {
+        **{f"R@{k}": Value("ranks", partial(hit, k=k)) for k in ks},
+        AP_AT_1: Value("reranked", partial(hit, k=1)),
+        MAP_AT_10: Value("reranked", partial(reciprocal, within=RERANKED)),
+        MRR: Value("ranks", partial(reciprocal, within=depth)),
+        NDCG_AT_10: Value("reranked", discounted),
+    }
+
+
+def figures_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str, float]:
+    """Every figure by its name; AP@1, MAP@10 and nDCG@10 are of the order after re-ranking."""
+    ranks = {"ranks": retrieved, "reranked": reranked}
+    return {name: _mean(ranks[which], value) for name, (which, value) in values_of(ks).items()}
+
+
+def intervals_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str, Interval]:
+    """The 95% interval of every figure of `figures_of`."""
+    found = {}
+    for name, (which, value) in values_of(ks).items():
+        ranks = retrieved if which == "ranks" else reranked
+        ordered = sorted(ranks.items(), key=lambda item: item[0] or 0)
+        values, counts = [value(rank) for rank, _ in ordered], [count for _, count in ordered]
+        if name.startswith(("R@", "AP@")):  # a share of mentions
+            part = sum(count for one, count in zip(values, counts, strict=True) if one)
+            found[name] = share_interval(part, sum(counts))
+        else:
+            found[name] = mean_interval(values, counts)
+    return found
+
+
+def _mean(ranks: Ranks, value: Callable[[Rank], float]) -> float:
+    """The mean over all mentions; 0 where there are none."""
+    # In one order: the same counts give the same sum, in whatever order they came.
+    ordered = sorted(ranks.items(), key=lambda item: item[0] or 0, reverse=True)
+    total = sum(ranks.values())
+    return sum(count * value(rank) for rank, count in ordered) / total if total else 0.0
 
 
 class Accuracy(NamedTuple):
@@ -34,20 +115,12 @@ class Accuracy(NamedTuple):
         return {**self._asdict(), **shares}
 
 
-NO_MENTIONS = Accuracy(0, 0, 0)
-
-
+@dataclass(slots=True)
 class PoolRanks:
     """How many mentions of one pool have each rank, as retrieved and after re-ranking."""
 
-    def __init__(self) -> None:
-        self.retrieved: Counter[Rank] = Counter()
-        self.reranked: Counter[Rank] = Counter()
-
-    def add(self, rank: Rank, reranked: Rank) -> None:
-        """Count one mention."""
-        self.retrieved[rank] += 1
-        self.reranked[reranked] += 1
+    retrieved: Counter[Rank] = field(default_factory=Counter)
+    reranked: Counter[Rank] = field(default_factory=Counter)
 
     @property
     def mentions(self) -> int:
@@ -69,9 +142,9 @@ class Figures:
 
     def add_rank(self, pool: str, rank: Rank, reranked: Rank) -> None:
         """Count a mention in one pool."""
-        if pool not in self._pools:
-            self._pools[pool] = PoolRanks()
-        self._pools[pool].add(rank, reranked)
+        ranks = self._pools.setdefault(pool, PoolRanks())
+        ranks.retrieved[rank] += 1
+        ranks.reranked[reranked] += 1
 
     @property
     def mentions(self) -> dict[str, int]:
@@ -88,14 +161,15 @@ class Figures:
 
     def recall(self, pool: str) -> dict[str, float]:
         """``{"R@1": ...}`` of one pool."""
-        return {f"R@{k}": recall_at(self._pools[pool].retrieved, k) for k in self.ks}
+        figures = self.of(pool)
+        return {f"R@{k}": figures[f"R@{k}"] for k in self.ks}
 
     def of(self, pool: str) -> dict[str, float]:
         """All figures of one pool by their names."""
         ranks = self._pools[pool]
         return figures_of(ranks.retrieved, ranks.reranked, self.ks)
 
-    def intervals(self, pool: str) -> dict[str, tuple[float, float]]:
+    def intervals(self, pool: str) -> dict[str, Interval]:
         """The 95% intervals of the figures of one pool."""
         ranks = self._pools[pool]
         return intervals_of(ranks.retrieved, ranks.reranked, self.ks)
@@ -122,18 +196,15 @@ class Figures:
 
     def as_json(self) -> dict[str, object]:
         """The figures in the shape of ``kglink eval --json``."""
-        joint = {
-            key: self.of(pool) if pool in self._pools else {} for pool, key in JSON_KEYS.items()
-        }
-        return joint | {"mean": self.mean_over_kbs(), "kb": {kb: self.of(kb) for kb in self.kbs()}}
+        kbs = {kb: self.of(kb) for kb in self.kbs()}
+        return {**self._joint(self.of), "mean": self.mean_over_kbs(), "kb": kbs}
 
     def intervals_as_json(self) -> dict[str, object]:
         """The intervals of the figures of `as_json`, by the same keys."""
-        joint = {
-            key: self.intervals(pool) if pool in self._pools else {}
-            for pool, key in JSON_KEYS.items()
-        }
-        return joint | {"kb": {kb: self.intervals(kb) for kb in self.kbs()}}
+        return {**self._joint(self.intervals), "kb": {kb: self.intervals(kb) for kb in self.kbs()}}
+
+    def _joint(self, told: Callable[[str], object]) -> dict[str, object]:
+        return {key: told(pool) if pool in self._pools else {} for pool, key in JSON_KEYS.items()}
 
     def counts_as_json(self) -> dict[str, int]:
         """The mentions of each pool, by the same keys."""
@@ -213,7 +284,11 @@ class RetrievalReport(Figures):
 
 def micro(each: Collection[Accuracy]) -> Accuracy:
     """Of all mentions alike."""
-    return Accuracy(*(sum(counts) for counts in zip(*each, strict=True))) if each else NO_MENTIONS
+    return (
+        Accuracy(*(sum(counts) for counts in zip(*each, strict=True)))
+        if each
+        else Accuracy(0, 0, 0)
+    )
 
 
 def macro(each: Collection[Accuracy]) -> dict[str, float]:

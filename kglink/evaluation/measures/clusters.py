@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.clusters.neighbours import nearest_others
-from kglink.evaluation.end_to_end import Answer, JudgedText
+from kglink.evaluation.measures.end_to_end import Answer, JudgedText, PrecisionRecall
 from kglink.evaluation.rankings import RankedMention
-from kglink.evaluation.scores import PrecisionRecall
 from kglink.records import MentionInText
 
 IntArray = npt.NDArray[np.int64]

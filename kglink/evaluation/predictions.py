@@ -1,0 +1,222 @@
+"""Predictions of any tool: documents that an adapter reads, their golds being the answers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Protocol
+
+from kglink.errors import UsageError
+from kglink.evaluation.annotated import AnnotatedText
+from kglink.evaluation.measures.end_to_end import Answer
+from kglink.plugins import ReadsAnswers, Registry
+from kglink.records import Document, EntityId, Mention
+from kglink.sources import Problems, Source, read_records
+from kglink.store.values import Resolve
+from kglink.text.codes import code_of
+
+#: So many ids of documents that are missing, or entities that there are not, are named.
+MOST_NAMED = 3
+
+
+class KnownEntities(Protocol):
+    """What a store says of the entities that a file names."""
+
+    def existing(self, ids: Iterable[EntityId]) -> set[EntityId]:
+        """Those of some ids that entities have."""
+        ...
+
+    def named(
+        self, texts: Iterable[str], kbs: Sequence[str], resolve: Resolve
+    ) -> Mapping[str, Sequence[EntityId]]:
+        """The entities of some KBs that golds in their source's words name, by these."""
+        ...
+
+
+def read_predictions(
+    path: Path,
+    registry: Registry,
+    texts: Sequence[AnnotatedText],
+    kbs: Sequence[str],
+    known: KnownEntities,
+    judged: Sequence[str] = (),
+) -> list[list[Answer]]:
+    """The answers of a file for each text: of any of its records, each place once.
+
+    ``kbs`` are the KBs that there are: an answer in another one, or an entity that is not
+    ``known``, is a mistake in the file. An answer that names no KB is looked for in those that are
+    ``judged``, then in the others; a code that none of them has is an entity of no KB.
+    """
+    label = str(path)
+    with Source.open_path(path) as source:
+        name = registry.guess_kb(source.head).name
+        reader = registry.create("kb", name)
+        read = reader.read
+        if isinstance(reader, ReadsAnswers):
+            by_name = {id_: text.text for text in texts for id_ in text.ids}
+            read = partial(reader.answers, texts=by_name)
+        records = list(read_records(name, read, source, Problems("stop")))
+    by_id: dict[str, list[AnnotatedText]] = {}
+    by_text: dict[str, list[AnnotatedText]] = {}
+    for text in texts:
+        by_text.setdefault(_spaced(text.text), []).append(text)
+        for name in text.ids:
+            by_id.setdefault(name, []).append(text)
+    documents = [one for one in records if isinstance(one, Document)]
+    named = {document.id: document for document in documents if document.id in by_id}
+    found: dict[str, list[Document]] = {}
+    for document in documents:
+        text = _text_of(label, document, by_id, by_text)
+        at = document.id if document.id in text.ids else text.id
+        if document.id in text.ids and named[document.id] is not document:
+            raise unfit(label, f"the id {document.id!r} stands there twice")
+        found.setdefault(at, []).append(document)
+    missing = [text.id for text in texts if not any(name in found for name in text.ids)]
+    if missing:
+        few = ", ".join(map(repr, missing[:MOST_NAMED])) + ", ..." * (len(missing) > MOST_NAMED)
+        raise unfit(
+            label,
+            f"{len(missing):,} of {len(texts):,} texts are not in it: {few}",
+            "A text in which nothing was found stands there too, without mentions.",
+        )
+    meant = _meant(label, documents, kbs, known, judged or kbs)
+    return [
+        _united(_answers(label, one, meant) for name in text.ids for one in found.get(name, ()))
+        for text in texts
+    ]
+
+
+def unfit(label: str, why: str, hint: str = "") -> UsageError:
+    """The error of a file that does not fit what is evaluated."""
+    told = "Predict the documents of --docs and --split, unchanged, under their own ids."
+    return UsageError(f"cannot read {label}: {why}", hint=hint or told)
+
+
+def unknown_entities(label: str, missing: Collection[EntityId]) -> UsageError:
+    """The error of a file that names entities which there are not."""
+    few = ", ".join(repr(str(one)) for one in sorted(missing)[:MOST_NAMED])
+    more = ", ..." * (len(missing) > MOST_NAMED)
+    return unfit(
+        label,
+        f"no KB has {len(missing):,} of the entities that it names: {few}{more}",
+        "If a KB has changed since, make the file again; else name entities by the keys of "
+        "`kglink export KB`.",
+    )
+
+
+def unknown_kb(label: str, entity: EntityId, kbs: Iterable[str]) -> UsageError:
+    """The error of a file that names an entity of a KB which there is not."""
+    return unfit(
+        label,
+        f"{str(entity)!r} is of {entity.kb!r}, and there is no such KB in this workspace",
+        f"There is: {', '.join(sorted(kbs))}. If it was removed, make the file again: "
+        "`kglink link` or `kglink candidates`.",
+    )
+
+
+def _text_of(
+    label: str,
+    document: Document,
+    by_id: Mapping[str, Sequence[AnnotatedText]],
+    by_text: Mapping[str, Sequence[AnnotatedText]],
+) -> AnnotatedText:
+    """The text of a document: that of its id, or the one that reads the same."""
+    spaced = _spaced(document.text)
+    own = by_id.get(document.id, ())
+    same = [one for one in own if _spaced(one.text) == spaced] or by_text.get(spaced, ())
+    if own and not same:
+        raise unfit(
+            label, f"the text of {document.id!r} is another than that of the annotated document"
+        )
+    if not same:
+        raise unfit(label, f"no evaluated document has the id {document.id!r}, or its text")
+    if len(same) > 1 or len(own) > 1:
+        one, other = (same if len(same) > 1 else own)[:2]
+        raise UsageError(
+            f"the document {document.id!r} of {label} stands in {one.docs} and in {other.docs}",
+            hint="Evaluate one of --docs at a time.",
+        )
+    return same[0]
+
+
+def _spaced(text: str) -> str:
+    """The text with a space for each white space: formats of lines have no line breaks in it."""
+    return re.sub(r"\s", " ", text)
+
+
+def _meant(
+    label: str,
+    documents: Iterable[Document],
+    kbs: Sequence[str],
+    known: KnownEntities,
+    judged: Sequence[str],
+) -> dict[EntityId, EntityId]:
+    """The entity that each gold means; those that mean none are left out."""
+    golds = {gold for document in documents for one in document.mentions for gold in one.gold or ()}
+    own = {one for one in golds if one.kb}
+    for one in sorted(own):
+        if one.kb not in kbs:
+            raise unknown_kb(label, one, kbs)
+    if missing := own - known.existing(own):
+        raise unknown_entities(label, missing)
+    meant = {one: one for one in own}
+    open_ = sorted(one.key for one in golds - own)
+    ways: tuple[Resolve, ...] = ("key", "xref", "title")
+    for pool, way in product((judged, kbs), ways):
+        for name, entities in known.named(open_, pool, way).items() if open_ else ():
+            if len(entities) > 1 and pool is judged:
+                few = ", ".join(map(str, sorted(entities)[:MOST_NAMED]))
+                hint = "A mention means one entity: name its KB, or judge one KB with --kb."
+                raise unfit(label, f"{name} names several entities: {few}", hint)
+            meant |= {EntityId("", name): one for one in entities}
+        open_ = [one for one in open_ if EntityId("", one) not in meant]
+    return meant
+
+
+def _answers(label: str, document: Document, meant: Mapping[EntityId, EntityId]) -> list[Answer]:
+    """The answers of a document; two at one place are refused: which counts would be a guess."""
+    places = Counter((one.start, one.end) for one in document.mentions)
+    for (start, end), count in places.items():
+        if count > 1:
+            raise unfit(
+                label,
+                f"the document {document.id!r} has {count} answers at {start} to {end}",
+                "A mention has one answer: the best one.",
+            )
+    return [_answer(label, document, one, meant) for one in document.mentions]
+
+
+def _answer(
+    label: str, document: Document, one: Mention, meant: Mapping[EntityId, EntityId]
+) -> Answer:
+    golds = {meant[gold] for gold in one.gold or () if gold in meant}
+    if one.gold and not golds:
+        name = one.gold[0].key
+        if "://" in name or not code_of(name):
+            raise unfit(
+                label,
+                f"{name} is the key, code, title or address of no entity",
+                "Name entities as kb:key, or by the address (url) that their KB gives.",
+            )
+        golds = {one.gold[0]}
+    if len(golds) > 1:
+        few = ", ".join(map(str, sorted(golds)[:MOST_NAMED]))
+        where = f"the mention at {one.start} to {one.end} of {document.id!r}"
+        raise unfit(label, f"{where} names several entities: {few}", "A mention means one.")
+    entity = next(iter(golds), None)
+    return Answer(
+        *(one.start, one.end, entity, one.confidence), cluster="" if entity else one.cluster
+    )
+
+
+def _united(of_records: Iterable[Sequence[Answer]]) -> list[Answer]:
+    """The answers of a text's records; of those at one place the first record's count."""
+    found: dict[tuple[int, int], Answer] = {}
+    for answers in of_records:
+        for one in answers:
+            found.setdefault((one.start, one.end), one)
+    return sorted(found.values(), key=lambda one: (one.start, one.end))
