@@ -277,7 +277,7 @@ class Opened:
         """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
         from kglink.linking.fit_clusterer import CHOICE_FILE
         from kglink.linking.scoring import SCORING_FILE
-        from kglink.workspace.discoveries import names_of_discoveries
+        from kglink.workspace.discover import names_of_discoveries
         from kglink.workspace.linker import linker_of, search_of
 
         with self.lock:
