@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from kglink.errors import KglinkError
-from kglink.plugins import BUILTIN, ONLY_VARIABLE, PluginWarning
+from kglink.plugins.loading import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace.folder import WORKSPACE_VARIABLE
 from kglink_cli.address_space import guard_imports
 from kglink_cli.console import note, print_error, say, tell

@@ -12,14 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from kglink.errors import KglinkError, PluginError
-from kglink.plugins import (
-    KINDS,
-    PluginModule,
-    PluginWarning,
-    find_modules,
-    guarded,
-    load_registry,
-)
+from kglink.plugins.kinds import KINDS
+from kglink.plugins.loading import PluginModule, PluginWarning, find_modules, guarded
 from kglink.text.printable import printable_line
 from kglink.workspace.shapes import plugin_shapes
 from kglink_cli.console import note, print_json, print_table
@@ -45,6 +39,8 @@ def list_plugins(
     """List all plugins with the distribution that brings each."""
     if context.invoked_subcommand:
         return
+    from kglink.plugins import load_registry
+
     rows = plugin_shapes(load_registry())
     if as_json:
         print_json(rows)
