@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.records import Span, TextInput
-from kglink.workspace.build import build_if_stale
 
 if TYPE_CHECKING:
     from kglink.linking.explain import Explanation
@@ -31,8 +30,7 @@ def explain(
     from kglink.linking.explain import Explanation
 
     spans = _spans(text, surface, span)
-    build_if_stale(opened)
-    linker = opened.linker(kbs)
+    linker = opened.fresh_linker(kbs)
     (document,) = linker.link([TextInput("", text)])
     found = {(one.start, one.end): one for one in document.links}
     links = found

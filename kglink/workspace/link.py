@@ -47,9 +47,7 @@ def link(
     _refuse_columns(texts)
     is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
-    # Vectors alone can answer nothing before they are made.
-    build_if_stale(opened, wait=wait or opened.settings.link.evidence == "vectors")
-    linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
+    linker = opened.fresh_linker(kbs, types, under, not_under, wait=wait)
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
     flags = {f"link.{name}": named(value) for name, value in asked.items() if value}

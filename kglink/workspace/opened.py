@@ -74,6 +74,7 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
+        self._fresh: dict[object, tuple[object, Linker]] = {}
         self.is_new = False
         """Whether `open` made the workspace."""
         #: The stages that were made here.
@@ -310,6 +311,57 @@ class Opened:
                     del self._linkers[next(iter(self._linkers))]
                 self._linkers[key] = linker
             return linker
+
+    def fresh_linker(
+        self,
+        kbs: str | Sequence[str] = (),
+        types: str | Sequence[str] = (),
+        under: str | Sequence[str] = (),
+        not_under: str | Sequence[str] = (),
+        *,
+        wait: bool = True,
+    ) -> Linker:
+        """A linker to the space, which is built first where it is missing or older than the store.
+
+        The one before is kept for as long as nothing changes that it was made of.
+        """
+        from kglink.workspace.build import answers, build_if_stale
+
+        asked = (*map(named, (kbs, types, under, not_under)), wait)
+        with self.lock:
+            state = self._state()
+            if asked in self._fresh and self._fresh[asked][0] == state:
+                return self._fresh[asked][1]
+            # Vectors alone can answer nothing before they are made.
+            wait = wait or self.settings.link.evidence == "vectors"
+            build_if_stale(self, wait=wait)
+            linker = self.linker(kbs, limits=self.limits(types, under, not_under))
+            if answers(self, wait=wait):  # else another process is building it
+                while len(self._fresh) >= MOST_LINKERS:
+                    del self._fresh[next(iter(self._fresh))]
+                self._fresh[asked] = state, linker
+            return linker
+
+    def _state(self) -> tuple[object, ...]:
+        """What tells the store and the files that linkers are made of from those after a change."""
+        from kglink.linking.fit_clusterer import CHOICE_FILE
+        from kglink.linking.scoring import SCORING_FILE
+        from kglink.models.static_folder import STATIC_FILE
+        from kglink.models.tagger_folder import TAGGER
+
+        if self._joint_space is None:
+            return ()
+        space = self._joint_space[1].folder
+        files = (
+            space.path / "CURRENT",
+            space.path / SCORING_FILE,
+            space.path / CHOICE_FILE,
+            space.reranker / SCORING_FILE,
+            space.student / STATIC_FILE,
+            space.detector / TAGGER.name,
+            self.folder / DISCOVERIES_FILE,
+        )
+        return (self.store.state(), *map(stamp_of, files))
 
     def is_reranker_of_another_model(self) -> bool:
         """Whether the trained reranker that is asked was weighed for a model before the space's."""
