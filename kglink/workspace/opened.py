@@ -53,6 +53,14 @@ class NamesAlone(NamedTuple):
     of: int
 
 
+class _Fresh(NamedTuple):
+    """A linker, and the state of the store and of some files that it was made of."""
+
+    files: tuple[Path, ...]
+    state: tuple[object, ...]
+    linker: Linker
+
+
 class Opened:
     """The settings, plugins, store, space and linkers of one workspace.
 
@@ -74,7 +82,7 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
-        self._fresh: dict[object, tuple[object, Linker]] = {}
+        self._fresh: dict[object, _Fresh] = {}
         self.is_new = False
         """Whether `open` made the workspace."""
         #: The stages that were made here.
@@ -329,9 +337,11 @@ class Opened:
 
         asked = (*map(named, (kbs, types, under, not_under)), wait)
         with self.lock:
-            state = self._state()
-            if asked in self._fresh and self._fresh[asked][0] == state:
-                return self._fresh[asked][1]
+            kept = self._fresh.get(asked)
+            if kept and kept.state == self._state(kept.files):
+                return kept.linker
+            files = self._files()
+            state = self._state(files)
             # Vectors alone can answer nothing before they are made.
             wait = wait or self.settings.link.evidence == "vectors"
             build_if_stale(self, wait=wait)
@@ -339,20 +349,22 @@ class Opened:
             if answers(self, wait=wait):  # else another process is building it
                 while len(self._fresh) >= MOST_LINKERS:
                     del self._fresh[next(iter(self._fresh))]
-                self._fresh[asked] = state, linker
+                self._fresh[asked] = _Fresh(files, state, linker)
             return linker
 
-    def _state(self) -> tuple[object, ...]:
-        """What tells the store and the files that linkers are made of from those after a change."""
+    def _state(self, files: Sequence[Path]) -> tuple[object, ...]:
+        """What tells the store and these files from what they are after a change."""
+        return (self.store.state(), *map(stamp_of, files))
+
+    def _files(self) -> tuple[Path, ...]:
+        """The files that linkers are made of."""
         from kglink.linking.fit_clusterer import CHOICE_FILE
         from kglink.linking.scoring import SCORING_FILE
         from kglink.models.static_folder import STATIC_FILE
         from kglink.models.tagger_folder import TAGGER
 
-        if self._joint_space is None:
-            return ()
-        space = self._joint_space[1].folder
-        files = (
+        space = self.joint_space.folder
+        return (
             space.path / "CURRENT",
             space.path / SCORING_FILE,
             space.path / CHOICE_FILE,
@@ -361,7 +373,6 @@ class Opened:
             space.detector / TAGGER.name,
             self.folder / DISCOVERIES_FILE,
         )
-        return (self.store.state(), *map(stamp_of, files))
 
     def is_reranker_of_another_model(self) -> bool:
         """Whether the trained reranker that is asked was weighed for a model before the space's."""

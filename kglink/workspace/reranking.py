@@ -11,8 +11,8 @@ from kglink.config import LinkSection
 from kglink.evaluation.rankings import JUDGED_JOINT
 from kglink.evaluation.replacement import Replacement, compare_spaces
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
+from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
-from kglink.linking.ranked import joint_ranking
 from kglink.linking.scoring import Scoring, write_scoring
 from kglink.models.reranker_folder import RERANKER, AnswersCompared
 from kglink.records import Document, OnProgress, Progress, Ranking
