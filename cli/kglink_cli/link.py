@@ -16,7 +16,7 @@ import typer
 
 from kglink.errors import SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
-from kglink.workspace.clusterer import CLUSTERER
+from kglink.workspace.clusters import CLUSTERER
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import counted, note
 from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags

@@ -8,6 +8,7 @@ import typer
 
 from kglink.config import CONFIG_FILE, all_settings, env_name, load_settings
 from kglink.workspace import find_workspace
+from kglink.workspace.trust import not_allowed
 from kglink_cli.console import note, print_json, print_table
 from kglink_cli.session import session_of
 
@@ -18,7 +19,6 @@ def settings(
 ) -> None:
     """Show every setting, its value and origin (default, kglink.toml, variable)."""
     from kglink.plugins import load_registry
-    from kglink.workspace.asks import not_allowed
 
     folder = find_workspace(named=session_of(context).workspace)
     resolved = load_settings(folder / CONFIG_FILE if folder else None)

@@ -9,7 +9,7 @@ import typer
 from kglink.config import CONFIG_FILE, load_settings
 from kglink.errors import UsageError
 from kglink.workspace import find_workspace
-from kglink.workspace.trust import allow, revoke
+from kglink.workspace.trust import allow, asks_of, revoke
 from kglink_cli.console import note
 from kglink_cli.session import session_of
 
@@ -26,7 +26,6 @@ def trust(
     plugins: such settings count once their file was allowed, and again when it has changed.
     """
     from kglink.plugins import load_registry
-    from kglink.workspace.asks import asks_of
 
     folder = find_workspace(named=session_of(context).workspace)
     if folder is None:

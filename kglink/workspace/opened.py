@@ -16,7 +16,6 @@ from kglink.errors import ConfigError, UsageError
 from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
 from kglink.sources.encoding import checked_encoding
-from kglink.workspace.asks import check_store_file, check_trust
 from kglink.workspace.folder import (
     DISCOVERIES_FILE,
     find_workspace,
@@ -24,6 +23,7 @@ from kglink.workspace.folder import (
     named_workspace,
 )
 from kglink.workspace.named import named
+from kglink.workspace.trust import check_store_file, check_trust
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
