@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from kglink.errors import UsageError
 from kglink.records import (
-    Alias,
     CodeMapping,
     Document,
     Entity,
-    EntityId,
     Mention,
     OnProgress,
     Progress,
@@ -111,15 +109,14 @@ def _entity(entity: Entity) -> Fields:
             "url": entity.url,
             "popularity": entity.popularity,
             "language": entity.language,
-            "aliases": [_alias(alias) for alias in entity.aliases],
+            "aliases": [
+                {"surface": alias.surface, "kind": alias.kind, "count": alias.count}
+                for alias in entity.aliases
+            ],
             "xrefs": list(entity.xrefs),
             "parents": list(entity.parents),
         }
     )
-
-
-def _alias(alias: Alias) -> Fields:
-    return {"surface": alias.surface, "kind": alias.kind, "count": alias.count}
 
 
 def _document(document: Document) -> Fields:
@@ -132,12 +129,11 @@ def _document(document: Document) -> Fields:
 def _mention(mention: Mention) -> Fields:
     fields: Fields = {"start": mention.start, "end": mention.end, "text": mention.surface}
     if mention.gold is not None:  # an empty list says that no entity is meant
-        fields["gold"] = [_gold(gold) for gold in mention.gold]
+        fields["gold"] = [
+            {"kb": gold.kb, "key": gold.key} if gold.kb else {"key": gold.key}
+            for gold in mention.gold
+        ]
     return fields | _said({"type": mention.type, "quality": mention.quality})
-
-
-def _gold(gold: EntityId) -> Fields:
-    return {"kb": gold.kb, "key": gold.key} if gold.kb else {"key": gold.key}
 
 
 def _mapping(mapping: CodeMapping) -> Fields:
