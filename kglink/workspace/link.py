@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.errors import UsageError
 from kglink.records import Candidate, LinkedDocument, Span, TextInput
-from kglink.workspace.build import build_if_stale
+from kglink.workspace.build import answers, build_if_stale
 from kglink.workspace.named import named
 
 if TYPE_CHECKING:
     from kglink.linking.explain import Explanation
+    from kglink.linking.pipeline import Linker
     from kglink.workspace.opened import Opened
 
 
@@ -43,16 +44,49 @@ def link(
     >>> text.as_json()["entities"][0]["key"]
     'h'
     """
-    from kglink.workspace.workers import answers
+    from kglink.workspace import workers
 
     _refuse_columns(texts)
     is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
-    linker = opened.fresh_linker(kbs, types, under, not_under, wait=wait)
+    linker = _fresh_linker(opened, kbs, types, under, not_under, wait=wait)
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
     flags = {f"link.{name}": named(value) for name, value in asked.items() if value}
-    return answers(opened, linker, inputs, flags)
+    return workers.answers(opened, linker, inputs, flags)
+
+
+def _fresh_linker(
+    opened: Opened,
+    kbs: str | Sequence[str] = (),
+    types: str | Sequence[str] = (),
+    under: str | Sequence[str] = (),
+    not_under: str | Sequence[str] = (),
+    *,
+    wait: bool = True,
+) -> Linker:
+    """A linker to the space, which is built first where it is missing or older than the store.
+
+    The one before is kept for as long as nothing changes that it was made of.
+    """
+    from kglink.workspace.opened import MOST_LINKERS, FreshLinker
+
+    asked = (*map(named, (kbs, types, under, not_under)), wait)
+    with opened.lock:
+        made, before = opened.fresh_linkers, opened.fresh_linkers.get(asked)
+        if before and before.state == opened.state(before.files):
+            return before.linker
+        files = opened.linked_files()
+        state = opened.state(files)
+        # Vectors alone can answer nothing before they are made.
+        wait = wait or opened.settings.link.evidence == "vectors"
+        build_if_stale(opened, wait=wait)
+        linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
+        if answers(opened, wait=wait):  # else another process is building it
+            while len(made) >= MOST_LINKERS:
+                del made[next(iter(made))]
+            made[asked] = FreshLinker(files, state, linker)
+        return linker
 
 
 def _refuse_columns(texts: object) -> None:
@@ -126,7 +160,7 @@ def explain(
     from kglink.linking.explain import Explanation
 
     spans = _spans(text, surface, span)
-    linker = opened.fresh_linker(kbs)
+    linker = _fresh_linker(opened, kbs)
     (document,) = linker.link([TextInput("", text)])
     found = {(one.start, one.end): one for one in document.links}
     links = found

@@ -53,7 +53,7 @@ class NamesAlone(NamedTuple):
     of: int
 
 
-class _Fresh(NamedTuple):
+class FreshLinker(NamedTuple):
     """A linker, and the state of the store and of some files that it was made of."""
 
     files: tuple[Path, ...]
@@ -82,7 +82,8 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
-        self._fresh: dict[object, _Fresh] = {}
+        #: By what is asked of them.
+        self.fresh_linkers: dict[object, FreshLinker] = {}
         self.is_new = False
         """Whether `open` made the workspace."""
         #: The stages that were made here.
@@ -286,7 +287,7 @@ class Opened:
         """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
         from kglink.linking.fit_clusterer import CHOICE_FILE
         from kglink.linking.scoring import SCORING_FILE
-        from kglink.workspace.discover import names_of_discoveries
+        from kglink.workspace.discoveries import names_of_discoveries
         from kglink.workspace.linker import linker_of, search_of
 
         with self.lock:
@@ -320,43 +321,11 @@ class Opened:
                 self._linkers[key] = linker
             return linker
 
-    def fresh_linker(
-        self,
-        kbs: str | Sequence[str] = (),
-        types: str | Sequence[str] = (),
-        under: str | Sequence[str] = (),
-        not_under: str | Sequence[str] = (),
-        *,
-        wait: bool = True,
-    ) -> Linker:
-        """A linker to the space, which is built first where it is missing or older than the store.
-
-        The one before is kept for as long as nothing changes that it was made of.
-        """
-        from kglink.workspace.build import answers, build_if_stale
-
-        asked = (*map(named, (kbs, types, under, not_under)), wait)
-        with self.lock:
-            kept = self._fresh.get(asked)
-            if kept and kept.state == self._state(kept.files):
-                return kept.linker
-            files = self._files()
-            state = self._state(files)
-            # Vectors alone can answer nothing before they are made.
-            wait = wait or self.settings.link.evidence == "vectors"
-            build_if_stale(self, wait=wait)
-            linker = self.linker(kbs, limits=self.limits(types, under, not_under))
-            if answers(self, wait=wait):  # else another process is building it
-                while len(self._fresh) >= MOST_LINKERS:
-                    del self._fresh[next(iter(self._fresh))]
-                self._fresh[asked] = _Fresh(files, state, linker)
-            return linker
-
-    def _state(self, files: Sequence[Path]) -> tuple[object, ...]:
+    def state(self, files: Sequence[Path]) -> tuple[object, ...]:
         """What tells the store and these files from what they are after a change."""
         return (self.store.state(), *map(stamp_of, files))
 
-    def _files(self) -> tuple[Path, ...]:
+    def linked_files(self) -> tuple[Path, ...]:
         """The files that linkers are made of."""
         from kglink.linking.fit_clusterer import CHOICE_FILE
         from kglink.linking.scoring import SCORING_FILE
