@@ -30,7 +30,7 @@ from kglink.evaluation.measures.clusters import adjusted_rand_index
 from kglink.linking.discovery import discoveries, told_elsewhere, unknown_mentions
 from kglink.records import Document, EntityId, Span, TextInput
 from kglink.text.fold import fold
-from kglink.workspace.discover import LEAST_UNKNOWN
+from kglink.workspace.folder import LEAST_UNKNOWN
 
 #: How probably no KB has what a mention means: as `kglink discover` has it, and less.
 LEAST = (LEAST_UNKNOWN, 0.3, 0.0)

@@ -11,7 +11,6 @@ import typer
 
 from kglink.errors import ShrinkError
 from kglink.records import Progress
-from kglink.sources import Problems, Source
 from kglink.text.printable import printable_line
 from kglink.workspace.random_split import read_random_split
 from kglink_cli.console import Reached, counted, note, print_json, say, watching
@@ -19,6 +18,7 @@ from kglink_cli.kbs import tell_of_gone
 from kglink_cli.session import Encoding, parse_options, session_of, split_names
 
 if TYPE_CHECKING:
+    from kglink.sources import Problems, Source
     from kglink.store import IngestSummary
     from kglink.workspace import AddedKB
 

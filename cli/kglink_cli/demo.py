@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.records import TextInput
-from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
 from kglink_cli.console import note, print_table, say
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kglink.evaluation.measures.retrieval import RetrievalReport
-    from kglink.workspace import AddedKB
+    from kglink.workspace import AddedKB, Workspace
 
 KBS = ("encyclopedia", "lanternfall")
 DOCUMENTS = "demo_documents"
@@ -74,6 +73,8 @@ def demo(
     An encyclopedia and the fan wiki of an invented series, which share names that mean the same
     thing, and names that do not.
     """
+    from kglink.workspace import Workspace, init_workspace
+
     began = time.monotonic()
     made = folder or Path(tempfile.mkdtemp(prefix="kglink-demo-"))
     if not (made / "kglink.toml").exists():

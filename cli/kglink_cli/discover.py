@@ -10,7 +10,7 @@ import typer
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
-from kglink.workspace.discover import LEAST_UNKNOWN, PROMOTED, JudgedDiscovery
+from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
 from kglink_cli.discover_review import review
@@ -18,6 +18,7 @@ from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
+    from kglink.workspace.discover import JudgedDiscovery
 
 #: Characters of a sentence in a table.
 _MOST_OF_SENTENCE = 100

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rapidfuzz import fuzz, process
 from rich.console import Console, Group
 from rich.rule import Rule
 from rich.text import Text
@@ -106,6 +105,8 @@ class _Reviewing:
 
     def _alike(self, one: Discovery) -> list[tuple[str, str]]:
         """The other discoveries whose names are most alike."""
+        from rapidfuzz import fuzz, process
+
         others = {other.id: other.title for other in self._everything if other.id != one.id}
         found = process.extract(
             one.title,

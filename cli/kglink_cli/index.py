@@ -9,7 +9,6 @@ import typer
 from rich.filesize import decimal
 
 from kglink.errors import UsageError
-from kglink.workspace.index import index_words
 from kglink.workspace.shapes import index_change_shape
 from kglink_cli.console import note, print_json, print_table, progress
 from kglink_cli.session import parse_options, session_of
@@ -88,6 +87,7 @@ def _stage(text: str) -> None:
 
 def _tell(change: IndexChange) -> None:
     from kglink.space.index import IndexChoice
+    from kglink.workspace.index import index_words
 
     manifest = change.manifest
     now = index_words(IndexChoice(manifest.index, manifest.index_settings))
@@ -100,6 +100,8 @@ def _tell(change: IndexChange) -> None:
 
 
 def _print(figures: IndexFigures) -> None:
+    from kglink.workspace.index import index_words
+
     size = decimal(figures.bytes)
     if figures.bytes != figures.exact_bytes:
         size += f" (exact: {decimal(figures.exact_bytes)})"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.text.printable import printable
-from kglink.workspace.kept_options import written
 from kglink_cli.console import counted, note, print_json, print_table, say
 from kglink_cli.session import session_of
 
@@ -53,6 +52,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show one KB: what it holds, where it comes from, a few entities."""
+    from kglink.workspace.kept_options import written
+
     with session_of(context).open() as workspace:
         info = workspace.kb(name)
         entities = workspace.entities(name, limit=examples)

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kglink.errors import RecordError, SpaceBusyError, UsageError
+from kglink.errors import SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
-from kglink.sources import Problems, Source
-from kglink.workspace.clusterer import CLUSTERER
-from kglink.workspace.texts import TextReader
+from kglink.workspace.clusters import CLUSTERER
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import counted, note
 from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
-from kglink_cli.link_progress import showing_texts
 from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
 from kglink_cli.session import (
     Encoding,
@@ -35,9 +32,11 @@ from kglink_cli.session import (
 )
 
 if TYPE_CHECKING:
+    from kglink.sources import Problems
     from kglink.space.space import Space
     from kglink.workspace import Workspace
     from kglink.workspace.detectors import DetectorChoice
+    from kglink.workspace.texts import TextReader
 
 STDIN = "-"
 #: Settings that change no answer.
@@ -177,7 +176,15 @@ def link(
     KBs that are new, and long to encode, are answered at once by their names alone; their vectors
     are made after the answers, and Ctrl-C keeps those that are made.
     """
+    from kglink.workspace.texts import TextReader
     from kglink.workspace.workers import answers
+    from kglink_cli.link_texts import (
+        InputProblems,
+        arriving_lines,
+        lines_of,
+        showing_texts,
+        state_of,
+    )
 
     streamed = lines and sources == [STDIN]
     _check(sources, kb, lines, workers or 1)
@@ -232,18 +239,17 @@ def link(
         found_by = _announced_detector(workspace, published)
         linker = workspace.linker(space=published)
         answer = linker.link if lines else partial(answers, workspace, linker)
-        began = time.monotonic()
-        mentions = 0
+        began, mentions = time.monotonic(), 0
         with ExitStack() as closing:
             opened = None if streamed else closing.enter_context(workspace.open_source(*sources))
 
             def linked(written: Sequence[Written]) -> Iterator[LinkedDocument]:
                 nonlocal mentions
                 if opened is None:
-                    arriving = _arriving_lines(int(settings.ingest.max_line_mb * 2**20))
+                    arriving = arriving_lines(int(settings.ingest.max_line_mb * 2**20))
                     inputs = reader.read_lines(arriving, "standard input")
                 elif lines:
-                    inputs = reader.read_lines(_lines_of(opened, problems), opened.label)
+                    inputs = reader.read_lines(lines_of(opened, problems), opened.label)
                 else:
                     inputs = reader.read(opened)
                 rest = after(inputs, written, again=linker.sees_all)
@@ -361,51 +367,3 @@ def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:
     if detector.note:
         note("mentions", detector.note)
     return detector
-
-
-# ------------------------------------------------------------------------------------ inputs
-class InputProblems(Problems):
-    """Bad inputs; of `link`'s options, --set is the detector's and --input-set the reader's."""
-
-    def leave_out(self, error: RecordError) -> None:
-        """Count a bad input, its hint in the words of this command."""
-        super().leave_out(_in_words_of_link(error))
-
-    def report(self, error: RecordError) -> None:
-        """Raise or count a bad input, its hint in the words of this command."""
-        super().report(_in_words_of_link(error))
-
-
-def _in_words_of_link(error: RecordError) -> RecordError:
-    error.hint = error.hint.replace("--set ", "--input-set ")
-    return error
-
-
-def state_of(source: Source) -> object:
-    """What tells the content of a source from another: its bytes, of a folder names and times."""
-    if not source.is_folder:
-        return [source.name, source.fingerprint()]
-    return [[file.name, *_state_of_file(file)] for file in source.files()]
-
-
-def _state_of_file(file: Source) -> tuple[object, ...]:
-    if file.path is None:
-        return (file.fingerprint(),)
-    stat = file.path.stat()
-    return stat.st_size, stat.st_mtime_ns
-
-
-def _lines_of(source: Source, problems: Problems) -> Iterator[tuple[int, bytes]]:
-    return ((number, line) for number, _, line in source.byte_lines(problems))
-
-
-def _arriving_lines(longest: int) -> Iterator[tuple[int, bytes]]:
-    """The lines of standard input with their numbers, each as soon as it is there."""
-    for number, line in enumerate(iter(partial(sys.stdin.buffer.readline, longest + 1), b""), 1):
-        if len(line) > longest:
-            raise RecordError(
-                f"the line is longer than {longest:,} bytes",
-                where=f"standard input, line {number}",
-                hint="Raise ingest.max_line_mb.",
-            )
-        yield number, line

@@ -8,15 +8,14 @@ import os
 import sys
 import warnings
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, NoReturn, TextIO
 
 import typer
 
 from kglink.errors import KglinkError
-from kglink.plugins import BUILTIN, ONLY_VARIABLE, PluginWarning
-from kglink.workspace import WORKSPACE_VARIABLE
+from kglink.plugins.loading import BUILTIN, ONLY_VARIABLE, PluginWarning
+from kglink.workspace.folder import WORKSPACE_VARIABLE
 from kglink_cli.address_space import guard_imports
 from kglink_cli.console import note, print_error, say, tell
 from kglink_cli.examples import EXAMPLES, epilog
@@ -175,6 +174,8 @@ def _fail(error: BaseException, message: str, hint: str, code: int) -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         say(f"kglink {version('kglink')}")
         raise typer.Exit
 

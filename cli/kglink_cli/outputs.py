@@ -17,7 +17,6 @@ from kglink.errors import UsageError
 from kglink.files.atomic import replace_file
 from kglink.files.digest import text_digest
 from kglink.files.lock import file_lock
-from kglink.plugins.settings import setting_keys
 from kglink.records import LinkedDocument, TextInput
 from kglink.workspace.outputs import (
     PACKED,
@@ -87,6 +86,8 @@ def exporter_of(registry: Registry, name: str, link: LinkSection, *, explain: bo
 
 
 def _formats_with(registry: Registry, setting: str) -> list[str]:
+    from kglink.plugins.settings import setting_keys
+
     formats = registry.plugins("exporter")
     return [one.name for one in formats if setting in setting_keys(one.settings)]
 

@@ -23,9 +23,14 @@ from kglink_cli.console import (
     progress,
     say,
 )
-from kglink_cli.overlap_lists import print_exported, print_list
 from kglink_cli.overlap_review import review
-from kglink_cli.overlap_words import evidence_text, found_text, pair_name
+from kglink_cli.overlap_words import (
+    evidence_text,
+    found_text,
+    pair_name,
+    print_exported,
+    print_list,
+)
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:

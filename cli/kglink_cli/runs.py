@@ -72,17 +72,13 @@ def _list(found: Sequence[WorkspaceRun], *, as_json: bool) -> None:
 
 def _row(run: WorkspaceRun) -> list[object]:
     info, told = run.info, run.info.settings
-    sides = (told.source_kbs, told.target_kbs)
-    recall = "" if info.recalls is None else _figure(info.recalls, told.recipe.selection.metric)
+    sides, metric = (told.source_kbs, told.target_kbs), told.recipe.selection.metric
+    recall = "" if info.recalls is None else f"{metric} {info.recalls['mean'][metric]:.3f}"
     return [
         info.name, told.recipe_name or "(of a program)", told.sources,
         " + ".join(",".join(kbs) for kbs in sides if kbs), run.state, info.steps, recall,
         told.started, ",".join(run.spaces),
     ]  # fmt: skip
-
-
-def _figure(recalls: Mapping[str, Any], metric: str) -> str:
-    return f"{metric} {recalls['mean'][metric]:.3f}"
 
 
 def _show(run: WorkspaceRun, *, as_json: bool) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from kglink.errors import UsageError
-from kglink.workspace import Workspace
 from kglink_cli.console import note
+
+if TYPE_CHECKING:
+    from kglink.workspace import Workspace
 
 _NOT_CHOSEN = "by default settings; `kglink fit DOCS --cluster` finds out whether it helps here"
 DEBUG_VARIABLE = "KGLINK_DEBUG"
@@ -33,6 +35,8 @@ class Session:
 
     def open(self, flags: Mapping[str, object] | None = None, *, create: bool = False) -> Workspace:
         """Open the workspace; ``create`` makes one where there is none and says so."""
+        from kglink.workspace import Workspace
+
         opened = Workspace.open(self.workspace, create=create, flags=flags)
         if opened.is_new:
             note(

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from kglink.config import CONFIG_FILE, all_settings, env_name, load_settings
-from kglink.plugins import load_registry
 from kglink.workspace import find_workspace
-from kglink.workspace.asks import not_allowed
+from kglink.workspace.trust import not_allowed
 from kglink_cli.console import note, print_json, print_table
 from kglink_cli.session import session_of
 
@@ -19,6 +18,8 @@ def settings(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show every setting, its value and origin (default, kglink.toml, variable)."""
+    from kglink.plugins import load_registry
+
     folder = find_workspace(named=session_of(context).workspace)
     resolved = load_settings(folder / CONFIG_FILE if folder else None)
     for ask in not_allowed(folder, resolved, load_registry()) if folder else ():

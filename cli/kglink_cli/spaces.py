@@ -76,16 +76,11 @@ def _row(space: SpaceSummary) -> list[object]:
         space.entities,
         space.rows,
         (space.run or space.model) + (", static" if space.static else ""),
-        _index(space),
+        str((space.index_settings or {}).get("factory", space.index)),
         decimal(space.bytes),
         space.created[:16].replace("T", " "),
         _CURRENT[space.current],
     ]
-
-
-def _index(space: SpaceSummary) -> str:
-    settings = space.index_settings or {}
-    return str(settings.get("factory", space.index))
 
 
 def _show(workspace: Workspace, name: str, *, as_json: bool) -> None:

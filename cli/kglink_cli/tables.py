@@ -76,7 +76,9 @@ def _tsv(table: Table) -> None:
 def _csv(table: Table) -> None:
     _words_apart(table)
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows([_no_formula(_one_line(cell)) for cell in row] for row in _expanded(table))
+    writer.writerows(
+        [_no_formula(printable_line(str(cell))) for cell in row] for row in _expanded(table)
+    )
 
 
 def _markdown(table: Table) -> None:
@@ -133,10 +135,6 @@ def _expanded(table: Table) -> list[list[object]]:
             cells += numbers + [""] * (3 - len(numbers)) if at in spread else numbers
         rows.append(cells)
     return rows
-
-
-def _one_line(cell: object) -> str:
-    return printable_line(str(cell))
 
 
 def _no_formula(text: str) -> str:

@@ -8,10 +8,8 @@ import typer
 
 from kglink.config import CONFIG_FILE, load_settings
 from kglink.errors import UsageError
-from kglink.plugins import load_registry
 from kglink.workspace import find_workspace
-from kglink.workspace.asks import asks_of
-from kglink.workspace.trust import allow, revoke
+from kglink.workspace.trust import allow, asks_of, revoke
 from kglink_cli.console import note
 from kglink_cli.session import session_of
 
@@ -27,6 +25,8 @@ def trust(
     Addresses that texts are sent to, environment variables, models, databases and third-party
     plugins: such settings count once their file was allowed, and again when it has changed.
     """
+    from kglink.plugins import load_registry
+
     folder = find_workspace(named=session_of(context).workspace)
     if folder is None:
         raise UsageError("there is no workspace here or above", hint="`kglink init` makes one.")

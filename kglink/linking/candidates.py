@@ -13,14 +13,13 @@ import numpy.typing as npt
 from kglink.linking.asked import AskedKind, ask
 from kglink.linking.batch import Batch, BatchReader
 from kglink.linking.contexts import Measure, TokenSearchOf, measure_of
-from kglink.linking.counterparts import Counterparts
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.evidence_used import FoundBy, chosen_scoring, evidence_used
+from kglink.linking.kinds import ranked
 from kglink.linking.memory import Memory, Recalled
 from kglink.linking.names import Found, NameSearch, Surface
-from kglink.linking.ranked import ranked
 from kglink.linking.reading import Reader
-from kglink.linking.sameness import Sameness
+from kglink.linking.sameness import Counterparts, Sameness
 from kglink.linking.scoring import Scoring
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.space.names import places_in

@@ -1,22 +1,29 @@
-"""The table of evidence: what speaks for a candidate, and what it counts where nothing was fitted.
+"""The table of evidence: what speaks for a candidate, what it counts, and who is ranked first.
 
 Retrieval gives the kinds that stand here; each kind of a plugin is one row more. The default
-weights were chosen on the train documents of NCBI Disease and BC5CDR (gold spans, each of DOID,
-NCIT and HP for itself) and of the demo; those of a trained space by leaving one corpus out.
+weights, of a space that was not fitted, were chosen on the train documents of NCBI Disease and
+BC5CDR (gold spans, each of DOID, NCIT and HP for itself) and of the demo; those of a trained space
+by leaving one corpus out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kglink.linking.names import Found
 from kglink.plugins import DefaultWeights
+from kglink.records import Candidate, EntityId
+from kglink.space.segment import Segment
 
 FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+#: For each KB the candidates of a mention, best first.
+ByKB = Mapping[str, Sequence[Candidate]]
 #: By kind a value for each candidate, from 0 (or -1, of a cosine) to 1.
 Evidence = Mapping[str, FloatArray]
 
@@ -148,3 +155,43 @@ class Weights:
             for kind, value in evidence.items()
             if weights.get(kind)
         }
+
+
+def ranked(
+    segment: Segment, found: Found, weights: Weights, most: int
+) -> tuple[IntArray, list[Candidate]]:
+    """The best candidates of a mention in one KB, and their places in what was found.
+
+    Equal scores are ordered by popularity, then by key.
+    """
+    scores = weights.score(found.evidence)
+    popularity = segment.popularity[found.entities]
+    places = np.lexsort((found.entities, -popularity, -scores))[:most]
+    columns = np.stack([values[places] for values in found.evidence.values()], axis=1)
+    rounded = columns.astype(np.float64).round(4).tolist()
+    candidates = []
+    for place, values in zip(places.tolist(), rounded, strict=True):
+        evidence = dict(zip(found.evidence, values, strict=True))
+        score, parts = float(scores[place]), weights.parts(evidence)
+        if place in found.described:
+            known = found.described[place]
+            candidates.append(replace(known, score=score, evidence=evidence, parts=parts))
+            continue
+        row = found.entities[place]
+        candidates.append(
+            Candidate(
+                id=EntityId(segment.kb, segment.keys[row]),
+                title=segment.titles[row],
+                score=score,
+                popularity=float(segment.popularity[row]),
+                evidence=evidence,
+                parts=parts,
+            )
+        )
+    return places, candidates
+
+
+def joint_ranking(by_kb: ByKB, kbs: Sequence[str]) -> list[Candidate]:
+    """All KBs in one list: by score, then popularity, then KB order, then key."""
+    together = [one for kb in kbs for one in by_kb.get(kb, ())]
+    return sorted(together, key=lambda one: (-one.score, -one.popularity))

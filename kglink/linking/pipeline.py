@@ -16,8 +16,8 @@ from kglink.linking.decide import Decision
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.detect import proposals, proposals_of
 from kglink.linking.judge import SpanJudge, with_scores
+from kglink.linking.kinds import joint_ranking
 from kglink.linking.memory import Memory
-from kglink.linking.ranked import joint_ranking
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
 from kglink.plugins import Detector, JudgingDetector, MentionVectors, ReadsMentions

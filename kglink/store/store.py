@@ -98,6 +98,13 @@ class Store(OverlapTable, MemoryTable):
         """What tells this store from all others, wherever it lies."""
         return str(self._db.rows(select(store_state.c.identity))[0][0])
 
+    def state(self) -> tuple[object, ...]:
+        """What is another one after every change of a KB, an overlap, a verdict or the memory."""
+        of_kb = kbs.c.name, kbs.c.revision, kbs.c.removing, kbs.c.entities, kbs.c.licence
+        with self._db.read() as connection:
+            row = connection.execute(select(store_state.c.overlaps, store_state.c.memory)).one()
+            return (tuple(row), tuple(map(tuple, connection.execute(select(*of_kb)))))
+
     # --------------------------------------------------------------------------------- KBs
     def kbs(self) -> list[KBInfo]:
         """All KBs in the order in which they were added."""

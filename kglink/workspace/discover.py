@@ -18,14 +18,10 @@ from kglink.workspace.discoveries import (
     read_discoveries,
     write_discoveries,
 )
+from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
-
-#: The KB that accepted discoveries go to.
-PROMOTED = "discovered"
-#: A mention is unknown if no KB has it more probably than not.
-LEAST_UNKNOWN = 0.5
 
 
 @dataclass(frozen=True, slots=True)

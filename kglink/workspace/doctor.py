@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from kglink.config import CONFIG_FILE
 from kglink.errors import KglinkError
 from kglink.plugins import load_registry
-from kglink.workspace.asks import asks_of
 from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace
 from kglink.workspace.opened import Opened
-from kglink.workspace.trust import trust_command
+from kglink.workspace.trust import asks_of, trust_command
 
 if TYPE_CHECKING:
     from kglink.models import Encoder

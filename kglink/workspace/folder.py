@@ -28,6 +28,10 @@ REPRODUCED_FOLDER = "reproduced"
 
 #: What texts speak of and no KB has, and what people said of it.
 DISCOVERIES_FILE = "discoveries.json"
+#: The KB that accepted discoveries go to.
+PROMOTED = "discovered"
+#: A mention is unknown if no KB has it more probably than not.
+LEAST_UNKNOWN = 0.5
 #: The model that was trained on this workspace's verdicts.
 OVERLAP_MODEL_FILE = "overlap_model.json"
 #: All that a workspace lives from, but for its store.

@@ -98,11 +98,7 @@ class WorkspaceSpace:
             return None
         if has_segment(self.folder, source, self.encoder.info, self._section):
             return 0
-        return self._rows_of(self.store.kb(kb))
-
-    def _rows_of(self, info: KBInfo) -> int:
-        """About how many texts are encoded for a KB of which nothing is there."""
-        trained, kinds = self.encoder.trained, row_kinds(self._section)
+        info, trained, kinds = self.store.kb(kb), self.encoder.trained, row_kinds(self._section)
         each = 2 if trained is not None and trained.compares_tokens else 1
         return each * info.entities * ("text" in kinds) + info.aliases * ("alias" in kinds)
 
@@ -114,13 +110,10 @@ class WorkspaceSpace:
         parts = (source, self.encoder.info, self.encoder, self._section)
         segment = make_segment(self.folder, *parts, progress=progress)
         if self.own_name:  # No build will ever do it.
-            self._drop_stale_segments()
+            model, section = self.encoder.info, self._section
+            wanted = {wanted_folder(one, model, section) for one in self._sources()}
+            self.folder.drop_segments(wanted.__contains__)
         return segment
-
-    def _drop_stale_segments(self) -> None:
-        """Keep what the KBs need now."""
-        wanted = {wanted_folder(one, self.encoder.info, self._section) for one in self._sources()}
-        self.folder.drop_segments(wanted.__contains__)
 
     def _source(self, kb: str) -> SpaceSource | None:
         return next((source for source in self._sources() if source.kb == kb), None)

@@ -1,4 +1,4 @@
-"""`Workspace.link` and `Workspace.search`; what they link with is made in `linker`."""
+"""`Workspace.link`, `explain` and `search`; what they link with is made in `linker`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kglink.errors import UsageError
-from kglink.records import Candidate, LinkedDocument, TextInput
-from kglink.workspace.build import build_if_stale
+from kglink.records import Candidate, LinkedDocument, Span, TextInput
+from kglink.workspace.build import answers, build_if_stale
 from kglink.workspace.named import named
 
 if TYPE_CHECKING:
+    from kglink.linking.explain import Explanation
+    from kglink.linking.pipeline import Linker
     from kglink.workspace.opened import Opened
 
 
@@ -42,18 +44,49 @@ def link(
     >>> text.as_json()["entities"][0]["key"]
     'h'
     """
-    from kglink.workspace.workers import answers
+    from kglink.workspace import workers
 
     _refuse_columns(texts)
     is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
-    # Vectors alone can answer nothing before they are made.
-    build_if_stale(opened, wait=wait or opened.settings.link.evidence == "vectors")
-    linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
+    linker = _fresh_linker(opened, kbs, types, under, not_under, wait=wait)
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
     flags = {f"link.{name}": named(value) for name, value in asked.items() if value}
-    return answers(opened, linker, inputs, flags)
+    return workers.answers(opened, linker, inputs, flags)
+
+
+def _fresh_linker(
+    opened: Opened,
+    kbs: str | Sequence[str] = (),
+    types: str | Sequence[str] = (),
+    under: str | Sequence[str] = (),
+    not_under: str | Sequence[str] = (),
+    *,
+    wait: bool = True,
+) -> Linker:
+    """A linker to the space, which is built first where it is missing or older than the store.
+
+    The one before is kept for as long as nothing changes that it was made of.
+    """
+    from kglink.workspace.opened import MOST_LINKERS, FreshLinker
+
+    asked = (*map(named, (kbs, types, under, not_under)), wait)
+    with opened.lock:
+        made, before = opened.fresh_linkers, opened.fresh_linkers.get(asked)
+        if before and before.state == opened.state(before.files):
+            return before.linker
+        files = opened.linked_files()
+        state = opened.state(files)
+        # Vectors alone can answer nothing before they are made.
+        wait = wait or opened.settings.link.evidence == "vectors"
+        build_if_stale(opened, wait=wait)
+        linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
+        if answers(opened, wait=wait):  # else another process is building it
+            while len(made) >= MOST_LINKERS:
+                del made[next(iter(made))]
+            made[asked] = FreshLinker(files, state, linker)
+        return linker
 
 
 def _refuse_columns(texts: object) -> None:
@@ -108,3 +141,52 @@ def search(
     names = opened.space().kbs(named(kbs))
     limited = opened.limited(opened.space(), names, opened.limits(types, under, not_under))
     return search(limited, opened.encoder, opened.registry, text, k, names)
+
+
+def explain(
+    opened: Opened,
+    text: str,
+    *,
+    surface: str = "",
+    span: tuple[int, int] | None = None,
+    kbs: str | Sequence[str] = (),
+) -> list[Explanation]:
+    """Why mentions of a text are linked as they are.
+
+    The mention is at ``span``, or wherever ``surface`` stands; of neither, all that the detector
+    finds. What it finds there is answered as when the text is linked, anything else as a given
+    mention. A space that is missing or older than the store is built first.
+    """
+    from kglink.linking.explain import Explanation
+
+    spans = _spans(text, surface, span)
+    linker = _fresh_linker(opened, kbs)
+    (document,) = linker.link([TextInput("", text)])
+    found = {(one.start, one.end): one for one in document.links}
+    links = found
+    if spans is not None:
+        missed = tuple(one for one in spans if (one.start, one.end) not in found)
+        for given in linker.link([TextInput("", text, missed)]) if missed else ():
+            links = found | {(one.start, one.end): one for one in given.links}
+        links = {(one.start, one.end): links[one.start, one.end] for one in spans}
+    return [
+        Explanation(link, linker.scoring, linker.threshold, found=place in found)
+        for place, link in links.items()
+    ]
+
+
+def _spans(text: str, surface: str, span: tuple[int, int] | None) -> tuple[Span, ...] | None:
+    if span is not None:
+        return (Span(*span),)
+    if not surface:
+        return None
+    found = []
+    at = text.find(surface)
+    while at >= 0:
+        found.append(Span(at, at + len(surface)))
+        at = text.find(surface, at + len(surface))
+    if not found:
+        raise UsageError(
+            f"{surface!r} does not stand in the text", hint="A surface is written as in the text."
+        )
+    return tuple(found)

@@ -14,14 +14,13 @@ from kglink.files.digest import digest_of
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import TokenSearchOf
-from kglink.linking.counterparts import Counterparts
 from kglink.linking.fit_clusterer import ClustererChoice, read_choice
 from kglink.linking.judge import SpanJudge, default_weights
-from kglink.linking.kinds import EvidenceKind
+from kglink.linking.kinds import EvidenceKind, joint_ranking
 from kglink.linking.pipeline import Linker
-from kglink.linking.ranked import joint_ranking
 from kglink.linking.read_together import read_together
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
+from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import SCORING_FILE, SEARCH_SCORING, Scoring, read_scoring
 from kglink.linking.stages import Stage
 from kglink.plugins import DefaultWeights, KeepsFiles, NameRow, PluginSettings

@@ -16,7 +16,6 @@ from kglink.errors import ConfigError, UsageError
 from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
 from kglink.sources.encoding import checked_encoding
-from kglink.workspace.asks import check_store_file, check_trust
 from kglink.workspace.folder import (
     DISCOVERIES_FILE,
     find_workspace,
@@ -24,6 +23,7 @@ from kglink.workspace.folder import (
     named_workspace,
 )
 from kglink.workspace.named import named
+from kglink.workspace.trust import check_store_file, check_trust
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -53,6 +53,14 @@ class NamesAlone(NamedTuple):
     of: int
 
 
+class FreshLinker(NamedTuple):
+    """A linker, and the state of the store and of some files that it was made of."""
+
+    files: tuple[Path, ...]
+    state: tuple[object, ...]
+    linker: Linker
+
+
 class Opened:
     """The settings, plugins, store, space and linkers of one workspace.
 
@@ -74,6 +82,8 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
+        #: By what is asked of them.
+        self.fresh_linkers: dict[object, FreshLinker] = {}
         self.is_new = False
         """Whether `open` made the workspace."""
         #: The stages that were made here.
@@ -310,6 +320,28 @@ class Opened:
                     del self._linkers[next(iter(self._linkers))]
                 self._linkers[key] = linker
             return linker
+
+    def state(self, files: Sequence[Path]) -> tuple[object, ...]:
+        """What tells the store and these files from what they are after a change."""
+        return (self.store.state(), *map(stamp_of, files))
+
+    def linked_files(self) -> tuple[Path, ...]:
+        """The files that linkers are made of."""
+        from kglink.linking.fit_clusterer import CHOICE_FILE
+        from kglink.linking.scoring import SCORING_FILE
+        from kglink.models.head_folder import TAGGER
+        from kglink.models.static_folder import STATIC
+
+        space = self.joint_space.folder
+        return (
+            space.path / "CURRENT",
+            space.path / SCORING_FILE,
+            space.path / CHOICE_FILE,
+            space.reranker / SCORING_FILE,
+            space.student / STATIC.name,
+            space.detector / TAGGER.name,
+            self.folder / DISCOVERIES_FILE,
+        )
 
     def is_reranker_of_another_model(self) -> bool:
         """Whether the trained reranker that is asked was weighed for a model before the space's."""

@@ -39,7 +39,7 @@ from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.linker import counterparts_of, linker_of, search_of
 
 if TYPE_CHECKING:
-    from kglink.linking.counterparts import Counterparts
+    from kglink.linking.sameness import Counterparts
     from kglink.linking.scoring import Scoring
     from kglink.models import Encoder
     from kglink.space.build import BuildReport

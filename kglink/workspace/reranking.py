@@ -7,8 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
+from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
-from kglink.linking.ranked import joint_ranking
 from kglink.records import Document, OnProgress, Progress, Ranking
 from kglink.training.documents import sources_of_documents, splits_of
 from kglink.training.reranker import JudgedRanking, ToRead

@@ -86,7 +86,8 @@ class Runs:
 
     def get(self, name: str) -> WorkspaceRun:
         """One run."""
-        self._check_known(name)
+        if not (self.path(name) / SETTINGS).is_file():
+            raise UnknownNameError("run", name, [run.name for run in list_runs(self.folder)])
         return self._described(read_run(self.folder / name), self._models_in_use())
 
     def path(self, name: str) -> Path:
@@ -174,10 +175,6 @@ class Runs:
     def _is_taken(self, folder: Path) -> bool:
         # What a refused run left behind is not taken; one that is still reading its data is.
         return (folder / SETTINGS).is_file() or is_busy(folder)
-
-    def _check_known(self, name: str) -> None:
-        if not (self.path(name) / SETTINGS).is_file():
-            raise UnknownNameError("run", name, [run.name for run in list_runs(self.folder)])
 
 
 def stem_of(recipe: Recipe | str | Path | None) -> str:

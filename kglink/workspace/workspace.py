@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.candidates import write_candidates
-from kglink.workspace.clusterer import fit_clusterer, kept_clusterer_choice
-from kglink.workspace.clusters import evaluate_clusters
+from kglink.workspace.clusters import evaluate_clusters, fit_clusterer, kept_clusterer_choice
 from kglink.workspace.discover import discover, discovered, judge_discovery, promote
 from kglink.workspace.distill import distill
 from kglink.workspace.doctor import doctor, licences, plugins
@@ -24,11 +23,10 @@ from kglink.workspace.evaluate import (
     evaluate_overlaps,
     overlap_significance,
 )
-from kglink.workspace.explain import explain
 from kglink.workspace.export import export
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
 from kglink.workspace.kbs import add_kb, kb, kbs, remove_kb
-from kglink.workspace.link import link, search
+from kglink.workspace.link import explain, link, search
 from kglink.workspace.memory import fit, fit_scoring, forget, learn
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import (

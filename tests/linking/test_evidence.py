@@ -10,8 +10,8 @@ import pytest
 from conftest import Kglink
 
 import kglink_cli
-from kglink.linking.counterparts import Counterparts
 from kglink.linking.memory import remembered
+from kglink.linking.sameness import Counterparts
 from kglink.records import NIL, EntityId, Overlap
 from kglink.store.occurrences import Meaning
 from kglink.workspace import Workspace

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from kglink.linking.decide import LEAST_NEARNESS, Decision
-from kglink.linking.kinds import RETRIEVED, Evidence, EvidenceKind, Weights
-from kglink.linking.ranked import joint_ranking
+from kglink.linking.kinds import RETRIEVED, Evidence, EvidenceKind, Weights, joint_ranking
 from kglink.linking.scoring import (
     ALIAS_SCORING,
     MENTION_SCORING,

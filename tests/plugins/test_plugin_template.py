@@ -18,7 +18,7 @@ import pytest
 from fake_distributions import FakeEnvironment
 from kglink.errors import UnknownNameError, UsageError
 from kglink.plugins import HOOKS, HOOKS_OF_GROUP, KINDS, Kind
-from kglink_cli.plugin_project import IN_CLONE, PACKAGED, write_project
+from kglink_cli.plugins_command import IN_CLONE, PACKAGED, write_project
 from snippets import blocks_of
 
 ROOT = Path(__file__).parents[2]
