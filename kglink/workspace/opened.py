@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
@@ -121,6 +122,15 @@ class Opened:
             other.__dict__["store"] = self.store
         return other
 
+    @contextmanager
+    def at_one_moment(self) -> Iterator[Self]:
+        """The same workspace with its store as it is now, for one thread; others go on writing."""
+        other = copy(self)
+        other._linkers, other._limited = {}, {}
+        with self.store.snapshot() as seen:
+            other.__dict__["store"] = seen
+            yield other
+
     def close(self) -> None:
         """Close what was opened here."""
         self._closing.close()
@@ -203,6 +213,10 @@ class Opened:
 
     @joint_space.setter
     def joint_space(self, space: WorkspaceSpace) -> None:
+        from kglink.workspace.joint_space import AUTO
+
+        if self.settings.encoder.model == AUTO:
+            space = replace(space, replaces=space.encoder.info.fingerprint)
         self._joint_space = published_stamp(space), space
 
     @property
