@@ -166,12 +166,15 @@ class Opened:
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import ArgumentError
 
+        none = ConfigError(
+            "store.url is no database address", hint="For a file: sqlite:///kglink.db"
+        )
+        if "\0" in self.settings.store.url:
+            raise none
         try:
             url = make_url(self.settings.store.url)
         except ArgumentError as error:
-            raise ConfigError(
-                "store.url is no database address", hint="For a file: sqlite:///kglink.db"
-            ) from error
+            raise none from error
         if url.get_backend_name() == "sqlite" and url.database:
             check_store_file(self.folder, self.resolved, url.database)
             return url.set(database=str(self.folder / url.database))
