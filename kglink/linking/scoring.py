@@ -7,7 +7,7 @@ The score of a candidate is the weighted sum of its evidence (`kglink.linking.ki
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kglink.errors import DamagedFileError, NewerFileError, SpaceError
 from kglink.files.atomic import write_atomically
+from kglink.files.lock import file_lock
 from kglink.files.manifest import ManifestPart, read_manifest
 from kglink.linking.kinds import RETRIEVED, EvidenceKind, Weights
 from kglink.records import Candidate
@@ -25,6 +26,8 @@ from kglink.records import Candidate
 DEFAULT_THRESHOLD = 0.35
 #: No probability is nearer to 0 or 1 than such a logit makes it.
 _MOST = 30.0
+#: Who writes the scoring holds it for a moment.
+_WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +173,14 @@ class _Kept(ManifestPart):
     scoring: dict[str, Any]
 
 
-def write_scoring(folder: Path, fingerprint: str, scoring: Scoring) -> None:
-    """Keep the scoring of a space for its model."""
+def write_scoring(
+    folder: Path, fingerprint: str, scoring: Scoring, check: Callable[[], None] = lambda: None
+) -> None:
+    """Keep the scoring of a space for its model, unless ``check`` raises; nobody writes between."""
     kept = _Kept(fingerprint=fingerprint, scoring=asdict(scoring))
-    write_atomically(folder / SCORING_FILE, kept.model_dump_json(indent=1) + "\n")
+    with file_lock(folder / f".{SCORING_FILE}.lock", wait=_WAIT_S, remove=True):
+        check()
+        write_atomically(folder / SCORING_FILE, kept.model_dump_json(indent=1) + "\n")
 
 
 def read_scoring(folder: Path, fingerprint: str) -> Scoring | None:

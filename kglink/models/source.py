@@ -208,7 +208,7 @@ def _pooling(folder: Path) -> Pooling:
         ]
     except (TypeError, KeyError) as error:
         raise ModelError(f"{modules}: cannot be read as a list of modules: {error}") from error
-    if outside := [path for _, path in kinds if Path(path).name != path]:
+    if outside := [path for _, path in kinds if Path(path).name != path or "\0" in path]:
         raise ModelError(f"{modules}: names a folder elsewhere, {shown(outside[0])}")
     unknown = [kind for kind, _ in kinds if kind not in {"Transformer", "Pooling", "Normalize"}]
     if unknown:

@@ -10,7 +10,7 @@ build.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,19 +85,21 @@ def build_space(
     settings: SpaceSection,
     *,
     recorded_settings: Mapping[str, Any],
+    replaces: Collection[str] = (),
     fresh: bool = False,
     progress: OnProgress = lambda _: None,
 ) -> BuildReport:
     """Build and publish the space of these KBs, reusing whatever is still right.
 
     ``fresh`` reuses nothing; readers keep the old version until the new one is whole all the same.
+    ``replaces``: the models whose space it may replace; none: whichever is published.
     """
     # Asked for now: an index that cannot be made must not be found out after an hour of encoding.
     index = chosen_index(settings, folder.usable_manifest())
     publish = _publisher(folder, model, index, backend_of, recorded_settings, progress)
     if not sources:
         raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
-    with folder.writing():
+    with folder.writing(replaces):
         maker = _SegmentMaker(folder, model, encoder, settings, fresh, progress)
         segments = maker.names_first(sources)
         if segments and not answers_by_names(folder, sources, model, settings):
@@ -133,6 +135,7 @@ def publish_names(
     settings: SpaceSection,
     *,
     recorded_settings: Mapping[str, Any],
+    replaces: Collection[str] = (),
     progress: OnProgress = lambda _: None,
 ) -> bool:
     """Publish the space with its new KBs by their names alone; what it holds is brought up to date.
@@ -141,7 +144,7 @@ def publish_names(
     """
     index = chosen_index(settings, folder.usable_manifest())
     publish = _publisher(folder, model, index, backend_of, recorded_settings, progress)
-    with folder.writing():
+    with folder.writing(replaces):
         maker = _SegmentMaker(folder, model, encoder, settings, False, progress)
         first = maker.names_first(sources)
         if first:

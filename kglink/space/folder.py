@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError
@@ -78,6 +78,11 @@ class SpaceFolder:
         except SpaceError:
             return None
 
+    def model_published(self) -> str:
+        """The fingerprint of the published version's model; empty where none can be read."""
+        manifest = self.usable_manifest()
+        return manifest.model.fingerprint if manifest else ""
+
     def published_manifest(self) -> SpaceManifest:
         """The manifest of the published version; an error where there is none."""
         manifest = self.manifest()
@@ -130,8 +135,11 @@ class SpaceFolder:
         return told
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """Be the only writer of the space; what cannot be written becomes a `SpaceError`."""
+    def writing(self, replaces: Collection[str] = ()) -> Iterator[None]:
+        """Be the only writer of the space; what cannot be written becomes a `SpaceError`.
+
+        ``replaces``: fingerprints of the models that the published version may have; none: any.
+        """
         busy = SpaceBusyError(
             f"space {self.name!r} is being built by another process",
             hint="Wait until it is done, or use another space: `--space NAME`, or space.name.",
@@ -142,6 +150,11 @@ class SpaceFolder:
             with file_lock(self.path / "lock", busy):
                 for folder in (self.path, self.segments, self.versions):
                     sweep_drafts(folder)
+                if replaces and self.model_published() not in ("", *replaces):
+                    raise SpaceError(
+                        f"space {self.name!r} got another model just before it was built",
+                        hint="Run the same command again.",
+                    )
                 yield
         except OSError as error:
             raise SpaceError(

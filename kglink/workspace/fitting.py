@@ -71,25 +71,27 @@ def fit_space(
     known = list(documents)
     rankings = judged_rankings(search, known, space.kbs(), memory_without, progress)
     scoring = fit_rankings(rankings, search.scoring)
-    _keep(place, space, scoring)
     if not annotation_of(merged_texts("", known)).partial:
-        judging = search_of(*parts, reranker=reranker)
+        judging = search_of(*parts, scoring=scoring, reranker=reranker)
         links_all = without_auto(unfitted).model_copy(update={"threshold": 0.0})
         linker = linker_of(judging, space, space.kbs(), links_all, store, registry)
         judge = fit_judge(linker, known, memory_without=memory_without, progress=progress)
         scoring = replace(
             scoring, spans=judge.weights, threshold=judge.threshold, links=judge.links
         )
-        _keep(place, space, scoring)
+    _keep(place, space, scoring)
     return Fitted(scoring, rankings, search.scoring)
 
 
 def _keep(place: Path, space: Space, scoring: Scoring) -> None:
     """Write the scoring, unless the space has another model by now: that one has its own."""
     fingerprint = space.manifest.model.fingerprint
-    if space.folder.published_manifest().model.fingerprint != fingerprint:
-        raise SpaceError(
-            f"space {space.manifest.name!r} got another model while evidence was fitted to it",
-            hint="Run the same command again: it fits the new model.",
-        )
-    write_scoring(place, fingerprint, scoring)
+
+    def check() -> None:
+        if space.folder.published_manifest().model.fingerprint != fingerprint:
+            raise SpaceError(
+                f"space {space.manifest.name!r} got another model while evidence was fitted to it",
+                hint="Run the same command again: it fits the new model.",
+            )
+
+    write_scoring(place, fingerprint, scoring, check)

@@ -55,6 +55,9 @@ class WorkspaceSpace:
     registry: Registry
     resolved: ResolvedSettings
     own_name: str = ""
+    replaces: str | None = None
+    """The published model by which the encoder was chosen, empty where there was none; None: the
+    encoder was chosen by its user."""
 
     @property
     def folder(self) -> SpaceFolder:
@@ -66,7 +69,7 @@ class WorkspaceSpace:
         section = self.resolved.values.encoder
         encoder = encoder_of(model, section, self.root)
         if section.model == AUTO or self.encoder.info.fingerprint == encoder.info.fingerprint:
-            return replace(self, encoder=encoder)
+            return replace(self, encoder=encoder, replaces=None)
         origin = self.resolved.origins.get("encoder.model", "settings")
         raise UsageError(
             f"encoder.model is set to {section.model!r} ({origin}), and the space is to be built "
@@ -133,8 +136,12 @@ class WorkspaceSpace:
             self._index_backend,
             self._section,
             recorded_settings=self.resolved.as_dict(),
+            replaces=self._replaced(),
             progress=progress,
         )
+
+    def _replaced(self) -> tuple[str, ...]:
+        return () if self.replaces is None else (self.replaces, self.encoder.info.fingerprint)
 
     def _plan(self) -> tuple[SpaceFolder, list[SpaceSource], ModelInfo, SpaceSection]:
         return self.folder, list(self._sources()), self.encoder.info, self._section
@@ -149,6 +156,7 @@ class WorkspaceSpace:
             self._index_backend,
             self._section,
             recorded_settings=self.resolved.as_dict(),
+            replaces=self._replaced(),
             fresh=fresh,
             progress=progress,
         )
@@ -233,8 +241,10 @@ def joint_space(
 ) -> WorkspaceSpace:
     """The space that the settings name, with its own model or the one that they name."""
     folder = SpaceFolder(root / SPACES_FOLDER, resolved.values.space.name)
+    follows = resolved.values.encoder.model == AUTO
+    replaces = folder.model_published() if follows else None
     encoder = space_encoder(root, folder, resolved.values)
-    return WorkspaceSpace(root, store, encoder, registry, resolved)
+    return WorkspaceSpace(root, store, encoder, registry, resolved, replaces=replaces)
 
 
 def encoder_of(model: str, section: EncoderSection, root: Path, *, of_space: str = "") -> Encoder:

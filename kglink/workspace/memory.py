@@ -70,9 +70,10 @@ def fit(
     from kglink.workspace.fitting import is_remembered
 
     names = named(docs)
-    documents = judged_documents(opened, names, split)
-    remembered = is_remembered(opened.store, names)
-    return fit_scoring(opened, documents, remembered=remembered, progress=progress)
+    with opened.at_one_moment() as seen:
+        documents = judged_documents(seen, names, split)
+        remembered = is_remembered(seen.store, names)
+        return fit_scoring(seen, documents, remembered=remembered, progress=progress)
 
 
 def scoring(opened: Opened) -> Scoring:

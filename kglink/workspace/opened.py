@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
@@ -131,6 +132,15 @@ class Opened:
             other.__dict__["store"] = self.store
         return other
 
+    @contextmanager
+    def at_one_moment(self) -> Iterator[Self]:
+        """The same workspace with its store as it is now, for one thread; others go on writing."""
+        other = copy(self)
+        other._linkers, other._limited = {}, {}
+        with self.store.snapshot() as seen:
+            other.__dict__["store"] = seen
+            yield other
+
     def close(self) -> None:
         """Close what was opened here."""
         self._closing.close()
@@ -166,12 +176,15 @@ class Opened:
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import ArgumentError
 
+        none = ConfigError(
+            "store.url is no database address", hint="For a file: sqlite:///kglink.db"
+        )
+        if "\0" in self.settings.store.url:
+            raise none
         try:
             url = make_url(self.settings.store.url)
         except ArgumentError as error:
-            raise ConfigError(
-                "store.url is no database address", hint="For a file: sqlite:///kglink.db"
-            ) from error
+            raise none from error
         if url.get_backend_name() == "sqlite" and url.database:
             check_store_file(self.folder, self.resolved, url.database)
             return url.set(database=str(self.folder / url.database))
@@ -213,6 +226,10 @@ class Opened:
 
     @joint_space.setter
     def joint_space(self, space: WorkspaceSpace) -> None:
+        from kglink.workspace.joint_space import AUTO
+
+        if self.settings.encoder.model == AUTO:
+            space = replace(space, replaces=space.encoder.info.fingerprint)
         self._joint_space = published_stamp(space), space
 
     @property

@@ -32,7 +32,7 @@ from kglink.training.documents import held_back_documents, sources_of_documents
 from kglink.training.job import Note, Tell
 from kglink.training.reranker import RerankerReport
 from kglink.training.run import RunSettings, TrainingReport, read_settings
-from kglink.workspace.build import build, build_if_stale
+from kglink.workspace.build import build_if_stale
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
 from kglink.workspace.folder import SPACES_FOLDER
@@ -152,13 +152,16 @@ class NewSpace:
         An error where that space is no longer the one that it was judged by, unless ``anyway``.
         """
         folder = target.joint_space.folder
-        if not anyway and _model_of(target) != self.replaces:
+        if not anyway and folder.model_published() != self.replaces:
             raise SpaceError(
                 f"space {folder.name!r} got another model while this run was judged",
                 hint="`kglink finetune --resume` with --run and the run's name judges it again.",
             )
         folder.take_segments(self.joint.folder)
-        built = build(target, model=self.model, progress=progress)
+        joint = target.joint_space.with_model(self.model)
+        may_replace = None if anyway else self.replaces
+        built = replace(joint, replaces=may_replace).build(progress=progress)
+        target.joint_space = joint
         if self.scoring is not None:
             write_scoring(folder.path, built.manifest.model.fingerprint, self.scoring)
         shutil.rmtree(self.joint.root / SPACES_FOLDER)
@@ -173,7 +176,7 @@ def new_space(
     ``compared``: the KBs whose overlaps were found for the run; the published space answers
     without these.
     """
-    model, replaces = str(report.model), _model_of(target)
+    model, replaces = str(report.model), target.joint_space.folder.model_published()
     joint = replace(target.joint_space.with_model(model), root=report.folder)
     built = joint.build(progress=progress)
     before = _published_before(target, built.manifest.model.fingerprint, progress)
@@ -189,12 +192,6 @@ def new_space(
         old = Asked(before, target.encoder, after.link)
         replacement = judging.compare(old, after, fitted, known)
     return NewSpace(joint, model, built, fitted.scoring, replacement, replaces)
-
-
-def _model_of(target: Opened) -> str:
-    """The fingerprint of the published space's model; empty where nothing is published."""
-    manifest = target.joint_space.folder.usable_manifest()
-    return manifest.model.fingerprint if manifest else ""
 
 
 def fit_to_held_back(target: Opened, told: RunSettings, progress: OnProgress) -> None:

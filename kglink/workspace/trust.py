@@ -189,7 +189,8 @@ def _stays_inside(folder: Path, setting: str, value: str) -> bool:
     """Whether a database address or the name of a model means something in the workspace."""
     if setting == "store.url":
         name = value.removeprefix(_SQLITE)
-        return name != value and "?" not in name and _is_inside(folder, name)
+        # What is read of an address has its %XX written out.
+        return name != value and not {"?", "%"}.intersection(name) and _is_inside(folder, name)
     from kglink.models.opening import MINILM_NAMES
 
     own = folder / value

@@ -167,6 +167,8 @@ def test_what_kglink_makes_itself_needs_no_leave(kglink: Kglink, tmp_path: Path)
         ('[store]\nurl = "sqlite:///../kglink.db"', 1),
         ('[store]\nurl = "sqlite:////tmp/kglink.db"', 1),
         ('[store]\nurl = "sqlite:///kglink.db?vfs=x"', 1),
+        ('[store]\nurl = "sqlite:///%2e%2e/kglink.db"', 1),
+        ('[store]\nurl = "sqlite:///%2Ftmp%2Fkglink.db"', 1),
         ('[store]\nurl = "sqlite+other:///kglink.db"', 1),
         ('[store]\nurl = "postgresql://db.example/kglink"', 1),
         ('[encoder]\nmodel = "minilm"\ndevice = "cpu"', 0),
@@ -305,3 +307,9 @@ def _is_open(annotation: Any) -> bool:
         or any(map(_is_open, get_args(annotation)[:1]))
         or (inspect.isclass(annotation) and issubclass(annotation, os.PathLike))
     )
+
+
+def test_a_database_address_with_nul_is_none(clone: Path) -> None:
+    (clone / "kglink.toml").write_text('[store]\nurl = "sqlite:///a\\u0000b.db"\n')
+    with Workspace.open(clone) as workspace, pytest.raises(ConfigError, match="no database addr"):
+        assert workspace.store

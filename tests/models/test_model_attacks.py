@@ -280,9 +280,10 @@ def test_a_tower_takes_no_memory_for_weights_that_are_not_there(
         make(folder)
 
 
-def test_modules_stay_in_their_folder(folder: Path) -> None:
+@pytest.mark.parametrize("path", ["../elsewhere", "1_Pooling\0"])
+def test_modules_stay_in_their_folder(folder: Path, path: str) -> None:
     write_modules(folder, "Transformer", "Pooling", pooling_mode="mean")
-    modules = [{"type": "a.Pooling", "path": "../elsewhere"}]
+    modules = [{"type": "a.Pooling", "path": path}]
     (folder / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(ModelError, match="names a folder elsewhere"):
         resolve_model(str(folder))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +18,10 @@ from kglink.errors import SpaceError
 from kglink.linking.discovery import Discovery
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.records import Entity, EntityId
+from kglink.space.folder import SpaceFolder
 from kglink.store import Store
 from kglink.training.data import KBChoice, prepare
-from kglink.workspace import Workspace, init_workspace
+from kglink.workspace import Workspace, fitting, init_workspace
 from kglink.workspace.discoveries import KeptDiscoveries, write_discoveries
 from kglink.workspace.publish import NewSpace
 from store_support import job
@@ -167,3 +170,64 @@ def test_new_names_of_an_entity_do_not_undo_what_others_changed(here: Path) -> N
         (entity,) = workspace.store.get_entities([EntityId("saga", changed.key)]).values()
     assert entity.description == "Changed meanwhile."
     assert "Tilda Quorn" in [one.surface for one in entity.aliases]
+
+
+@pytest.mark.parametrize("verb", [Workspace.build, Workspace.promote])
+def test_no_build_brings_the_model_back_that_another_process_has_replaced(
+    here: Path, monkeypatch: pytest.MonkeyPatch, verb: Callable[[Workspace], object]
+) -> None:
+    """The other model is published after a build has begun, and before it is the only writer."""
+    writing, first = SpaceFolder.writing, count()
+
+    def late(self: SpaceFolder, *told: Any) -> AbstractContextManager[None]:
+        if next(first) == 0:
+            with Workspace.open(here) as other:
+                other.build(model=str(here / "other"))
+        return writing(self, *told)
+
+    with opened(here) as workspace:
+        workspace.build()
+    with Workspace.open(here) as workspace:
+        workspace.add_entity("saga", Entity("!", "Added"))
+        monkeypatch.setattr(SpaceFolder, "writing", late)
+        with pytest.raises(SpaceError, match="got another model just before it was built"):
+            verb(workspace)
+        verb(workspace)
+        model = workspace.space().manifest.model.path
+    assert model == "other"
+
+
+def test_evidence_is_fitted_to_one_state_of_memory(here: Path, tmp_path: Path) -> None:
+    with opened(here) as workspace:
+        workspace.build()
+        workspace.learn("docs")
+    plain = shutil.copytree(here, tmp_path / "plain")
+    told: list[object] = []
+    with opened(plain) as workspace:
+        wanted = workspace.fit("docs", progress=told.append)
+
+    def forget() -> None:
+        with opened(here) as other:
+            other.forget("docs")
+
+    with opened(here) as workspace:
+        assert workspace.fit("docs", progress=at(len(told) // 3, forget)) == wanted
+
+
+def test_a_fit_that_stops_half_way_leaves_what_was_fitted_before(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(here) as workspace:
+        workspace.build()
+        workspace.fit("docs")
+        workspace.learn("docs")
+        scoring = workspace.joint_space.folder.path / "scoring.json"
+        before = scoring.read_bytes()
+
+        def stopped(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(fitting, "fit_judge", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            workspace.fit("docs")
+        assert scoring.read_bytes() == before
