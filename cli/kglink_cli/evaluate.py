@@ -186,7 +186,7 @@ def evaluate(
     ] = None,
     comparisons: Annotated[
         int,
-        typer.Option("--comparisons", min=1, help="So many tests share the level of .05."),
+        typer.Option("--comparisons", min=1, help="Number of tests for the Bonferroni correction."),
     ] = 1,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the randomization test.")] = 0,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
@@ -291,7 +291,7 @@ class Files(NamedTuple):
     rankings: Path | None
 
     def sorted(self, *, end_to_end: bool) -> Files:
-        """As the content of a file of predictions (``answers``) has it; says what it is."""
+        """Tell answers from rankings by the file's first line, and say which (``answers``)."""
         from kglink.evaluation.candidate_files import kind_of
 
         path = self.answers

@@ -18,7 +18,7 @@ _CHUNK = 100
 
 
 def share_interval(part: int, whole: int) -> Interval:
-    """Of a share of mentions: Wilson's, which is one of nothing but the counts."""
+    """Wilson interval of a proportion."""
     return wilson_interval(part, whole) if whole else (0.0, 0.0)
 
 
