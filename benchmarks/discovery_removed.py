@@ -32,7 +32,7 @@ from kglink.records import Document, EntityId, Span, TextInput
 from kglink.text.fold import fold
 from kglink.workspace.folder import LEAST_UNKNOWN
 
-#: How probably no KB has what a mention means: as `kglink discover` has it, and less.
+#: Least probability that no KB has it: the default of `kglink discover`, and lower ones.
 LEAST = (LEAST_UNKNOWN, 0.3, 0.0)
 #: By place what a mention means, as the documents say it.
 Meant = Mapping[Place, frozenset[EntityId]]

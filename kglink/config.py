@@ -134,8 +134,8 @@ class SpaceSection(Section):
     )
     rows: tuple[Literal["text", "alias"], ...] = Field(
         (),
-        description="The vectors that an entity owns, one of its `text` and one of each `alias`; "
-        "none named: both, and of a trained model, which reads texts, that of its text alone.",
+        description="The vectors that an entity owns, one of its `text` and one of each `alias`. "
+        "Empty: both; trained models: text only.",
     )
     index: str = Field(
         "auto",
@@ -193,11 +193,11 @@ class LinkSection(Section):
     )
     under: tuple[str, ...] = Field(
         (),
-        description="Of the KB of each, such as `doid:DOID:4`, link only to it and to all that its "
-        "branch holds, by `parents`; other KBs are not limited.",
+        description="Limit each entity's KB to it and its descendants (by `parents`), as in "
+        "`doid:DOID:4`; other KBs are not limited.",
     )
     not_under: tuple[str, ...] = Field(
-        (), description="Link neither to these entities nor to what their branches hold."
+        (), description="Link neither to these entities nor to their descendants."
     )
     detector: Annotated[tuple[str, ...], BeforeValidator(_one_or_several)] = Field(
         ("auto",),
@@ -222,8 +222,7 @@ class LinkSection(Section):
     rerank_margin: float = Field(
         0.3,
         ge=0,
-        description="Of these only candidates are read whose score is at most so much below that "
-        "of the best one: what lies further behind cannot win.",
+        description="Skip candidates that score more than this below the best: they cannot win.",
     )
     reranker: str = Field("", description="Reranker (`kglink plugins`); empty: none.")
     reranker_settings: dict[str, str | int | float | bool] = Field(

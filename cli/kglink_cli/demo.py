@@ -31,7 +31,7 @@ DOCUMENTS = "demo_documents"
 LICENCE = "CC0-1.0"
 #: Chosen on the split dev.
 RECIPE = "small"
-#: A third of the recipe's: on dev the others answer no more by all evidence, and take a minute.
+#: A third of the recipe's epochs; more gained nothing on dev and takes a minute.
 EPOCHS = 2
 #: So many first candidates of each KB a reranker reads here.
 RERANKED = 2

@@ -33,7 +33,7 @@ def discover(
     kb: Annotated[str | None, typer.Option("--kb", help="Unknown to these KBs: a,b")] = None,
     least: Annotated[
         float,
-        typer.Option("--least", help="How probably no KB has what a mention means.", min=0, max=1),
+        typer.Option("--least", help="Least probability that no KB has it.", min=0, max=1),
     ] = LEAST_UNKNOWN,
     at_least: Annotated[
         int, typer.Option("--mentions", help="List those with at least so many mentions.", min=1)

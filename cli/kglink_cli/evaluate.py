@@ -155,7 +155,7 @@ def evaluate(
     ] = None,
     comparisons: Annotated[
         int,
-        typer.Option("--comparisons", min=1, help="So many tests share the level of .05."),
+        typer.Option("--comparisons", min=1, help="Number of tests for the Bonferroni correction."),
     ] = 1,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the randomization test.")] = 0,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,

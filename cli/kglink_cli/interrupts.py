@@ -50,7 +50,7 @@ def forget_interrupts() -> None:
 
 
 def go_on_by(words: str) -> None:
-    """Say what goes on with this command once it is stopped, where it is not the same command."""
+    """Name the command that resumes this one, if it is another."""
     global _go_on  # noqa: PLW0603 - as above
     _go_on = words
 

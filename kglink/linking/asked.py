@@ -23,7 +23,7 @@ class AskedKind:
     kind: EvidenceKind
     plugin: CandidateEvidence
     depth: int = 8
-    """It is asked about at least so many of the best candidates of each KB."""
+    """It is asked about at least this many of the best candidates of each KB."""
 
     def values(self, rankings: Sequence[Ranking]) -> list[FloatArray]:
         """For each mention of one text the values of its candidates."""

@@ -33,7 +33,7 @@ IntArray = npt.NDArray[np.int64]
 #: The best candidates of a mention, each with its KB and its place there.
 _First = list[tuple[Candidate, str, int]]
 
-#: So many of the best counterparts of a KB's candidates become candidates in another KB.
+#: The number of best counterparts of a KB's candidates that become candidates in another KB.
 _BROUGHT_BY_COUNTERPARTS = 5
 #: What the context of an entity that bears the mention's name is where it was not read: the mean.
 MEAN_CONTEXT = 0.43

@@ -31,7 +31,7 @@ TokenSearchOf = Callable[["TokenRows"], "TokenSearch"]
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
-#: So many rows of each KB tell the mean length.
+#: The number of rows of each KB that give the mean length.
 _SAMPLE = 1024
 
 
@@ -95,7 +95,7 @@ def widened(bits: npt.NDArray[np.int16]) -> FloatArray:
 
 
 def _sample(count: int) -> IntArray:
-    """So many rows, spread evenly."""
+    """At most ``_SAMPLE`` rows, spread evenly."""
     wanted = min(count, _SAMPLE)
     return np.arange(wanted) * count // max(1, wanted)
 
@@ -120,7 +120,7 @@ class PooledContexts:
     measure: Measure
     vectors: Sequence[FloatArray | None]
     instead: Sequence[FloatArray | None]
-    """What looks for entities where a mention has no text but itself: its name."""
+    """Fallback query where a mention has no context: its name's vector."""
 
     def near(self, kb: str, k: int) -> list[IntArray]:
         """For each mention the entities of one KB that are nearest."""

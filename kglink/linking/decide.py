@@ -28,7 +28,7 @@ class Decision:
     threshold: float
     """A best candidate that is less probable makes the mention NIL."""
     top_k: int
-    """So many candidates are shown."""
+    """The number of candidates that are shown."""
     preferred: Sequence[str] = ()
     """The KBs, the one first that answers where several have the same thing."""
     per_kb: bool = False

@@ -16,7 +16,7 @@ from kglink.records import Span
 from kglink.text.abbreviations import long_forms
 from kglink.text.fold import fold
 
-#: So many proposals for each thousand characters of a text are looked at, the likeliest.
+#: The number of likeliest proposals for each thousand characters that are looked at.
 MOST_PER_THOUSAND = 150
 #: What it says of a place that one of several detectors does not propose it.
 UNPROPOSED = 0.27
@@ -68,7 +68,7 @@ def _united(spans: Sequence[Span], detectors: int) -> Span:
 
 
 def log_odds(score: float) -> float:
-    """The logarithm of the odds of a probability, within what few data can tell."""
+    """The logarithm of the odds of a probability, within what few data can support."""
     inside = min(max(score, 1e-3), 1 - 1e-3)
     return math.log(inside / (1 - inside))
 

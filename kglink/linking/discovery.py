@@ -32,7 +32,7 @@ _NEAREST = 8
 #: What is shown of a discovery.
 MOST_EXAMPLES = 5
 MOST_NEAREST = 5
-#: So many of a mention's nearest entities tell of what type it is.
+#: The number of nearest entities that decide a mention's type.
 _TYPED = 3
 _LONGEST_SENTENCE = 300
 _SENTENCE_END = re.compile(
@@ -53,7 +53,7 @@ class UnknownMention:
     """What it is short for in its text, else the surface."""
     sentence: str
     confidence: float
-    """How probably no KB has it."""
+    """Probability that no KB has it."""
     nearest: tuple[Candidate, ...]
 
 

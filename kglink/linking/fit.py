@@ -11,7 +11,7 @@ probability that was there before counts as much as some mentions do, and gives 
 another is better, by more than chance, on documents that it was not fitted to.
 
 Texts repeat their words, and what is right of a word once is right of it again: mentions of the
-same words are one witness wherever chance is told.
+same words are one witness in every test against chance.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ IntArray = npt.NDArray[np.int64]
 #: More mentions than this teach nothing new; they are taken from all documents alike.
 MOST_MENTIONS = 4000
 _BATCH = 256
-#: So many of a KB's best candidates are weighed.
+#: The number of a KB's best candidates that are weighed.
 DEPTH = 32
 #: How strongly the prior holds a weight, in mentions that contradict it.
 _PRIOR = 4.0
-#: Documents are dealt out to so many parts; what judges one was fitted to the others.
+#: The parts of the documents; what judges one part was fitted to the others.
 FOLDS = 5
 
 
@@ -170,7 +170,7 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
     common, by_kb = fit_calibrations(right, start.calibration)
     presence = start.presence
     presence_by_kb: dict[str, Calibration] = {}
-    # Documents that mark what has an answer alone do not tell how much has none.
+    # Documents that mark only what has an answer do not show how much has none.
     if rankings.answered is not None and not rankings.answered.all():
         presence, presence_by_kb = fit_calibrations(present, start.presence or start.calibration)
     return replace(
@@ -281,8 +281,8 @@ def judged_rankings(
 
     ``memory_without`` is the memory that some documents are not a part of: what they say
     themselves must not count as remembered. What means nothing has a ranking in each KB, without
-    a right candidate. Of each KB at most ``depth`` candidates are asked for. ``each`` is told of
-    every ranking: of what mention it is, what is right, and in which KB.
+    a right candidate. Each KB gives at most ``depth`` candidates. ``each`` is called for every
+    ranking with its mention, what is right, and the KB.
     """
     judged = judged_mentions(documents, kbs, most)
     if not any(one.gold for one in judged):
@@ -345,7 +345,7 @@ def judged_mentions(
 ) -> list[JudgedMention]:
     """The mentions with an answer in one of the KBs, or that mean nothing.
 
-    All of them, or so many from all places alike.
+    All of them, or ``most`` of them, spread evenly.
     """
     judged = [
         JudgedMention(

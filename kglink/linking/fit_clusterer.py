@@ -28,7 +28,7 @@ IntArray = npt.NDArray[np.int64]
 #: Beside a space's versions.
 CHOICE_FILE = "clusterer.json"
 _FORMAT = 1
-#: By so many standard errors more mentions must be right.
+#: The standard errors by which more mentions must be right.
 _LEAST_GAIN = 2.0
 
 

@@ -1,8 +1,8 @@
 """Fitting the judge of spans to documents whose mentions are all annotated.
 
 A logistic model of what the judge knows of each proposal, held near the weights that nobody has
-fitted. The new weights are kept only where they tell mentions better in documents that they were
-not fitted to. What each proposal would be linked to says which threshold is the best.
+fitted. The new weights are kept only where they recognise mentions better in documents that they
+were not fitted to. The links of the proposals show which threshold is the best.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
-#: A probability that was there before counts as so many mentions that it foretold.
+#: The number of mentions that the old probability counts as.
 _FORETOLD = 40
-#: Another one is better if it gains so many standard errors on other documents.
+#: The standard errors that a new one must gain on other documents to be better.
 _LEAST_GAIN = 2.0
 
 

@@ -21,7 +21,7 @@ IntArray = npt.NDArray[np.int64]
 
 #: Several rows belong to one entity: ask for more rows than entities are wanted.
 _ROWS_PER_ENTITY = 2
-#: So many uses of a name nobody counted: what a few uses say is little beside them.
+#: Uses added to each name's count, so that a few counted uses say little.
 _UNCOUNTED = 20
 _NO_ROWS = np.empty(0, dtype=np.int64)
 _NO_HITS = (_NO_ROWS, np.empty(0, dtype=np.float32))
@@ -159,7 +159,7 @@ class NameSearch:
         same_case = np.array(
             [segment.surfaces[row] == surface.text for row in exact_rows], dtype=np.float32
         )
-        # Where nothing was counted a name has the count one, a title two; small counts tell little.
+        # Where nothing was counted a name has the count one, a title two; small counts say little.
         counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
         common = counts / (counts.sum() + _UNCOUNTED)
         name = np.maximum(_best_of(entities, similar, cosines), exact)

@@ -39,11 +39,11 @@ from kglink.text.language import language_of
 #: Mentions are encoded and searched together, across documents, up to about this many.
 BATCH_MENTIONS = 256
 BATCH_TEXTS = 1024
-#: Detectors read texts of about so many characters at once.
+#: Detectors read texts of about this many characters at once.
 GROUP_CHARACTERS = 1 << 15
 #: Candidates per KB among which the best rival of the answer is looked for.
 LEAST_RIVALS = 4
-#: A detected mention that no entity fits is told as NIL from this probability on.
+#: A detected mention that no entity fits is shown as NIL from this probability on.
 LEAST_OF_NIL = 0.6
 
 
@@ -89,8 +89,8 @@ class Linker:
     ) -> None:
         """``preferred`` are the KBs in the order in which they answer for the same thing.
 
-        ``unfinished`` tells with each answer what of the space is not made yet; ``clusters`` is
-        by folded name what was discovered, which NIL mentions of that name are told to be;
+        ``unfinished`` says, with each answer, what the space still lacks; ``clusters`` gives the
+        discovery of each folded name, for NIL mentions of that name;
         ``not_reranked`` says why nothing is read together with its mention.
         """
         self._search = search
@@ -353,13 +353,13 @@ class Linker:
         return meta
 
     def _language(self, text: str) -> str:
-        """The language of a text, as the settings say or as it seems; empty: nothing tells."""
+        """The language of a text, as the settings say or as it seems; empty: unknown."""
         said = self._settings.language
         return language_of(text) if said == "auto" else said
 
 
 def text_groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:
-    """Texts that detectors read together: about so many characters."""
+    """Texts that detectors read together: about ``GROUP_CHARACTERS`` characters."""
     group: list[TextInput] = []
     characters = 0
     for text in texts:
@@ -384,7 +384,7 @@ def _told(ranking: Ranking, decision: Decision) -> Link | None:
 
 
 def _parts(texts: Sequence[_Text]) -> Iterator[list[tuple[int, list[MentionInText]]]]:
-    """The mentions of some texts, about so many at once as are searched together.
+    """The mentions of some texts, in parts of about ``BATCH_MENTIONS``.
 
     Mentions of a text speak for each other, so where it is divided is a matter of its own alone,
     and never of the texts beside it. Mentions that overlap are in one part: which of them stays is

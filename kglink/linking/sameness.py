@@ -75,7 +75,7 @@ class Sameness:
     def nearness(self, left: EntityId, right: EntityId) -> float:
         """The cosine of the texts of two entities; 0 where the space has no vectors of texts.
 
-        Of KBs without vectors it is told by names: 1 where the two have one in common.
+        For KBs without vectors names decide: 1 where the two share one.
         """
         alone = self._space.manifest.names_alone
         if left.kb in alone or right.kb in alone:

@@ -15,7 +15,7 @@ from kglink.files.manifest import ManifestPart
 from kglink.models.model_json import INCOMPLETE, check_folder, read_any_json, read_json, shown
 from kglink.models.settings import Pooling
 
-#: What config.json may count, and what no model has more of.
+#: Plausible ranges in config.json.
 _COUNTS = {
     "hidden_size": (1, 1 << 16),
     "dim": (1, 1 << 16),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kglink.space.token_rows import TokenRows
     from kglink.store.entity_reader import FoldedEntity
 
-#: What of a draft is names.
+#: Files that hold a draft's names.
 _NAME_FILES = (
     "keys.*", "titles.*", "surfaces.*", "folded.*", "popularity.npy",
     "alias_counts.npy", "alias_starts.npy", "name_*.npy", "idf.npy", "grams*.npy", "word*.npy",

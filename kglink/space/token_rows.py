@@ -145,7 +145,7 @@ class TokenRowsWriter:
         self._guarded(write)
 
     def _guarded(self, act: Callable[[], T]) -> T:
-        """Tell of a full disk in words; what was added before stands."""
+        """Turn write failures into SpaceError; rows added before stay."""
         try:
             return act()
         except OSError as error:

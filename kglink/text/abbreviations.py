@@ -14,7 +14,7 @@ _PARENTHESES = re.compile(r"\(([^()]{2,200})\)")
 _SENTENCE_END = re.compile(r"[.!?;:]\s+(?=[A-Z(])|[\r\n]{2,}|[()]")
 _LONGEST_SHORT_FORM = 10
 _MOST_WORDS_OF_SHORT_FORM = 2
-#: So many characters before a parenthesis are looked at.
+#: The number of characters before a parenthesis that are looked at.
 _FURTHEST = 400
 
 
@@ -69,7 +69,7 @@ def is_short_form(text: str) -> bool:
 
 
 def _last_words(before: str, short: str) -> str:
-    """So many words before the parenthesis as the long form may have."""
+    """The words before the parenthesis, as many as the long form may have."""
     letters = sum(letter.isalnum() for letter in short)
     words = list(re.finditer(r"\S+", before))[-min(letters + 5, letters * 2) :]
     return before[words[0].start() :] if words else ""

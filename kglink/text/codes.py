@@ -54,7 +54,7 @@ def code_of(text: str) -> str:
 
 
 def bare_code(text: str) -> str:
-    """``D003920`` for ``MESH:D003920``: without a vocabulary that the code's shape tells."""
+    """``D003920`` for ``MESH:D003920``: without a vocabulary that the code's shape shows."""
     vocabulary, _, local = code_of(text).partition(":")
     bare = _BARE.get(vocabulary)
     return local if bare and bare.fullmatch(local) else text.strip()

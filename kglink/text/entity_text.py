@@ -1,4 +1,4 @@
-"""What an encoder is told of an entity: one sentence, or the title and what stands around it."""
+"""What an encoder reads of an entity: one sentence, or the title and what stands around it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def entity_text(entity: Entity, *, description_chars: int = 1000) -> str:
 
 
 def entity_parts(entity: Entity, parts: Sequence[EntityPart], aliases: int) -> EntityParts:
-    """The wanted parts before and after the title; at most so many aliases."""
+    """The wanted parts before and after the title; at most ``aliases`` aliases."""
     texts = {
         "type": entity.type,
         "aliases": _other_names(entity, aliases),

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-#: So many characters at the beginning tell the language.
+#: The number of characters at the beginning that decide the language.
 _ENOUGH = 2000
-#: Fewer function words than this tell nothing, and neither does a smaller share of all words.
+#: Fewer function words than this decide nothing, nor does a smaller share of all words.
 _LEAST_WORDS = 2
 _LEAST_SHARE = 0.08
 #: The share of the letters that must be of a script.
@@ -80,7 +80,7 @@ _LANGUAGES: dict[str, tuple[str, ...]] = {
     for word in frozenset().union(*_FUNCTION_WORDS.values())
 }
 
-#: Letters that tell a language, or the only one that is likely, before any word is read.
+#: Letters that decide a language, or its likeliest one, before any word is read.
 _SCRIPTS = (
     ("ja", "\u3041-\u30ff"),
     ("ko", "\uac00-\ud7a3"),
@@ -104,7 +104,7 @@ def function_words(language: str) -> frozenset[str]:
 
 
 def language_of(text: str) -> str:
-    """The ISO 639-1 code of a text's language, such as ``en``; empty where nothing tells."""
+    """The ISO 639-1 code of a text's language, such as ``en``; empty: unknown."""
     words = _WORD.findall(text[:_ENOUGH])
     letters = "".join(words)
     if not letters.isascii() and (code := _by_script(letters)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-#: Words that tell no two names apart; ``s`` is what folding leaves of a possessive.
+#: Words that distinguish no two names; ``s`` is what folding leaves of a possessive.
 EMPTY_WORDS = frozenset((
     "a", "an", "and", "as", "at", "by", "due", "for", "from", "in", "is", "nos", "of", "on", "or",
     "s", "the", "to", "type", "with",
@@ -42,7 +42,7 @@ def name_words(folded: str) -> list[str]:
 
 
 def numbers_of(words: list[str]) -> frozenset[str]:
-    """The words that tell members of a series apart: numbers and single letters."""
+    """The words that distinguish members of a series: numbers and single letters."""
     return frozenset(word for word in words if word.isdigit() or len(word) == 1)
 
 

@@ -31,7 +31,7 @@ class MentionBatch:
     entities: IntArray
     """Rows of the pool, each once: the texts to encode."""
     gold_at: IntArray
-    """The place of what each mention is drawn to among ``entities``: its gold, or ``others``."""
+    """Index of each mention's positive in ``entities``: its gold, or one of ``others``."""
     negative_at: IntArray
     """The places of its own negatives, (mentions, k); -1 where there is none."""
     others: IntArray | None = None

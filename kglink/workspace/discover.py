@@ -1,4 +1,4 @@
-"""What texts speak of and no KB has: found, judged by people, and made entities."""
+"""Find things that the KBs lack, let people judge them, and add them as entities."""
 
 from __future__ import annotations
 

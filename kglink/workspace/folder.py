@@ -26,7 +26,7 @@ VECTORS_FOLDER = "vectors"
 #: Ranks of mentions that tables of papers are made of, a folder for each space.
 REPRODUCED_FOLDER = "reproduced"
 
-#: What texts speak of and no KB has, and what people said of it.
+#: Discoveries: things that no KB has, and people's verdicts on them.
 DISCOVERIES_FILE = "discoveries.json"
 #: The KB that accepted discoveries go to.
 PROMOTED = "discovered"
