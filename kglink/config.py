@@ -250,7 +250,7 @@ class LinkSection(Section):
     top_k: int = Field(5, ge=1, le=1000, description="Candidates shown for each mention.")
     threshold: Annotated[float, Field(ge=0, le=1)] | Literal["auto"] = Field(
         "auto",
-        description="Least probability of a link, both that the place is a mention and that the "
+        description="Least probability of a link: that the place is a mention, times that the "
         "entity is right; less gives more links, more gives fewer. A mention that is given is not "
         "judged. `auto`: what `kglink fit` chose for the space, else 0.35.",
     )

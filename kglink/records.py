@@ -311,7 +311,7 @@ class Link:
     per_kb: tuple[KBAnswer, ...] = ()
     """The answer of each KB for itself, where they are wanted (``link.per_kb``)."""
     probability: float = 0.0
-    """That the best candidate is right, chosen or not: what ``link.threshold`` is held against."""
+    """That place and best candidate are right, chosen or not; the threshold is held against it."""
     cluster: str = ""
     """Of a NIL the discovery that has its name (`kglink discover`); empty: none has."""
 
@@ -348,7 +348,7 @@ class Rejected:
     mention: float
     """How probably it is a mention."""
     probability: float
-    """How probably its best candidate is right."""
+    """How probably it is one and its best candidate is right."""
     why: str
 
     def as_json(self, *, explain: bool = False) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from kglink.linking.reading import Reader, ReadMentions, long_forms_of
 from kglink.records import MentionInText
 from kglink.space.space import Space
 from kglink.text.fold import fold
+from kglink.text.full_names import full_name_of
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -74,7 +76,7 @@ class BatchReader:
         Where all texts are read no two mentions are the same.
         """
         own = [mention.surface for mention in mentions]
-        long = long_forms_of(mentions) if self._use.names else [""] * len(mentions)
+        long = self._long_forms(mentions) if self._use.names else [""] * len(mentions)
         texts = list(dict.fromkeys([*own, *filter(None, long)]))
         read = self._read(texts, mentions if self.reads_all else ())
         surfaces = {
@@ -152,6 +154,19 @@ class BatchReader:
         if not (self._use.name_vectors or self._use.contexts):
             return 0
         return self._reader.count_truncated(mentions)
+
+    def _long_forms(self, mentions: Sequence[MentionInText]) -> list[str]:
+        """What each mention is short for: an abbreviation, or a part of a name of its text."""
+
+        @cache
+        def is_name(name: str) -> bool:
+            folded = fold(name)
+            return any(len(one.names.exact(folded)) for one in self._space.segments.values())
+
+        return [
+            long or full_name_of(mention.surface, mention.start, mention.text, is_name)
+            for mention, long in zip(mentions, long_forms_of(mentions), strict=True)
+        ]
 
     def _read(self, texts: Sequence[str], mentions: Sequence[MentionInText]) -> ReadMentions:
         if not (self._use.name_vectors or self._use.contexts):

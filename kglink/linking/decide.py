@@ -1,6 +1,7 @@
 """The decision: which candidate a mention means or NIL, and how sure that is.
 
-It comes last, from what retrieval and all stages left.
+It comes last, from what retrieval and all stages left. A link is right where its place is a mention
+and its entity is what is meant there: its probability is the product of both.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kglink.linking.scoring import Scoring
-from kglink.records import Candidate, EntityId, KBAnswer, Link, Ranking
+from kglink.records import Candidate, EntityId, KBAnswer, Link, MentionInText, Ranking
 
 #: Entities of two KBs that bear the mention's name and whose texts are so near are taken for one
 #: thing, whether their overlap was ever looked for or not.
@@ -39,7 +40,8 @@ class Decision:
     def link(self, ranking: Ranking) -> Link:
         """Choose the best candidate, or none."""
         mention, candidates = ranking.mention, ranking.candidates
-        probability = self._probability(candidates)
+        entity = self._probability(candidates)
+        probability = _of_place(mention) * entity
         linked = bool(candidates) and probability >= self.threshold
         if linked:
             candidates = self._preferred_first(candidates)
@@ -49,22 +51,23 @@ class Decision:
             surface=mention.surface,
             candidates=candidates[: self.top_k],
             chosen=candidates[0] if linked else None,
-            confidence=probability if linked else self._nothing(candidates, probability),
+            confidence=probability if linked else self._nothing(candidates, entity),
             probability=probability,
             per_kb=tuple(self._of_kb(kb, ranking) for kb in self.preferred) if self.per_kb else (),
         )
 
     def probability(self, ranking: Ranking) -> float:
-        """That the best candidate is right."""
+        """That the best candidate is right, if the place is a mention."""
         return self._probability(ranking.candidates)
 
     def _of_kb(self, kb: str, ranking: Ranking) -> KBAnswer:
         """What one KB answers for itself."""
         own = [one for one in ranking.candidates if one.id.kb == kb]
-        probability = self._probability(own)
+        entity = self._probability(own)
+        probability = _of_place(ranking.mention) * entity
         if own and probability >= self.threshold:
             return KBAnswer(kb, own[0], probability)
-        return KBAnswer(kb, None, self._nothing(own, probability))
+        return KBAnswer(kb, None, self._nothing(own, entity))
 
     def _nothing(self, candidates: Sequence[Candidate], probability: float) -> float:
         """How likely no KB has what is meant: what the surest of them leaves.
@@ -123,6 +126,11 @@ class Decision:
             return False
         both_named = all(one.evidence.get("exact") == 1 for one in (left, right))
         return both_named and self.nearness(left.id, right.id) >= LEAST_NEARNESS
+
+
+def _of_place(mention: MentionInText) -> float:
+    """That a place is a mention; 1 where somebody said so."""
+    return 1.0 if mention.given else mention.score
 
 
 def _heads(candidates: Sequence[Candidate]) -> list[Candidate]:

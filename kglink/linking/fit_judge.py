@@ -64,7 +64,7 @@ class _Proposal(NamedTuple):
     place: Ranking
     """Without its candidates."""
     probability: float
-    """That the link is right."""
+    """That the link is right, if the place is a mention."""
     is_right: bool | None
     """Whether it is; None where it has none, or nobody said."""
 
@@ -119,7 +119,7 @@ def _texts(linker: Linker, documents: Sequence[Document], memory: Memory | None)
         told = zip(
             rankings,
             known_before(rankings, memory),
-            map(linker.decided, linker.described(rankings)),
+            map(linker.decided, with_scores(linker.described(rankings), [1.0] * len(rankings))),
             strict=True,
         )
         proposals = []
@@ -164,7 +164,7 @@ def _links(linker: Linker, texts: Sequence[_Text], weights: FloatArray) -> Judge
         for kept in linker.judge.apart(judged):
             one = proposed[kept.mention.start, kept.mention.end]
             if one.is_right is not None:
-                links.append(JudgedLink(min(kept.mention.score, one.probability), one.is_right))
+                links.append(JudgedLink(kept.mention.score * one.probability, one.is_right))
     return JudgedLinks(tuple(links), sum(text.wanted for text in texts))
 
 

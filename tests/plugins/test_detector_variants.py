@@ -17,6 +17,7 @@ from kglink.plugins import NameRow
 from kglink.testing.contracts.base import NASTY_TEXTS
 from kglink_plugins.detectors.dictionary.bags import compile_bags
 from kglink_plugins.detectors.dictionary.detector import NameDetector, name_detector
+from kglink_plugins.detectors.dictionary.text_words import commonness
 from kglink_plugins.detectors.dictionary.variants import Facts
 from kglink_plugins.plugin import DictionarySettings
 
@@ -56,6 +57,32 @@ def test_a_name_is_found_however_it_is_written(text: str, name: str, found: str)
     answers = taken_for(text, name)
     assert found in answers
     assert answers[found] in (name, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("He went to the United States again.", "United States"),
+        ("The United States went on.", "United States"),
+        ("We watched The View again.", "The View"),
+        ("the view from here", "view"),
+    ],
+)
+def test_an_article_is_no_part_of_a_name_that_stands_without_it(text: str, found: str) -> None:
+    names = "United States", "the United States", "The View", "view"
+    spans = {text[one.start : one.end] for one in detector(*names).detect(text)}
+    assert found in spans
+    assert (found.startswith("The ")) == any(one.lower().startswith("the ") for one in spans)
+
+
+def test_frequent_names_are_no_common_words() -> None:
+    assert commonness("poland") == commonness("chicago") == 0
+    assert commonness("terminal") > 0
+    assert commonness("september") > 0
+    # The same fact of a place in a text: what is written as often as a common word is a name.
+    spans = detector("Poland", "Terminal").detect("They left Poland by Terminal.")
+    scores = {span.start: span.score for span in spans}
+    assert scores[10] > scores.get(20, 0.0)
 
 
 def test_words_have_the_endings_of_their_language() -> None:

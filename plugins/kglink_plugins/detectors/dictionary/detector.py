@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -19,12 +20,15 @@ from kglink.text.words import cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import Lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
-from kglink_plugins.detectors.dictionary.guard import Guard
+from kglink_plugins.detectors.dictionary.guard import Guard, begins_sentence
 from kglink_plugins.detectors.dictionary.variants import Facts, Place, VariantFinder
 from kglink_plugins.plugin import DictionarySettings
 
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12
+#: An article that begins a place is no part of it, if the rest is a place too, unless it has a
+#: capital of its own: "the [United States]", "watched [The View]".
+_ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
 
 
 def name_detector(settings: DictionarySettings, names: Names) -> NameDetector:
@@ -74,6 +78,12 @@ class NameDetector:
             score = self._score(place.facts)
             if score > best.get(span, (0.0, 0))[0]:
                 best[span] = score, place.name
+        for start, end in list(best):
+            if article := _ARTICLE.match(text, start, end):
+                bare = article.end(), end
+                given = article[0][0].isupper() and not begins_sentence(text, start)
+                if bare in best and not given:
+                    best[bare] = max(best[bare], best.pop((start, end)))
         spans = [
             Span(*span, score, self._otherwise(text[slice(*span)], name))
             for span, (score, name) in best.items()

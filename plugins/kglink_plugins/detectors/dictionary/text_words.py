@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from kglink.text.fold import fold
 from kglink.text.name_words import EMPTY_WORDS, name_words
 
 #: A word that is not among so many is as rare as any.
-_MOST_RANKED = 25_000
+MOST_RANKED = 25_000
 #: Characters of a text whose words are looked at together.
 PIECE = 1 << 17
 #: A longer run of letters is no word.
@@ -114,7 +115,7 @@ def word_hash(word: str) -> int:
 
 
 @cache
-def _word_ranks() -> Mapping[str, int]:
+def word_ranks() -> Mapping[str, int]:
     """The place of each whole word in the vocabulary of MiniLM, the most frequent word first.
 
     The vocabulary was made from English texts of all kinds, words in the order of frequency.
@@ -125,7 +126,21 @@ def _word_ranks() -> Mapping[str, int]:
     return {word: rank for rank, word in enumerate((one for one in words if len(one) > 1), 1)}
 
 
+@cache
+def proper_words() -> frozenset[str]:
+    """Frequent words that English texts write with a capital: ``poland``, ``chicago``.
+
+    Made by `benchmarks/proper_words.py`. The months and the days of the week are not among them: a
+    text that has one seldom means the thing of that name.
+    """
+    table = files("kglink_plugins.detectors.dictionary").joinpath("proper_words.txt")
+    return frozenset(table.read_text(encoding="utf-8").split())
+
+
 def commonness(word: str) -> float:
-    """From 0 of a word that is not ranked to 1 of the most frequent, in orders of magnitude."""
-    rank = _word_ranks().get(word)
-    return 0.0 if rank is None else max(0.0, 1 - math.log(rank) / math.log(_MOST_RANKED))
+    """From 0 of a name, or of a word that is not ranked, to 1 of the most frequent word.
+
+    In orders of magnitude. ``word`` is in lower case.
+    """
+    rank = None if word in proper_words() else word_ranks().get(word)
+    return 0.0 if rank is None else max(0.0, 1 - math.log(rank) / math.log(MOST_RANKED))

@@ -1,0 +1,80 @@
+"""Names that a text has in full and in part: "Robert Gates", and "Gates" elsewhere in it.
+
+A full name is two to four words with capitals, one space apart. A part of it is its first or last
+word. Which full name a part stands for is said by where they stand: the nearest one before it, else
+the first one behind it, as headlines have it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+_WORD = r"[A-ZÀ-ÖØ-Þ](?:[\w'’-]*[^\W_]|\.)?"
+_RUN = re.compile(rf"(?<![\w'’-])[^\W\d_a-zß-öø-ÿ](?:[\w'’-]*[^\W_]|\.)?(?: {_WORD})+")
+_POSSESSIVE = re.compile(r"['’]s$")
+_MOST_WORDS = 4
+#: So many full names on each side of a part are looked at.
+_MOST_LOOKED_AT = 20
+#: Words that begin names of places and bodies whose last word is no short form of them.
+_NOT_FIRST = frozenset((
+    "The", "A", "An", "In", "On", "At", "For", "From", "To", "And", "But", "When", "While", "As",
+    "If", "By", "With", "After", "Before", "North", "South", "East", "West", "Northern", "Southern",
+    "Eastern", "Western", "Central", "New", "Old", "Great", "Saint", "St.", "Mount", "Lake", "Air",
+    "University", "United", "Republic", "Upper", "Lower", "Fort", "Port", "Los", "Las", "San",
+    "Santa",
+))  # fmt: skip
+
+
+class _Full(NamedTuple):
+    """Where a full name begins, and its words."""
+
+    start: int
+    name: str
+
+
+def full_name_of(surface: str, start: int, text: str, is_name: Callable[[str], bool]) -> str:
+    """The full name whose first or last word ``text[start:]`` repeats; empty where none is.
+
+    ``is_name``: whether a KB has a name. A word that is one itself is short for a full name only as
+    the last word of what may be a person.
+    """
+    if " " in surface or not surface[:1].isupper() or len(surface) < 3:
+        return ""
+    by_word = _full_names(text).get(surface)
+    if not by_word:
+        return ""
+    at = bisect_left(by_word, (start,))
+    before = reversed(by_word[max(0, at - _MOST_LOOKED_AT) : at])
+    behind = by_word[at : at + _MOST_LOOKED_AT]
+    stands_alone = is_name(surface)
+    for full in (*before, *behind):
+        if full.start <= start < full.start + len(full.name):
+            continue
+        first, _, rest = full.name.partition(" ")
+        may_be_person = rest.endswith(surface) and first not in _NOT_FIRST
+        if (may_be_person or not stands_alone) and is_name(full.name):
+            return full.name
+    return ""
+
+
+@lru_cache(maxsize=64)  # the mentions of one document come one after the other
+def _full_names(text: str) -> dict[str, list[_Full]]:
+    """By first and by last word the full names of a text, in reading order."""
+    found: dict[str, list[_Full]] = {}
+    for run in _RUN.finditer(text):
+        words = [(run.start() + one.start(), one[0]) for one in re.finditer(r"\S+", run[0])]
+        for first in range(len(words)):
+            for stop in range(first + 2, min(first + _MOST_WORDS, len(words)) + 1):
+                start = words[first][0]
+                last = _POSSESSIVE.sub("", words[stop - 1][1])
+                full = _Full(start, text[start : words[stop - 1][0]] + last)
+                for word in {words[first][1], last}:
+                    found.setdefault(word, []).append(full)
+    for own in found.values():
+        # Of those that begin at one place the longest comes first.
+        own.sort(key=lambda one: (one.start, len(one.name)))
+    return found

@@ -1,0 +1,60 @@
+"""Names in full and in part, by hand."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from kglink.text.full_names import full_name_of
+
+NAMES = frozenset((
+    "Gerald Ford", "Robert Gates", "Ford", "South Africa", "Africa", "Rosie O'Donnell",
+    "Maria Goeppert Mayer", "Mayo Clinic", "Mayo", "Ann Gates", "Donald Trump",
+))  # fmt: skip
+
+
+def full(text: str, part: str, which: int = 0) -> str:
+    """What a word of a text stands for, at its place number `which`."""
+    start = -1
+    for _ in range(which + 1):
+        start = text.index(part, start + 1)
+    return full_name_of(part, start, text, NAMES.__contains__)
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "which", "name"),
+    [
+        ("Robert Gates spoke. Later Gates left.", "Gates", 1, "Robert Gates"),
+        ("Robert Gates's plan. Gates left.", "Gates", 1, "Robert Gates"),
+        ("Gates to speak\n\nRobert Gates spoke.", "Gates", 0, "Robert Gates"),
+        ("Rosie O'Donnell sang. O'Donnell left.", "O'Donnell", 1, "Rosie O'Donnell"),
+        ("Maria Goeppert Mayer. Maria won.", "Maria", 1, "Maria Goeppert Mayer"),
+        ("President Gerald Ford came. Ford spoke.", "Ford", 1, "Gerald Ford"),
+        # The nearest one before it; of two behind it the first.
+        ("Robert Gates met Ann Gates. Gates left.", "Gates", 2, "Ann Gates"),
+        ("Gates! Robert Gates met Ann Gates.", "Gates", 0, "Robert Gates"),
+        # No part of itself, no names of places, no first words that are names themselves.
+        ("Robert Gates spoke.", "Gates", 0, ""),
+        ("South Africa is in Africa.", "Africa", 1, ""),
+        ("The Mayo Clinic. Mayo is in Ireland.", "Mayo", 1, ""),
+        # What no KB has, what is no word with a capital, what is not of the text.
+        ("Bill Waters sang. Waters left.", "Waters", 1, ""),
+        ("Robert Gates opened gates.", "gates", 0, ""),
+        ("Robert\nGates spoke. Gates left.", "Gates", 1, ""),
+    ],
+)
+def test_what_a_part_stands_for(text: str, part: str, which: int, name: str) -> None:
+    assert full(text, part, which) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Robert " * 20_000, "Robert Gates " * 20_000, "A" + "-" * 100_000, "A." * 50_000,
+     "R" + "'s" * 50_000],
+)  # fmt: skip
+def test_a_long_text_is_read_in_the_time_of_one_pass(text: str) -> None:
+    began = time.perf_counter()
+    for start in range(0, min(len(text), 20_000), 400):
+        full_name_of("Robert", start, text, lambda _: False)
+    assert time.perf_counter() - began < 1
