@@ -13,7 +13,15 @@ from kglink.records import CONSIDER, REPLACED_BY, Alias, Entity, EntityId
 from kglink.store.database import KeyRange, Row, chunks, key_ranges, keys_by_kb
 from kglink.store.kbs import kb_id, kb_ids
 from kglink.store.prepared import folded_name
-from kglink.store.schema import aliases, entities, id_range, mappings, parents, xrefs
+from kglink.store.schema import (
+    aliases,
+    entities,
+    id_range,
+    mappings,
+    parents,
+    removed_entities,
+    xrefs,
+)
 from kglink.store.values import StoredAlias
 from kglink.text.codes import code_of
 
@@ -229,6 +237,13 @@ class Successor(NamedTuple):
 
     key: str
     how: str
+
+
+def removed_in(connection: Connection, gone: EntityId) -> int | None:
+    """The revision of a KB that took an entity away; None where none did, or it came back."""
+    c = removed_entities.c
+    mine = c.kb_id == kb_id(connection, gone.kb), c.key == gone.key
+    return connection.scalar(select(c.revision).where(*mine))
 
 
 def read_successors(connection: Connection, gone: EntityId) -> list[Successor]:

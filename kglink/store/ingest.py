@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, exists, insert, select, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import ShrinkError, SourceError, StoreError, UnknownNameError, UsageError
@@ -35,7 +35,7 @@ from kglink.store.golds import (
 )
 from kglink.store.kbs import count, kb_id
 from kglink.store.prepared import RecordBatch, batches
-from kglink.store.schema import STAGED, ingests, kbs, removed_kbs
+from kglink.store.schema import STAGED, entities, ingests, kbs, removed_kbs
 from kglink.store.values import IngestJob, IngestSummary, Tally, Totals, json_of
 from kglink.store.verdicts import apply_verdicts
 from kglink.store.writers import (
@@ -43,6 +43,8 @@ from kglink.store.writers import (
     LOOKUP_SIZE,
     MAPPINGS,
     WRITERS,
+    forget_returned,
+    note_removed,
     plan_batch,
     remove_hidden,
     remove_kb,
@@ -229,14 +231,24 @@ class Ingest:
             gone = 0
             # A source of documents alone takes no entity away, and the other way round.
             if tally.seen:
+                if writer is ENTITIES and not self._job.merge:
+                    self._note_removed(connection)
                 retired = writer.publish_staged(
                     self._db, connection, at.kb_id, at.run, merge=self._job.merge
                 )
                 gone = retired - tally.changed
-                if writer is ENTITIES and not self._job.allow_shrink:
-                    self._refuse_to_shrink(gone, gone + tally.changed + tally.unchanged)
+                if writer is ENTITIES:
+                    forget_returned(connection, at.kb_id)
+                    if not self._job.allow_shrink:
+                        self._refuse_to_shrink(gone, gone + tally.changed + tally.unchanged)
             tallies.append(tally + Tally(removed=gone))
         return tuple(tallies)
+
+    def _note_removed(self, connection: Connection) -> None:
+        """Keep the keys that this run did not see."""
+        staged, at = entities.alias("staged"), self._at
+        comes = staged.c.kb_id == at.kb_id + STAGED, staged.c.key == entities.c.key
+        note_removed(connection, at.kb_id, (entities.c.run != at.run) & ~exists().where(*comes))
 
     def _refuse_to_shrink(self, gone: int, before: int) -> None:
         if gone <= MOST_GONE or 2 * gone <= before:
@@ -320,6 +332,7 @@ def remove_entities(db: Database, kb: str, keys: Sequence[str]) -> int:
     remove_hidden(db, number)
     with db.write() as connection:
         for chunk in chunks(dict.fromkeys(keys), LOOKUP_SIZE):
+            note_removed(connection, number, entities.c.key.in_(chunk))
             ENTITIES.retire(connection, number, chunk)
         values = dataclasses.asdict(count(connection, number)) | {"updated_at": now()}
         mine = kbs.c.id == number

@@ -39,7 +39,7 @@ from sqlalchemy.types import TypeEngine
 
 #: The Alembic revision that this code reads and writes; the last of ``migrations/versions``. A new
 #: store is made by `make_tables` and has it at once.
-SCHEMA_VERSION = "0002"
+SCHEMA_VERSION = "0003"
 VERSION_TABLE = "kglink_schema"
 
 #: Longest key and document id, and longest folded name that is indexed: what fits into an index
@@ -123,6 +123,16 @@ kbs = Table(
 # The last revision of each KB that was removed: a KB of its name goes on from there, so that no
 # revision of a name ever comes twice.
 removed_kbs = Table("removed_kbs", metadata, *_key("name"), *_columns(Integer, "revision"))
+
+# Which revision took an entity away that has not come back.
+removed_entities = Table(
+    "removed_entities",
+    metadata,
+    Column("kb_id", Integer, ForeignKey("kbs.id"), primary_key=True, autoincrement=False),
+    *_key("key"),
+    *_columns(Integer, "revision"),
+    sqlite_with_rowid=False,
+)
 
 ingests = Table(
     "ingests",

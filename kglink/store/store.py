@@ -175,6 +175,7 @@ class Store(OverlapTable, MemoryTable):
     aliases_of = _streams(entity_reader.read_aliases)
     shared_names = _streams(entity_reader.read_shared_names)
     successors = _reads(entity_reader.read_successors)
+    removed_in = _reads(entity_reader.removed_in)
     count_bearers = _reads(entity_reader.count_bearers)
     bearers_of = _streams(entity_reader.read_bearers)
     bracketed_titles = _streams(entity_reader.read_bracketed_titles)

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     BindParameter,
     Column,
+    ColumnElement,
     Select,
     Table,
     bindparam,
     delete,
+    exists,
     func,
     insert,
     or_,
@@ -45,6 +47,7 @@ from kglink.store.schema import (
     mentions,
     overlaps,
     parents,
+    removed_entities,
     removed_kbs,
     xrefs,
 )
@@ -263,7 +266,23 @@ def remove_kb(db: Database, kb_id: int, name: str) -> None:
         if last:
             connection.execute(delete(removed_kbs).where(removed_kbs.c.name == name))
             connection.execute(insert(removed_kbs).values(name=name, revision=last))
+        connection.execute(delete(removed_entities).where(removed_entities.c.kb_id == kb_id))
         connection.execute(delete(kbs).where(mine))
+
+
+def note_removed(connection: Connection, kb_id: int, gone: ColumnElement[bool]) -> None:
+    """Keep the keys of entities that the next revision takes away, with its number."""
+    coming = select(kbs.c.revision + 1).where(kbs.c.id == kb_id).scalar_subquery()
+    c = entities.c
+    rows = select(c.kb_id, c.key, coming).where(c.kb_id == kb_id, gone)
+    connection.execute(insert(removed_entities).from_select(["kb_id", "key", "revision"], rows))
+
+
+def forget_returned(connection: Connection, kb_id: int) -> None:
+    """Forget that entities were taken away that are there again."""
+    c = removed_entities.c
+    back = exists().where(entities.c.kb_id == kb_id, entities.c.key == c.key)
+    connection.execute(delete(removed_entities).where(c.kb_id == kb_id, back))
 
 
 def remove_hidden(db: Database, kb_id: int, *, all_of_it: bool = False) -> None:

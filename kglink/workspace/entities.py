@@ -239,15 +239,17 @@ def _refuse_former(opened: Opened, gone: EntityId) -> None:
     """Say what became of a key, where the source or the documents tell that there was one."""
     successors = opened.store.successors(gone)
     mentions = opened.store.mentions_of(gone, 0).mentions
-    if not successors and not mentions:
+    removed = opened.store.removed_in(gone)
+    if not removed and not successors and not mentions:
         return
-    revision = opened.store.kb(gone.kb).revision
-    told = [f"{how} {gone.kb}:{key}" for key, how in successors]
+    told = [f"revision {removed} removed it"] if removed else []
+    told += [f"{how} {gone.kb}:{key}" for key, how in successors]
     if mentions:
         told.append(f"{mentions:,} mention{'s' * (mentions > 1)} of documents still mean it")
     raise UsageError(
-        f"{gone} is no entity in revision {revision} of {gone.kb}: {'; '.join(told)}",
+        f"{gone} is no entity in revision {opened.store.kb(gone.kb).revision} of {gone.kb}: "
+        f"{'; '.join(told)}",
         hint=f"kglink show {gone.kb}:{successors[0].key}"
         if successors
-        else f"An update or `remove_entity` took it away. By a name: kglink search {gone.key!r}",
+        else f"By a name: kglink search {gone.key!r}",
     )

@@ -250,8 +250,8 @@ def _plugins(registry: Registry, kind: str, name: str, *, all_of_auto: bool) -> 
 
 
 def _outside(plugin: Plugin) -> dict[str, Any] | None:
-    """What a plugin says itself of its settings; one that inherits it has said nothing."""
+    """What a plugin says of its settings; a third party's that inherits it has said nothing."""
+    if plugin.provider.builtin:
+        return dict(plugin.settings.outside or {})
     said = vars(plugin.settings).get("outside")
-    if said is None:
-        return {} if plugin.provider.builtin else None
-    return dict(said)
+    return None if said is None else dict(said)

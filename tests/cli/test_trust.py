@@ -290,7 +290,7 @@ def test_every_setting_that_is_a_word_is_declared_or_was_looked_at() -> None:
 def test_every_path_of_a_built_in_plugin_is_declared() -> None:
     plugins = [one for one in load_registry(only="builtin").plugins() if one.provider.builtin]
     for plugin in plugins:
-        declared = vars(plugin.settings).get("outside") or {}
+        declared = plugin.settings.outside or {}
         assert set(declared) <= set(setting_keys(plugin.settings))
         for name, field in plugin.settings.model_fields.items():
             told = (field.description or "").lower()

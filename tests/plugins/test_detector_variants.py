@@ -75,6 +75,12 @@ def test_an_article_is_no_part_of_a_name_that_stands_without_it(text: str, found
     assert (found.startswith("The ")) == any(one.lower().startswith("the ") for one in spans)
 
 
+def test_an_article_stays_with_a_name_that_no_kb_has_without_it() -> None:
+    text = "Victoria and then the Bishop. The Lizard is its name."
+    spans = detector("the Bishop", "The Lizard", "lizard").detect(text)
+    assert {"the Bishop", "The Lizard"} <= {text[one.start : one.end] for one in spans}
+
+
 def test_frequent_names_are_no_common_words() -> None:
     assert commonness("poland") == commonness("chicago") == 0
     assert commonness("terminal") > 0

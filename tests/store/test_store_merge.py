@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kglink.errors import UnknownNameError
+from kglink.errors import ShrinkError, UnknownNameError
 from kglink.records import Document, EntityId, Mention, Overlap, Record
 from kglink.store import Store
 from store_support import Stopped, broken_off, dump, entity, job, keys
@@ -73,3 +73,34 @@ def test_removing_entities_is_an_update(store: Store, url: str) -> None:
     with pytest.raises(UnknownNameError, match="unknown entity of a 'no'"):
         store.remove_entities("a", ["2", "no"])
     assert keys(store, "a") == ["1", "2"]
+
+
+def test_the_revision_that_took_an_entity_away_is_known_until_it_comes_back(store: Store) -> None:
+    def removed(key: str, kb: str = "kb") -> int | None:
+        return store.removed_in(EntityId(kb, key))
+
+    store.ingest(job(), [entity("1"), entity("2"), entity("3")])
+    store.ingest(job("other"), [entity("2")])
+    store.ingest(job(fingerprint="2"), [entity("1", "changed"), entity("4")])
+    assert [removed(key) for key in ("1", "2", "3", "4", "5")] == [None, 2, 2, None, None]
+    assert removed("2", "other") is None
+    store.remove_entities("kb", ["4"])
+    store.ingest(job(fingerprint="3", merge=True), [entity("2")])
+    assert [removed(key) for key in ("1", "2", "3", "4")] == [None, None, 2, 3]
+    store.ingest(job(fingerprint="4"), [entity("3"), entity("4")])
+    assert [removed(key) for key in ("1", "2", "3", "4")] == [5, 5, None, None]
+    with pytest.raises(Stopped):
+        store.ingest(job(fingerprint="5", batch_size=1), broken_off([entity("9")], 1))
+    assert removed("3") is None
+    store.ingest(job(fingerprint="6"), [Document("d", "documents alone take nothing away")])
+    assert removed("3") is None
+    store.remove_kb("kb")
+    store.ingest(job(), [entity("1")])
+    assert removed("2") is None
+
+
+def test_a_refused_update_takes_nothing_away(store: Store) -> None:
+    store.ingest(job(), [entity(str(number)) for number in range(300)])
+    with pytest.raises(ShrinkError):
+        store.ingest(job(fingerprint="2"), [entity("0")])
+    assert store.removed_in(EntityId("kb", "1")) is None

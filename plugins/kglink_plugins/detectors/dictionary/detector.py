@@ -26,8 +26,9 @@ from kglink_plugins.plugin import DictionarySettings
 
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12
-#: An article that begins a place is no part of it, if the rest is a place too, unless it has a
-#: capital of its own: "the [United States]", "watched [The View]".
+#: An article that begins a place is no part of it, if the rest is a place too: "the [United
+#: States]". It is, if it has a capital of its own, "watched [The View]", or if the KBs have the
+#: name with its article alone.
 _ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
 
 
@@ -57,7 +58,7 @@ class NameDetector:
     ) -> None:
         self._exact = DictionaryDetector(lexicon, guard)
         self._variants = VariantFinder(lexicon.variants, language)
-        self._names = lexicon.surfaces
+        self._keys, self._names = lexicon.keys, lexicon.surfaces
         self.weigh(weights)
 
     def weigh(self, weights: Mapping[str, float]) -> None:
@@ -82,7 +83,8 @@ class NameDetector:
             if article := _ARTICLE.match(text, start, end):
                 bare = article.end(), end
                 given = article[0][0].isupper() and not begins_sentence(text, start)
-                if bare in best and not given:
+                named = fold(text[start:end]) in self._keys
+                if bare in best and not given and (text[slice(*bare)] in self._names or not named):
                     best[bare] = max(best[bare], best.pop((start, end)))
         spans = [
             Span(*span, score, self._otherwise(text[slice(*span)], name))
