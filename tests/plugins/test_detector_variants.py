@@ -75,9 +75,10 @@ def test_an_article_is_no_part_of_a_name_that_stands_without_it(text: str, found
     assert (found.startswith("The ")) == any(one.lower().startswith("the ") for one in spans)
 
 
-def test_an_article_stays_with_a_name_that_no_kb_has_without_it() -> None:
+def test_an_article_stays_with_a_name_that_its_entity_does_not_go_without() -> None:
     text = "Victoria and then the Bishop. The Lizard is its name."
-    spans = detector("the Bishop", "The Lizard", "lizard").detect(text)
+    names = Names(["the Bishop", "The Lizard", *FILLING], others=["Bishop", "lizard", *FILLING])
+    spans = name_detector(DictionarySettings(), names).detect(text)
     assert {"the Bishop", "The Lizard"} <= {text[one.start : one.end] for one in spans}
 
 

@@ -28,9 +28,9 @@ from kglink_plugins.detectors.dictionary.compiled import Lexicon, compile_lexico
 from kglink_plugins.plugin import DictionarySettings
 
 #: Raise it when the files, the folding or the borders of words change.
-FORMAT = 4
+FORMAT = 5
 MANIFEST = "manifest.json"
-_TRIES = ("keys", "surfaces")
+_TRIES = ("keys", "surfaces", "articled")
 _ARRAYS = ("counts", "shapes", "bits")
 _VARIANTS = tuple(Bags._fields)
 _KEPT_FOLDERS = 4

@@ -7,7 +7,8 @@ it is a bit table over hashes of the first one and the first two words of every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import marisa_trie
@@ -31,12 +32,17 @@ _KEYS_AT_ONCE = 20_000
 _MOST_COUNT = 2**32 - 1
 
 
+ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
+
+
 class Lexicon(NamedTuple):
     """Compiled aliases; ``counts`` and ``shapes`` are indexed by the ids of the trie ``keys``."""
 
     keys: marisa_trie.Trie
     surfaces: marisa_trie.Trie
     """The aliases as they are written."""
+    articled: marisa_trie.Trie
+    """Folded aliases with an article that no entity of theirs goes without: "the bishop"."""
     counts: npt.NDArray[np.uint32]
     shapes: Bytes
     bits: Bytes
@@ -64,12 +70,24 @@ def compile_lexicon(rows: Iterable[NameRow], settings: DictionarySettings) -> Le
     return Lexicon(
         keys=trie,
         surfaces=written,
+        articled=marisa_trie.Trie(_articled(wanted)),
         counts=(packed >> np.uint64(8)).astype(np.uint32),
         shapes=packed.astype(np.uint8),
         bits=_filter_bits(keys, guard),
         longest=max(map(len, keys), default=0),
         variants=compile_bags((row for row in wanted if is_text(row.surface)), written.key_id),
     )
+
+
+def _articled(rows: Sequence[NameRow]) -> set[str]:
+    """The names with an article whose entities do not bear the rest of them."""
+    names: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        if article := ARTICLE.match(row.folded):
+            names.setdefault((row.kb, row.key), {})[row.folded[article.end() :]] = row.folded
+    for row in rows:
+        names.get((row.kb, row.key), {}).pop(row.folded, None)
+    return {name for own in names.values() for name in own.values()}
 
 
 def guard_of(settings: DictionarySettings) -> Guard:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -18,7 +17,7 @@ from kglink.records import Span
 from kglink.text.fold import fold
 from kglink.text.words import cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
-from kglink_plugins.detectors.dictionary.compiled import Lexicon, guard_of
+from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
 from kglink_plugins.detectors.dictionary.guard import Guard, begins_sentence
 from kglink_plugins.detectors.dictionary.variants import Facts, Place, VariantFinder
@@ -26,10 +25,6 @@ from kglink_plugins.plugin import DictionarySettings
 
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12
-#: An article that begins a place is no part of it, if the rest is a place too: "the [United
-#: States]". It is, if it has a capital of its own, "watched [The View]", or if the KBs have the
-#: name with its article alone.
-_ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
 
 
 def name_detector(settings: DictionarySettings, names: Names) -> NameDetector:
@@ -58,7 +53,7 @@ class NameDetector:
     ) -> None:
         self._exact = DictionaryDetector(lexicon, guard)
         self._variants = VariantFinder(lexicon.variants, language)
-        self._keys, self._names = lexicon.keys, lexicon.surfaces
+        self._names, self._articled = lexicon.surfaces, lexicon.articled
         self.weigh(weights)
 
     def weigh(self, weights: Mapping[str, float]) -> None:
@@ -80,18 +75,27 @@ class NameDetector:
             if score > best.get(span, (0.0, 0))[0]:
                 best[span] = score, place.name
         for start, end in list(best):
-            if article := _ARTICLE.match(text, start, end):
-                bare = article.end(), end
-                given = article[0][0].isupper() and not begins_sentence(text, start)
-                named = fold(text[start:end]) in self._keys
-                if bare in best and not given and (text[slice(*bare)] in self._names or not named):
-                    best[bare] = max(best[bare], best.pop((start, end)))
+            bare = self._without_article(text, start, end), end
+            if bare[0] > start and bare in best:
+                best[bare] = max(best[bare], best.pop((start, end)))
         spans = [
             Span(*span, score, self._otherwise(text[slice(*span)], name))
             for span, (score, name) in best.items()
             if score >= LEAST_SCORE and not any(cuts_word(text, edge) for edge in span)
         ]
         return sorted(spans, key=lambda span: (span.start, span.end))
+
+    def _without_article(self, text: str, start: int, end: int) -> int:
+        """Where a place begins without its article: "the [United States]".
+
+        An article is part of the name where it has a capital of its own, "watched [The View]", or
+        where what has the name does not go without it.
+        """
+        article = ARTICLE.match(text, start, end)
+        if article is None or fold(text[start:end]) in self._articled:
+            return start
+        own_capital = article[0][0].isupper() and not begins_sentence(text, start)
+        return start if own_capital else article.end()
 
     def _otherwise(self, surface: str, name: int) -> str:
         """A name that a surface is taken for, unless they are the same but for case and signs."""
