@@ -179,7 +179,14 @@ def test_nil_is_judged_where_mentions_are_said_to_be_nil() -> None:
 
 def test_calibration_by_hand() -> None:
     found = report().joint.calibration
-    # At judged places: .95 right, .85 right, .65 right (NIL), .35 wrong; Dora is not judged.
+    # .95 right, .85 right, .65 right (NIL), .35 wrong; links where nothing is to be linked: .75
+    # wrong, .55 wrong; Dora is not judged.
+    assert found.answers == 6
+    assert found.ece == pytest.approx((0.05 + 0.15 + 0.35 + 0.35 + 0.75 + 0.55) / 6)
+
+
+def test_calibration_of_texts_that_are_annotated_in_part_asks_their_mentions_alone() -> None:
+    found = report(complete=False).joint.calibration
     assert found.answers == 4
     assert found.ece == pytest.approx((0.05 + 0.15 + 0.35 + 0.35) / 4)
 

@@ -203,6 +203,8 @@ class JudgedText:
             for one in source.mentions
             if one.gold and any(gold.kb in self._kbs for gold in one.gold)
         ]
+        #: The places of mentions whose meaning nobody said.
+        self.unknown = {(one.start, one.end) for one in source.mentions if one.gold is None}
         #: What is right at each place that has an answer; nothing where the mention is NIL.
         self.right_at = {(one.start, one.end): one.right for one in self.golds} | {
             (one.start, one.end): frozenset[EntityId]() for one in source.mentions if one.gold == ()
@@ -227,9 +229,10 @@ class JudgedText:
 
 
 class PoolScores:
-    """The figures of one KB alone, or of all together."""
+    """The figures of one KB alone, or of all together; ``complete``: all mentions are annotated."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, complete: bool) -> None:
+        self._complete = complete
         self.detection = {"strict": Score(), "overlap": Score()}
         self.links = {"strict": Score(), "weak": Score()}
         self.calibration = Calibration()
@@ -248,7 +251,10 @@ class PoolScores:
         for name, score in self.links.items():
             score.add(*_counts(text.golds, links, strict=name == "strict", entity=True))
         for one in answers:
-            right = text.right_at.get((one.start, one.end))
+            place = one.start, one.end
+            right = text.right_at.get(place)
+            if right is None and self._complete and one.entity and place not in text.unknown:
+                right = frozenset()  # a link where nothing is to be linked
             if right is not None and one.confidence is not None:
                 is_right = one.entity in right if one.entity is not None else not right
                 self.calibration.add(one.confidence, right=is_right)
@@ -284,7 +290,7 @@ class EndToEndReport:
         self.other_types = other_types
         self.annotation = annotation
         self.complete = not annotation.partial if complete is None else complete
-        self.joint = PoolScores()
+        self.joint = PoolScores(complete=self.complete)
         self.kb: dict[str, PoolScores] = {}
         self.nil = Score()
         #: Mentions whose meaning nobody said, or which mean what no KB of the store has.
@@ -297,17 +303,19 @@ class EndToEndReport:
         """Count what all KBs together gave for a text."""
         self.joint.add(text, answers, text.mentions, answers)
         nil = [Gold(one.start, one.end) for one in text.source.mentions if one.gold == ()]
-        unknown = {(one.start, one.end) for one in text.source.mentions if one.gold is None}
-        self.unknown += len(unknown)
+        self.unknown += len(text.unknown)
         to_none = [
-            one for one in answers if one.entity is None and (one.start, one.end) not in unknown
+            one
+            for one in answers
+            if one.entity is None and (one.start, one.end) not in text.unknown
         ]
         self.nil.add(*_counts(nil, to_none, strict=True))
         self._add_surfaces(text, answers)
 
     def add_of_kb(self, kb: str, text: JudgedText, answers: Sequence[Answer]) -> None:
         """Count what one KB alone gave for a text, of which only that KB is judged."""
-        self.kb.setdefault(kb, PoolScores()).add(text, answers, text.golds, text.links(answers))
+        own = self.kb.setdefault(kb, PoolScores(complete=self.complete))
+        own.add(text, answers, text.golds, text.links(answers))
 
     def missed(self) -> list[tuple[str, int]]:
         """Surfaces of mentions that no answer overlaps, the most frequent first."""
