@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from kglink.space.folder import SpaceFolder
 from kglink.training.run import Curve
-from kglink.workspace import publish
 from kglink.workspace.joint_space import WorkspaceSpace
 from kglink_cli.main import run
 
@@ -37,7 +37,13 @@ def main() -> None:
     if where == "build":
         setattr(WorkspaceSpace, "build", die)  # noqa: B010 - a type checker sees no such assignment
     elif where == "publish":
-        setattr(publish, "build", die)  # noqa: B010 - the same
+        take = SpaceFolder.take_segments
+
+        def take_and_die(self: SpaceFolder, source: SpaceFolder) -> None:
+            take(self, source)
+            die()
+
+        setattr(SpaceFolder, "take_segments", take_and_die)  # noqa: B010 - the same
     else:
         setattr(Curve, "add", add_until)  # noqa: B010 - the same
     run()
