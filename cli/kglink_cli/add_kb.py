@@ -45,7 +45,7 @@ def add_kb(
         str,
         typer.Option(
             "--split-random",
-            help="Draw so many of its mentions for train, dev and test: 6360,640,1334; other "
+            help="Draw this number of its mentions for train, dev and test: 6360,640,1334; other "
             "mentions are left out.",
         ),
     ] = "",

@@ -26,7 +26,7 @@ def candidates(
     split: JudgedSplit = None,
     kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
     k: Annotated[
-        int, typer.Option("--k", min=1, max=1000, help="So many candidates of each KB.")
+        int, typer.Option("--k", min=1, max=1000, help="Number of candidates of each KB.")
     ] = 64,
     by: Annotated[
         str | None,

@@ -111,7 +111,7 @@ def print_table(
 
 @contextmanager
 def progress(*, visible: bool = True) -> Iterator[OnProgress]:
-    """Show all progress that is told: a bar on a terminal, a line every ten seconds elsewhere."""
+    """Show all progress: a bar on a terminal, a line every ten seconds elsewhere."""
     if not visible:
         yield lambda _: None
         return
@@ -133,7 +133,7 @@ def watching(reached: Callable[[], Reached]) -> Iterator[None]:
 
 @contextmanager
 def display(look: Callable[[], Reached] | None = None) -> Iterator[Show]:
-    """Show what is told: at once, and again while nothing new comes; or else what ``look`` says."""
+    """Show what comes: at once, and again while nothing new comes; or else what ``look`` says."""
     ended, lock, last = threading.Event(), threading.Lock(), None
     with _bar_or_lines() as draw:
 

@@ -33,7 +33,7 @@ LICENCE = "CC0-1.0"
 RECIPE = "small"
 #: A third of the recipe's epochs; more gained nothing on dev and takes a minute.
 EPOCHS = 2
-#: So many first candidates of each KB a reranker reads here.
+#: How many first candidates of each KB a reranker reads here.
 RERANKED = 2
 #: What the demo's annotators marked.
 ANNOTATED = """

@@ -36,7 +36,8 @@ def discover(
         typer.Option("--least", help="Least probability that no KB has it.", min=0, max=1),
     ] = LEAST_UNKNOWN,
     at_least: Annotated[
-        int, typer.Option("--mentions", help="List those with at least so many mentions.", min=1)
+        int,
+        typer.Option("--mentions", help="List those with at least this number of mentions.", min=1),
     ] = 1,
     answers: Annotated[
         list[str] | None,

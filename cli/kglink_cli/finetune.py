@@ -96,7 +96,7 @@ def finetune(
         int,
         typer.Option(
             "--checkpoint-steps",
-            help="Save a checkpoint every so many steps, and after each epoch.",
+            help="Save a checkpoint every N steps, and after each epoch.",
             min=1,
         ),
     ] = 500,

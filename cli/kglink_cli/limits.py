@@ -29,7 +29,7 @@ Rerank = Annotated[
         "--rerank",
         min=0,
         max=100,
-        help="The trained reranker reads so many first candidates of each KB with the mention.",
+        help="First candidates of each KB that the trained reranker reads with the mention.",
     ),
 ]
 JudgedSplit = Annotated[

@@ -33,7 +33,7 @@ def showing_texts(
 
 
 def texts_done(done: int, reader: TextReader, source: Source | None) -> Reached:
-    """So many texts of all, as far as each file is one text; else the share of the bytes read.
+    """How many texts of all, as far as each file is one text; else the share of the bytes read.
 
     Of a stream (no ``source``) nobody knows how many will come.
     """

@@ -1,4 +1,4 @@
-"""The `kglink` command: the app is built by a function, errors are told in one place."""
+"""The `kglink` command: the app is built by a function, errors are printed in one place."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _fail(error: BaseException, message: str, hint: str, code: int) -> None:
     if "--debug" in sys.argv or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
         raise error
     print_error(message, hint)
-    with suppress(SystemExit):  # the output may be what has failed: this was told
+    with suppress(SystemExit):  # the output may be what has failed: that was printed
         _finish_output()
     sys.exit(code)
 

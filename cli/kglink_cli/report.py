@@ -39,9 +39,7 @@ def report(
     ] = None,
     map_entities: Annotated[
         int,
-        typer.Option(
-            "--map", min=0, help="Show so many entities on the map at most; 0: there is none."
-        ),
+        typer.Option("--map", min=0, help="Most entities shown on the map; 0: no map."),
     ] = MAP,
     plots: Annotated[
         Path | None,

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 COLUMNS = ("name", "recipe", "sources", "KBs", "state", "steps", "recall", "began", "space")
 BARS = "▁▂▃▄▅▆▇█"
-#: A curve is drawn in at most so many columns.
+#: A curve is drawn in at most this number of columns.
 WIDTH = 60
 
 
 def runs(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="One run: what it was told, and its curve.")] = "",
+    name: Annotated[str, typer.Argument(help="One run: its settings, and its curve.")] = "",
     delete: Annotated[
         str, typer.Option("--delete", help="Remove this run with its model.", metavar="NAME")
     ] = "",

@@ -116,7 +116,7 @@ def _opened(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> 
 
 
 class _Member:
-    """A file in an archive: whatever is wrong with it is told in our words."""
+    """A file in an archive: whatever is wrong with it is said in our words."""
 
     def __init__(self, stream: IO[bytes], label: str, packed: int, limits: SourceLimits) -> None:
         self._stream = stream

@@ -29,7 +29,7 @@ _LEAST_SHARE = 0.1
 _LAST_WORDS = ("title", "description", "aliases")
 _LONGEST_KEY = 40
 _LONGEST_TITLE = 120
-#: Cells of a description have so many letters on average, more than those of any other column.
+#: Cells of a description have this many letters on average, more than any other column's.
 _SHORTEST_TEXT = 30
 #: What a column of numbers is called that may be unique and names nothing.
 _AMOUNTS = (

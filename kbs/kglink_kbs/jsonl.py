@@ -1,4 +1,4 @@
-"""Entities and annotated documents as JSON; each record is told by what it holds."""
+"""Entities and annotated documents as JSON; the content of a record says which it is."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def _rank_of_name(name: str, *, by_ending: bool) -> Rank | None:
     return Rank.WEAK if by_ending and ends_like(name, folded_names(ENTITY["key"])) else None
 
 
-#: Endings of longer words, as in "Produkttitel", have so many letters.
+#: Endings of longer words, as in "Produkttitel", have this number of letters.
 _SHORTEST_ENDING, _LONGEST_ENDING = 4, 30
 
 

@@ -189,7 +189,7 @@ class WikidataSettings(PluginSettings):
         "those that are named. Empty: all items.",
     )
     min_sitelinks: int = Field(
-        0, ge=0, description="Only items with at least so many pages in Wikimedia's wikis."
+        0, ge=0, description="Only items with at least this number of pages in Wikimedia's wikis."
     )
     xrefs: str = Field(
         _XREFS,

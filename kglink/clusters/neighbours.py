@@ -10,9 +10,9 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
-#: Up to so many vectors are all compared with each other; it takes seconds.
+#: Up to this number, all vectors are compared with each other; it takes seconds.
 MOST_EXACT = 50_000
-#: Of more, a vector is compared with those of its nearest cells, about so many in all.
+#: Of more, a vector is compared with those of its nearest cells, about this number in all.
 _COMPARED = 2_000
 _TRAINED_ON = 64
 #: Similarities that are made at once, in numbers.

@@ -19,7 +19,7 @@ from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
 from kglink.text.fold import fold
 
-#: Texts are taken for annotated in part where so many of the places that bear an annotated surface
+#: Texts are annotated in part where this share of the places that bear an annotated surface
 #: are not annotated. In abstracts that people annotated fully it is 2% at most, and about a half
 #: where each record marks one mention.
 MOST_UNMARKED = 0.2

@@ -312,7 +312,7 @@ def _first_of_each(listed: Listed, limit: int) -> list[Candidate]:
     for at, one in enumerate(listed.ids):
         counts[one.kb] = counts.get(one.kb, 0) + 1
         if counts[one.kb] <= limit:
-            # Where no scores are told the place stands for one.
+            # Where there are no scores, the rank stands for one.
             score = listed.scores[at] if listed.scores else 1 / (at + 1)
             chosen.append(Candidate(one, "", score))
     return chosen

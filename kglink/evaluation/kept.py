@@ -132,7 +132,7 @@ class _Beside:
 class Comparison(_Beside):
     """This evaluation against a kept one, mention by mention.
 
-    R@k is compared for those of ``ks`` that both ranked so many candidates for, MRR as deep as
+    R@k is compared for those of ``ks`` that both ranked enough candidates for, MRR as deep as
     both did.
     """
 

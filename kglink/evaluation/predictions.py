@@ -19,7 +19,7 @@ from kglink.sources import Problems, Source, read_records
 from kglink.store.values import Resolve
 from kglink.text.codes import code_of
 
-#: So many ids of documents that are missing, or entities that there are not, are named.
+#: How many ids of documents that are missing, or entities that there are not, are named.
 MOST_NAMED = 3
 
 

@@ -85,7 +85,7 @@ def evaluate_retrieval(
     """Rank the candidates of every mention with a known answer, its span given.
 
     ``runs`` are the mentions that each run behind the space's model learnt from, with its name.
-    ``each`` is told of every mention, in the order in which documents are read.
+    ``each`` is called for every mention, in the order in which documents are read.
     """
     check_documents(store, question.docs, question.split)
     learnt = find_learnt(store, question.seen_in, question.docs, question.split, runs)

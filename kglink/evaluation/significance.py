@@ -111,7 +111,7 @@ def share_interval(part: int, whole: int) -> Interval:
 
 
 def mean_interval(values: Sequence[float], counts: Sequence[int]) -> Interval:
-    """Of the mean of values that came so many times each: by bootstrap over the mentions."""
+    """Of the mean of values, each with its count: by bootstrap over the mentions."""
     whole = sum(counts)
     if not whole:
         return 0.0, 0.0

@@ -18,11 +18,11 @@ from kglink.records import MentionInText
 
 IntArray = npt.NDArray[np.int64]
 
-#: A window is at most so many times as long as that of one mention; two share half of that.
+#: A window is at most this multiple as long as that of one mention; two share half of that.
 _LENGTHS = 3
-#: So many characters a token around a mention are tokenised.
+#: How many characters a token around a mention are tokenised.
 _REACH = 8
-#: Where a text is cut, its windows have a multiple of so many tokens: many of one length are fast.
+#: Windows of a cut text have a multiple of this number of tokens: many of one length are fast.
 _EQUAL = 16
 _WORD_CHARS = 64
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -149,7 +149,7 @@ class Encoder:
         return self._loaded.tokenise(texts).lengths
 
     def entity_text(self, entity: Entity) -> str:
-        """All that a trained model is told of an entity."""
+        """All that a trained model reads of an entity."""
         inputs = self._settings.inputs
         return "\x1f".join(entity_parts(entity, inputs.parts, inputs.aliases))
 

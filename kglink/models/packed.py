@@ -29,10 +29,10 @@ from kglink.models.tower import (
     copied,
 )
 
-#: From so many tokens on torch's fused CPU kernel is faster than two products: by 60% at 256. How
+#: From this length on, torch's fused CPU kernel is faster than two products: by 60% at 256. How
 #: many texts there are must not choose: a text's vector is the same whatever it is encoded with.
 _FUSED_FROM = 96
-#: Batches have a multiple of so many rows, small ones of fewer.
+#: Batches have a multiple of this number of rows, small ones of fewer.
 _ROWS, _FEW_TOKENS, _FEW_ROWS = 128, 512, 16
 ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 

@@ -111,7 +111,7 @@ class PaddedTower(Tower):
             return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
 
         mask = _mask(torch.tensor(lengths, device=ids.device))
-        # A model that knows but one kind of tokens is told none.
+        # A model with a single type of tokens gets none.
         knows = int(self.config.get("type_vocab_size") or 0) > 1
         types = {} if kinds is None or not knows else {"token_type_ids": padded(kinds, 0)}
         output = self.model(

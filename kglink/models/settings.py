@@ -95,4 +95,4 @@ class TransformationSettings(_Settings):
     per_domain: bool = False
     """Train one A for each domain; the paper names this as future work."""
     ascent_steps: Annotated[int, Field(ge=1)] = 1
-    """1: one step of A together with the encoder's. More: so many steps of A before it."""
+    """1: one step of A together with the encoder's. More: this number of steps of A before it."""

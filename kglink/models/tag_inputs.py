@@ -28,7 +28,7 @@ IntArray = npt.NDArray[np.int64]
 HashArray = npt.NDArray[np.uint32]
 
 VOCABULARY = "words.npy"
-#: A text of fewer words is not judged by them, and of a longer one only so many are looked at.
+#: A text of fewer words is not judged by them, and of a longer one only this number is looked at.
 _LEAST_WORDS, _MOST_WORDS = 8, 20_000
 _LETTERS = re.compile(r"[^\W\d_]{3,}")
 #: Letters and digits together, and each other sign that is no space by itself.

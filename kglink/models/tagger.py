@@ -21,7 +21,7 @@ from kglink.models.tag_spans import ANSWERS, FloatArray, SpanCalibration, spans_
 from kglink.models.towers import load_states
 from kglink.records import Span
 
-#: Words that are read together; longer texts are read in blocks of so many, which share some.
+#: Words that are read together; longer texts are read in blocks of this number, which share some.
 BLOCK_WORDS, SHARED_WORDS = 8192, 192
 #: Words of several texts whose answers are computed together.
 _TOGETHER = 16384

@@ -1,7 +1,7 @@
 """Plugin modules: found by their entry points, imported with care, their hooks checked.
 
 A third-party module cannot end or hang a command, and cannot write to standard output: what
-fails is told as a `PluginError` that names the module and its distribution.
+fails is reported as a `PluginError` that names the module and its distribution.
 """
 
 from __future__ import annotations

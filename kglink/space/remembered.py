@@ -31,11 +31,11 @@ HalfArray = npt.NDArray[np.float16]
 #: Gives a vector for each text.
 Encode = Callable[[Sequence[str]], FloatArray]
 
-#: So many surfaces have vectors: those that were seen most often.
+#: How many surfaces have vectors: those that were seen most often.
 MOST_SURFACES = 50_000
 #: Words that are less alike than this say nothing of each other.
 LEAST_ALIKE = 0.6
-#: So many like surfaces are asked what they meant.
+#: How many like surfaces are asked what they meant.
 _NEAREST = 8
 _INFO_FILE = "memory.json"
 _VECTORS_FILE = "vectors.npy"

@@ -85,7 +85,7 @@ class EntityEncoder(TextEncoder, Protocol):
     """What a trained encoder adds: a tower that is given the entity itself."""
 
     def entity_text(self, entity: Entity) -> str:
-        """All that the tower is told of an entity."""
+        """All that the tower reads of an entity."""
         ...
 
     def encode_entities(self, entities: Sequence[Entity]) -> FloatArray:

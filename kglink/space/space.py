@@ -158,7 +158,7 @@ class SpaceNames:
                     yield NameRow(surface, folded, segment.kb, int(counts[at]), key)
 
 
-#: So many rows are compared one by one, whatever the index; of more the index is asked.
+#: How many rows are compared one by one, whatever the index; of more the index is asked.
 MOST_COMPARED = 1 << 18
 _BLOCK = 1 << 14
 #: How far two ways of summing one inner product may lie apart, in units of both norms' product.

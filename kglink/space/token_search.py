@@ -298,7 +298,7 @@ class TokenProducts:
         self._relative, self._absolute = self._error_bounds(norms, rounded=rounded)
 
     def blocks(self, rows: IntArray) -> Iterator[Block]:
-        """The scores of these entities by rounded products, so many as fit at a time."""
+        """The scores of these entities by rounded products, as many as fit at a time."""
         size = max(1, _SCORES // max(1, self._count))
         for first in range(0, len(rows), size):
             yield self._block(rows[first : first + size])
@@ -375,7 +375,7 @@ def _doubled(matrices: TokenMatrices, rule: SumOfMaxRule) -> Tensor:
 
 
 def _parts(lengths: IntArray) -> Iterator[_Part]:
-    """All entities that have tokens, those of one length together, so many as fill a tile."""
+    """All entities that have tokens, those of one length together, as many as fill a tile."""
     for length in np.unique(lengths[lengths > 0]).tolist():
         same = np.flatnonzero(lengths == length)
         size = max(1, _ENTITY_TOKENS // length)
@@ -384,7 +384,7 @@ def _parts(lengths: IntArray) -> Iterator[_Part]:
 
 
 def _tiles(states: Tensor, offsets: IntArray) -> Iterator[_Tile]:
-    """All mentions, so many at a time that their tokens fill a tile."""
+    """All mentions, as many at a time as their tokens fill a tile."""
     first, count = 0, len(offsets) - 1
     while first < count:
         wanted = offsets[first] + _MENTION_TOKENS

@@ -45,7 +45,7 @@ WordMeasure = Literal["bm25", "tfidf"]
 MEASURES: tuple[WordMeasure, ...] = ("bm25", "tfidf")
 #: The file that tells that there is such an index.
 HASHES_FILE = "word_hashes.npy"
-#: So many words of text are in a shard before the next one begins.
+#: How many words of text are in a shard before the next one begins.
 SHARD_WORDS = 1 << 22
 K1, B = 1.2, 0.75
 
@@ -168,7 +168,7 @@ def _weigh(
 
 
 def bm25_idf(counts: IntArray, texts: int) -> FloatArray:
-    """How much a word counts that stands in so many of some texts."""
+    """How much a word counts that stands in a given number of some texts."""
     return np.log1p((texts - counts + 0.5) / (counts + 0.5)).astype(np.float32)
 
 

@@ -32,7 +32,7 @@ from kglink.text.codes import code_of
 
 PAGE = 1000
 TITLES_PAGE = 250
-#: So many golds that were not found are looked at, to name a few that differ.
+#: How many golds that were not found are looked at, to name a few that differ.
 _LOOKED_AT, _SHOWN = 20, 3
 _KINDS = ("title", "redirect")
 

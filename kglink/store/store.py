@@ -126,7 +126,7 @@ class Store(OverlapTable, MemoryTable):
     ) -> IngestSummary:
         """Read a source into a KB: make it, update it, or go on with an interrupted ingest.
 
-        ``progress`` is told how many records are committed. Readers see the KB as it was before
+        ``progress`` gets how many records are committed. Readers see the KB as it was before
         until all of the source is in, then all of it at once. After an error or a kill the same
         job goes on from its last committed batch.
         """

@@ -17,7 +17,7 @@ _WORD = r"[A-ZÀ-ÖØ-Þ](?:[\w'’-]*[^\W_]|\.)?"
 _RUN = re.compile(rf"(?<![\w'’-])[^\W\d_a-zß-öø-ÿ](?:[\w'’-]*[^\W_]|\.)?(?: {_WORD})+")
 _POSSESSIVE = re.compile(r"['’]s$")
 _MOST_WORDS = 4
-#: So many full names on each side of a part are looked at.
+#: How many full names on each side of a part are looked at.
 _MOST_LOOKED_AT = 20
 #: Words that begin names of places and bodies whose last word is no short form of them.
 _NOT_FIRST = frozenset((

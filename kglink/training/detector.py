@@ -53,11 +53,11 @@ SOURCES_OF_DETECTOR = "D"
 _USUAL = 0.99
 
 IntArray = npt.NDArray[np.int64]
-#: So many documents tell whether all are annotated whole or in part.
+#: How many documents tell whether all are annotated whole or in part.
 _JUDGED_BY = 500
-#: A detector learns from so many mentions at least, and so many more judge it.
+#: A detector learns from at least the first number of mentions; at least the second judges it.
 LEAST_MENTIONS, LEAST_HELD_OUT = 100, 10
-#: A run that trains other things too trains a detector from so many mentions on: one that has
+#: A run that trains other things too trains a detector from this many mentions on: one that has
 #: learnt from fewer is hardly ever better than the dictionary.
 WORTH_MENTIONS = 500
 #: A window, and the right answer for each of its counted words.

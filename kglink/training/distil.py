@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float32]
 
-#: How strongly a row is drawn to what the teacher says of its token alone: as by so many texts.
+#: How strongly the teacher's vector of a token alone draws its row: as much as this many texts.
 PULL = 0.15
 #: Steps after which little changed any more on 100,000 names.
 ROUNDS = 12
 #: Least part of the first residual that is worth another step.
 _SMALL = 1e-4
-#: A word gets a row of its own where so many names have it; at most so many words do.
+#: A word gets a row of its own if this many names have it; at most this many words do.
 LEAST_NAMES = 5
 MOST_WORDS = 50_000
 
 
-#: One text of so many is left out, to say how like its teacher a static model is.
+#: One text of this number is left out, to say how like its teacher a static model is.
 _HELD_OUT = 50
 
 #: Texts with the teacher's vectors of them, batch by batch.
@@ -152,7 +152,7 @@ def fit_table(
 
 
 def means(ids: Sequence[IdArray], rows: int) -> sparse.csr_matrix:
-    """The matrix that makes the mean of each text's tokens of a table of so many rows."""
+    """The matrix that makes the mean of each text's tokens, of a table with ``rows`` rows."""
     lengths = np.fromiter((len(one) for one in ids), np.int64, len(ids))
     shares = np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
     starts = np.concatenate([[0], np.cumsum(lengths)])

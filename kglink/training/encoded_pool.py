@@ -22,7 +22,7 @@ from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter, text
 from kglink.space.token_search import scores_by_tokens
 from kglink.training.pool import as_ids
 
-#: So many are encoded between two notes of progress.
+#: How many are encoded between two notes of progress.
 _CHUNK = 1024
 #: Scores that are held in memory at once.
 _SCORES = 1 << 25

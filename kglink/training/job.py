@@ -1,4 +1,4 @@
-"""What a fine-tuning is told, and what it tells while it goes."""
+"""What a fine-tuning is asked to do, and what it reports while it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCES = ("S", "T", "O", "TS", "TO", "SO", "TOS")
 
 @dataclass(frozen=True, slots=True)
 class FinetuneJob:
-    """Everything that a fine-tuning is told. Empty values: the recipe's, or all that exist."""
+    """Everything that a fine-tuning can be asked. Empty values: the recipe's, or all that exist."""
 
     source_kbs: Sequence[str] = ()
     """Empty, and a stage needs one: the KB with the most annotated mentions, else entities."""
@@ -46,9 +46,9 @@ class FinetuneJob:
     threads: int = 0
     """0: all cores, shared by the processes of the run."""
     checkpoint_steps: int = 500
-    """A checkpoint after so many steps; there is one after each epoch in any case."""
+    """A checkpoint after this number of steps; there is one after each epoch in any case."""
     curve_steps: int = 10
-    """A line of the curve, and news of the loss, after so many steps."""
+    """A line of the curve, and news of the loss, after this number of steps."""
     what: What = "all"
     """What is trained: the linker's model, the detector, or both in one run; or the reranker."""
 

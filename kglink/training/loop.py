@@ -34,7 +34,7 @@ from kglink.training.recipe import DescentSection
 from kglink.training.run import Curve
 
 BEST = "best.safetensors"
-#: Steps whose mean loss is told where no curve is written.
+#: Steps whose mean loss is reported where no curve is written.
 _RECENT = 20
 
 Section = TypeVar("Section", bound=DescentSection)
@@ -56,7 +56,7 @@ class Judged(NamedTuple):
     figure: float | None = None
     """Epochs are compared by it: more is better."""
     figures: Mapping[str, float] = {}
-    """What the user is told."""
+    """What the user sees."""
     line: Mapping[str, Any] = {}
     """What the curve says."""
 
@@ -247,7 +247,7 @@ class Loop:
             self.position = replace(at, best=judged.figure, best_epoch=at.epoch)
             self._keep()
         now = time.monotonic()
-        # Where there is no curve the whole time alone is told.
+        # Without a curve only the total time is reported.
         spent = (mining, now - trained) if self.curve else (0.0, 0.0)
         self._tell_epoch(task, at.epoch + 1, judged, now - began, *spent, is_best=is_best)
         self.position = self.position.next_epoch()
@@ -334,7 +334,7 @@ class Loop:
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Limit torch to so many cores: more would wait for each other in every product."""
+    """Limit torch to a number of cores: more would wait for each other in every product."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,4 +1,4 @@
-"""Recipes: all that fine-tuning can be told, as TOML.
+"""Recipes: all settings of a fine-tuning, as TOML.
 
 A recipe may begin with another one (``extends = "t-biencoder/som-random-id"``) and say only what
 differs. Ours are tables of ``recipes.toml``; plugins bring others, named vendor/name.
@@ -150,9 +150,7 @@ class StageSection(_Optimisation):
         description="Wrong answers of each mention: the other golds of the batch (`in_batch`), its "
         "`own` negatives, `both`, or all golds and negatives of the batch (`shared`).",
     )
-    refresh_epochs: int = Field(
-        1, ge=1, description="Search hard negatives again every so many epochs."
-    )
+    refresh_epochs: int = Field(1, ge=1, description="Search hard negatives again every N epochs.")
     negatives_from: Literal["stage", "all"] = Field(
         "stage", description="KBs that negatives come from: those of the stage, or all."
     )
@@ -294,7 +292,7 @@ class SelectionSection(_Section):
     most_entities: int = Field(
         0,
         ge=0,
-        description="Search among all golds of these mentions and so many other entities, always "
+        description="Search among all golds of these mentions and this many other entities, always "
         "the same; 0: among all, which are then encoded after every epoch. Figures of a "
         "sample are higher, and compare epochs of one run alone.",
     )

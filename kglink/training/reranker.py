@@ -39,7 +39,7 @@ from kglink.training.run import RunSettings, TrainingReport, read_report, write_
 FOLDER = "reranker"
 #: What a run of this stage alone has in the place of the stages S, T and O.
 SOURCES_OF_RERANKER = "R"
-#: A reranker learns from so many mentions at least, and so many more judge it.
+#: A reranker learns from at least the first number of mentions; at least the second judges it.
 LEAST_MENTIONS, LEAST_HELD_OUT = 100, 20
 
 
@@ -124,7 +124,7 @@ def train_reranker(
     return RerankerReport(done, manifest, steps, task.judged().figures[RIGHT])
 
 
-#: How the share of mentions is told whose likeliest candidate is right.
+#: The name of the share of mentions whose likeliest candidate is right.
 RIGHT = "right at first"
 
 

@@ -1,10 +1,10 @@
-"""A run: its folder, what it was told, and what came of it.
+"""A run: its folder, its settings, and its results.
 
 runs/NAME/settings.json    what was asked for: recipe, stages, KBs, seed, hardware, libraries
 runs/NAME/data/            entities, mentions and overlaps as they were; data.json, which
                            fingerprints them, is kept when the run is done
 runs/NAME/checkpoints/     where to go on from
-runs/NAME/curve.jsonl      a line for every so many steps and each evaluation; curve.png
+runs/NAME/curve.jsonl      a line for every few steps and each evaluation; curve.png
 runs/NAME/model/           the model folder, when it is done
 runs/NAME/report.json      the result, when it is done
 """
@@ -45,7 +45,7 @@ DATA_FACTS = "data.json"
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run was told, and where it computes."""
+    """The settings of a run, and where it computes."""
 
     recipe: Recipe
     recipe_name: str
@@ -171,7 +171,7 @@ def write_settings(folder: Path, settings: RunSettings) -> None:
 
 
 def kept_recipe(recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """The values of a run's recipe: folders within the workspace are told from there."""
+    """The values of a run's recipe; folders within the workspace are relative to it."""
 
     def kept(told: str) -> str:
         place = Path(told).expanduser()
@@ -194,7 +194,7 @@ def _with_places(recipe: dict[str, Any], change: Callable[[str], str]) -> dict[s
 
 
 def read_settings(folder: Path) -> RunSettings:
-    """What a run was told."""
+    """The settings of a run."""
     values = _read(folder / SETTINGS)
     if values.pop("format", None) != FORMAT:
         raise TrainingError(

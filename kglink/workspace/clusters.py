@@ -55,7 +55,7 @@ def evaluate_clusters(
 
 
 def coreference(opened: Opened, question: Question | EndToEnd) -> Coreference:
-    """What is to be told of each mention, or each text, of an evaluation."""
+    """What is called for each mention, or each text, of an evaluation."""
     from kglink.evaluation.annotated import annotation_of, merged_texts
     from kglink.evaluation.measures.clusters import Coreference
     from kglink.evaluation.retrieval import check_documents

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kglink.workspace.judging import EndToEnd
     from kglink.workspace.opened import Opened
 
-#: So many candidates of a mention in raw text are asked for a right one.
+#: How many candidates of a mention in raw text are asked for a right one.
 DEPTH = 64
 
 
@@ -63,7 +63,7 @@ def error_analysis(
     seen_in: str = "auto",
     each: Callable[[Case], None] = lambda case: None,
 ) -> ErrorAnalysis:
-    """What is to be told of each mention, or each text, of an evaluation."""
+    """What is called for each mention, or each text, of an evaluation."""
     from kglink.evaluation.measures.errors import ErrorAnalysis
     from kglink.evaluation.retrieval import check_documents
     from kglink.workspace.judging import EndToEnd, kbs_of

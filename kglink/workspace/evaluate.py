@@ -79,7 +79,7 @@ def evaluate_end_to_end(
     With ``counterparts`` a gold's counterpart in another KB is right, except where a KB is
     judged alone (``per_kb``). Precision is known where all mentions are annotated (``complete``;
     None: as it seems). ``predictions`` names a file, as ``kglink link --format jsonl`` writes it,
-    that is judged instead. ``each`` is told of every text.
+    that is judged instead. ``each`` is called for every text.
 
     >>> report = workspace.evaluate_end_to_end("notes", kbs=["birds"])
     >>> report.joint.links["strict"].micro.recall

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FACTORY_INDEX = "kglink/faiss"
 #: Queries of a measurement where nobody says how many.
 QUERIES = 256
-#: Mentions are drawn from so many times as many as are wanted.
+#: Mentions are drawn from this multiple of what is wanted.
 _DRAWN_FROM = 20
 
 Value = str | int | float | bool
@@ -106,7 +106,7 @@ def change_index(
     """Give the space another index and publish it; None where it has it already.
 
     ``preset`` is a name, ``factory`` a faiss factory string; ``settings`` alone change those of
-    the index that the space has. ``stage`` is told what is being done.
+    the index that the space has. ``stage`` gets what is being done.
     """
     from kglink.space.index import IndexChoice, change_index
 

@@ -58,7 +58,7 @@ def evaluate(
     space = workspace.space()
     asked = replace(question, kbs=workspace.linked_kbs(space, question.kbs))
     run = run_of_model(workspace.folder, space.manifest.model.path)
-    # R@64 needs 64 candidates, as a text that is linked with so many does.
+    # R@64 needs 64 candidates, as a text that is linked with 64 has them.
     linker = workspace.linker(asked.kbs, space=space, candidates=asked.depth)
     runs = None if run is None else mentions_of_runs(workspace.store, run)
     return evaluate_retrieval(

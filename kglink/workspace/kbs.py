@@ -100,7 +100,7 @@ def add_kb(
     What a file or folder was read with (adapter, options, links, splits, ``ingest.on_error`` and
     ``ingest.encoding`` where a flag gave them) is kept with the KB, but for secrets, and used the
     next time for all that is not told then; with ``defaults`` it is not used.
-    ``on_note`` is told how the source is read, such as which column of a table is what.
+    ``on_note`` gets notes on how the source is read, such as which column of a table is what.
 
     >>> gnome = Entity("g", "gnome", "A small person.", aliases=(Alias("dwarf"),))
     >>> added = workspace.add_kb("garden", [gnome])

@@ -13,7 +13,7 @@ from kglink.errors import UsageError
 from kglink.records import Document, OnProgress
 from kglink.workspace.named import named
 
-#: So many documents tell whether all are annotated whole or in part.
+#: How many documents tell whether all are annotated whole or in part.
 _JUDGED_BY = 500
 
 if TYPE_CHECKING:

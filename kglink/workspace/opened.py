@@ -301,7 +301,7 @@ class Opened:
         space: Space | None = None,
         candidates: int = 0,
     ) -> Linker:
-        """A linker to some KBs of the space, or to all; ``candidates``: at least so many."""
+        """A linker to some KBs of the space, or to all; ``candidates``: at least this number."""
         from kglink.linking.fit_clusterer import CHOICE_FILE
         from kglink.linking.scoring import SCORING_FILE
         from kglink.workspace.discoveries import names_of_discoveries

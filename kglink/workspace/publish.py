@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from kglink.workspace.joint_space import WorkspaceSpace
     from kglink.workspace.opened import Opened
 
-#: So many first candidates of each KB are read where the settings say nothing.
+#: How many first candidates of each KB are read where the settings say nothing.
 RERANKED = 8
-#: So many held-out documents are enough to compare detectors by.
+#: How many held-out documents are enough to compare detectors by.
 _MOST_COMPARED = 40
-#: So many documents of a source tell whether all are annotated whole.
+#: How many documents of a source tell whether all are annotated whole.
 _MOST_READ = 200
 _DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {}}
 

@@ -42,7 +42,7 @@ class RandomSplit:
         if wanted > len(draws):
             raise UsageError(
                 f"a random split of {wanted:,} mentions, and the source has {len(draws):,}",
-                hint="Ask for so many or fewer: --split-random TRAIN,DEV,TEST.",
+                hint="Ask for that number or fewer: --split-random TRAIN,DEV,TEST.",
             )
         splits = (split for split, n in zip(SPLITS, self.counts, strict=True) for _ in range(n))
         return dict(zip(draws, splits, strict=False))

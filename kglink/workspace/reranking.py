@@ -19,7 +19,7 @@ from kglink.workspace.linker import linker_of, search_of
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
-#: So many first candidates of a mention are found at least: a right one may stand far behind.
+#: How many first candidates of a mention are found at least: a right one may stand far behind.
 DEPTH = 64
 #: More mentions than these judge no better.
 MOST_HELD_OUT = 1000

@@ -154,7 +154,7 @@ def end_to_end_shape(question: EndToEnd, report: EndToEndReport, space: str) -> 
 
 
 def run_shape(run: WorkspaceRun) -> Shape:
-    """One run with all that it was told, and its curve."""
+    """One run with all its settings, and its curve."""
     told = run.info.settings
     settings = {
         "recipe": told.recipe.model_dump(mode="json"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kglink.records import LinkedDocument, TextInput
     from kglink.workspace.opened import Opened
 
-#: So many groups of texts for each worker are read ahead.
+#: How many groups of texts for each worker are read ahead.
 _AHEAD = 2
 _NO_CTRL_C = (signal.SIG_BLOCK, {signal.SIGINT})
 

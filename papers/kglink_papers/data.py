@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What a recipe is told to learn from."""
+    """What a recipe learns from."""
 
     source_kbs: tuple[str, ...]
     target_kbs: tuple[str, ...]

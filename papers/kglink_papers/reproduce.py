@@ -65,7 +65,7 @@ class Model:
         return load_recipe(self.row.recipe, self.changes)
 
     def job(self, *, resume: bool = False) -> FinetuneJob:
-        """What `finetune` is told."""
+        """What `finetune` is asked."""
         return FinetuneJob(
             what="linker",
             recipe=self.row.recipe,

@@ -428,7 +428,10 @@ class CrossEncoderSettings(FolderSettings):
         500, ge=0, description="Characters of each candidate's description that it reads."
     )
     weight: float = Field(
-        1.0, gt=0, le=10, description="What its answer counts: as much as so many exact names."
+        1.0,
+        gt=0,
+        le=10,
+        description="What its answer counts: as much as this number of exact names.",
     )
 
 

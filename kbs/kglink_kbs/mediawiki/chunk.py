@@ -38,7 +38,7 @@ from kglink_kbs.mediawiki.wikitext import (
     prose,
 )
 
-#: Lots are numbers of so many bits; the chosen documents are those with the smallest.
+#: Lots are numbers of this number of bits; the chosen documents are those with the smallest.
 LOT_BITS = 48
 _BUCKET_BITS = 16
 _SHIFT = LOT_BITS - _BUCKET_BITS
@@ -160,7 +160,7 @@ class _Chunk:
             self._leave_out("page that is no wikitext")
 
     def about(self) -> dict[str, Any]:
-        """What the leading process is told."""
+        """What the leading process gets."""
         return {
             "bad": [list(page) for page in self._bad],
             "left_out": self._left_out,

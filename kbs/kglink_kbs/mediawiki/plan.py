@@ -1,4 +1,4 @@
-"""What the steps of an ingest are told, and the files in which they leave their results.
+"""What the steps of an ingest get, and the files in which they leave their results.
 
 A file of numbered sections is complete or not there: it is written beside its place and renamed.
 So it is at once the data and the sign that a step is done, and a killed run goes on behind it.

@@ -31,7 +31,7 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _LOOK_BACK = 16
-#: No abbreviation has so many letters.
+#: No abbreviation has this number of letters.
 _LONGEST = 6
 
 

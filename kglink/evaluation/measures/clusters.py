@@ -23,7 +23,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 #: The label of a mention that is in no cluster: not found, or not annotated.
 ABSENT = -1
-#: So many nearest mentions are looked through for those that mean the same (ArboEL, figure 3).
+#: How many nearest mentions are looked through for those that mean the same (ArboEL, figure 3).
 NEAREST = 64
 
 

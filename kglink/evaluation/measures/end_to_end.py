@@ -158,7 +158,7 @@ class Calibration:
         return {"answers": self.answers, "ece": self.ece, "brier": self.brier, "bins": bins}
 
 
-#: So many of the surfaces that were missed or invented most are told.
+#: How many of the surfaces that were missed or invented most are shown.
 MOST_SURFACES = 10
 
 _Item = TypeVar("_Item")
@@ -401,7 +401,7 @@ def evaluate_answers(
     """Judge what ``answers`` gives for the texts, in their order: of all KBs, then of each alone.
 
     With ``counterparts`` those of a gold are right too, except where a KB is alone. ``each`` is
-    told of every text with the answers of all KBs.
+    called for every text with the answers of all KBs.
     """
     golds = {gold for text in texts for one in text.mentions for gold in one.gold or ()}
     same = counterparts(golds) if counterparts else {}

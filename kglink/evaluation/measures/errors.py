@@ -157,7 +157,7 @@ def _confused(case: Case, kbs: Sequence[str]) -> tuple[str, str]:
     return gold, answer or (NOTHING if case.found is None else NIL_ROW)
 
 
-#: So many characters are told on each side of a mention.
+#: How many characters are shown on each side of a mention.
 _CONTEXT = 160
 #: Mentions whose facts are read from the store together.
 _BATCH = 256
@@ -288,7 +288,7 @@ class ErrorAnalysis:
     """Finds the reasons of an evaluation's mentions while it runs; `finish` is called at its end.
 
     ``counterparts``: the same thing in another KB is right. ``ranker`` ranks ``depth`` candidates
-    of the mentions of raw texts. ``each`` is told of every mention in its order.
+    of the mentions of raw texts. ``each`` is called for every mention, in order.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class ErrorAnalysis:
             self._judge_texts()
 
     def finish(self) -> ErrorSummary:
-        """What was found, once all mentions are told."""
+        """What was found, after the last mention."""
         self._judge_texts()
         self._tell()
         return self._summary

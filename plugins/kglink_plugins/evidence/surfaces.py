@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from kglink.records import Candidate, Ranking
 from kglink.text.fold import fold
 
-#: So many surfaces speak for one thing at most; those after them say the same.
+#: How many surfaces speak for one thing at most; those after them say the same.
 _MOST = 16
 
 Thing = TypeVar("Thing")

@@ -83,7 +83,7 @@ class FactoryBackend:
         return _wrap(index)
 
     def _empty(self, dim: int, rows: int) -> Any:
-        """A new index of the wanted kind for so many rows, by inner products."""
+        """A new index of the wanted kind for a number of rows, by inner products."""
         trained = min(rows, self._settings.train_rows)
         factory = self._settings.factory.replace(LISTS, str(suitable_lists(trained)))
         try:

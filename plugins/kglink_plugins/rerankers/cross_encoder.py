@@ -23,7 +23,7 @@ from kglink_plugins.plugin import CrossEncoderSettings
 FloatArray = npt.NDArray[np.float64]
 #: Pairs that are read at once.
 _BATCH = 32
-#: The kind of evidence that its answer is told as.
+#: The kind of evidence of its answer.
 EVIDENCE = "cross_encoder"
 
 

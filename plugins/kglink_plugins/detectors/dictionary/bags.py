@@ -38,7 +38,7 @@ LEAST_MISSPELT = 4
 _MOST_CORRECTED = 300_000
 
 
-#: KBs that share so many of the names of the smaller one are about the same things.
+#: KBs that share this part of the names of the smaller one are about the same things.
 _RELATED = 0.2
 
 

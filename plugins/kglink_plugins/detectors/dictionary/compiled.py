@@ -26,7 +26,7 @@ Bytes = npt.NDArray[np.uint8]
 #: Rows of the filter: aliases of one word, those that need a capital, and those of several words.
 ONE_WORD, ONE_CAPITAL_WORD, TWO_WORDS = range(3)
 _SLOTS_PER_ALIAS = 16
-#: A number of so many digits, such as an EAN, is a name if somebody said that it is one.
+#: A number with this number of digits, such as an EAN, is a name if somebody said that it is one.
 _LONG_NUMBER = 6
 _KEYS_AT_ONCE = 20_000
 _MOST_COUNT = 2**32 - 1

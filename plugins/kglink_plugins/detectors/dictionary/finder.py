@@ -111,7 +111,7 @@ class DictionaryDetector:
                 yield _Piece(offset, folded, borders, first, limit)
                 # Nothing begins where a word is cut.
                 offset, first = offset + int(folded.starts[limit]), int(folded.text[limit] != " ")
-            else:  # hardly anything that folding keeps: no name goes across so many signs
+            else:  # hardly anything that folding keeps: no name goes across that many signs
                 kept = int(folded.ends[-1]) if folded.text else 0
                 ended = _separates(text[offset + kept : offset + size])
                 if folded.text and not ended:  # its last character may go on behind the cut

@@ -18,7 +18,7 @@ from kglink.models.opening import packaged_minilm
 from kglink.text.fold import fold
 from kglink.text.name_words import EMPTY_WORDS, name_words
 
-#: A word that is not among so many is as rare as any.
+#: A word that is not among this number of words is as rare as any.
 MOST_RANKED = 25_000
 #: Characters of a text whose words are looked at together.
 PIECE = 1 << 17

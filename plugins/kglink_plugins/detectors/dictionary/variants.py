@@ -40,7 +40,7 @@ from kglink_plugins.detectors.dictionary.text_words import (
 Hashes = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 
-#: A name in a text may have so many empty words ("cancer of the breast").
+#: A name in a text may have this number of empty words ("cancer of the breast").
 _MOST_EMPTY = 2
 _SHORT = 5
 #: Two words of fewer letters are no word of a name.

@@ -52,7 +52,7 @@ class NoReplyError(Exception):
         self.again = again
         """Whether it may answer when it is asked once more."""
         self.after = after
-        """So many seconds later, as it said itself."""
+        """After the number of seconds that it asked for."""
 
 
 class _Bounded(RawIOBase):

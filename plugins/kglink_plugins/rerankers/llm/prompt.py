@@ -12,7 +12,7 @@ from kglink.records import Candidate, MentionInText, Ranking
 from kglink.text.words import cuts_word
 
 _FIELDS = {"text", "mention", "candidates"}
-#: So many other names of a candidate are told.
+#: How many other names of a candidate are given.
 _MOST_ALIASES = 5
 #: Some servers leave out where thoughts begin; of an answer that was cut there is no end.
 _THOUGHTS = re.compile(r"\A.*</think>|<think>.*", re.DOTALL)

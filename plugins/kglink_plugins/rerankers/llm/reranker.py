@@ -20,10 +20,10 @@ from kglink_plugins.rerankers.llm.answers import Answers
 from kglink_plugins.rerankers.llm.endpoint import Endpoint, NoReplyError
 from kglink_plugins.rerankers.llm.prompt import Prompt, chosen_number
 
-#: After so many failures in a row the endpoint is left alone for so many seconds.
+#: After this number of failures in a row the endpoint is left alone for a number of seconds.
 MOST_FAILURES = 3
 REST = 60.0
-#: The kind of evidence that its choice is told as.
+#: The kind of evidence of its choice.
 EVIDENCE = "llm"
 _FILE = "llm-answers.sqlite"
 
