@@ -29,6 +29,7 @@ ROOTS = (
     "kbs/kglink_kbs",
     "plugins/kglink_plugins",
     "papers/kglink_papers",
+    "doors/kglink_doors",
 )
 
 
@@ -47,6 +48,7 @@ class Size(NamedTuple):
 MOST: dict[str, Size] = {
     "cli/kglink_cli": Size(8_000, 54, 26),
     "kbs/kglink_kbs": Size(10_400, 51, 132),
+    "doors/kglink_doors": Size(4_000, 40, 60),
     "kglink": Size(1_200, 4, 44),
     "kglink/clusters": Size(500, 4, 7),
     "kglink/evaluation": Size(3_800, 17, 45),

@@ -13,6 +13,7 @@ PACKAGES = (
     ROOT / "kbs" / "kglink_kbs",
     ROOT / "cli" / "kglink_cli",
     ROOT / "papers" / "kglink_papers",
+    ROOT / "doors" / "kglink_doors",
 )
 
 

@@ -25,7 +25,7 @@ REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 GROUPS = ("SUBPATTERN", "ATOMIC_GROUP")
 MANY = 100
 
-PACKAGES = ("kglink", "kglink_kbs", "kglink_plugins", "kglink_cli", "kglink_papers")
+PACKAGES = ("kglink", "kglink_kbs", "kglink_plugins", "kglink_cli", "kglink_papers", "kglink_doors")
 #: Where the caller bounds what an expression meets: at most so many characters.
 BOUNDED = {
     "kglink.text.codes._IRI": 256,

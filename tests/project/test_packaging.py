@@ -27,6 +27,7 @@ PACKAGES = {
     "kglink_kbs": ROOT / "kbs" / "kglink_kbs",
     "kglink_cli": ROOT / "cli" / "kglink_cli",
     "kglink_papers": ROOT / "papers" / "kglink_papers",
+    "kglink_doors": ROOT / "doors" / "kglink_doors",
 }
 #: What the wheel takes from elsewhere: the folder in its package, and where it lies in the tree.
 TAKEN = {"kglink_cli": ("plugin_template", ROOT / "plugins" / "template")}

@@ -1,0 +1,23 @@
+"""What the doors register: their commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import typer
+
+from kglink.plugins import hookimpl
+
+#: By the words of the command.
+EXAMPLES: Mapping[str, tuple[str, str]] = {}
+
+
+@hookimpl
+def register_commands(app: typer.Typer) -> None:
+    """Register the commands that serve a workspace."""
+    from kglink_cli.examples import epilog
+
+    commands: dict[str, Callable[..., None]] = {}
+    for name, command in commands.items():
+        panel = "Serve a workspace"
+        app.command(name, rich_help_panel=panel, epilog=epilog(EXAMPLES[name]))(command)
