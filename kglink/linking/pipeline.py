@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from kglink.config import LinkSection
 from kglink.errors import UsageError
 from kglink.linking.candidates import CandidateSearch
+from kglink.linking.corrected import Corrected, as_corrected
 from kglink.linking.decide import Decision
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.detect import proposals, proposals_of
@@ -85,12 +87,14 @@ class Linker:
         preferred: Sequence[str] = (),
         unfinished: Mapping[str, object] | None = None,
         clusters: Mapping[str, str] | None = None,
+        corrected: Corrected | None = None,
         not_reranked: Sequence[str] = (),
     ) -> None:
         """``preferred`` are the KBs in the order in which they answer for the same thing.
 
         ``unfinished`` says, with each answer, what the space still lacks; ``clusters`` gives the
-        discovery of each folded name, for NIL mentions of that name;
+        discovery of each folded name, for NIL mentions of that name; ``corrected`` what people
+        said of places of texts;
         ``not_reranked`` says why nothing is read together with its mention.
         """
         self._search = search
@@ -102,6 +106,7 @@ class Linker:
         self._settings = settings
         self._unfinished = dict(unfinished or {})
         self._clusters = clusters or {}
+        self._corrected = corrected or {}
         self._not_reranked = tuple(not_reranked)
         self.stages = tuple(stages)
         for stage in self.stages:
@@ -128,6 +133,12 @@ class Linker:
     def threshold(self) -> float:
         """The least probability of a link."""
         return self.judge.threshold
+
+    def with_threshold(self, threshold: float) -> Linker:
+        """The same linker with another least probability of a link."""
+        other = copy(self)
+        other.judge = replace(self.judge, threshold=threshold)
+        return other
 
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity cannot be an answer, because only some of its KB are wanted."""
@@ -159,9 +170,11 @@ class Linker:
                     source.text, [link for one in own if (link := _told(one, decision))]
                 )
                 rejected = self._rejected(own, passed_over, decision)
-                yield LinkedDocument(
+                document = LinkedDocument(
                     source.id, source.text, links, self._meta(source, own), rejected
                 )
+                given = source.spans is not None
+                yield as_corrected(document, self._corrected, self._facts, given=given)
 
     def decided(self, ranking: Ranking) -> Link:
         """What a mention with these candidates means, or NIL."""

@@ -36,6 +36,10 @@ from kglink.store.witnesses import Witnesses
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
 
+#: The KB of texts that people corrected, and how many mentions a place counts that they corrected:
+#: who corrects one place means all that are like it.
+CORRECTIONS = "corrections"
+CORRECTED = 10.0
 _BATCH = 2000
 _LOOKUP = 500
 #: Less than the smallest part of a mention: what is left of sums that should be zero.
@@ -87,19 +91,27 @@ class _Source(NamedTuple):
     revision: int
     witnesses: Witnesses
 
+    @property
+    def times(self) -> float:
+        """How many mentions each of its places counts."""
+        return CORRECTED if self.name == CORRECTIONS else 1.0
 
-def meanings(mention: Mention, kbs: Collection[str] = ()) -> Iterator[Meaning]:
-    """What an annotated mention says of its surface, in documents that are annotated with KBs."""
+
+def meanings(mention: Mention, kbs: Collection[str] = (), times: float = 1.0) -> Iterator[Meaning]:
+    """What an annotated mention says of its surface, in documents that are annotated with KBs.
+
+    It counts as so many mentions.
+    """
     if mention.gold is None:
         return
     golds = mention.gold or (NIL,)
     in_kb = Counter(one.kb for one in golds)
     for one in golds:
         if one.kb or one == NIL:  # a gold that nobody found names no entity
-            yield _meaning(mention.surface, one, 1 / in_kb[one.kb])
+            yield _meaning(mention.surface, one, times / in_kb[one.kb])
     for kb in kbs if mention.gold else ():
         if kb not in in_kb:
-            yield _meaning(mention.surface, EntityId(kb, ""), 1)
+            yield _meaning(mention.surface, EntityId(kb, ""), times)
 
 
 def _meaning(surface: str, entity: EntityId, times: float) -> Meaning:
@@ -155,7 +167,8 @@ class MemoryTable:
                 self._count(connection, sources, seen, finding, progress)
             surfaces = seen.surfaces()
             for number, one in enumerate(sources):
-                if one.name in learnt and not surfaces.get(number):
+                told = surfaces.get(number) or one.name == CORRECTIONS
+                if one.name in learnt and not told:
                     raise UsageError(
                         f"{one.name!r} says of no mention what it means",
                         hint="Golds are found when documents are added: add the KBs first, name "
@@ -197,7 +210,7 @@ class MemoryTable:
             ):
                 progress(Progress(f"reading {one.name}", done))
                 for mention, rows in zip(document.mentions, golds, strict=True):
-                    said = meanings(mention, one.witnesses.lacking(rows))
+                    said = meanings(mention, one.witnesses.lacking(rows), one.times)
                     seen.add(number, document.text, (mention.start, mention.end), said)
         progress(Progress("reading the names of KBs"))
         for number, one in enumerate(sources):
@@ -209,7 +222,7 @@ class MemoryTable:
             ):
                 progress(Progress(f"counting {one.name}", done))
                 for start, end in places(document):
-                    none = _meaning(document.text[start:end], NO_MENTION, 1)
+                    none = _meaning(document.text[start:end], NO_MENTION, one.times)
                     seen.add(number, document.text, (start, end), [none])
 
     def learnt(self) -> list[Learnt]:

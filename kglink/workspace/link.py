@@ -24,12 +24,15 @@ def link(
     types: str | Sequence[str] = (),
     under: str | Sequence[str] = (),
     not_under: str | Sequence[str] = (),
+    threshold: float | None = None,
     wait: bool = True,
 ) -> Iterator[LinkedDocument]:
     """Link a text, or several, to the space; plain strings are numbered.
 
     ``types`` are the types of entities that may be answers, ``under`` and ``not_under`` branches
-    of KBs, such as ``doid:DOID:4``, that they must and must not be in.
+    of KBs, such as ``doid:DOID:4``, that they must and must not be in. ``threshold`` is the least
+    probability of a link, where it is not that of the settings. In a text that somebody corrected
+    (`correct`) their word stands.
 
     A space that is missing or older than the store is built first. Without ``wait`` a KB that is
     new in it answers at once, by its names alone until `build` has made its vectors: then
@@ -50,9 +53,17 @@ def link(
     is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
     linker = _fresh_linker(opened, kbs, types, under, not_under, wait=wait)
+    if threshold is not None:
+        if not 0 <= threshold <= 1:
+            raise UsageError(f"threshold = {threshold}: a probability is from 0 to 1")
+        linker = linker.with_threshold(threshold)
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
-    flags = {f"link.{name}": named(value) for name, value in asked.items() if value}
+    flags: dict[str, object] = {
+        f"link.{name}": named(value) for name, value in asked.items() if value
+    }
+    if threshold is not None:
+        flags["link.threshold"] = threshold
     return workers.answers(opened, linker, inputs, flags)
 
 

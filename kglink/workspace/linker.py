@@ -14,6 +14,7 @@ from kglink.files.digest import digest_of
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import TokenSearchOf
+from kglink.linking.corrected import Corrected
 from kglink.linking.fit_clusterer import ClustererChoice, read_choice
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind, joint_ranking
@@ -173,10 +174,11 @@ def linker_of(
     unfinished: Mapping[str, object] | None = None,
     memory: PartOfMemory | None = None,
     clusters: Mapping[str, str] | None = None,
+    corrected: Corrected | None = None,
 ) -> Linker:
     """A linker to some KBs of a space; ``memory``: its detectors look for the names of this one.
 
-    ``clusters``: by folded name what was discovered.
+    ``clusters``: by folded name what was discovered; ``corrected``: what people said of texts.
     """
     return Linker(
         search,
@@ -194,6 +196,7 @@ def linker_of(
         preferred=preferred_kbs(space, kbs, settings, store),
         unfinished=unfinished,
         clusters=clusters,
+        corrected=corrected,
         not_reranked=[_ANOTHER_MODEL]
         if settings.rerank and is_reranker_of_another_model(space)
         else [],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.records import Document, OnProgress
+from kglink.store.memory import CORRECTIONS
 from kglink.workspace.named import named
 
 #: How many documents tell whether all are annotated whole or in part.
@@ -115,6 +116,11 @@ def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[D
     ]
 
 
+def said_to_be_none(document: Document) -> Iterator[tuple[int, int]]:
+    """The places of a corrected text that somebody said are no mentions."""
+    return ((one.start, one.end) for one in document.mentions if one.gold is None)
+
+
 def _unmarked_of(opened: Opened) -> Unmarked:
     """Finds the names of KBs that stand in documents and are not annotated there.
 
@@ -135,6 +141,8 @@ def _unmarked_of(opened: Opened) -> Unmarked:
     def unmarked(
         source: str, split: str | None, known: Callable[[], Iterator[Meaning]]
     ) -> Places | None:
+        if source == CORRECTIONS:
+            return said_to_be_none
         sample = islice(opened.store.documents(source, split), _JUDGED_BY)
         if annotation_of(merged_texts(source, sample)).partial:
             return None

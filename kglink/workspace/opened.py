@@ -302,6 +302,7 @@ class Opened:
         candidates: int = 0,
     ) -> Linker:
         """A linker to some KBs of the space, or to all; ``candidates``: at least this number."""
+        from kglink.linking.corrected import corrected_texts
         from kglink.linking.fit_clusterer import CHOICE_FILE
         from kglink.linking.scoring import SCORING_FILE
         from kglink.workspace.discoveries import names_of_discoveries
@@ -331,6 +332,7 @@ class Opened:
                     search, limited, names, link, self.store, self.registry,
                     {"names_alone": told._asdict()} if told else None,
                     clusters=names_of_discoveries(self.folder) if discovered else None,
+                    corrected=corrected_texts(self.store),
                 )  # fmt: skip
                 self.stages += linker.stages
                 while len(self._linkers) >= MOST_LINKERS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kglink.workspace.build import build, build_if_stale
 from kglink.workspace.candidates import write_candidates
 from kglink.workspace.clusters import evaluate_clusters, fit_clusterer, kept_clusterer_choice
+from kglink.workspace.corrections import correct, corrections, take_back
 from kglink.workspace.discover import discover, discovered, judge_discovery, promote
 from kglink.workspace.distill import distill
 from kglink.workspace.doctor import doctor, licences, plugins
@@ -115,6 +116,9 @@ class Workspace(Opened):
     discovered = discovered
     judge_discovery = judge_discovery
     promote = promote
+    correct = correct
+    corrections = corrections
+    take_back = take_back
     learn = learn
     forget = forget
     fit = fit

@@ -1,0 +1,81 @@
+"""Texts that people corrected: there their word stands, whatever the evidence says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kglink.files.digest import text_digest
+from kglink.linking.describe import EntityFacts, described
+from kglink.records import (
+    Candidate,
+    EntityId,
+    Link,
+    LinkedDocument,
+    Mention,
+    MentionInText,
+    Ranking,
+)
+from kglink.store.memory import CORRECTIONS
+
+if TYPE_CHECKING:
+    from kglink.store import Store
+
+#: The type of a mention that somebody said is none.
+NOT_A_MENTION = "no mention"
+#: By the digests of texts (`text_digest`), the places that people corrected there.
+Corrected = Mapping[str, Sequence[Mention]]
+
+
+def corrected_texts(store: Store) -> Corrected:
+    """All texts that people corrected."""
+    if all(info.name != CORRECTIONS for info in store.kbs()):
+        return {}
+    return {one.id: one.mentions for one in store.documents(CORRECTIONS, unresolved=True)}
+
+
+def as_corrected(
+    document: LinkedDocument, corrected: Corrected, facts: EntityFacts, *, given: bool
+) -> LinkedDocument:
+    """The document with what people said of its places.
+
+    Where its mentions were ``given``, only those are answered.
+    """
+    said = corrected.get(text_digest(document.text), ()) if corrected else ()
+    places = {(one.start, one.end): one for one in document.links}
+    if given:
+        said = [one for one in said if (one.start, one.end) in places]
+    if not said:
+        return document
+    links = [
+        link
+        for link in document.links
+        if not any(link.start < one.end and one.start < link.end for one in said)
+    ]
+    for one in said:
+        if given or one.type != NOT_A_MENTION:
+            found = places.get((one.start, one.end))
+            links.append(_link(document.text, one, found.candidates if found else (), facts))
+    links.sort(key=lambda link: (link.start, link.end))
+    meta = {**document.meta, "corrected": len(said)}
+    return replace(document, links=tuple(links), meta=meta)
+
+
+def _link(text: str, said: Mention, candidates: tuple[Candidate, ...], facts: EntityFacts) -> Link:
+    """What a place means as somebody said it; what was found there stays behind as candidates."""
+    chosen = None
+    if said.gold:
+        chosen = next((one for one in candidates if one.id == said.gold[0]), None)
+        chosen = chosen or _candidate(text, said, said.gold[0], facts)
+        candidates = (chosen, *(one for one in candidates if one.id != chosen.id))
+    words = text[said.start : said.end]
+    return Link(
+        said.start, said.end, words, candidates, chosen, 1.0, probability=float(chosen is not None)
+    )
+
+
+def _candidate(text: str, said: Mention, entity: EntityId, facts: EntityFacts) -> Candidate:
+    mention = MentionInText(text, said.start, said.end)
+    (ranking,) = described(facts, [Ranking(mention, (Candidate(entity, entity.key, 1.0),))], 1)
+    return ranking.candidates[0]

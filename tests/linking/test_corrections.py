@@ -1,0 +1,115 @@
+"""Corrections: they hold in their own text at once, are learnt for others, and are taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kglink import Span, TextInput, Workspace
+from kglink.errors import UnknownNameError, UsageError
+from kglink.store.memory import CORRECTIONS
+
+TEXT = "A kite was seen above Halley, and \N{PILE OF POO} Mercury rose with the kite."
+
+
+@pytest.fixture
+def workspace(demo_copy: Path) -> Workspace:
+    return Workspace.open(demo_copy, flags={"link.evidence": "all"})
+
+
+def answers(workspace: Workspace, text: str) -> dict[tuple[int, int], str | None]:
+    (document,) = workspace.link(text)
+    assert all(text[one.start : one.end] == one.surface for one in document.links)
+    return {
+        (one.start, one.end): str(one.chosen.id) if one.chosen else None for one in document.links
+    }
+
+
+def place(text: str, words: str) -> tuple[int, int]:
+    start = text.index(words)
+    return start, start + len(words)
+
+
+def test_a_correction_holds_in_its_text_and_teaches_others(workspace: Workspace) -> None:
+    other = "Later Halley came down the stairs."
+    at = place(TEXT, "Halley")
+    before = answers(workspace, TEXT)[at], answers(workspace, other)[place(other, "Halley")]
+    assert "lanternfall:juno_halley" not in before
+    said = workspace.correct(TEXT, *at, "lanternfall:juno_halley")
+    assert answers(workspace, TEXT)[at] == "lanternfall:juno_halley"
+    assert answers(workspace, other)[place(other, "Halley")] == "lanternfall:juno_halley"
+    with Workspace.open(workspace.folder) as fresh:
+        assert answers(fresh, TEXT)[at] == "lanternfall:juno_halley"
+    assert workspace.take_back(said.id) == said
+    after = answers(workspace, TEXT)[at], answers(workspace, other)[place(other, "Halley")]
+    assert after == before
+    assert all(info.name != CORRECTIONS for info in workspace.kbs())
+
+
+def test_nothing_no_mention_and_another_border(workspace: Workspace) -> None:
+    before = answers(workspace, TEXT)
+    mercury, kite = place(TEXT, "Mercury"), place(TEXT, "kite")
+    assert before[mercury]
+    assert kite in before
+    workspace.correct(TEXT, *mercury, None)
+    assert answers(workspace, TEXT)[mercury] is None
+    longer = place(TEXT, "Mercury rose")
+    workspace.correct(TEXT, *longer, "encyclopedia:mercury_planet")
+    now = answers(workspace, TEXT)
+    assert now[longer] == "encyclopedia:mercury_planet"
+    assert mercury not in now
+    workspace.correct(TEXT, *kite, None, is_mention=False)
+    assert kite not in answers(workspace, TEXT)
+    assert [(one.surface, one.is_mention) for one in workspace.corrections()] == [
+        ("kite", False),
+        ("Mercury rose", True),
+    ]
+    for one in workspace.corrections():
+        workspace.take_back(one.id)
+    assert answers(workspace, TEXT) == before
+
+
+def test_given_mentions_stay_as_they_were_given(workspace: Workspace) -> None:
+    at = place(TEXT, "Halley")
+    workspace.correct(TEXT, *at, "lanternfall:juno_halley")
+    workspace.correct(TEXT, *place(TEXT, "Mercury"), None)
+    (document,) = workspace.link(TextInput("t", TEXT, (Span(*at), Span(*place(TEXT, "kite")))))
+    assert [one.surface for one in document.links] == ["kite", "Halley"]
+    assert document.links[1].chosen
+    assert str(document.links[1].chosen.id) == "lanternfall:juno_halley"
+    assert document.links[1].confidence == 1
+    assert document.meta["corrected"] == 1
+
+
+def test_what_nobody_corrected_says_nothing(workspace: Workspace) -> None:
+    """A corrected text is annotated in part: its other names stay names."""
+    text = "Mercury, Halley and a heron; Mercury, Halley and a heron."
+    workspace.correct(text, *place(text, "Halley"), "lanternfall:juno_halley")
+    workspace.correct(text, *place(text, "Mercury"), "encyclopedia:mercury_planet")
+    never = {one.surface for one in workspace.store.all_meanings() if one.entity.key == "-"}
+    assert never == set()
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 0), (3, 2), (-1, 4), (0, 999), (1, 2)])
+def test_a_place_that_is_none(workspace: Workspace, start: int, end: int) -> None:
+    with pytest.raises(UsageError, match="is no place"):
+        workspace.correct(TEXT, start, end, None)
+
+
+def test_what_cannot_be_said(workspace: Workspace) -> None:
+    with pytest.raises(UnknownNameError):
+        workspace.correct(TEXT, 2, 6, "lanternfall:nobody")
+    with pytest.raises(UsageError, match="no mention means no entity"):
+        workspace.correct(TEXT, 2, 6, "lanternfall:kite_flyer", is_mention=False)
+    with pytest.raises(UnknownNameError):
+        workspace.take_back("6205c310b1e03784-1-2")
+    assert workspace.corrections() == []
+
+
+def test_a_threshold_for_one_call(workspace: Workspace) -> None:
+    (few,) = workspace.link(TEXT, threshold=0.9)
+    (many,) = workspace.link(TEXT, threshold=0.05)
+    assert len([one for one in few.links if one.chosen]) < len(many.links)
+    with pytest.raises(UsageError, match="from 0 to 1"):
+        next(iter(workspace.link(TEXT, threshold=1.5)))
