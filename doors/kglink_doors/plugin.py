@@ -9,15 +9,21 @@ import typer
 from kglink.plugins import hookimpl
 
 #: By the words of the command.
-EXAMPLES: Mapping[str, tuple[str, str]] = {}
+EXAMPLES: Mapping[str, tuple[str, str]] = {
+    "serve": (
+        "kglink serve",
+        "KEY=... kglink serve --host 0.0.0.0 --token-from KEY --read-only",
+    ),
+}
 
 
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
     """Register the commands that serve a workspace."""
     from kglink_cli.examples import epilog
+    from kglink_doors.serve_command import serve
 
-    commands: dict[str, Callable[..., None]] = {}
+    commands: dict[str, Callable[..., None]] = {"serve": serve}
     for name, command in commands.items():
         panel = "Serve a workspace"
         app.command(name, rich_help_panel=panel, epilog=epilog(EXAMPLES[name]))(command)

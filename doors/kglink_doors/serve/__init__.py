@@ -1,0 +1,1 @@
+"""`kglink serve`: a workspace over HTTP, with a page, for one machine or a team."""

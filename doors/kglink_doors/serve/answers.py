@@ -1,0 +1,270 @@
+"""Routes that read: link, explain, search, entities, KBs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from kglink import EntityId, LinkedDocument, Span, TextInput
+from kglink.errors import KglinkError, UsageError
+from kglink.text.printable import printable_json
+from kglink.workspace.shapes import found_shape
+from kglink_doors.serve.batches import LinkOptions
+from kglink_doors.serve.served import Served, error_shape, served
+
+if TYPE_CHECKING:
+    pass
+
+router = APIRouter()
+Here = Annotated[Served, Depends(served)]
+Names = Annotated[list[str], Query(default_factory=list)]
+#: Lines that are linked together while more of them come.
+_LINES = 16
+_EXAMPLE: JsonValue = {"text": "A heron stood on Skerrow Light.", "kbs": [], "threshold": 0.25}
+
+
+class Place(BaseModel):
+    """A mention that is given: ``text[start:end]``, in code points."""
+
+    start: int
+    end: int
+
+
+class Text(BaseModel):
+    """A text to link, as a line of JSON that `kglink link` reads."""
+
+    text: str
+    id: str = ""
+    entities: list[Place] | None = None
+    """Its mentions, where they are known; else it is searched."""
+
+    def input(self) -> TextInput:
+        """What `Workspace.link` takes."""
+        given = [Span(one.start, one.end) for one in self.entities or ()]
+        return TextInput(self.id, self.text, tuple(given) or None)
+
+
+class ToLink(BaseModel):
+    """A text, or several, and how they are linked."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+
+    text: str | None = None
+    entities: list[Place] | None = None
+    texts: list[Text | str] | None = Field(None, max_length=1000)
+    kbs: list[str] = []
+    types: list[str] = []
+    under: list[str] = []
+    not_under: list[str] = []
+    threshold: float | None = Field(None, ge=0, le=1)
+    explain: bool = False
+
+    def inputs(self) -> list[TextInput]:
+        """The texts; one that is alone has no id."""
+        if (self.text is None) == (self.texts is None):
+            raise UsageError("one text or several are needed", hint='Give "text", or "texts".')
+        if self.text is not None:
+            return [Text(text=self.text, entities=self.entities).input()]
+        given = (Text(text=one) if isinstance(one, str) else one for one in self.texts or ())
+        return [
+            one.input() if one.id else Text(**{**one.model_dump(), "id": str(number)}).input()
+            for number, one in enumerate(given, 1)
+        ]
+
+    def options(self) -> LinkOptions:
+        """How they are linked."""
+        return options_of(self.kbs, self.types, self.under, self.not_under, self.threshold)
+
+
+class ToExplain(BaseModel):
+    """A text, and a mention of it: by its words, or by its place; of neither: all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    surface: str = ""
+    start: int | None = None
+    end: int | None = None
+    kbs: list[str] = []
+
+
+def options_of(
+    kbs: Iterable[str],
+    types: Iterable[str],
+    under: Iterable[str],
+    not_under: Iterable[str],
+    threshold: float | None,
+) -> LinkOptions:
+    """How texts are linked."""
+    return LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
+
+
+def json_response(value: object) -> Response:
+    """JSON that every reader takes, halves of surrogate pairs written out."""
+    return Response(printable_json(value), media_type="application/json")
+
+
+@router.post("/link", tags=["texts"], responses={200: {"model": None}})
+async def link(asked: ToLink, here: Here) -> Response:
+    """Link a text, or several: the JSON of `kglink link --json`."""
+    found = await _linked(asked.inputs(), asked.options(), here)
+    shapes = [one.as_json(explain=asked.explain) for one in found]
+    return json_response(shapes if asked.text is None else shapes[0])
+
+
+@router.post("/link/lines", tags=["texts"])
+async def link_lines(
+    request: Request,
+    here: Here,
+    kbs: Names,
+    types: Names,
+    under: Names,
+    not_under: Names,
+    threshold: Annotated[float | None, Query(ge=0, le=1)] = None,
+    *,
+    explain: bool = False,
+) -> StreamingResponse:
+    """Link JSON lines while they come (`application/x-ndjson`): a line of JSON for each.
+
+    A line that is none, or that cannot be linked, is answered by `{"error", "fix"}`.
+    """
+    options = options_of(kbs, types, under, not_under, threshold)
+    answers = _line_answers(request, here, options, explain=explain)
+    return _WhileItReads(answers, media_type="application/x-ndjson")
+
+
+async def _linked(
+    texts: list[TextInput], options: LinkOptions, here: Served
+) -> list[LinkedDocument]:
+    found = await here.batches.link(texts, options, here.limits.seconds)
+    here.metrics.linked(len(found), sum(len(one.links) for one in found))
+    return found
+
+
+class _WhileItReads(StreamingResponse):
+    """An answer that is sent while the body still comes: nothing else may listen for it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the parts as they are made."""
+        with suppress(ClientDisconnect):
+            await self.stream_response(send)
+
+
+async def _line_answers(
+    request: Request, here: Served, options: LinkOptions, *, explain: bool
+) -> AsyncIterator[str]:
+    try:
+        async for lines in _lines(request, int(here.limits.body_mb * 2**20)):
+            asked = [asyncio.create_task(_of_line(one, here, options)) for one in lines]
+            for one in asked:
+                found = await one
+                shape = (
+                    found.as_json(explain=explain) if isinstance(found, LinkedDocument) else found
+                )
+                yield printable_json(shape) + "\n"
+    except KglinkError as error:  # the answer has begun: what is wrong is its last line
+        yield printable_json(error_shape(error)) + "\n"
+
+
+async def _of_line(
+    line: bytes, here: Served, options: LinkOptions
+) -> LinkedDocument | dict[str, Any]:
+    try:
+        return (await _linked([Text.model_validate_json(line).input()], options, here))[0]
+    except ValidationError as error:
+        fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'
+        return {"error": f"the line is no text: {error.errors()[0]['msg']}", "fix": fix}
+    except KglinkError as error:
+        return error_shape(error)
+    except TimeoutError:
+        return {"error": f"it took over {here.limits.seconds:g} s", "fix": "Send a shorter text."}
+
+
+async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:
+    """The lines of a body as they come, some at once."""
+    rest = b""
+    async for part in request.stream():
+        *whole, rest = (rest + part).split(b"\n")
+        if len(rest) > most:
+            raise UsageError(f"a line is longer than {most / 2**20:g} MB", hint="Send it in parts.")
+        wanted = [one for one in whole if one.strip()]
+        for first in range(0, len(wanted), _LINES):
+            yield wanted[first : first + _LINES]
+    if rest.strip():
+        yield [rest]
+
+
+@router.post("/explain", tags=["texts"])
+def explain(asked: ToExplain, here: Here) -> Response:
+    """Why mentions are linked as they are: the JSON of `kglink explain --json`."""
+    span = None if asked.start is None or asked.end is None else (asked.start, asked.end)
+    found = here.workspace.explain(asked.text, surface=asked.surface, span=span, kbs=asked.kbs)
+    return json_response([one.as_json() for one in found])
+
+
+@router.get("/search", tags=["entities"])
+def search(
+    here: Here,
+    q: Annotated[str, Query(min_length=1, max_length=10_000, examples=["wading bird"])],
+    kbs: Names,
+    types: Names,
+    k: Annotated[int, Query(ge=1, le=100)] = 10,
+) -> Response:
+    """The entities that words name or describe, best first."""
+    found = here.workspace.search(q, k=k, kbs=kbs, types=types)
+    entities = here.workspace.store.get_entities([one.id for one in found])
+    shapes = found_shape(found, entities)
+    for shape, one in zip(shapes, found, strict=True):
+        known = entities.get(one.id)
+        shape |= {
+            "description": known.description[:400] if known else "",
+            "type": known.type if known else "",
+        }
+    return json_response(shapes)
+
+
+@router.get("/entities/{kb}/{key:path}", tags=["entities"])
+def entity(
+    here: Here, kb: str, key: str, examples: Annotated[int, Query(ge=0, le=100)] = 3
+) -> Response:
+    """All that is known of an entity: the JSON of `kglink show --json`."""
+    return json_response(here.workspace.entity(EntityId(kb, key), examples=examples).as_json())
+
+
+@router.get("/kbs", tags=["KBs"])
+def kbs_route(here: Here) -> Response:
+    """The KBs: the JSON of `kglink kbs --json`."""
+    return json_response([one.as_json() for one in here.workspace.kbs()])
+
+
+@router.get("/kbs/{kb}", tags=["KBs"])
+def kb_route(
+    here: Here,
+    kb: str,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> Response:
+    """A KB, and its first entities."""
+    shown = here.workspace.entities(kb, limit=limit)
+    first = [{"key": one.key, "title": one.title, "type": one.type} for one in shown]
+    return json_response({**here.workspace.kb(kb).as_json(), "first": first})
+
+
+@router.get("/counterparts/{kb}/{key:path}", tags=["entities"])
+def counterparts(here: Here, kb: str, key: str) -> Response:
+    """The same thing in other KBs."""
+    found = here.workspace.entity(EntityId(kb, key), examples=0)
+    return json_response([one.as_json() for one in found.counterparts])
+
+
+def read_json(text: str) -> object:
+    """JSON that somebody sent within a form; a sentence where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"this is no JSON: {error}", hint="Send a JSON object.") from error

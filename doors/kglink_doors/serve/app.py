@@ -1,0 +1,156 @@
+"""The application: all routes around one workspace, behind the guard."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from kglink.errors import KglinkError
+from kglink.workspace.corrections import learn_corrections
+from kglink_doors.serve import answers, changes, jobs, nif, reconcile
+from kglink_doors.serve.batches import Batches
+from kglink_doors.serve.guard import Guard
+from kglink_doors.serve.jobs import Jobs
+from kglink_doors.serve.limits import Limits
+from kglink_doors.serve.metrics import Metrics
+from kglink_doors.serve.served import Served, error_shape, status_of
+
+if TYPE_CHECKING:
+    from kglink import Workspace
+
+_PAGE = {"": "index.html", "page.css": "page.css", "page.js": "page.js"}
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+
+
+def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> FastAPI:
+    """The application that serves a workspace."""
+    metrics = Metrics()
+    app = FastAPI(
+        title="kglink",
+        version=version("kglink"),
+        description="Links text to several knowledge bases at once.",
+        docs_url=None,  # its pages load scripts from elsewhere
+        redoc_url=None,
+        lifespan=_life(workspace, limits, metrics),
+    )
+    app.add_middleware(Guard, limits=limits, metrics=metrics, log=log)
+    for module in (answers, changes, jobs, nif, reconcile):
+        app.include_router(module.router)
+    _add_states(app)
+    _add_page(app)
+    _add_errors(app)
+    return app
+
+
+def _life(workspace: Workspace, limits: Limits, metrics: Metrics) -> Callable[[FastAPI], Any]:
+    """Begin with a linker that is ready; end when all that waits has its answer."""
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(learn_corrections, workspace)
+        batches, work = Batches(workspace, limits.waiting), Jobs(workspace)
+        app.state.served = Served(workspace, batches, work, metrics, limits)
+        try:
+            yield
+        finally:
+            await run_in_threadpool(work.close)
+            await run_in_threadpool(batches.close)
+
+    return life
+
+
+def _add_states(app: FastAPI) -> None:
+    @app.get("/health", tags=["server"])
+    async def health() -> dict[str, str]:
+        """Whether the server lives."""
+        return {"status": "alive", "version": version("kglink")}
+
+    @app.get("/ready", tags=["server"])
+    def ready(here: answers.Here) -> Response:
+        """Whether texts are linked at once: there is a space, and it can be read."""
+        space = here.workspace.space()
+        return answers.json_response({"status": "ready", "kbs": list(space.kbs())})
+
+    @app.get("/metrics", tags=["server"])
+    def metrics(here: answers.Here) -> Response:
+        """What the server counts, for Prometheus."""
+        running = sum(one.state == "running" for one in here.jobs.all())
+        text = here.metrics.text(waiting_texts=len(here.batches), running_jobs=running)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+
+def _add_page(app: FastAPI) -> None:
+    for path, name in _PAGE.items():
+        content = files("kglink_doors.serve").joinpath("page", name).read_bytes()
+        kind = _TYPES[name.rpartition(".")[2]]
+
+        def page(content: bytes = content, kind: str = kind) -> Response:
+            return Response(content, media_type=f"{kind}; charset=utf-8")
+
+        app.get(f"/{path}", include_in_schema=False)(_without_arguments(page))
+
+
+def _without_arguments(page: Callable[[], Response]) -> Callable[[], Any]:
+    async def route() -> Response:
+        return page()
+
+    return route
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(KglinkError)
+    async def refused(request: Request, error: KglinkError) -> JSONResponse:
+        """What kglink refuses, with the fix."""
+        status = status_of(error)
+        more = {"retry-after": "1"} if status == 503 else None
+        return JSONResponse(error_shape(error), status, headers=more)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        """What is not of the shape that a route takes: the first thing that is wrong."""
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the request"
+        fix = f"GET /openapi.json describes {request.method} {request.url.path}."
+        return JSONResponse({"error": f"{where}: {first['msg']}", "fix": fix}, 422)
+
+    @app.exception_handler(HTTPException)
+    async def no_route(request: Request, error: HTTPException) -> JSONResponse:
+        """No such route, or method."""
+        fix = "GET /openapi.json lists what there is."
+        shape = {"error": f"{request.method} {request.url.path}: {error.detail}", "fix": fix}
+        return JSONResponse(shape, error.status_code)
+
+    @app.exception_handler(TimeoutError)
+    async def late(request: Request, error: TimeoutError) -> JSONResponse:
+        """What took too long."""
+        seconds = request.app.state.served.limits.seconds
+        fix = "Send less at once; --seconds raises the limit."
+        return JSONResponse({"error": f"it took over {seconds:g} s", "fix": fix}, 504)
+
+    @app.exception_handler(OSError)
+    async def machine(request: Request, error: OSError) -> JSONResponse:
+        """What the machine cannot do."""
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        fix = "Make room on the server's disk." if full else "See the server's log."
+        return JSONResponse(
+            {"error": error.strerror or str(error), "fix": fix}, 507 if full else 500
+        )
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> JSONResponse:
+        """What nobody foresaw; uvicorn's log has where."""
+        shape = {
+            "error": f"unexpected error: {type(error).__name__}",
+            "fix": "This is a bug: see the log.",
+        }
+        return JSONResponse(shape, 500)

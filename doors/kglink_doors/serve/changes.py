@@ -1,0 +1,135 @@
+"""Routes that change: corrections, new entities, verdicts on overlaps and on discoveries."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from kglink import Alias, Entity, EntityId
+from kglink_doors.serve.answers import Here, json_response
+
+router = APIRouter()
+
+
+class Said(BaseModel):
+    """What a place of a text means: an entity, nothing that a KB has, or no mention at all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    start: int
+    end: int
+    entity: str | None = None
+    mention: bool = True
+
+
+class NewEntity(BaseModel):
+    """An entity to add to a KB."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: str = Field(min_length=1, max_length=1000)
+    title: str = Field(min_length=1, max_length=1000)
+    description: str = Field("", max_length=100_000)
+    type: str = Field("", max_length=1000)
+    aliases: list[str] = Field([], max_length=1000)
+
+
+class SaidOfPair(BaseModel):
+    """Whether two entities are the same thing; no verdict takes back what was said."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    left: str
+    right: str
+    verdict: Literal["correct", "wrong", "unclear"] | None
+
+
+class SaidOfDiscovery(BaseModel):
+    """What a discovery is; no answer takes back what was said."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    answer: Literal["accept", "reject", "merge", "link"] | None
+    into: str = ""
+
+
+@router.post("/corrections", tags=["corrections"], status_code=201)
+def correct(said: Said, here: Here) -> Response:
+    """Correct a place of a text: it is learnt before this answers."""
+    done = here.workspace.correct(
+        said.text, said.start, said.end, said.entity, is_mention=said.mention
+    )
+    answer = json_response(done.as_json())
+    answer.status_code = 201
+    return answer
+
+
+@router.get("/corrections", tags=["corrections"])
+def corrections(here: Here) -> Response:
+    """All corrections."""
+    return json_response([one.as_json() for one in here.workspace.corrections()])
+
+
+@router.delete("/corrections/{correction}", tags=["corrections"])
+def take_back(correction: str, here: Here) -> Response:
+    """Take a correction back."""
+    return json_response(here.workspace.take_back(correction).as_json())
+
+
+@router.post("/entities/{kb}", tags=["entities"], status_code=201)
+def add_entity(kb: str, new: NewEntity, here: Here) -> Response:
+    """Add an entity to a KB: the next text that is linked knows it."""
+    names = tuple(Alias(one) for one in new.aliases)
+    entity = Entity(new.key, new.title, new.description, new.type, aliases=names)
+    here.workspace.add_entity(kb, entity)
+    here.workspace.build_if_stale()
+    answer = json_response(here.workspace.entity(EntityId(kb, new.key)).as_json())
+    answer.status_code = 201
+    return answer
+
+
+@router.get("/overlaps", tags=["overlaps"])
+def overlaps(
+    here: Here,
+    verdict: Literal["correct", "wrong", "unclear", "unjudged"] = "unjudged",
+    limit: int = Query(10, ge=1, le=100),
+) -> Response:
+    """Pairs of entities that may be one thing, the least sure first."""
+    found = here.workspace.overlaps(verdicts=[verdict])
+    chosen = heapq.nsmallest(limit, found, key=lambda one: abs(one.probability - 0.5))
+    ids = [side for one in chosen for side in (one.left, one.right)]
+    known = here.workspace.store.get_entities(ids)
+
+    def side(id_: EntityId) -> dict[str, str]:
+        entity = known.get(id_)
+        text = entity.description[:400] if entity else ""
+        return {"id": str(id_), "title": entity.title if entity else id_.key, "description": text}
+
+    return json_response(
+        [{**one.as_json(), "left": side(one.left), "right": side(one.right)} for one in chosen]
+    )
+
+
+@router.post("/overlaps", tags=["overlaps"])
+def judge_overlap(said: SaidOfPair, here: Here) -> Response:
+    """Say whether two entities are the same thing; it counts from the next text on."""
+    left, right = (here.workspace.entity(one, examples=0).id for one in (said.left, said.right))
+    here.workspace.store.set_verdict(left, right, said.verdict)
+    return json_response(said.model_dump())
+
+
+@router.get("/discoveries", tags=["discoveries"])
+def discoveries(here: Here) -> Response:
+    """What texts spoke of and no KB has."""
+    return json_response([one.as_json() for one in here.workspace.discovered()])
+
+
+@router.post("/discoveries/{discovery}", tags=["discoveries"])
+def judge_discovery(discovery: str, said: SaidOfDiscovery, here: Here) -> Response:
+    """Say what a discovery is."""
+    done = here.workspace.judge_discovery(discovery, said.answer, said.into)
+    return json_response(done.as_json())

@@ -1,0 +1,247 @@
+"""The gate of the server: who asks, how much they bring, how long they take.
+
+Without a token only this machine may ask: the names of its loopback are the only hosts that are
+answered, so that no page of a site whose name leads here (DNS rebinding) gets in. A page of
+another site may change nothing: a browser says where a request comes from. The one exception are
+reconciliation services, which table editors call from their own pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.responses import JSONResponse, Response
+
+from kglink.text.printable import printable_line
+from kglink_doors.serve.limits import LOOPBACK, Limits
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from kglink_doors.serve.metrics import Metrics
+
+#: What anybody may have: the page, which asks for the token, and whether the server is alive.
+OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a fault
+    """A request that is not answered, with the status and what its sender reads."""
+
+    def __init__(self, status: int, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.response = JSONResponse({"error": message, "fix": fix}, status)
+
+
+class Guard:
+    """ASGI middleware around all routes."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, *, log: bool) -> None:
+        self._app = app
+        self._limits = limits
+        self._metrics = metrics
+        self._log = log
+        self._at_work = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        answer = _Answer(send, self._more_headers(scope))
+        self._at_work += 1
+        try:
+            if (refused := self._refusal(scope)) is not None:
+                raise refused
+            streamed = self._limits.is_streamed(scope["path"], _headers(scope))
+            body = _Body(receive, self._most_bytes(scope), self._limits.seconds, streamed=streamed)
+            await self._app(scope, body, answer)
+        except Refused as refused:
+            if not answer.status:
+                await refused.response(scope, receive, answer)
+        finally:
+            self._at_work -= 1
+            self._note(scope, answer.status, time.perf_counter() - began)
+
+    def _refusal(self, scope: Scope) -> Refused | None:
+        """Why a request is not answered; None: it is."""
+        headers = _headers(scope)
+        return self._of_stranger(scope, headers) or self._of_too_much(scope, headers)
+
+    def _of_stranger(self, scope: Scope, headers: Mapping[str, str]) -> Refused | None:
+        """Why this sender is not answered."""
+        path, method = scope["path"], scope["method"]
+        local = _host_of(f"//{headers.get('host', '')}") in LOOPBACK
+        if not self._limits.token and not local:
+            message = "this server answers to the names of its own machine only"
+            return Refused(421, message, "Ask http://127.0.0.1, or start it with --token-from.")
+        if method != "OPTIONS" and path not in OPEN and not self._knows_token(scope, headers):
+            return Refused(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
+        if method not in _SAFE and not _is_reconciliation(path):
+            origin = headers.get("origin")
+            foreign = origin is not None and urlsplit(origin).netloc != headers.get("host")
+            if foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+                return Refused(403, "a page of another site asks", "Ask from the server's page.")
+        return None
+
+    def _of_too_much(self, scope: Scope, headers: Mapping[str, str]) -> Refused | None:
+        """Why this is more than the server does."""
+        path = scope["path"]
+        if self._limits.read_only and _changes(scope["method"], path):
+            return Refused(403, "this server changes nothing", "It was started with --read-only.")
+        most = self._most_bytes(scope)
+        length = headers.get("content-length", "0")
+        if most and length.isdecimal() and int(length[:15]) > most:
+            return _too_large(most)
+        if self._at_work > self._limits.waiting and path not in OPEN:
+            return Refused(503, f"{self._at_work:,} requests are at work", "Ask again later.")
+        return None
+
+    def _knows_token(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+        if not self._limits.token:
+            return True
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if not given and _is_reconciliation(scope["path"]):  # table editors send no headers
+            kind, given = (
+                "bearer",
+                parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0],
+            )
+        token = self._limits.token.encode()
+        return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token)
+
+    def _most_bytes(self, scope: Scope) -> int:
+        return self._limits.bytes_of(scope["path"], _headers(scope))
+
+    def _more_headers(self, scope: Scope) -> dict[str, str]:
+        """The headers of every answer; those that let other sites read it, where they may."""
+        more = dict(_HEADERS)
+        origin = _headers(scope).get("origin", "")
+        if _is_reconciliation(scope["path"]):
+            here = " ".join(("http://localhost:*", "http://127.0.0.1:*", *self._limits.origins))
+            more["content-security-policy"] = (
+                f"default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors {here}"
+            )
+            if _host_of(origin) in LOOPBACK or origin in self._limits.origins:
+                more |= {
+                    "access-control-allow-origin": origin,
+                    "access-control-allow-methods": "GET, POST, OPTIONS",
+                    "access-control-allow-headers": "authorization, content-type",
+                    "vary": "origin",
+                }
+        return more
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        self._metrics.request(scope["method"], route, status, seconds)
+        if self._log:
+            line = {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "method": scope["method"],
+                "path": printable_line(scope["path"]),
+                "status": status,
+                "seconds": round(seconds, 4),
+            }
+            sys.stderr.write(json.dumps(line) + "\n")
+
+
+def _is_reconciliation(path: str) -> bool:
+    return path == "/reconcile" or path.startswith("/reconcile/")
+
+
+def _changes(method: str, path: str) -> bool:
+    reads = ("/link", "/explain", "/nif", "/resolve", "/reconcile")
+    return method not in _SAFE and not path.startswith(reads)
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(
+        413,
+        f"the body is larger than {most / 2**20:g} MB",
+        "Send less at once; --body-mb and --upload-mb raise the limits.",
+    )
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+
+
+def _host_of(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+
+
+class _Body:
+    """What comes, within its limits of bytes and time."""
+
+    def __init__(self, receive: Receive, most: int, seconds: float, *, streamed: bool) -> None:
+        """``streamed``: the seconds are those between two parts, else those of the whole."""
+        self._receive = receive
+        self._most = most
+        self._streamed = streamed
+        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        self._read = 0
+        self._done = False
+
+    async def __call__(self) -> Message:
+        if self._done:  # what comes now is that the client has gone
+            return await self._receive()
+        left = self._seconds if self._streamed else self._deadline - time.monotonic()
+        try:
+            message = await asyncio.wait_for(self._receive(), max(0.0, left))
+        except TimeoutError:
+            raise Refused(
+                408, f"the body did not come within {self._seconds:g} s", "Send it faster."
+            ) from None
+        self._read += len(message.get("body", b""))
+        if self._most and self._read > self._most:
+            raise _too_large(self._most)
+        self._done = not message.get("more_body", False)
+        return message
+
+
+class _Answer:
+    """What goes out, with headers of its own; ``status`` is 0 until it has begun."""
+
+    def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
+        self._send = send
+        self._headers = headers
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            own: list[Any] = list(message.get("headers", []))
+            names = {key.lower() for key, _ in own}
+            own += [
+                (key.encode(), value.encode("latin-1", "replace"))
+                for key, value in self._headers.items()
+                if key.encode() not in names
+            ]
+            message = {**message, "headers": own}
+        await self._send(message)
+
+
+def preflight() -> Response:
+    """The answer to a browser that asks whether a page may ask."""
+    return Response(status_code=204)

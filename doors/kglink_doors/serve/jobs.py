@@ -1,0 +1,316 @@
+"""Work that takes long: adding a KB, learning, finding overlaps, building; one after the other.
+
+A job is a folder of the workspace from the moment that it is accepted until it is done: a server
+that was killed goes on with it when it starts again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
+
+from kglink import Progress
+from kglink.errors import KglinkError, UsageError
+from kglink.files.atomic import write_atomically
+from kglink.files.lock import LockedError, file_lock
+from kglink.store.ingest import check_kb_name
+from kglink.workspace.folder import SCRATCH_FOLDER
+from kglink_doors.serve.answers import Here, Names, json_response
+from kglink_doors.serve.batches import BusyError
+from kglink_doors.serve.served import error_shape, unknown
+
+if TYPE_CHECKING:
+    from kglink import Workspace
+
+router = APIRouter()
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+#: Jobs that may wait, and jobs that are done and still told of.
+_MOST_WAITING = 16
+_MOST_TOLD = 100
+_FILE = "job.json"
+#: Seconds that a job has left to come to its next step.
+_GRACE = 10
+#: What a file that was uploaded may be called: its ending tells what it is.
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class _CancelledError(Exception):
+    """Somebody wants a job no more."""
+
+
+@dataclass
+class Job:
+    """A job, and how far it is."""
+
+    id: str
+    kind: str
+    options: Mapping[str, Any]
+    folder: Path
+    state: State = "waiting"
+    progress: Progress = field(default_factory=lambda: Progress(""))
+    answer: object = None
+    cancelled: bool = False
+
+    def as_json(self) -> dict[str, object]:
+        """How far it is, and what came of it."""
+        at = self.progress
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "kb": self.options.get("kb"),
+            "state": self.state,
+            "step": at.step,
+            "done": at.done,
+            "total": at.total,
+            "answer": self.answer,
+        }
+
+    def tell(self, progress: Progress) -> None:
+        """Note how far it is; this is where it stops once it is cancelled."""
+        self.progress = progress
+        if self.cancelled:
+            raise _CancelledError
+
+
+def _add_kb(workspace: Workspace, job: Job) -> object:
+    options = dict(job.options)
+    source = job.folder / options.pop("file")
+    added = workspace.add_kb(options.pop("kb"), source, **options, progress=job.tell)
+    workspace.build_if_stale(progress=job.tell)
+    return added.as_json()
+
+
+def _learn(workspace: Workspace, job: Job) -> object:
+    return {"surfaces": workspace.learn(job.options["kb"], progress=job.tell)}
+
+
+def _overlaps(workspace: Workspace, job: Job) -> object:
+    found = workspace.find_overlaps(progress=job.tell)
+    return [{"left": one.left, "right": one.right, "kept": one.kept} for one in found]
+
+
+def _build(workspace: Workspace, job: Job) -> object:
+    report = workspace.build(progress=job.tell)
+    return {"encoded_rows": report.encoded_rows, "version": workspace.space().version}
+
+
+_WORK: Mapping[str, Callable[[Workspace, Job], object]] = {
+    "add-kb": _add_kb,
+    "learn": _learn,
+    "overlaps": _overlaps,
+    "build": _build,
+}
+
+
+class Jobs:
+    """The jobs of a server, done in a thread one after the other."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._folder = workspace.folder / SCRATCH_FOLDER / "jobs"
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._changed = threading.Condition()
+        self._ending = False
+        #: The locks of folders that are this server's own: another one leaves them alone.
+        self._held: dict[Path, ExitStack] = {}
+        self._take_up()
+        self._thread = threading.Thread(target=self._run, name="kglink-jobs", daemon=True)
+        self._thread.start()
+
+    def all(self) -> list[Job]:
+        """All jobs, the newest first."""
+        return [*self._jobs.values()][::-1]
+
+    def get(self, name: str) -> Job:
+        """One job."""
+        return self._jobs.get(name) or unknown("job", name)
+
+    def draft(self) -> Path:
+        """A new folder for what a job needs; it is no job yet."""
+        folder = self._folder / secrets.token_hex(8)
+        folder.mkdir(parents=True)
+        self._hold(folder)
+        return folder
+
+    def drop(self, folder: Path) -> None:
+        """Remove a folder of this server."""
+        shutil.rmtree(folder, ignore_errors=True)
+        if held := self._held.pop(folder, None):
+            held.close()
+
+    def _hold(self, folder: Path) -> None:
+        with ExitStack() as held:
+            held.enter_context(file_lock(folder / ".lock"))
+            self._held[folder] = held.pop_all()
+
+    def add(self, kind: str, options: Mapping[str, Any], folder: Path | None = None) -> Job:
+        """Accept a job: from now on it is done, even if this process dies."""
+        folder = folder or self.draft()
+        with self._changed:
+            if sum(one.state == "waiting" for one in self._jobs.values()) >= _MOST_WAITING:
+                self.drop(folder)
+                raise BusyError(f"{_MOST_WAITING} jobs wait", hint="Try again later.")
+            write_atomically(folder / _FILE, json.dumps({"kind": kind, "options": dict(options)}))
+            job = Job(folder.name, kind, options, folder)
+            self._jobs[job.id] = job
+            self._changed.notify()
+        return job
+
+    def cancel(self, name: str) -> Job:
+        """Stop a job, at its next step where it runs; what it has done by then is kept."""
+        job = self.get(name)
+        with self._changed:
+            job.cancelled = True
+            if job.state == "waiting":
+                self._end(job, "cancelled", None)
+        return job
+
+    def close(self) -> None:
+        """Stop at the next step; what is unfinished is done after the next start."""
+        with self._changed:
+            self._ending = True
+            for job in self._jobs.values():
+                job.cancelled = True
+            self._changed.notify()
+        self._thread.join(timeout=_GRACE)
+        for held in self._held.values():
+            held.close()
+
+    def _take_up(self) -> None:
+        """Go on with what a process before this one left; uploads that never became jobs go."""
+        for folder in sorted(self._folder.glob("*"), key=lambda one: one.stat().st_mtime):
+            try:
+                self._hold(folder)
+                told = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+                job = Job(folder.name, told["kind"], told["options"], folder)
+            except LockedError:
+                continue  # another server's
+            except (OSError, ValueError, LookupError):
+                self.drop(folder)
+            else:
+                self._jobs[job.id] = job
+
+    def _run(self) -> None:
+        while job := self._next():
+            try:
+                self._end(job, "done", _WORK[job.kind](self._workspace, job))
+            except _CancelledError:
+                if self._ending:
+                    return  # its folder stays: it is done after the next start
+                self._end(job, "cancelled", None)
+            except KglinkError as error:
+                self._end(job, "failed", error_shape(error))
+            except Exception as error:  # noqa: BLE001 - the next job must run
+                fix = "This is a bug, or the machine: see the server's log."
+                self._end(job, "failed", {"error": f"{type(error).__name__}: {error}", "fix": fix})
+
+    def _next(self) -> Job | None:
+        def first() -> Job | None:
+            return next((one for one in self._jobs.values() if one.state == "waiting"), None)
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._ending or first())
+            job = None if self._ending else first()
+            if job:
+                job.state = "running"
+            return job
+
+    def _end(self, job: Job, state: State, answer: object) -> None:
+        job.state, job.answer = state, answer
+        self.drop(job.folder)
+        ended = [one.id for one in self._jobs.values() if one.state not in ("waiting", "running")]
+        for name in ended[:-_MOST_TOLD]:
+            del self._jobs[name]
+
+
+class NewJob(BaseModel):
+    """A job that needs no file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["learn", "overlaps", "build"]
+    kb: str = ""
+    """Of `learn`: the documents."""
+
+
+def _accepted(job: Job) -> Response:
+    answer = json_response(job.as_json())
+    answer.status_code = 202
+    answer.headers["location"] = f"/jobs/{job.id}"
+    return answer
+
+
+@router.put("/kbs/{kb}", tags=["KBs"], status_code=202)
+async def upload(
+    kb: str,
+    request: Request,
+    here: Here,
+    links_to: Names,
+    file: Annotated[str, Query(max_length=255, description="The file's name: its ending.")],
+    adapter: str = "",
+    split: str = "",
+    *,
+    merge: bool = False,
+) -> Response:
+    """Add or update a KB from the body, a file as `kglink add-kb` reads it; a job does it."""
+    check_kb_name(kb)
+    name = _NO_NAME.sub("_", file)[-100:].lstrip(".") or "upload"
+    folder = here.jobs.draft()
+    try:
+        await _receive(request.stream(), folder / name)
+        options = {"kb": kb, "file": name, "adapter": adapter, "links_to": links_to}
+        job = here.jobs.add("add-kb", {**options, "split": split, "merge": merge}, folder)
+    except BaseException:
+        here.jobs.drop(folder)
+        raise
+    return _accepted(job)
+
+
+async def _receive(parts: AsyncIterator[bytes], path: Path) -> None:
+    """Write what comes to a file."""
+    written = 0
+    with await run_in_threadpool(path.open, "wb") as out:
+        async for part in parts:
+            written += await run_in_threadpool(out.write, part)
+    if not written:
+        raise UsageError("the body is empty", hint="Send the file as the body.")
+
+
+@router.post("/jobs", tags=["jobs"], status_code=202)
+def start(new: NewJob, here: Here) -> Response:
+    """Begin a job: learn from annotated documents, find overlaps, or build the space."""
+    if new.kind == "learn":
+        here.workspace.kb(new.kb)
+    return _accepted(here.jobs.add(new.kind, {"kb": new.kb}))
+
+
+@router.get("/jobs", tags=["jobs"])
+def jobs(here: Here) -> Response:
+    """All jobs, the newest first."""
+    return json_response([one.as_json() for one in here.jobs.all()])
+
+
+@router.get("/jobs/{job}", tags=["jobs"])
+def job(job: str, here: Here) -> Response:
+    """How far a job is."""
+    return json_response(here.jobs.get(job).as_json())
+
+
+@router.delete("/jobs/{job}", tags=["jobs"])
+def cancel(job: str, here: Here) -> Response:
+    """Stop a job at its next step."""
+    return json_response(here.jobs.cancel(job).as_json())

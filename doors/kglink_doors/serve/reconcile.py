@@ -1,0 +1,334 @@
+"""The W3C's Reconciliation Service API, version 0.2: what OpenRefine asks of a column's cells.
+
+``/reconcile`` asks all KBs, and names entities ``kb:key``; ``/reconcile/KB`` asks one, and names
+them by key. A cell is linked as a given mention, the row's other columns as the words around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from kglink import Entity, EntityId, LinkedDocument, Span, TextInput
+from kglink.errors import UnknownNameError, UsageError
+from kglink_doors.serve.answers import Here, json_response
+from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
+from kglink_doors.serve.guard import preflight
+
+if TYPE_CHECKING:
+    from kglink_doors.serve.served import Served
+
+router = APIRouter(tags=["reconciliation"])
+VERSION = "0.2"
+#: Cells of one request, and what is shown of an entity.
+_MOST_QUERIES = 1000
+_SHOWN = 300
+#: What may be fetched of entities: the names of columns, and how they read.
+PROPERTIES = {
+    "title": "Title",
+    "description": "Description",
+    "type": "Type",
+    "url": "Web address",
+    "aliases": "Other names",
+    "parents": "Broader",
+    "counterparts": "In other KBs",
+}
+
+
+class Property(BaseModel):
+    """What another column says of a cell."""
+
+    pid: str
+    v: Any
+
+
+class Cell(BaseModel):
+    """A cell that is asked for."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    query: str = Field(min_length=1, max_length=10_000)
+    type: str | list[str] | None = None
+    limit: int = Field(5, ge=1, le=100)
+    properties: list[Property] = Field([], max_length=100)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types that an answer may be of."""
+        return (self.type,) if isinstance(self.type, str) else tuple(self.type or ())
+
+    def input(self) -> TextInput:
+        """The cell as a mention, and what other columns say behind it."""
+        said = [f"{one.pid}: {words}" for one in self.properties if (words := _words(one.v))]
+        text = "; ".join([self.query, *said])
+        return TextInput("", text, (Span(0, len(self.query)),))
+
+
+_CELLS = TypeAdapter(dict[str, Cell])
+
+
+class _Extend(BaseModel):
+    ids: list[str] = Field(max_length=_MOST_QUERIES)
+    properties: list[dict[str, Any]]
+
+
+class Asked:
+    """The KB that a path names, or all, and how its entities are named there."""
+
+    def __init__(self, request: Request, here: Here, kb: str = "") -> None:
+        self.here = here
+        self.kb = here.workspace.kb(kb).name if kb else ""
+        self.service = f"{str(request.base_url).rstrip('/')}/reconcile" + (f"/{kb}" if kb else "")
+        self.server = str(request.base_url).rstrip("/")
+
+    @property
+    def kbs(self) -> tuple[str, ...]:
+        """The KBs that are asked; empty: all."""
+        return (self.kb,) if self.kb else ()
+
+    def name_of(self, entity: EntityId) -> str:
+        """What an entity is called here."""
+        return entity.key if self.kb else str(entity)
+
+    def entity_of(self, name: str) -> EntityId:
+        """The entity that is called so."""
+        return EntityId(self.kb, name) if self.kb else EntityId.parse(name)
+
+    def entities(self, names: Iterable[str]) -> dict[str, Entity]:
+        """What is known of entities, by what they are called."""
+        ids = {self.entity_of(name): name for name in names}
+        return {ids[id_]: one for id_, one in self.here.workspace.store.get_entities(ids).items()}
+
+
+Service = Annotated[Asked, Depends(Asked)]
+
+
+@router.options("/reconcile")
+@router.options("/reconcile/{rest:path}")
+async def options(rest: str = "") -> Response:
+    """What a browser asks before a page of another site may ask."""
+    return preflight()
+
+
+@router.get("/reconcile/suggest/{kind}")
+@router.get("/reconcile/{kb}/suggest/{kind}")
+def suggest(kind: str, service: Service, prefix: str = "", cursor: int = 0) -> Response:
+    """Entities, types or properties that begin like this, while somebody types."""
+    if kind == "property":
+        found = [{"id": key, "name": name} for key, name in PROPERTIES.items()]
+    elif kind == "type":
+        found = [{"id": one, "name": one} for one in _types(service)]
+    elif kind == "entity":
+        found = _suggested(service, prefix) if prefix.strip() else []
+    else:
+        raise UnknownNameError("kind of suggestion", kind, ("entity", "property", "type"))
+    if kind != "entity":
+        found = [one for one in found if prefix.casefold() in one["name"].casefold()]
+    return json_response({"result": found[cursor : cursor + 20]})
+
+
+@router.get("/reconcile/preview")
+@router.get("/reconcile/{kb}/preview")
+def preview(service: Service, id: Annotated[str, Query(max_length=2000)]) -> Response:  # noqa: A002 - the API's word
+    """An entity at a glance, as a small page."""
+    known = service.entities([id])
+    if id not in known:
+        raise UnknownNameError("entity", id, None)
+    one = known[id]
+    lines = [f"<strong>{escape(one.title)}</strong>", f"<small>{escape(id)}</small>"]
+    lines += [f"<em>{escape(one.type)}</em>"] if one.type else []
+    page = (
+        "<!doctype html><meta charset=utf-8><title>entity</title><style>"
+        "body{font:14px/1.4 system-ui,sans-serif;margin:8px}small{color:#555}</style>"
+        f"<p>{'<br>'.join(lines)}</p><p>{escape(one.description[:_SHOWN])}</p>"
+    )
+    return Response(page, media_type="text/html; charset=utf-8")
+
+
+@router.get("/reconcile/properties")
+@router.get("/reconcile/{kb}/properties")
+def propose(service: Service, type: str = "") -> Response:  # noqa: A002 - the API's word
+    """What may be fetched of entities that cells were matched with."""
+    told = [{"id": key, "name": name} for key, name in PROPERTIES.items()]
+    return json_response({"type": type, "properties": told})
+
+
+@router.get("/reconcile")
+@router.get("/reconcile/{kb}")
+async def reconcile(
+    service: Service, queries: str | None = None, extend: str | None = None
+) -> Response:
+    """The manifest, or the answers to ``queries``, or the columns of ``extend``."""
+    return await _answer(service, queries, extend)
+
+
+@router.post("/reconcile")
+@router.post("/reconcile/{kb}")
+async def reconcile_form(request: Request, service: Service) -> Response:
+    """The same, asked by a form."""
+    try:
+        form = parse_qs((await request.body()).decode("utf-8"), max_num_fields=20)
+    except ValueError as error:
+        raise UsageError(f"the form cannot be read: {error}", hint="Send queries=JSON.") from error
+    fields = {key: values[0] for key, values in form.items()}
+    return await _answer(service, fields.get("queries"), fields.get("extend"))
+
+
+async def _answer(service: Asked, queries: str | None, extend: str | None) -> Response:
+    if queries is not None:
+        return json_response(await _reconciled(service, queries))
+    if extend is not None:
+        return json_response(await run_in_threadpool(_extended, service, extend))
+    return json_response(_manifest(service))
+
+
+def _manifest(service: Asked) -> dict[str, object]:
+    """What the service is and can do."""
+
+    def at(path: str) -> dict[str, str]:
+        return {"service_url": service.service, "service_path": path}
+
+    shown = f"{service.service}/preview?id={{{{id}}}}"
+    return {
+        "versions": [VERSION],
+        "name": f"kglink: {service.kb or 'all KBs'}",
+        "identifierSpace": f"{service.server}/entities/{service.kb}",
+        "schemaSpace": f"{service.server}/types",
+        "defaultTypes": [{"id": one, "name": one} for one in _types(service)[:10]],
+        "view": {"url": shown},
+        "preview": {"url": shown, "width": 400, "height": 160},
+        "suggest": {kind: at(f"/suggest/{kind}") for kind in ("entity", "type", "property")},
+        "extend": {"propose_properties": at("/properties"), "property_settings": []},
+    }
+
+
+def _types(service: Asked) -> list[str]:
+    store = service.here.workspace.store
+    kbs = service.kbs or tuple(one.name for one in store.kbs() if one.entities)
+    return sorted({one for kb in kbs for one in store.types_of(kb)} - {""})
+
+
+async def _reconciled(service: Asked, queries: str) -> dict[str, object]:
+    """The candidates of each cell."""
+    try:
+        cells = _CELLS.validate_json(queries)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "queries"
+        hint = 'queries={"q0": {"query": "a name"}}'
+        raise UsageError(f"{where}: {first['msg']}", hint=hint) from error
+    if len(cells) > _MOST_QUERIES:
+        raise UsageError(f"{len(cells):,} queries", hint=f"Ask {_MOST_QUERIES:,} at once at most.")
+    answers: dict[str, object] = {}
+    for types in dict.fromkeys(one.types for one in cells.values()):
+        asked = {name: one for name, one in cells.items() if one.types == types}
+        try:
+            found = await _linked(service.here, list(asked.values()), (service.kbs, types))
+        except UnknownNameError:  # nothing is of a type that no entity has
+            answers |= {name: {"result": []} for name in asked}
+            continue
+        for (name, cell), document in zip(asked.items(), found, strict=True):
+            answers[name] = {"result": _results(service, document)[: cell.limit]}
+    return {name: answers[name] for name in cells}
+
+
+async def _linked(
+    here: Served, cells: Sequence[Cell], asked: tuple[tuple[str, ...], tuple[str, ...]]
+) -> list[LinkedDocument]:
+    options = LinkOptions(*asked)
+    inputs = [one.input() for one in cells]
+    found: list[LinkedDocument] = []
+    for first in range(0, len(inputs), BATCH_TEXTS):
+        part = inputs[first : first + BATCH_TEXTS]
+        found += await here.batches.link(part, options, here.limits.seconds)
+    return found
+
+
+def _results(service: Asked, document: LinkedDocument) -> list[dict[str, object]]:
+    """The candidates of a cell, each with how probably it is right, in percent."""
+    (link,) = document.links
+    scoring = service.here.workspace.linker(service.kbs).scoring
+    best = link.candidates[0].score if link.candidates else 0.0
+    return [
+        {
+            "id": service.name_of(one.id),
+            "name": one.title,
+            "description": one.description[:_SHOWN],
+            "type": [{"id": one.type, "name": one.type}] if one.type else [],
+            "score": round(
+                100
+                * (link.probability if not place else scoring.probability(one, one.score - best)),
+                2,
+            ),
+            "match": not place and link.chosen is not None,
+        }
+        for place, one in enumerate(link.candidates)
+    ]
+
+
+def _suggested(service: Asked, prefix: str) -> list[dict[str, Any]]:
+    found = service.here.workspace.search(prefix[:1000], k=20, kbs=service.kbs)
+    names = {service.name_of(one.id): one for one in found}
+    known = service.entities(names)
+    return [
+        {
+            "id": name,
+            "name": one.title,
+            "description": known[name].description[:_SHOWN] if name in known else "",
+        }
+        for name, one in names.items()
+    ]
+
+
+def _extended(service: Asked, extend: str) -> dict[str, object]:
+    """What is asked of entities, a row each."""
+    try:
+        asked = _Extend.model_validate_json(extend)
+    except ValidationError as error:
+        hint = 'extend={"ids": ["a"], "properties": [{"id": "title"}]}'
+        raise UsageError(f"extend: {error.errors()[0]['msg']}", hint=hint) from error
+    wanted = [str(one.get("id", "")) for one in asked.properties]
+    for one in wanted:
+        if one not in PROPERTIES:
+            raise UnknownNameError("property", one, PROPERTIES)
+    known = service.entities(asked.ids)
+    store = service.here.workspace.store
+    same = store.counterparts([service.entity_of(name) for name in known])
+    rows = {
+        name: {
+            key: _values(key, service, known.get(name), same.get(service.entity_of(name), ()))
+            for key in wanted
+        }
+        for name in asked.ids
+    }
+    return {"meta": [{"id": key, "name": PROPERTIES[key]} for key in wanted], "rows": rows}
+
+
+def _values(
+    key: str, service: Asked, entity: Entity | None, same: Sequence[EntityId]
+) -> list[dict[str, str]]:
+    if entity is None:
+        return []
+    values: Mapping[str, Sequence[str]] = {
+        "aliases": [one.surface for one in entity.aliases],
+        "parents": entity.parents,
+        "counterparts": [str(one) for one in same],
+    }
+    if key in values:
+        return [{"str": one} for one in values[key]]
+    return [{"str": text}] if (text := getattr(entity, key)) else []
+
+
+def _words(value: object) -> str:
+    """What a column says, in words; a matched cell says its name."""
+    if isinstance(value, Mapping):
+        return str(value.get("name") or value.get("id") or "")
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_words, value)))
+    return "" if value is None else str(value)[:1000]

@@ -1,0 +1,116 @@
+"""`kglink serve`: the workspace over HTTP, with a page."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Annotated
+
+import typer
+
+from kglink.errors import UsageError
+from kglink_cli.build import ensure_space
+from kglink_cli.console import note
+from kglink_cli.session import session_of
+from kglink_doors.serve.limits import LOOPBACK, Limits
+
+#: Letters of a token that nobody guesses.
+_LEAST_TOKEN = 16
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
+
+
+def serve(
+    context: typer.Context,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", help="Port to listen on; 0: a free one.", min=0, max=65535)
+    ] = 8017,
+    token_from: Annotated[
+        str,
+        typer.Option(
+            "--token-from",
+            help="Environment variable with the token that whoever asks must send; needed where "
+            "other machines can ask.",
+        ),
+    ] = "",
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-origin",
+            help="A site whose pages may ask the reconciliation service; may be repeated.",
+        ),
+    ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Answer, and change nothing.")
+    ] = False,
+    body_mb: Annotated[
+        float, typer.Option("--body-mb", help="The largest body of a request, in MB.", min=0.001)
+    ] = 10.0,
+    upload_mb: Annotated[
+        float, typer.Option("--upload-mb", help="The largest file of a KB, in MB.", min=0.001)
+    ] = 1000.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="The longest time for an answer.", min=0.1)
+    ] = 60.0,
+    waiting: Annotated[
+        int, typer.Option("--waiting", help="Requests at work at once; more get 503.", min=1)
+    ] = 64,
+    log: Annotated[
+        bool, typer.Option("--log", help="Write a line of JSON for each request.")
+    ] = False,
+) -> None:
+    """Serve the workspace over HTTP: a page, and the commands as routes.
+
+    The page links texts that are pasted, shows why, takes corrections, and reviews what KBs have
+    in common. Programs find the routes in /openapi.json; OpenRefine reconciles columns with
+    /reconcile. Ctrl-C answers what waits, and ends.
+    """
+    try:
+        from kglink_doors.serve.running import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette"):
+            raise
+        raise UsageError(
+            f"serving needs {error.name}", hint="Install it with: pip install 'kglink[serve]'"
+        ) from error
+    limits = Limits(
+        body_mb=body_mb,
+        upload_mb=upload_mb,
+        seconds=seconds,
+        waiting=waiting,
+        token=_token(token_from, host),
+        origins=frozenset(map(_checked_origin, origin or ())),
+        read_only=read_only,
+    )
+    with session_of(context).open() as workspace:
+        if workspace.kbs():
+            ensure_space(workspace, wait=False)
+        run(workspace, host, port, limits, log=log, tell=lambda line: note("serving", line))
+
+
+def _checked_origin(origin: str) -> str:
+    if not _ORIGIN.fullmatch(origin):
+        raise UsageError(
+            f"--allow-origin {origin!r} is no origin of pages",
+            hint="Write scheme and host, and the port: https://tables.example.org:8443",
+        )
+    return origin
+
+
+def _token(variable: str, host: str) -> str:
+    """The token that is asked for; refused where other machines can ask and there is none."""
+    if not variable:
+        if host not in LOOPBACK:
+            raise UsageError(
+                f"other machines can reach {host}, and whoever asks could change the workspace",
+                hint="Keep a secret in a variable, and name it: KEY=... kglink serve --host "
+                f"{host} --token-from KEY",
+            )
+        return ""
+    token = os.environ.get(variable, "")
+    if len(token) < _LEAST_TOKEN:
+        raise UsageError(
+            f"the variable {variable} has {len(token)} characters",
+            hint=f"A token has {_LEAST_TOKEN} at least, such as: openssl rand -hex 16",
+        )
+    return token
