@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from starlette.requests import ClientDisconnect
 
 from kglink import EntityId, LinkedDocument, Span, TextInput
 from kglink.errors import KglinkError, UsageError
@@ -20,6 +21,9 @@ from kglink_doors.serve.served import Served, error_shape, served
 
 if TYPE_CHECKING:
     pass
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 
 router = APIRouter()
 Here = Annotated[Served, Depends(served)]

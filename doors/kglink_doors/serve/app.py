@@ -19,7 +19,7 @@ from kglink.errors import KglinkError
 from kglink.workspace.corrections import learn_corrections
 from kglink_doors.serve import answers, changes, jobs, nif, reconcile
 from kglink_doors.serve.batches import Batches
-from kglink_doors.serve.guard import Guard
+from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
 from kglink_doors.serve.metrics import Metrics
@@ -125,7 +125,9 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def no_route(request: Request, error: HTTPException) -> JSONResponse:
-        """No such route, or method."""
+        """No such route or method, or a body that came too large or too late."""
+        if isinstance(error, Refused):
+            return error.response
         fix = "GET /openapi.json lists what there is."
         shape = {"error": f"{request.method} {request.url.path}: {error.detail}", "fix": fix}
         return JSONResponse(shape, error.status_code)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from kglink.text.printable import printable_line
@@ -41,12 +42,11 @@ _HEADERS = {
 }
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a fault
+class Refused(HTTPException):
     """A request that is not answered, with the status and what its sender reads."""
 
     def __init__(self, status: int, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.status = status
+        super().__init__(status, message)
         self.response = JSONResponse({"error": message, "fix": fix}, status)
 
 
