@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -18,9 +19,6 @@ from kglink.text.printable import printable_json
 from kglink.workspace.shapes import found_shape
 from kglink_doors.serve.batches import LinkOptions
 from kglink_doors.serve.served import Served, error_shape, served
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
