@@ -28,9 +28,6 @@ from kglink_doors.serve.served import Served, error_shape, status_of
 if TYPE_CHECKING:
     from kglink import Workspace
 
-_PAGE = {"": "index.html", "page.css": "page.css", "page.js": "page.js"}
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-
 
 def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> FastAPI:
     """The application that serves a workspace."""
@@ -90,21 +87,20 @@ def _add_states(app: FastAPI) -> None:
 
 
 def _add_page(app: FastAPI) -> None:
-    for path, name in _PAGE.items():
-        content = files("kglink_doors.serve").joinpath("page", name).read_bytes()
-        kind = _TYPES[name.rpartition(".")[2]]
+    page = files("kglink_doors.serve") / "page"
+    linked_text = files("kglink_plugins.exporters") / "page.css"
+    contents = {
+        "/": ("text/html", (page / "index.html").read_bytes()),
+        "/page.css": ("text/css", linked_text.read_bytes() + (page / "page.css").read_bytes()),
+        "/page.js": ("text/javascript", (page / "page.js").read_bytes()),
+    }
+    for path, (kind, content) in contents.items():
+        response = Response(content, media_type=f"{kind}; charset=utf-8")
+        app.add_route(path, _always(response), include_in_schema=False)
 
-        def page(content: bytes = content, kind: str = kind) -> Response:
-            return Response(content, media_type=f"{kind}; charset=utf-8")
 
-        app.get(f"/{path}", include_in_schema=False)(_without_arguments(page))
-
-
-def _without_arguments(page: Callable[[], Response]) -> Callable[[], Any]:
-    async def route() -> Response:
-        return page()
-
-    return route
+def _always(response: Response) -> Callable[[Request], Response]:
+    return lambda _: response
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Seconds that requests at work have left once the server is told to end.
 _GRACE = 30
+_BACKLOG = 512
 
 
 def run(
@@ -51,6 +52,7 @@ def _socket(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(_BACKLOG)  # who comes before the application is ready waits
     except OSError as error:
         raise UsageError(
             f"cannot listen on {host}, port {port}: {error.strerror}",
