@@ -23,14 +23,14 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from kglink import Progress
-from kglink.errors import KglinkError, UsageError
+from kglink.errors import KglinkError, UnknownNameError, UsageError
 from kglink.files.atomic import write_atomically
 from kglink.files.lock import LockedError, file_lock
 from kglink.store.ingest import check_kb_name
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink_doors.serve.answers import Here, Names, json_response
 from kglink_doors.serve.batches import BusyError
-from kglink_doors.serve.served import error_shape, unknown
+from kglink_doors.serve.served import error_shape
 
 if TYPE_CHECKING:
     from kglink import Workspace
@@ -137,7 +137,9 @@ class Jobs:
 
     def get(self, name: str) -> Job:
         """One job."""
-        return self._jobs.get(name) or unknown("job", name)
+        if name not in self._jobs:
+            raise UnknownNameError("job", name, None, hint="GET /jobs lists them.")
+        return self._jobs[name]
 
     def draft(self) -> Path:
         """A new folder for what a job needs; it is no job yet."""

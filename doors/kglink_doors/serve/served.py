@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import Request
 
@@ -58,8 +58,3 @@ def status_of(error: KglinkError) -> int:
 def error_shape(error: KglinkError) -> dict[str, Any]:
     """An error as every route answers it."""
     return {"error": error.message, "fix": error.hint}
-
-
-def unknown(what: str, name: str) -> NoReturn:
-    """Refuse a name that nothing answers to."""
-    raise UnknownNameError(what, name, None)

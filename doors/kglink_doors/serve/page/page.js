@@ -127,7 +127,8 @@
     for (const mark of $("linked").querySelectorAll(".m"))
       mark.setAttribute("aria-expanded", Number(mark.dataset.place) === place);
     showMention(links[place]);
-    $("mention").focus();
+    $("mention").focus({ preventScroll: true });
+    $("linked").querySelector(`[data-place="${place}"]`).scrollIntoView({ block: "center" });
   };
   const close = () => {
     $("mention").hidden = true;

@@ -1,0 +1,326 @@
+"""`kglink serve` as programs ask it: routes, limits, strangers, and what a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kglink import Workspace
+from kglink.errors import UsageError
+from kglink_doors.serve.limits import Limits
+from kglink_doors.serve_command import _token
+from served import Server, serving
+
+TEXT = "\U0001f9d1\u200d\U0001f680 Mercury rose; a heron stood still."
+
+
+@pytest.fixture(scope="module")
+def server(demo_master: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("serve") / "workspace"
+    shutil.copytree(demo_master, folder)
+    with serving(folder, "--body-mb", "0.5", "--seconds", "20", "--log") as running:
+        assert running.process.stderr
+        log = threading.Thread(target=running.process.stderr.read)  # a full pipe would stop it
+        log.start()
+        yield running
+    log.join()
+
+
+def test_link_answers_as_the_command_line_does(server: Server, demo_master: Path) -> None:
+    with Workspace.open(demo_master) as workspace:
+        (expected,) = workspace.link(TEXT)
+    told = server.ask("POST", "/link", {"text": TEXT}).json
+    assert told["text"] == TEXT
+    assert told == json.loads(json.dumps({**expected.as_json(), "id": ""}))
+    for one in told["entities"]:
+        assert TEXT[one["start"] : one["end"]] == one["text"]
+
+
+def test_link_several_and_given_mentions(server: Server) -> None:
+    asked = {
+        "texts": [{"id": "a", "text": "A heron.", "entities": [{"start": 2, "end": 7}]}, "Mercury"],
+        "kbs": ["lanternfall"],
+        "explain": True,
+    }
+    first, second = server.ask("POST", "/link", asked).json
+    assert (first["id"], second["id"]) == ("a", "2")
+    assert first["meta"]["mentions"] == "given"
+    assert {one["kb"] for one in first["entities"][0]["candidates"]} == {"lanternfall"}
+    assert first["entities"][0]["candidates"][0]["evidence"]
+    none = server.ask("POST", "/link", {"text": TEXT, "threshold": 1}).json
+    assert all(one["nil"] for one in none["entities"])
+
+
+def test_lines_are_answered_in_their_order(server: Server) -> None:
+    lines = [json.dumps({"id": str(number), "text": "A heron."}) for number in range(40)]
+    lines[3] = "no json"
+    lines[5] = json.dumps({"text": "short", "entities": [{"start": 3, "end": 99}]})
+    body = "\n".join(lines).encode()
+    kind = {"content-type": "application/x-ndjson"}
+    answer = server.ask("POST", "/link/lines?kbs=lanternfall", body, kind)
+    told = [json.loads(line) for line in answer.body.splitlines()]
+    assert len(told) == 40
+    assert "the line is no text" in told[3]["error"]
+    assert "not inside the text" in told[5]["error"]
+    assert [one["id"] for one in told[6:]] == [str(number) for number in range(6, 40)]
+
+
+def test_many_ask_at_once_and_get_their_own_answers(server: Server) -> None:
+    texts = [f"A heron and {number} lamps." for number in range(24)]
+    with ThreadPoolExecutor(12) as pool:
+        told = list(pool.map(lambda text: server.ask("POST", "/link", {"text": text}), texts))
+    assert [one.json["text"] for one in told] == texts
+    one_bad = {"text": "x", "entities": [{"start": 0, "end": 9}]}
+    with ThreadPoolExecutor(12) as pool:
+        asked: list[Any] = [{"text": text} for text in texts[:6]] + [one_bad]
+        statuses = list(pool.map(lambda body: server.ask("POST", "/link", body).status, asked))
+    assert statuses == [200] * 6 + [400]
+
+
+def test_reading(server: Server) -> None:
+    assert server.ask("GET", "/health").json["status"] == "alive"
+    assert server.ask("GET", "/ready").json["kbs"] == ["encyclopedia", "lanternfall"]
+    assert server.ask("GET", "/search?q=wading%20bird&k=3").json[0]["title"]
+    assert len(server.ask("GET", "/search?q=heron&k=3&kbs=lanternfall").json) == 3
+    heron = server.ask("GET", "/entities/lanternfall/grey_heron").json
+    assert heron["title"] == "Grey heron"
+    same = server.ask("GET", "/counterparts/lanternfall/grey_heron").json
+    assert [one["id"] if "id" in one else one["key"] for one in same]
+    names = [one["name"] for one in server.ask("GET", "/kbs").json]
+    assert names[:3] == ["encyclopedia", "lanternfall", "docs"]
+    assert len(server.ask("GET", "/kbs/lanternfall?limit=7").json["first"]) == 7
+    why = server.ask("POST", "/explain", {"text": TEXT, "surface": "heron"}).json
+    assert why[0]["text"] == "heron"
+    assert why[0]["weights"]
+    metrics = server.ask("GET", "/metrics").body
+    assert re.search(
+        r'kglink_requests_total\{method="GET",route="/health",status="200"\} \d', metrics
+    )
+
+
+def test_the_examples_of_the_description_are_answered(server: Server) -> None:
+    described = server.ask("GET", "/openapi.json").json
+    assert {"/link", "/search", "/kbs/{kb}", "/corrections", "/jobs"} <= described["paths"].keys()
+    example = described["components"]["schemas"]["ToLink"]["examples"][0]
+    assert server.ask("POST", "/link", example).status == 200
+
+
+def test_a_correction_is_learnt_and_taken_back(server: Server) -> None:
+    start = TEXT.index("Mercury")
+    place = {"text": TEXT, "start": start, "end": start + 7}
+
+    def answer() -> Any:
+        told = server.ask("POST", "/link", {"text": TEXT}).json["entities"]
+        return next(one for one in told if one["start"] == start)
+
+    before = answer()
+    said = server.ask("POST", "/corrections", {**place, "entity": "encyclopedia:mercury_god"})
+    assert said.status == 201
+    assert (answer()["key"], answer()["confidence"]) == ("mercury_god", 1)
+    assert said.json in server.ask("GET", "/corrections").json
+    assert server.ask("DELETE", f"/corrections/{said.json['id']}").status == 200
+    assert answer() == before
+    assert server.ask("DELETE", f"/corrections/{said.json['id']}").status == 404
+
+
+def test_verdicts_and_a_new_entity(server: Server) -> None:
+    pair, *_ = server.ask("GET", "/overlaps").json
+    sides = {"left": pair["left"]["id"], "right": pair["right"]["id"]}
+    assert server.ask("POST", "/overlaps", {**sides, "verdict": "wrong"}).status == 200
+    wrong = server.ask("GET", "/overlaps?verdict=wrong").json
+    assert [one["left"]["id"] for one in wrong] == [sides["left"]]
+    assert server.ask("POST", "/overlaps", {**sides, "verdict": None}).status == 200
+    assert server.ask("GET", "/overlaps?verdict=wrong").json == []
+    new = {"key": "vane", "title": "Osric Vane", "description": "A keeper.", "aliases": ["O. Vane"]}
+    assert server.ask("POST", "/entities/lanternfall", new).status == 201
+    told = server.ask("POST", "/link", {"text": "Osric Vane sleeps."}).json
+    assert told["entities"][0]["key"] == "vane"
+
+
+def test_a_kb_comes_as_a_file(server: Server) -> None:
+    table = b"id,name,description\nq,Quetzal,A green bird\n"
+    taken = server.ask("PUT", "/kbs/birds?file=../../../etc/birds.csv", table)
+    assert taken.status == 202
+    job = server.job(taken.json["id"])
+    assert job["state"] == "done", job
+    assert job["answer"]["added"] == 1
+    told = server.ask("POST", "/link", {"text": "A quetzal sings."}).json
+    assert told["entities"][0]["kb"] == "birds"
+    bad = server.ask("PUT", "/kbs/bad?file=bad.csv", b"\0\1\2")
+    told = server.job(bad.json["id"])
+    assert told["state"] == "failed"
+    assert told["answer"]["error"]
+    assert server.ask("PUT", "/kbs/bad?file=x.csv", b"").status == 400
+    assert server.ask("PUT", "/kbs/Bad%20Name?file=x.csv", table).status == 400
+    learnt = server.ask("POST", "/jobs", {"kind": "learn", "kb": "docs"})
+    assert server.job(learnt.json["id"])["answer"]["surfaces"] > 50
+    assert server.ask("POST", "/jobs", {"kind": "learn", "kb": "nobody"}).status == 404
+
+
+NIF = """
+@prefix nif: <http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#> .
+<http://example.org/d#char=0,20> a nif:Context, nif:RFC5147String ;
+  nif:isString "Mercury saw a heron." ; nif:beginIndex "0" ; nif:endIndex "20" .
+"""
+
+
+def test_nif_in_nif_out(server: Server) -> None:
+    answer = server.ask("POST", "/nif", NIF.encode(), {"content-type": "application/x-turtle"})
+    assert answer.headers["content-type"].startswith("text/turtle")
+    assert 'nif:anchorOf "heron"' in answer.body
+    assert "itsrdf:taIdentRef" in answer.body
+    assert server.ask("POST", "/nif", b"no turtle").status in (400, 500)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "words"),
+    [
+        ("POST", "/link", b"{", 422, "JSON"),
+        ("POST", "/link", {}, 400, "one text or several"),
+        ("POST", "/link", {"txt": "x"}, 422, "txt"),
+        ("POST", "/link", {"text": 5}, 422, "text"),
+        ("POST", "/link", {"text": "x", "kbs": ["nobody"]}, 404, "nobody"),
+        ("POST", "/link", {"text": "x", "types": ["nothing"]}, 404, "nothing"),
+        ("POST", "/link", {"text": "x", "threshold": 7}, 422, "threshold"),
+        ("GET", "/entities/lanternfall/nobody", None, 404, "lanternfall:nobody"),
+        ("GET", "/entities/nobody/x", None, 404, "nobody:x"),
+        ("GET", "/kbs/nobody", None, 404, "nobody"),
+        ("GET", "/search?q=", None, 422, "q"),
+        ("GET", "/search?q=x&k=0", None, 422, "k"),
+        ("GET", "/nowhere", None, 404, "/nowhere"),
+        ("DELETE", "/link", None, 405, "DELETE"),
+        ("GET", "/jobs/nothing", None, 404, "nothing"),
+        ("POST", "/corrections", {"text": "x", "start": 0, "end": 9, "entity": None}, 400, "place"),
+        ("POST", "/overlaps", {"left": "a:b", "right": "c:d", "verdict": "correct"}, 404, "a:b"),
+        ("POST", "/explain", {"text": "x", "surface": "y"}, 400, "does not stand"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(
+    server: Server, method: str, path: str, body: Any, status: int, words: str
+) -> None:
+    kind = {"content-type": "application/json"}
+    answer = server.ask(method, path, body, kind)
+    assert answer.status == status, answer
+    assert words in answer.json["error"]
+    assert answer.json["fix"]
+    assert "Traceback" not in answer.body
+
+
+def test_strangers(server: Server) -> None:
+    host = server.url.removeprefix("http://")
+    assert server.ask("GET", "/kbs", headers={"Host": "evil.example"}).status == 421
+    assert server.ask("GET", "/kbs", headers={"Host": "localhost:1"}).status == 200
+    body = {"kind": "build"}
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert server.ask("POST", "/jobs", body, headers).status == 403
+    same = {"Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    assert server.ask("POST", "/explain", {"text": "heron"}, same).status == 200
+    told = server.ask("GET", "/kbs", headers={"Origin": "http://evil.example"}).headers
+    assert "access-control-allow-origin" not in told
+    assert "default-src 'none'" in told["content-security-policy"]
+
+
+def test_what_is_too_large(server: Server) -> None:
+    assert server.ask("POST", "/link", {"text": "x" * 600_000}).status == 413
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), 30) as sent:
+        sent.sendall(
+            b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for _ in range(20):
+            sent.sendall(b"8000\r\n" + b" " * 0x8000 + b"\r\n")
+        assert b" 413 " in sent.recv(65536)
+
+
+@pytest.mark.slow
+def test_a_body_that_does_not_come(demo_master: Path) -> None:
+    with serving(demo_master, "--seconds", "1", "--read-only") as server:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        assert server.ask("GET", "/ready").status == 200
+        with socket.create_connection((host, int(port)), 30) as sent:
+            sent.sendall(
+                b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90\r\n"
+                b"Content-Type: application/json\r\n\r\n{"
+            )
+            assert b" 408 " in sent.recv(65536)
+        refused = server.ask("POST", "/jobs", {"kind": "build"})
+        assert (refused.status, refused.json["error"]) == (403, "this server changes nothing")
+        assert server.ask("POST", "/link", {"text": "A heron."}).status in (200, 504)
+
+
+@pytest.mark.slow
+def test_a_kill_loses_nothing_that_was_acknowledged(demo_copy: Path) -> None:
+    text = "Then Halley went home."
+    with serving(demo_copy) as server:
+        said = {"text": text, "start": 5, "end": 11, "entity": "lanternfall:juno_halley"}
+        assert server.ask("POST", "/corrections", said).status == 201
+        rows = b"".join(b"k%d,Thing %d,One of many\n" % (n, n) for n in range(3000))
+        taken = server.ask("PUT", "/kbs/things?file=things.csv", b"id,name,description\n" + rows)
+        assert taken.status == 202
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+    with serving(demo_copy) as server:
+        told = server.ask("POST", "/link", {"text": text}).json["entities"]
+        assert [one["key"] for one in told if one["start"] == 5] == ["juno_halley"]
+        job = server.ask("GET", f"/jobs/{taken.json['id']}").json
+        assert job["kind"] == "add-kb"
+        server.ask("DELETE", f"/jobs/{job['id']}")
+        assert server.job(job["id"])["state"] in ("cancelled", "done")
+        kbs = {one["name"]: one["entities"] for one in server.ask("GET", "/kbs").json}
+        assert kbs.get("things", 3000) in (0, 3000)
+
+
+@pytest.mark.slow
+def test_two_servers_on_one_workspace_agree(demo_copy: Path) -> None:
+    text = "Then Halley went home."
+    said = {"text": text, "start": 5, "end": 11, "entity": "lanternfall:juno_halley"}
+    with serving(demo_copy) as one, serving(demo_copy) as other:
+        assert one.ask("POST", "/corrections", said).status == 201
+        told = other.ask("POST", "/link", {"text": text}).json["entities"]
+        assert [found["key"] for found in told if found["start"] == 5] == ["juno_halley"]
+        with ThreadPoolExecutor(2) as pool:
+            places = [(one, 0, 4), (other, 12, 16)]
+            done = pool.map(
+                lambda at: at[0].ask(
+                    "POST",
+                    "/corrections",
+                    {"text": text, "start": at[1], "end": at[2], "entity": None},
+                ),
+                places,
+            )
+            assert {answer.status for answer in done} == {201}
+        assert len(other.ask("GET", "/corrections").json) == 3
+
+
+@pytest.mark.slow
+def test_terminating_answers_what_is_at_work(demo_master: Path) -> None:
+    with serving(demo_master) as server, ThreadPoolExecutor(1) as pool:
+        assert server.ask("GET", "/ready").status == 200
+        asked = pool.submit(server.ask, "POST", "/link", {"texts": ["A heron on a lamp."] * 200})
+        time.sleep(0.3)
+        server.process.terminate()
+        assert asked.result().status == 200
+        assert server.process.wait(60) in (0, 128 + signal.SIGTERM)
+
+
+def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="other machines can reach"):
+        _token("", "0.0.0.0")  # noqa: S104 - what is refused
+    monkeypatch.setenv("SHORT", "1234")
+    with pytest.raises(UsageError, match="has 4 characters"):
+        _token("SHORT", "0.0.0.0")  # noqa: S104
+    with pytest.raises(UsageError, match="has 0 characters"):
+        _token("NOBODY", "127.0.0.1")
+    assert Limits().token == ""
