@@ -14,6 +14,7 @@ import kglink
 from kglink import Workspace
 from kglink.store import IngestSummary, KBInfo
 from kglink.store.document_reader import MentionsOf, Snippet
+from kglink.workspace.corrections import Correction
 from kglink.workspace.entities import Counterpart, EntityView
 from kglink.workspace.kbs import AddedKB
 
@@ -25,7 +26,16 @@ START = (
 )
 MARK = "Marks a function as a hook; [Writing a plugin](../plugins.md) shows where it stands."
 OPENING = ("open", "close", "with_settings")
-GIVEN_BACK = (AddedKB, IngestSummary, KBInfo, EntityView, Counterpart, MentionsOf, Snippet)
+GIVEN_BACK = (
+    AddedKB,
+    IngestSummary,
+    KBInfo,
+    EntityView,
+    Counterpart,
+    MentionsOf,
+    Snippet,
+    Correction,
+)
 HELD = ("settings", "store", "space", "encoder", "linker")
 
 

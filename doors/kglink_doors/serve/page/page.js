@@ -196,10 +196,12 @@
       { class: `${colour(candidate.kb)}${isChosen ? " chosen" : ""}` },
       make("div", { class: "head" }, make("span", {}, candidate.title), make("span", { class: "score" }, (candidate.score || 0).toFixed(2))),
       candidate.score === undefined ? null : make("div", { class: "bar", "aria-hidden": "true" }, fill),
-      make("span", { class: "id" }, make("a", { href: `#search=${encodeURIComponent(id)}` }, id)),
+      make(
+        "div", { class: "line" }, make("span", { class: "id" }, make("a", { href: `#search=${encodeURIComponent(id)}` }, id)),
+        isChosen ? null : button("It means this", () => correct(one, id), { "aria-label": `It means ${candidate.title}, ${id}` }),
+      ),
       candidate.description ? make("p", { class: "soft" }, candidate.description.slice(0, 200)) : null,
       evidence(candidate),
-      make("div", {}, isChosen ? null : button("It means this", () => correct(one, id), { "aria-label": `It means ${candidate.title}, ${id}` })),
     );
   };
   const showMention = (one) => {
