@@ -18,7 +18,8 @@ from kglink.errors import KglinkError, UsageError
 from kglink.text.printable import printable_json
 from kglink.workspace.shapes import found_shape
 from kglink_doors.serve.batches import LinkOptions
-from kglink_doors.serve.served import Served, error_shape, served
+from kglink_doors.serve.errors import error_shape
+from kglink_doors.serve.served import Served, served
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

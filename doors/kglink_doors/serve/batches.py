@@ -13,17 +13,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.errors import KglinkError
+from kglink_doors.serve.errors import BusyError
 
 if TYPE_CHECKING:
     from kglink import LinkedDocument, TextInput, Workspace
 
 #: Texts that are linked in one go.
 BATCH_TEXTS = 64
-
-
-class BusyError(KglinkError):
-    """More waits than the server bears."""
 
 
 class LinkOptions(NamedTuple):

@@ -1,0 +1,100 @@
+"""Routes of long work: uploads of KBs, and jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
+
+from kglink.errors import UsageError
+from kglink.store.ingest import check_kb_name
+from kglink_doors.serve.answers import Here, Names, json_response
+from kglink_doors.serve.jobs import Job
+
+router = APIRouter()
+#: What a file that was uploaded may be called: its ending tells what it is.
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class NewJob(BaseModel):
+    """A job that needs no file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["learn", "overlaps", "build"]
+    kb: str = ""
+    """Of `learn`: the documents."""
+
+
+def _accepted(job: Job) -> Response:
+    answer = json_response(job.as_json())
+    answer.status_code = 202
+    answer.headers["location"] = f"/jobs/{job.id}"
+    return answer
+
+
+@router.put("/kbs/{kb}", tags=["KBs"], status_code=202)
+async def upload(
+    kb: str,
+    request: Request,
+    here: Here,
+    links_to: Names,
+    file: Annotated[str, Query(max_length=255, description="The file's name: its ending.")],
+    adapter: str = "",
+    split: str = "",
+    *,
+    merge: bool = False,
+) -> Response:
+    """Add or update a KB from the body, a file as `kglink add-kb` reads it; a job does it."""
+    check_kb_name(kb)
+    name = _NO_NAME.sub("_", file)[-100:].lstrip(".") or "upload"
+    folder = here.jobs.draft()
+    try:
+        await _receive(request.stream(), folder / name)
+        options = {"kb": kb, "file": name, "adapter": adapter, "links_to": links_to}
+        job = here.jobs.add("add-kb", {**options, "split": split, "merge": merge}, folder)
+    except BaseException:
+        here.jobs.drop(folder)
+        raise
+    return _accepted(job)
+
+
+async def _receive(parts: AsyncIterator[bytes], path: Path) -> None:
+    """Write what comes to a file."""
+    written = 0
+    with await run_in_threadpool(path.open, "wb") as out:
+        async for part in parts:
+            written += await run_in_threadpool(out.write, part)
+    if not written:
+        raise UsageError("the body is empty", hint="Send the file as the body.")
+
+
+@router.post("/jobs", tags=["jobs"], status_code=202)
+def start(new: NewJob, here: Here) -> Response:
+    """Begin a job: learn from annotated documents, find overlaps, or build the space."""
+    if new.kind == "learn":
+        here.workspace.kb(new.kb)
+    return _accepted(here.jobs.add(new.kind, {"kb": new.kb}))
+
+
+@router.get("/jobs", tags=["jobs"])
+def jobs(here: Here) -> Response:
+    """All jobs, the newest first."""
+    return json_response([one.as_json() for one in here.jobs.all()])
+
+
+@router.get("/jobs/{job}", tags=["jobs"])
+def job(job: str, here: Here) -> Response:
+    """How far a job is."""
+    return json_response(here.jobs.get(job).as_json())
+
+
+@router.delete("/jobs/{job}", tags=["jobs"])
+def cancel(job: str, here: Here) -> Response:
+    """Stop a job at its next step."""
+    return json_response(here.jobs.cancel(job).as_json())
