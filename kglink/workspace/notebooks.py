@@ -40,12 +40,13 @@ def progress_bar() -> Iterator[OnProgress]:
     ``with progress_bar() as progress: workspace.build(progress=progress)``. In a notebook rich
     needs ipywidgets.
     """
+    from rich.console import Console
     from rich.markup import escape
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
     tasks: dict[str, TaskID] = {}
-    with Bars() as bars:
+    with Bars(console=Console(stderr=True)) as bars:
 
         def show(told: Progress) -> None:
             if told.step not in tasks:

@@ -230,7 +230,7 @@ def test_a_bar_is_shown_for_each_step(capsys: pytest.CaptureFixture[str]) -> Non
         progress(Progress("reading [bold]birds", 5))
         progress(Progress("encoding birds", 2, 4))
         progress(Progress("encoding birds", 4, 4))
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "reading [bold]birds" in shown
     assert re.search("encoding birds .*100%", shown)
 
