@@ -128,7 +128,7 @@ def test_colours_stand_out_from_white_and_from_black(page: str) -> None:
     def luminance(colour: str) -> float:
         channels = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
         red, green, blue = (((one + 0.055) / 1.055) ** 2.4 for one in channels)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+        return float(0.2126 * red + 0.7152 * green + 0.0722 * blue)
 
     for colour in (*COLOURS, NIL_COLOUR):
         low, high = sorted((luminance(colour), luminance(page)))
@@ -191,13 +191,13 @@ def test_rows_of_a_document_are_plain_and_in_reading_order(workspace: Workspace)
     nil = link(0, 1, "")
     (document,) = workspace.link(TEXT)
     document = LinkedDocument("d", TEXT, (*document.links, nil))
-    rows = document.rows()
+    rows: list[Any] = document.rows()
     assert [row["key"] for row in rows] == [None, "h", "c"]
     assert rows[0]["nil"] is True
     assert json.loads(json.dumps(rows)) == rows
     for row in rows:
         assert tuple(row) == COLUMNS
-        assert TEXT[row["start"] : row["end"]] == row["text"]  # type: ignore[misc]  # numbers
+        assert TEXT[row["start"] : row["end"]] == row["text"]
 
 
 def test_documents_become_a_data_frame(workspace: Workspace) -> None:
