@@ -72,8 +72,9 @@ def _member(name: str, value: Any, heading: str) -> Iterator[str]:
         return
     function = getattr(value, "fget", None) or getattr(value, "func", value)
     if inspect.isfunction(function):
-        is_call = function is value
-        call = _call(name, function) if is_call else f"{name}: {_result(function)}"
+        call = f"{name}: {_result(function)}"
+        if function is value:
+            call = _call(name, function, skip="." in name)
         yield f"```text\n{call}\n```"
         yield text_of(function)
     else:
@@ -94,7 +95,7 @@ def _class(name: str, value: type) -> Iterator[str]:
     for member, function in vars(value).items():
         shown = getattr(function, "__func__", None) or getattr(function, "fget", None) or function
         if not member.startswith("_") and inspect.isfunction(shown) and shown.__doc__:
-            yield f"- `{_call(f'.{member}', shown)}`: {_one_line(text_of(shown))}"
+            yield f"- `{_call(f'.{member}', shown, skip=True)}`: {_one_line(text_of(shown))}"
 
 
 def _fields(value: type) -> Iterator[tuple[str, str, str, str]]:
@@ -113,10 +114,10 @@ def _fields(value: type) -> Iterator[tuple[str, str, str, str]]:
             yield node.target.id, ast.unparse(node.annotation), shown, str(meaning)
 
 
-def _call(name: str, function: Any) -> str:
-    """How a function is called, its first parameter (the workspace, the class) left out."""
+def _call(name: str, function: Any, *, skip: bool) -> str:
+    """How a function is called; ``skip`` leaves out its first parameter, the object or class."""
     signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())[1:]
+    parameters = list(signature.parameters.values())[skip:]
     shown, keyword_only = [], False
     for one in parameters:
         if one.kind is one.KEYWORD_ONLY and not keyword_only:

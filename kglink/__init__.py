@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from kglink.training.job import FinetuneJob
     from kglink.workspace import Workspace
+    from kglink.workspace.notebooks import progress_bar, to_dataframe
 
     __version__: str
 
@@ -63,6 +64,8 @@ __all__ = [
     "Workspace",
     "__version__",
     "hookimpl",
+    "progress_bar",
+    "to_dataframe",
 ]
 
 _ROOM_OF_NAME = {
@@ -71,6 +74,8 @@ _ROOM_OF_NAME = {
     "PluginSettings": "plugins",
     "Workspace": "workspace",
     "hookimpl": "plugins",
+    "progress_bar": "workspace.notebooks",
+    "to_dataframe": "workspace.notebooks",
 }
 
 

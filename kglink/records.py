@@ -13,6 +13,8 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Literal, NamedTuple
 
+from kglink.shown import Mark, Shown, escaped, linked_name, marked_text, percent, table
+
 AliasKind = Literal["title", "alias", "synonym", "redirect", "anchor"]
 Split = Literal["", "train", "dev", "test"]
 Verdict = Literal["correct", "wrong", "unclear"]
@@ -234,7 +236,7 @@ class MentionInText:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Shown):
     """An entity that a mention may mean.
 
     ``evidence`` says by kind what speaks for it, ``parts`` what each kind adds to the score: the
@@ -336,6 +338,23 @@ class Link:
             **({"per_kb": [one.as_json() for one in self.per_kb]} if self.per_kb else {}),
         }
 
+    @property
+    def _mark(self) -> Mark:
+        """How a notebook marks it in its text."""
+        chosen, sure = self.chosen, f"{percent(self.confidence)} sure"
+        if chosen is None:
+            return Mark(self.start, self.end, "", f"no entity (NIL), {sure}")
+        told = f"{chosen.id} {chosen.title}, {sure}"
+        return Mark(self.start, self.end, chosen.id.kb, told, chosen.url)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (linked_name(str(one.id), one.url), one.title, one.score, [*map(str, one.also)])
+            for one in self.candidates
+        ]
+        columns = ("candidate", "title", "score", "also")
+        return f"<b>{escaped(self.surface)}</b>: {escaped(self._mark.told)}{table(columns, rows)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
@@ -408,6 +427,26 @@ class LinkedDocument:
             ),
             "meta": json_value(self.meta),
         }
+
+    def rows(self) -> list[dict[str, object]]:
+        """A plain dictionary for each link, without its candidates: rows of a table."""
+        return [
+            {
+                "document": self.id,
+                "start": link.start,
+                "end": link.end,
+                "text": link.surface,
+                "kb": link.chosen.id.kb if link.chosen else None,
+                **_chosen_as_json(link.chosen, link.confidence),
+                "also": [str(one) for one in link.chosen.also] if link.chosen else [],
+            }
+            for link in self.in_order
+        ]
+
+    def _repr_html_(self) -> str:
+        kbs = self.meta.get("kbs")
+        names = [kb for kb in kbs if isinstance(kb, str)] if isinstance(kbs, list) else []
+        return marked_text(self.text, [link._mark for link in self.links], names)
 
 
 @dataclass(frozen=True, slots=True)

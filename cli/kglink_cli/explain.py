@@ -74,53 +74,9 @@ def explain(
 
 
 def _print(one: Explanation) -> None:
-    link, candidates = one.link, one.link.candidates
-    say(f"{link.surface}  characters {link.start} to {link.end}")
-    kinds = [
-        kind
-        for kind in dict.fromkeys(kind for item in candidates for kind in item.evidence)
-        if any(item.evidence.get(kind) for item in candidates)
-    ]
-    rows = [
-        [kind, *(_cell(item.evidence.get(kind, 0), item.parts.get(kind, 0)) for item in candidates)]
-        for kind in kinds
-    ]
-    rows.append(["score", *(_cell(item.score, 0) for item in candidates)])
-    rows.append(["title", *(item.title for item in candidates)])
-    if candidates:
-        print_table(["evidence", *(str(item.id) for item in candidates)], rows)
-    say(*_verdict(one))
-
-
-def _cell(value: float, adds: float) -> str:
-    shown = f"{round(value, 2) + 0.0:.2f}"  # no "-0.00"
-    return f"{shown} {adds:+.2f}" if adds else shown
-
-
-def _verdict(one: Explanation) -> list[str]:
-    """The answer, what decided, and what would have to change, a line each."""
     link = one.link
-    if not link.candidates:
-        return ["answer   NIL: no entity is like that"]
-    first = link.candidates[0]
-    sure = f"{one.probability:.2f} probable, threshold {one.threshold:.2f}"
-    answer = (
-        str(link.chosen.id)
-        if link.chosen
-        else f"NIL, {link.confidence:.2f} sure: {first.id} is not likely enough"
-    )
-    lines = [f"answer   {answer} ({sure})"]
-    if not one.found:
-        lines.append("given    `kglink link` passes over these words: answered as if it were told")
-    if told := one.decided():
-        second = link.candidates[1]
-        parts = ", ".join(f"{kind} {by:+.2f}" for kind, by in told)
-        lines.append(f"decided  against {second.id}: {parts}")
-    lines += [
-        f"change   {change.candidate.id} would be as good with {change.kind} {change.wanted:.2f} "
-        f"(it is {change.value:.2f})"
-        for change in one.changes()
-    ]
-    if not link.chosen:
-        lines.append(f"change   a threshold of {one.probability:.2f} would link it")
-    return lines
+    say(f"{link.surface}  characters {link.start} to {link.end}")
+    if link.candidates:
+        columns, rows = one.evidence()
+        print_table(columns, rows)
+    say(*one.verdict())

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kglink.linking.scoring import Scoring
 from kglink.records import Candidate, Link, json_number, json_value
+from kglink.shown import escaped, table
 
 #: No kind of evidence has a larger value.
 _MOST = 1.0
@@ -91,6 +92,55 @@ class Explanation:
         ]
         return min(wanted, key=lambda one: one.wanted - one.value, default=None)
 
+    def evidence(self) -> tuple[list[str], list[list[str]]]:
+        """The columns and rows of a table: the evidence of each candidate, and what it adds."""
+        candidates = self.link.candidates
+        kinds = dict.fromkeys(kind for one in candidates for kind in one.evidence)
+        rows = [
+            [
+                kind,
+                *(_cell(one.evidence.get(kind, 0), one.parts.get(kind, 0)) for one in candidates),
+            ]
+            for kind in kinds
+            if any(one.evidence.get(kind) for one in candidates)
+        ]
+        rows.append(["score", *(_cell(one.score, 0) for one in candidates)])
+        rows.append(["title", *(one.title for one in candidates)])
+        return ["evidence", *(str(one.id) for one in candidates)], rows
+
+    def verdict(self) -> list[str]:
+        """The answer, what decided, and what would have to change, a line each."""
+        link = self.link
+        if not link.candidates:
+            return ["answer   NIL: no entity is like that"]
+        first = link.candidates[0]
+        sure = f"{self.probability:.2f} probable, threshold {self.threshold:.2f}"
+        answer = (
+            str(link.chosen.id)
+            if link.chosen
+            else f"NIL, {link.confidence:.2f} sure: {first.id} is not likely enough"
+        )
+        lines = [f"answer   {answer} ({sure})"]
+        if not self.found:
+            passed = "`kglink link` passes over these words: answered as if it were told"
+            lines.append(f"given    {passed}")
+        if told := self.decided():
+            parts = ", ".join(f"{kind} {by:+.2f}" for kind, by in told)
+            lines.append(f"decided  against {link.candidates[1].id}: {parts}")
+        lines += [
+            f"change   {change.candidate.id} would be as good with {change.kind} "
+            f"{change.wanted:.2f} (it is {change.value:.2f})"
+            for change in self.changes()
+        ]
+        if not link.chosen:
+            lines.append(f"change   a threshold of {self.probability:.2f} would link it")
+        return lines
+
+    def _repr_html_(self) -> str:
+        shown = table(*self.evidence()) if self.link.candidates else ""
+        lines = "\n".join(map(escaped, self.verdict()))
+        return f"<b>{escaped(self.link.surface)}</b>{shown}<pre>{lines}</pre>"
+
     def as_json(self) -> dict[str, object]:
         """A plain dictionary, as ``kglink explain --json`` prints it."""
         return {
@@ -110,3 +160,8 @@ class Explanation:
                 for change in self.changes()
             ],
         }
+
+
+def _cell(value: float, adds: float) -> str:
+    shown = f"{round(value, 2) + 0.0:.2f}"  # no "-0.00"
+    return f"{shown} {adds:+.2f}" if adds else shown

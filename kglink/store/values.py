@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from kglink.errors import StoreError
 from kglink.records import AliasKind, Split
+from kglink.shown import Shown
 from kglink.sources import Problems
 
 #: How the entities of golds are found: by their keys, through cross-references, or by titles
@@ -137,7 +138,7 @@ class IngestSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class KBInfo:
+class KBInfo(Shown):
     """A KB at a glance, as its last complete revision has it.
 
     ``complete`` is False until its first ingest is done: nothing of it can be read before.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Entity, EntityId, OnProgress, Verdict
+from kglink.shown import Shown
 from kglink.text.entity_text import shared_names
 from kglink.workspace.build import build_if_stale
 
@@ -43,7 +44,7 @@ class Counterpart:
 
 
 @dataclass(frozen=True, slots=True)
-class EntityView:
+class EntityView(Shown):
     """An entity with all that a workspace knows of it."""
 
     id: EntityId

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from kglink.errors import UsageError
 from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Record, Split
+from kglink.shown import ShownList
 from kglink.sources import OnNote, Problems, Source, read_records
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink.workspace.kept_options import how_to_read
@@ -260,7 +261,7 @@ def kbs(opened: Opened) -> list[KBInfo]:
     >>> [(info.name, info.entities, info.documents) for info in workspace.kbs()][:3]
     [('birds', 2, 0), ('zoo', 1, 0), ('notes', 0, 1)]
     """
-    return opened.store.kbs()
+    return ShownList(opened.store.kbs())
 
 
 def kb(opened: Opened, name: str) -> KBInfo:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.errors import UsageError
 from kglink.records import Candidate, LinkedDocument, Span, TextInput
+from kglink.shown import ShownList
 from kglink.workspace.build import answers, build_if_stale
 from kglink.workspace.named import named
 
@@ -151,7 +152,7 @@ def search(
     build_if_stale(opened)
     names = opened.space().kbs(named(kbs))
     limited = opened.limited(opened.space(), names, opened.limits(types, under, not_under))
-    return search(limited, opened.encoder, opened.registry, text, k, names)
+    return ShownList(search(limited, opened.encoder, opened.registry, text, k, names))
 
 
 def explain(
@@ -180,10 +181,10 @@ def explain(
         for given in linker.link([TextInput("", text, missed)]) if missed else ():
             links = found | {(one.start, one.end): one for one in given.links}
         links = {(one.start, one.end): links[one.start, one.end] for one in spans}
-    return [
+    return ShownList(
         Explanation(link, linker.scoring, linker.threshold, found=place in found)
         for place, link in links.items()
-    ]
+    )
 
 
 def _spans(text: str, surface: str, span: tuple[int, int] | None) -> tuple[Span, ...] | None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from kglink.errors import TrainingError, UnknownNameError, UsageError
 from kglink.files.atomic import write_atomically
+from kglink.shown import Shown
 from kglink.space.folder import SpaceFolder, build_command, space_names
 from kglink.training.recipe import DEFAULT_RECIPE, Recipe
 from kglink.training.run import MODEL, SETTINGS, Curve, RunInfo, alone, is_busy, list_runs, read_run
@@ -40,7 +41,7 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkspaceRun:
+class WorkspaceRun(Shown):
     """A run, and where its model is."""
 
     info: RunInfo

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import KglinkError, SpaceError, UnknownNameError, UsageError
 from kglink.records import OnProgress
+from kglink.shown import Shown, ShownList
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.named import named
 
@@ -38,7 +39,7 @@ class KBShare:
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceSummary:
+class SpaceSummary(Shown):
     """What a published space is; where it is ``damaged``, what can be said all the same."""
 
     name: str
@@ -80,7 +81,8 @@ def spaces(opened: Opened) -> list[SpaceSummary]:
     """All published spaces by name."""
     from kglink.space.folder import space_names
 
-    return [_summary(opened, name) for name in space_names(opened.folder / SPACES_FOLDER)]
+    names = space_names(opened.folder / SPACES_FOLDER)
+    return ShownList(_summary(opened, name) for name in names)
 
 
 def space_summary(opened: Opened, name: str) -> SpaceSummary:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kglink.shown import ShownList
+
 if TYPE_CHECKING:
     from kglink.training.job import FinetuneJob, Tell
     from kglink.training.recipe import Recipe, RecipeInfo
@@ -27,7 +29,7 @@ def runs(opened: Opened) -> list[WorkspaceRun]:
     """All runs of fine-tuning, the oldest first."""
     from kglink.workspace.runs import Runs
 
-    return Runs(opened.folder).all()
+    return ShownList(Runs(opened.folder).all())
 
 
 def run(opened: Opened, name: str) -> WorkspaceRun:

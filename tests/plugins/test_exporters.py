@@ -29,13 +29,14 @@ from kglink.records import (
     LinkedDocument,
     json_value,
 )
+from kglink.shown import web_address
 from kglink.sources import Problems, Source
 from kglink.testing import ExporterContract
 from kglink.testing.contracts.exporter import linked_documents
 from kglink.text.printable import same_length_line
 from kglink_kbs.nif import NifExporter
 from kglink_kbs.pubtator import PubtatorAdapter, PubtatorExporter, PubtatorSettings
-from kglink_plugins.exporters.escape import json_text, one_line, web_address
+from kglink_plugins.exporters.escape import json_text, one_line
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.standoff import (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import BinaryIO, Literal, NamedTuple
 
+from kglink import shown
 from kglink.errors import UsageError
 from kglink.text.printable import printable_line
 
@@ -16,15 +17,14 @@ Anchor = Literal["start", "middle", "end"]
 #: Okabe and Ito's colours on a light page, and lighter ones for a dark page.
 LIGHT = {
     "page": "#fcfcfa", "ink": "#23262b", "soft": "#5f6670", "line": "#e2e3e0",
-    "c0": "#0072b2", "c1": "#c07a00", "c2": "#008f68", "c3": "#d55e00", "c4": "#b95f92",
-    "c5": "#2b8fc9", "c6": "#8a7f00",
+    **{f"c{at}": colour for at, colour in enumerate(shown.COLOURS)},
 }  # fmt: skip
 DARK = {
     "page": "#17191d", "ink": "#e3e5e8", "soft": "#a0a7b1", "line": "#343941",
     "c0": "#4ba3e3", "c1": "#e69f00", "c2": "#2dbd93", "c3": "#f08346", "c4": "#dc8fb8",
     "c5": "#8fd0f5", "c6": "#d9ce4a",
 }  # fmt: skip
-COLOURS = 7
+COLOURS = len(shown.COLOURS)
 #: Lines of one colour differ in their dashes.
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"

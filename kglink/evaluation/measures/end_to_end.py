@@ -22,6 +22,7 @@ from kglink.evaluation.rankings import Counterparts
 from kglink.evaluation.significance import Interval, text_intervals
 from kglink.linking.pipeline import Linker
 from kglink.records import EntityId, LinkedDocument, OnProgress, Progress, TextInput
+from kglink.shown import Shown
 
 #: Bins of confidence, of equal width.
 BINS = 10
@@ -270,7 +271,7 @@ class PoolScores:
         }
 
 
-class EndToEndReport:
+class EndToEndReport(Shown):
     """The figures of all KBs together (``joint``) and of each alone (``kb``), and what went wrong.
 
     ``complete`` says whether all mentions are annotated, so that precision is known; None: as it

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT, Rank, RankedMention
 from kglink.evaluation.significance import Interval, mean_interval, share_interval
+from kglink.shown import Shown
 
 #: How many mentions have each rank.
 Ranks = Mapping[Rank, int]
@@ -128,7 +129,7 @@ class PoolRanks:
         return self.retrieved.total()
 
 
-class Figures:
+class Figures(Shown):
     """The figures of some mentions, pool by pool."""
 
     def __init__(self, ks: Sequence[int]) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from importlib.resources import files
 from string import Template
 from tempfile import SpooledTemporaryFile
@@ -26,17 +25,18 @@ from kglink.records import (
     json_number,
     json_value,
 )
-from kglink_plugins.exporters.escape import (
+from kglink.shown import (
+    COLOURS,
+    NIL_COLOUR,
+    UNDERLINES,
+    escaped,
     for_page,
-    json_text,
-    page_json,
+    linked_name,
+    percent,
     web_address,
 )
+from kglink_plugins.exporters.escape import json_text, page_json
 from kglink_plugins.exporters.summary import Mark, Tally, counted, marks, notes
-
-# Colours and underlines cycle at different lengths: 28 KBs differ in one or the other.
-COLOURS = 7
-UNDERLINES = 4
 
 # Documents wait in memory up to this size, then on disk, until the legend's counts are known.
 MEMORY_LIMIT = 16 * 1024 * 1024
@@ -104,16 +104,16 @@ class _Body:
         links = document.in_order
         numbers = {id(link): number for number, link in enumerate(links)}
         yield f'<article id="d{page}" aria-labelledby="d{page}-name">\n<header>'
-        yield f'<h2 id="d{page}-name">{_text(name)}</h2><p>{count}</p></header>\n'
-        yield from (f'<p class="note">{_text(note)}</p>\n' for note in notes(document.meta))
+        yield f'<h2 id="d{page}-name">{escaped(name)}</h2><p>{count}</p></header>\n'
+        yield from (f'<p class="note">{escaped(note)}</p>\n' for note in notes(document.meta))
         # The HTML parser drops one line break right after a tag of <pre>, not after a <div>.
         yield '<div class="text" dir="auto">'
         position = 0
         for mark in marks(links):
-            yield _text(document.text[position : mark.link.start])
+            yield escaped(document.text[position : mark.link.start])
             yield self._mark(mark, page, numbers, document.text)
             position = mark.link.end
-        yield f"{_text(document.text[position:])}</div>\n"
+        yield f"{escaped(document.text[position:])}</div>\n"
         yield from self._list(links, page)
         if self.settings.rejected:
             yield from _rejected(document.rejected)
@@ -125,10 +125,10 @@ class _Body:
     # ------------------------------------------------------------------------- the text
     def _mark(self, mark: Mark, page: int, numbers: dict[int, int], text: str) -> str:
         link = mark.link
-        shown = _text(text[link.start : link.end])
+        shown = escaped(text[link.start : link.end])
         inner = (
             f"<span {self._attributes(item, page, numbers[id(item)], 'm inner')}"
-            f' data-text="{_text(item.surface)}"></span>'
+            f' data-text="{escaped(item.surface)}"></span>'
             for item in mark.inner
         )
         return f"<span {self._attributes(link, page, numbers[id(link)])}>{shown}</span>" + "".join(
@@ -138,11 +138,11 @@ class _Body:
     def _attributes(self, link: Link, page: int, index: int, kind: str = "m") -> str:
         kb = link.chosen.id.kb if link.chosen else "NIL"
         answer = str(link.chosen.id) if link.chosen else _no_entity(link)
-        label = f"{link.surface}: {answer}, {_percent(link.confidence)} sure"
+        label = f"{link.surface}: {answer}, {percent(link.confidence)} sure"
         return (
             f'class="{kind} {self._kb_class(link.chosen)}" id="m{page}-{index}" role="button"'
             f' tabindex="0" aria-haspopup="dialog" aria-expanded="false" data-i="{index}"'
-            f' data-kb="{_text(kb)}" aria-label="{_text(label)}"'
+            f' data-kb="{escaped(kb)}" aria-label="{escaped(label)}"'
         )
 
     def _kb_class(self, candidate: Candidate | None) -> str:
@@ -157,19 +157,19 @@ class _Body:
         yield "</thead>\n<tbody>\n"
         for index, link in enumerate(links):
             chosen = link.chosen
-            answer = _entity(chosen) if chosen else _text(f"NIL {link.cluster}".strip())
-            also = ", ".join(_text(str(entity)) for entity in chosen.also) if chosen else ""
+            answer = _entity(chosen) or escaped(f"NIL {link.cluster}".strip())
+            also = ", ".join(escaped(str(entity)) for entity in chosen.also) if chosen else ""
             yield (
                 f'<tr class="{self._kb_class(chosen)}">'
-                f'<td><a href="#m{page}-{index}">{_text(link.surface)}</a></td>'
+                f'<td><a href="#m{page}-{index}">{escaped(link.surface)}</a></td>'
                 f"<td>{answer}</td>"
-                f"<td>{_percent(link.confidence)}</td><td>{also}</td></tr>\n"
+                f"<td>{percent(link.confidence)}</td><td>{also}</td></tr>\n"
             )
             for one in link.per_kb:
                 yield (
-                    f'<tr class="{self._kb_class(one.chosen)}"><td>in {_text(one.kb)}</td>'
-                    f"<td>{_entity(one.chosen) if one.chosen else 'NIL'}</td>"
-                    f"<td>{_percent(one.confidence)}</td><td></td></tr>\n"
+                    f'<tr class="{self._kb_class(one.chosen)}"><td>in {escaped(one.kb)}</td>'
+                    f"<td>{_entity(one.chosen) or 'NIL'}</td>"
+                    f"<td>{percent(one.confidence)}</td><td></td></tr>\n"
                 )
         yield "</tbody>\n</table></details>\n"
 
@@ -220,9 +220,9 @@ class _Body:
 
 def _frame(settings: HtmlSettings, body: _Body) -> tuple[str, str]:
     """What stands before and after the documents."""
-    style, script = _part("page.css"), _part("page.js")
+    style, script = _style(), _part("page.js")
     values = {
-        "title": _text(settings.title),
+        "title": escaped(settings.title),
         "style": style,
         "style_hash": _csp_hash(style),
         "script": script,
@@ -245,7 +245,7 @@ def _legend(body: _Body) -> str:
         items.append(("NIL", "nil", body.tally.nil))
     return "\n".join(
         f'<li><label><input type="checkbox" checked data-shows="{mark.split()[0]}">'
-        f'<span class="m {mark}">{_text(name)}</span> <small>{count:,}</small></label></li>'
+        f'<span class="m {mark}">{escaped(name)}</span> <small>{count:,}</small></label></li>'
         for name, mark, count in items
     )
 
@@ -254,7 +254,7 @@ def _contents(headings: list[_Heading]) -> str:
     if len(headings) < 2:
         return ""
     items = "\n".join(
-        f'<li><a href="#d{page}">{_text(name)}</a> <small>{mentions:,}</small></li>'
+        f'<li><a href="#d{page}">{escaped(name)}</a> <small>{mentions:,}</small></li>'
         for page, (name, mentions) in enumerate(headings, 1)
     )
     return (
@@ -269,13 +269,13 @@ def _rejected(rejected: Sequence[Rejected]) -> Iterator[str]:
     yield f'<details class="list rejected"><summary>{summary}</summary>\n<table>'
     yield "<thead><tr><th>place</th><th>why</th></tr></thead>\n<tbody>\n"
     for one in rejected:
-        yield f"<tr><td>{_text(one.surface)}</td><td>{_text(one.why)}</td></tr>\n"
+        yield f"<tr><td>{escaped(one.surface)}</td><td>{escaped(one.why)}</td></tr>\n"
     yield "</tbody>\n</table></details>\n"
 
 
 def _details(document: LinkedDocument) -> str:
     rows = "".join(
-        f"<dt>{_text(str(key))}</dt><dd>{_text(_value(value))}</dd>"
+        f"<dt>{escaped(str(key))}</dt><dd>{escaped(_value(value))}</dd>"
         for key, value in document.meta.items()
     )
     return f"<details><summary>How it was linked</summary>\n<dl>{rows}</dl></details>\n"
@@ -285,14 +285,12 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) else json_text(json_value(value))
 
 
-def _entity(candidate: Candidate) -> str:
-    name = _text(str(candidate.id))
-    url = web_address(candidate.url)
-    return f'<a href="{_text(url)}" rel="noopener noreferrer">{name}</a>' if url else name
+def _entity(candidate: Candidate | None) -> str:
+    return linked_name(str(candidate.id), candidate.url) if candidate else ""
 
 
 def _kb_class(index: int) -> str:
-    return f"kb{index} c{index % COLOURS} u{index % UNDERLINES}"
+    return f"kb{index} c{index % len(COLOURS)} u{index % len(UNDERLINES)}"
 
 
 def _no_entity(link: Link) -> str:
@@ -300,17 +298,16 @@ def _no_entity(link: Link) -> str:
     return f"no entity (NIL, {link.cluster})" if link.cluster else "no entity (NIL)"
 
 
-def _text(text: str) -> str:
-    return escape(for_page(text), quote=True)
-
-
-def _percent(value: float) -> str:
-    rounded = json_number(value)
-    return "unknown" if rounded is None else f"{rounded:.0%}"
-
-
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit].rstrip() + " …"
+
+
+def _style() -> str:
+    """The style of the page, with the colours and underlines that KBs have everywhere."""
+    colours = "".join(f"--c{at}: {colour}; " for at, colour in enumerate(COLOURS))
+    lines = " ".join(f".u{at} {{ --under: {line} }}" for at, line in enumerate(UNDERLINES))
+    style = _part("page.css").replace("/* colours */", f"{colours}--nil: {NIL_COLOUR}")
+    return style.replace("/* underlines */", lines)
 
 
 def _part(name: str) -> str:

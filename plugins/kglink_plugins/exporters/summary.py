@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kglink.records import Link, LinkedDocument
+from kglink.shown import overlapping
 
 #: The entries of a document's ``meta`` that a reader must see without asking for them.
 NOTE_KEYS = ("truncated", "cut", "warnings", "notes")
@@ -53,13 +54,7 @@ def counted(n: int, noun: str) -> str:
 
 def marks(links: Iterable[Link]) -> list[Mark]:
     """Marks that do not overlap; a link that begins inside a mark is one of its ``inner``."""
-    groups: list[list[Link]] = []
-    for link in sorted(links, key=lambda one: (one.start, -one.end)):
-        if groups and link.start < groups[-1][0].end:
-            groups[-1].append(link)
-        else:
-            groups.append([link])
-    return [Mark(first, tuple(rest)) for first, *rest in groups]
+    return [Mark(first, tuple(rest)) for first, *rest in overlapping(links)]
 
 
 def notes(meta: Mapping[str, object]) -> list[str]:
