@@ -40,6 +40,9 @@ class EntityId(NamedTuple):
 NIL = EntityId("", "")
 NO_MENTION = EntityId("", "-")
 
+#: The KB of texts that people corrected.
+CORRECTIONS = "corrections"
+
 
 @dataclass(frozen=True, slots=True)
 class Alias:

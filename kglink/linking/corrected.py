@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kglink.files.digest import text_digest
 from kglink.linking.describe import EntityFacts, described
 from kglink.records import (
+    CORRECTIONS,
     Candidate,
     EntityId,
     Link,
@@ -17,7 +18,6 @@ from kglink.records import (
     MentionInText,
     Ranking,
 )
-from kglink.store.memory import CORRECTIONS
 
 if TYPE_CHECKING:
     from kglink.store import Store

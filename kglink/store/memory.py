@@ -23,7 +23,16 @@ from sqlalchemy.engine import Connection
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.files.digest import digest_of
-from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention, OnProgress, Progress
+from kglink.records import (
+    CORRECTIONS,
+    NIL,
+    NO_MENTION,
+    Document,
+    EntityId,
+    Mention,
+    OnProgress,
+    Progress,
+)
 from kglink.store.database import Database
 from kglink.store.document_reader import learning_split, read_annotated
 from kglink.store.kbs import kb_ids
@@ -36,9 +45,7 @@ from kglink.store.witnesses import Witnesses
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
 
-#: The KB of texts that people corrected, and how many mentions a place counts that they corrected:
-#: who corrects one place means all that are like it.
-CORRECTIONS = "corrections"
+#: A place that people corrected counts so many mentions: who corrects one means all like it.
 CORRECTED = 10.0
 _BATCH = 2000
 _LOOKUP = 500

@@ -16,8 +16,7 @@ from kglink.errors import UnknownNameError, UsageError
 from kglink.files.digest import text_digest
 from kglink.files.lock import file_lock
 from kglink.linking.corrected import NOT_A_MENTION, corrected_texts
-from kglink.records import Document, EntityId, Mention
-from kglink.store.memory import CORRECTIONS
+from kglink.records import CORRECTIONS, Document, EntityId, Mention
 from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.kbs import add_kb, remove_kb
 from kglink.workspace.memory import forget, learn

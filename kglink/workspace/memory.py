@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
-from kglink.records import Document, OnProgress
-from kglink.store.memory import CORRECTIONS
+from kglink.records import CORRECTIONS, Document, OnProgress
 from kglink.workspace.named import named
 
 #: How many documents tell whether all are annotated whole or in part.

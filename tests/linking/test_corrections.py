@@ -8,7 +8,7 @@ import pytest
 
 from kglink import Span, TextInput, Workspace
 from kglink.errors import UnknownNameError, UsageError
-from kglink.store.memory import CORRECTIONS
+from kglink.records import CORRECTIONS
 
 TEXT = "A kite was seen above Halley, and \N{PILE OF POO} Mercury rose with the kite."
 
