@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kglink.client import Client
     from kglink.errors import KglinkError
     from kglink.plugins import PluginSettings, hookimpl
     from kglink.records import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Alias",
     "Candidate",
+    "Client",
     "CodeMapping",
     "Document",
     "Entity",
@@ -69,6 +71,7 @@ __all__ = [
 ]
 
 _ROOM_OF_NAME = {
+    "Client": "client",
     "FinetuneJob": "training.job",
     "KglinkError": "errors",
     "PluginSettings": "plugins",

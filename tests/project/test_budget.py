@@ -49,7 +49,7 @@ MOST: dict[str, Size] = {
     "cli/kglink_cli": Size(8_000, 54, 26),
     "kbs/kglink_kbs": Size(10_400, 51, 132),
     "doors/kglink_doors": Size(4_000, 40, 60),
-    "kglink": Size(1_450, 5, 49),
+    "kglink": Size(1_600, 6, 52),
     "kglink/clusters": Size(500, 4, 7),
     "kglink/evaluation": Size(3_800, 17, 45),
     "kglink/files": Size(800, 6, 8),

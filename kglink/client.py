@@ -1,0 +1,139 @@
+"""`Client`: a workspace that a server (`kglink serve`) holds, asked from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+from kglink.errors import KglinkError, UsageError
+
+#: Texts that go to the server in one request.
+_BATCH = 32
+
+
+class ServerError(KglinkError):
+    """A server that does not answer, or that refuses; ``status`` is 0 where it did not answer."""
+
+    def __init__(self, status: int, message: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class Client:
+    """Asks a server as `Workspace` is asked; answers are the JSON of the command line."""
+
+    def __init__(self, url: str, *, token: str = "", seconds: float = 120.0) -> None:
+        """``seconds`` is the longest that an answer may take."""
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise UsageError(f"{url!r} is no web address", hint="Such as http://127.0.0.1:8017.")
+        self._url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._seconds = seconds
+
+    def link(
+        self, texts: str | Iterable[str | Mapping[str, Any]], **options: object
+    ) -> Iterator[dict[str, Any]]:
+        """Link a text, or several; options are those of ``POST /link``, such as ``kbs=["a"]``.
+
+        A text with an id, or with its mentions, is ``{"id", "text", "entities"}``.
+        """
+        given = iter([texts] if isinstance(texts, str) else texts)
+        done = 0
+        while batch := list(islice(given, _BATCH)):
+            named = []
+            for number, text in enumerate(batch, done + 1):
+                own = {"text": text} if isinstance(text, str) else text
+                named.append({"id": str(number), **own})
+            yield from self._ask("POST", "/link", {"texts": named, **options})
+            done += len(batch)
+
+    def explain(self, text: str, **options: object) -> list[dict[str, Any]]:
+        """Why mentions of a text are linked as they are; ``surface`` or ``start`` and ``end``."""
+        return self._list("POST", "/explain", {"text": text, **options})
+
+    def search(
+        self, text: str, *, k: int = 10, kbs: Sequence[str] = (), types: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
+        """The entities that a text names or describes, best first."""
+        query = urlencode({"q": text, "k": k, "kbs": kbs, "types": types}, doseq=True)
+        return self._list("GET", f"/search?{query}")
+
+    def entity(self, name: str) -> dict[str, Any]:
+        """All that is known of an entity, by its id, such as ``doid:DOID:1391``."""
+        kb, _, key = name.partition(":")
+        return self._dict("GET", f"/entities/{quote(kb, safe='')}/{quote(key)}")
+
+    def kbs(self) -> list[dict[str, Any]]:
+        """The KBs."""
+        return self._list("GET", "/kbs")
+
+    def add_kb(self, name: str, file: str | Path, **options: object) -> dict[str, Any]:
+        """Add or update a KB from a file; the job that does it (`job` says how far it is)."""
+        path = Path(file)
+        query = urlencode({"file": path.name, **options}, doseq=True)
+        with path.open("rb") as body:
+            return self._dict("PUT", f"/kbs/{quote(name, safe='')}?{query}", body=body)
+
+    def learn(self, kb: str) -> dict[str, Any]:
+        """Learn from annotated texts; the job that does it."""
+        return self._dict("POST", "/jobs", {"kind": "learn", "kb": kb})
+
+    def job(self, name: str) -> dict[str, Any]:
+        """How far a job is, and what came of it."""
+        return self._dict("GET", f"/jobs/{quote(name, safe='')}")
+
+    def correct(
+        self, text: str, start: int, end: int, entity: str | None, *, is_mention: bool = True
+    ) -> dict[str, Any]:
+        """Say what a place of a text means, as `Workspace.correct` does."""
+        place = {"text": text, "start": start, "end": end}
+        said = {**place, "entity": entity, "mention": is_mention}
+        return self._dict("POST", "/corrections", said)
+
+    def corrections(self) -> list[dict[str, Any]]:
+        """All corrections."""
+        return self._list("GET", "/corrections")
+
+    def take_back(self, correction: str) -> dict[str, Any]:
+        """Take a correction back, by its id."""
+        return self._dict("DELETE", f"/corrections/{quote(correction, safe='')}")
+
+    def _dict(self, method: str, path: str, value: object = None, **more: Any) -> dict[str, Any]:
+        return dict(self._ask(method, path, value, **more))
+
+    def _list(self, method: str, path: str, value: object = None) -> list[dict[str, Any]]:
+        return list(self._ask(method, path, value))
+
+    def _ask(self, method: str, path: str, value: object = None, *, body: Any = None) -> Any:
+        kind = "application/octet-stream" if body else "application/json"
+        data = body if value is None else json.dumps(value).encode()
+        headers = {**self._headers, "Content-Type": kind}
+        asked = Request(self._url + path, data, headers, method=method)  # noqa: S310 - checked
+        try:
+            with urlopen(asked, timeout=self._seconds) as answer:  # noqa: S310 - checked
+                return json.load(answer)
+        except HTTPError as error:
+            raise _refusal(error) from error
+        except (URLError, TimeoutError, ConnectionError) as error:
+            reason = getattr(error, "reason", error)
+            hint = "Is it running? kglink serve"
+            raise ServerError(0, f"{self._url} does not answer: {reason}", hint) from error
+        except ValueError as error:
+            hint = "Is it a server of kglink?"
+            raise ServerError(200, f"{self._url}{path} answers no JSON", hint) from error
+
+
+def _refusal(error: HTTPError) -> ServerError:
+    """What a server says that is wrong."""
+    try:
+        told = json.loads(error.read())
+        message, hint = str(told["error"]), str(told["fix"])
+    except (ValueError, LookupError, TypeError):
+        message, hint = f"the server answers {error.code} {error.reason}", ""
+    return ServerError(error.code, message, hint)

@@ -1,0 +1,78 @@
+"""`kglink.Client` asks a server as `Workspace` is asked."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kglink import Client, Workspace
+from kglink.client import ServerError
+from kglink.errors import UsageError
+from served import Server, serving
+
+
+@pytest.fixture
+def server(demo_copy: Path) -> Iterator[Server]:
+    with serving(demo_copy) as running:
+        yield running
+
+
+def test_a_client_is_asked_as_a_workspace_is(
+    server: Server, demo_master: Path, tmp_path: Path
+) -> None:
+    client = Client(server.url + "/")
+    texts = ["A heron.", "Mercury rose over \N{PILE OF POO} Halley."] * 20
+    with Workspace.open(demo_master) as workspace:
+        own = [json.loads(json.dumps(one.as_json())) for one in workspace.link(texts)]
+        known = workspace.entity("lanternfall:grey_heron").as_json()
+    assert list(client.link(texts)) == own
+    assert client.entity("lanternfall:grey_heron") == json.loads(json.dumps(known))
+    given = {"id": "x", "text": "A heron.", "entities": [{"start": 2, "end": 7}]}
+    (told,) = client.link([given], kbs=["lanternfall"])
+    assert (told["id"], told["meta"]["mentions"]) == ("x", "given")
+    assert client.search("wading bird", k=2, kbs=["lanternfall"])[0]["kb"] == "lanternfall"
+    assert client.explain("A heron.", surface="heron")[0]["text"] == "heron"
+    said = client.correct("A heron.", 2, 7, None)
+    assert client.corrections() == [said]
+    assert client.take_back(said["id"]) == said
+    path = tmp_path / "birds.csv"
+    path.write_text("id,name\nq,Quetzal\n", encoding="utf-8")
+    job = client.add_kb("birds", path)
+    assert server.job(job["id"])["state"] == client.job(job["id"])["state"] == "done"
+    assert "birds" in [one["name"] for one in client.kbs()]
+    with pytest.raises(ServerError, match="nobody") as refused:
+        list(client.link("x", kbs=["nobody"]))
+    assert refused.value.status == 404
+    assert "There is" in refused.value.hint
+
+
+def test_a_server_that_is_none() -> None:
+    class Silly(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(500 if self.path == "/kbs" else 200)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Silly) as silly:
+        thread = threading.Thread(target=silly.serve_forever)
+        thread.start()
+        client = Client(f"http://127.0.0.1:{silly.server_port}")
+        with pytest.raises(ServerError, match="answers 500"):
+            client.kbs()
+        with pytest.raises(ServerError, match="answers no JSON"):
+            client.search("x")
+        silly.shutdown()
+        thread.join()
+    with pytest.raises(ServerError, match="does not answer") as error:
+        client.kbs()
+    assert "kglink serve" in error.value.hint
+    with pytest.raises(UsageError, match="no web address"):
+        Client("file:///etc/passwd")
