@@ -45,7 +45,7 @@ def serve(
     ] = False,
     body_mb: Annotated[
         float, typer.Option("--body-mb", help="The largest body of a request, in MB.", min=0.001)
-    ] = 10.0,
+    ] = 2.0,
     upload_mb: Annotated[
         float, typer.Option("--upload-mb", help="The largest file of a KB, in MB.", min=0.001)
     ] = 1000.0,

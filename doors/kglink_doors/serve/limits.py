@@ -13,7 +13,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class Limits:
     """How much one request may bring and take, how many may wait, and who may ask."""
 
-    body_mb: float = 10.0
+    body_mb: float = 2.0
     """Of a request; of JSON lines that are streamed: of each line."""
     upload_mb: float = 1000.0
     seconds: float = 60.0
