@@ -89,7 +89,7 @@ def _print(one: Explanation) -> None:
     rows.append(["title", *(item.title for item in candidates)])
     if candidates:
         print_table(["evidence", *(str(item.id) for item in candidates)], rows)
-    say(*_verdict(one))
+    say(*verdict(one))
 
 
 def _cell(value: float, adds: float) -> str:
@@ -97,7 +97,7 @@ def _cell(value: float, adds: float) -> str:
     return f"{shown} {adds:+.2f}" if adds else shown
 
 
-def _verdict(one: Explanation) -> list[str]:
+def verdict(one: Explanation) -> list[str]:
     """The answer, what decided, and what would have to change, a line each."""
     link = one.link
     if not link.candidates:

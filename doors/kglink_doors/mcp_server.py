@@ -1,0 +1,156 @@
+"""`kglink mcp`: a workspace for agents, by the Model Context Protocol, on stdio or over HTTP."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kglink.errors import UsageError
+from kglink_cli.console import note
+from kglink_cli.session import session_of
+
+if TYPE_CHECKING:
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from kglink_doors.mcp_tools import KglinkServer
+
+_Scope = MutableMapping[str, Any]
+_App = Callable[[_Scope, Callable[..., Any], Callable[..., Any]], Awaitable[None]]
+
+#: By the words of the command.
+EXAMPLES = (
+    "kglink --workspace shop mcp",
+    "kglink mcp --http --port 8765",
+)
+
+
+def mcp(
+    context: typer.Context,
+    http: Annotated[
+        bool, typer.Option("--http", help="Answer over HTTP, not on standard input and output.")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", help="The port; 0 takes a free one.", min=0, max=65_535)
+    ] = 8765,
+    token_from: Annotated[
+        str,
+        typer.Option(
+            "--token-from",
+            help="Variable that holds the token that callers must send; needed for hosts that "
+            "others can reach.",
+        ),
+    ] = "",
+    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+) -> None:
+    """Let agents ask this workspace by MCP: link texts, search and show entities."""
+    try:
+        from kglink_doors.mcp_tools import make_server
+    except ImportError as error:
+        raise UsageError(
+            "kglink mcp needs a package that is not installed", hint="pip install 'kglink[mcp]'"
+        ) from error
+    token = _token(host, token_from) if http else ""
+    with session_of(context).open({"space.name": space}) as workspace:
+        server = make_server(workspace)
+        if http:
+            _serve_http(server, host, port, token)
+        else:
+            _give_stdout_back()
+            server.run("stdio")
+
+
+def _give_stdout_back() -> None:
+    """Put standard output where the transport takes it from; all else goes to standard error.
+
+    The command line keeps it under another descriptor, and Python's ``print`` would write there.
+    """
+    kept, own = sys.stdout, sys.__stdout__
+    if own is not None and kept is not own:
+        os.dup2(kept.fileno(), own.fileno())
+        sys.stdout = own
+
+
+# ----------------------------------------------------------------------------------- HTTP
+def _serve_http(server: KglinkServer, host: str, port: int, token: str) -> None:
+    import uvicorn
+
+    try:
+        listening = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="Choose another --port; 0 takes a free one.",
+        ) from error
+    with listening:
+        shown = f"[{host}]" if ":" in host else host
+        note("mcp", f"http://{shown}:{listening.getsockname()[1]}/mcp")
+        app: Any = server.streamable_http_app(
+            stateless_http=True, json_response=True, transport_security=_checks(shown, token)
+        )
+        config = uvicorn.Config(
+            _with_token(app, token) if token else app, log_level="warning", access_log=False
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _token(host: str, variable: str) -> str:
+    """The token of callers; hosts that others can reach must have one."""
+    token = os.environ.get(variable, "").strip() if variable else ""
+    if variable and not token:
+        raise UsageError(
+            f"the variable {variable} holds no token", hint=f"export {variable}=... first."
+        )
+    if not token and not _is_loopback(host):
+        raise UsageError(
+            f"others can reach {host}, and anybody could ask this workspace there",
+            hint="Give --token-from VARIABLE, or listen on 127.0.0.1.",
+        )
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _checks(host: str, token: str) -> TransportSecuritySettings:
+    """Refuse other names of this machine, by which a web page could reach it (DNS rebinding).
+
+    Where others can reach it, the token does that: a page does not know it.
+    """
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    names = dict.fromkeys((host, "127.0.0.1", "localhost", "[::1]"))
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=not token or _is_loopback(host.strip("[]")),
+        allowed_hosts=[f"{name}:*" for name in names],
+        allowed_origins=[f"http://{name}:*" for name in names],
+    )
+
+
+def _with_token(app: _App, token: str) -> _App:
+    """The app for those who send the token."""
+    wanted = f"Bearer {token}".encode()
+
+    async def checked(scope: _Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        given = dict(scope.get("headers") or ()).get(b"authorization", b"")
+        if scope["type"] == "lifespan" or hmac.compare_digest(given, wanted):
+            await app(scope, receive, send)
+            return
+        headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body"})
+
+    return checked
