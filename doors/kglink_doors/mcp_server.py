@@ -14,6 +14,7 @@ import typer
 
 from kglink.errors import UsageError
 from kglink_cli.console import note
+from kglink_cli.interrupts import stop_at_once
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def mcp(
             _serve_http(server, host, port, token)
         else:
             _give_stdout_back()
+            stop_at_once()  # a line is waited for in a thread
             server.run("stdio")
 
 

@@ -24,6 +24,8 @@ from kglink.workspace import Workspace
 from kglink.workspace.shapes import found_shape
 from kglink_cli.explain import verdict
 
+#: The methods of `Tools` that agents may call.
+TOOLS = ("link_text", "search_entities", "entity", "counterparts", "explain", "list_kbs")
 #: No tool reads longer texts; an agent sends them part by part.
 MOST_CHARACTERS = 20_000
 #: Entities of one search, and values of one list of an entity, such as its children.
@@ -67,8 +69,8 @@ class KglinkServer(MCPServer[Any]):
         try:
             return await super().call_tool(*arguments, **options)
         except ToolError as error:
-            if isinstance(error.__cause__, KglinkError):
-                raise ToolError(_told(error.__cause__)) from error.__cause__
+            if told := _refusal(error):
+                raise ToolError(told) from error
             raise
 
     async def read_resource(self, *arguments: Any, **options: Any) -> Any:
@@ -76,10 +78,9 @@ class KglinkServer(MCPServer[Any]):
         try:
             return await super().read_resource(*arguments, **options)
         except ResourceError as error:
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, KglinkError):
-                cause = cause.__cause__
-            raise (ResourceError(_told(cause)) if cause else error) from cause
+            if told := _refusal(error):
+                raise ResourceError(told) from error
+            raise
 
 
 def make_server(workspace: Workspace) -> KglinkServer:
@@ -91,15 +92,8 @@ def make_server(workspace: Workspace) -> KglinkServer:
     )
     tools = Tools(workspace)
     told = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-    for tool in (
-        tools.link_text,
-        tools.search_entities,
-        tools.entity,
-        tools.counterparts,
-        tools.explain,
-        tools.list_kbs,
-    ):
-        server.add_tool(tool, annotations=told)
+    for name in TOOLS:
+        server.add_tool(getattr(tools, name), annotations=told)
     keys = ResourceSecurity(exempt_params={"key"})  # it is looked up, and is no path
     of_entity = server.resource(
         "kglink://entity/{kb}/{+key}", mime_type="application/json", security=keys
@@ -213,7 +207,12 @@ class Tools:
             return kept
 
 
-def _told(error: KglinkError) -> str:
+def _refusal(error: BaseException | None) -> str:
+    """What kglink refused, where that is behind an error."""
+    while error is not None and not isinstance(error, KglinkError):
+        error = error.__cause__
+    if error is None:
+        return ""
     return f"{error.message}\nFix: {error.hint}" if error.hint else error.message
 
 
@@ -225,18 +224,12 @@ def _answer(shape: Mapping[str, object], head: str, lines: Iterable[str]) -> Cal
     )
 
 
-def _cut(shape: Mapping[str, object]) -> dict[str, object]:
+def _cut(shape: dict[str, Any]) -> dict[str, Any]:
     """The shape with long lists cut, and the lengths of these."""
-    long = {
-        name: len(value)
-        for name, value in shape.items()
-        if isinstance(value, list) and len(value) > MOST_LISTED
-    }
-    cut = {
-        name: value[:MOST_LISTED] if name in long and isinstance(value, list) else value
-        for name, value in shape.items()
-    }
-    return {**cut, "cut": long} if long else cut
+    lists = {name: value for name, value in shape.items() if isinstance(value, list)}
+    long = {name: len(value) for name, value in lists.items() if len(value) > MOST_LISTED}
+    cut = {name: shape[name][:MOST_LISTED] for name in long}
+    return {**shape, **cut, "cut": long} if long else shape
 
 
 def _line(link: Link) -> str:

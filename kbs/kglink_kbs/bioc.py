@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TextIO
 from xml.parsers import expat
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from pydantic import Field
 
@@ -55,7 +55,7 @@ HINT = (
     "annotations with infons and locations."
 )
 
-_Fields = Mapping[str, Any]
+_Fields = dict[str, Any]
 
 
 class BiocSettings(PluginSettings):
@@ -419,13 +419,10 @@ def _json_document(name: str, text: str, found: list[_Annotation]) -> dict[str, 
 
 
 def _xml_document(name: str, text: str, found: list[_Annotation]) -> str:
-    parts = [
-        f"<document><id>{_xml(name)}</id><passage><offset>0</offset><text>{_xml(text)}</text>\n"
-    ]
+    begin = f"<document><id>{_xml(name)}</id><passage><offset>0</offset>"
+    parts = [f"{begin}<text>{_xml(text)}</text>\n"]
     for at, (start, end, infons) in enumerate(found, 1):
-        told = "".join(
-            f"<infon key={quoteattr(key)}>{_xml(value)}</infon>" for key, value in infons.items()
-        )
+        told = "".join(f'<infon key="{key}">{_xml(infons[key])}</infon>' for key in infons)
         place = f'<location offset="{start}" length="{end - start}"/>'
         words = f"<text>{_xml(text[start:end])}</text>"
         parts.append(f'<annotation id="{at}">{told}{place}{words}</annotation>\n')

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from pydantic import Field
 
@@ -40,7 +40,7 @@ _RESULTS = re.compile(rb'"(?:annotations|predictions)"\s*:\s*\[')
 _DATA = re.compile(rb'"data"\s*:\s*\{|"from_name"\s*:\s*"')
 HINT = "In Label Studio: Export, format JSON (not JSON-MIN), of a project with <Labels> on <Text>."
 
-_Fields = Mapping[str, Any]
+_Fields = dict[str, Any]
 
 
 class LabelStudioSettings(PluginSettings):
@@ -49,9 +49,6 @@ class LabelStudioSettings(PluginSettings):
     text: str = Field(TEXT, description="The field of a task's data that holds the text.")
     entity: str = Field(
         "", description="The control that says what a region means; empty: any for each region."
-    )
-    results: Literal["annotations", "predictions"] = Field(
-        "annotations", description="What is read: the work of people, or a model's."
     )
 
 
@@ -80,20 +77,30 @@ class LabelStudioAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the documents in the order of their tasks."""
+        return self._read(source, problems, "annotations")
+
+    def answers(
+        self, source: Source, problems: Problems, texts: Mapping[str, str]
+    ) -> Iterator[Record]:
+        """The same of predictions, or where a task has none, of its annotation."""
+        return self._read(source, problems, "predictions", "annotations")
+
+    def _read(self, source: Source, problems: Problems, *wanted: str) -> Iterator[Record]:
         found = False
         for line, task in json_objects(source, problems):
             place = source.where(line)
             try:
-                results = _results(task, self._settings.results)
+                given = (_results(task, of) for of in wanted)
+                results = next((one for one in given if one is not None), None)
                 if results is None:
-                    problems.pass_over(f"tasks without {self._settings.results}")
+                    problems.pass_over(f"tasks without {wanted[-1]}")
                     continue
                 found = True
                 yield self._document(task, results, place, problems)
             except BadValue as bad:
                 problems.report(RecordError(bad.message, where=place, hint=bad.hint or HINT))
         if not found and not problems.total:
-            raise SourceError(f"no task in {source.label} has {self._settings.results}", hint=HINT)
+            raise SourceError(f"no task in {source.label} has {wanted[-1]}", hint=HINT)
 
     def _document(
         self, task: _Fields, results: list[_Fields], place: str, problems: Problems
@@ -150,8 +157,7 @@ class LabelStudioAdapter:
                 f"{region.start} to {region.end} is not inside the text of {len(text):,} characters"
             )
         surface = text[start:end]
-        # A region that grew to whole words keeps the words that were marked.
-        if " ".join(region.said.split()) not in " ".join(surface.split()):
+        if region.words and not _holds(surface, region.said):
             raise BadValue(
                 f"it is {shortened(region.words)}, and at {start} to {end} stands "
                 f"{shortened(surface)}"
@@ -169,6 +175,12 @@ def sniff(head: SourceHead) -> float:
 
 
 # ------------------------------------------------------------------------------------ reading
+def _holds(surface: str, words: str) -> bool:
+    """Whether a surface is these words; a region that grew to whole words keeps the first ones."""
+    like = len(surface) < 2 * len(words) + 200
+    return like and " ".join(words.split()) in " ".join(surface.split())
+
+
 def _results(task: _Fields, of: str) -> list[_Fields] | None:
     """The results of a task: the ground truth, or the last that was not cancelled."""
     done = [one for one in objects_of(task, of) if not one.get("was_cancelled")]

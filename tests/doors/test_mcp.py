@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import anyio
 import httpx
 import pytest
 from conftest import Kglink
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import TextContent
 
@@ -62,7 +62,8 @@ def over_http(folder: Path, *options: str, **variables: str) -> Iterator[str]:
         assert "Traceback" not in left
 
 
-def on_stdio(folder: Path, ask: Ask) -> Any:
+@pytest.fixture(scope="module")
+def told(folder: Path) -> Mapping[str, Any]:
     """What a client gets from a child process on standard input and output."""
     parameters = StdioServerParameters(
         command=sys.executable,
@@ -70,9 +71,9 @@ def on_stdio(folder: Path, ask: Ask) -> Any:
         env=dict(os.environ),
     )
 
-    async def asking() -> Any:
+    async def asking() -> Mapping[str, Any]:
         async with Client(stdio_client(parameters)) as client:
-            return await ask(client)
+            return {name: await ask(client) for name, ask in ASKED.items()}
 
     return anyio.run(asking)
 
@@ -83,27 +84,61 @@ def text_of(answer: Any) -> str:
     return content.text
 
 
-async def every_tool(client: Client) -> dict[str, Any]:
-    """An answer of each tool, and of the two that are no tools."""
-    asked = {
-        "link_text": {"text": TEXT, "kbs": ["birds"]},
-        "search_entities": {"query": "osprey", "k": 1},
-        "entity": {"id": "birds:h"},
-        "counterparts": {"id": "birds:h"},
-        "explain": {"text": TEXT, "surface": "osprey"},
-        "list_kbs": {},
-    }
-    listed = await client.list_tools()
-    assert [one.name for one in listed.tools] == list(asked)
-    assert all(one.description and one.annotations for one in listed.tools)
-    answers = {name: await client.call_tool(name, given) for name, given in asked.items()}
-    prompt = await client.get_prompt("mark_entities", {"text": TEXT})
-    resource = await client.read_resource("kglink://entity/birds/%2Fa%2F..%2Fb")
-    return {**answers, "prompt": prompt, "resource": resource}
+CALLS: Mapping[str, dict[str, Any]] = {
+    "link_text": {"text": TEXT, "kbs": ["birds"]},
+    "search_entities": {"query": "osprey", "k": 1},
+    "entity": {"id": "birds:h"},
+    "counterparts": {"id": "birds:h"},
+    "explain": {"text": TEXT, "surface": "osprey"},
+    "list_kbs": {},
+}
+REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("entity", {"id": "birds:x"}),
+    ("link_text", {"text": TEXT, "kbs": ["bords"]}),
+    ("explain", {"text": TEXT, "surface": "emu"}),
+    ("link_text", {"text": "heron " * 5_000}),
+    ("search_entities", {"query": "heron", "k": 51}),
+)
 
 
-def test_each_tool_answers_as_the_command_line_does(folder: Path, kglink: Kglink) -> None:
-    answers = on_stdio(folder, every_tool)
+async def every_tool(client: Client) -> Mapping[str, Any]:
+    return {name: await client.call_tool(name, given) for name, given in CALLS.items()}
+
+
+async def thresholds(client: Client) -> list[str]:
+    asked: list[dict[str, Any]] = [{}, {"threshold": 1}, {}]
+    return [text_of(await client.call_tool("link_text", {"text": TEXT, **one})) for one in asked]
+
+
+async def refused(client: Client) -> list[Any]:
+    return [await client.call_tool(name, given) for name, given in REFUSED]
+
+
+async def missing_resource(client: Client) -> str:
+    try:
+        await client.read_resource("kglink://entity/birds/x")
+    except MCPError as error:
+        return str(error)
+    return ""
+
+
+ASKED: Mapping[str, Ask] = {
+    "tools": lambda client: client.list_tools(),
+    "answers": every_tool,
+    "prompt": lambda client: client.get_prompt("mark_entities", {"text": TEXT}),
+    "resource": lambda client: client.read_resource("kglink://entity/birds/%2Fa%2F..%2Fb"),
+    "thresholds": thresholds,
+    "refused": refused,
+    "missing resource": missing_resource,
+}
+
+
+def test_each_tool_answers_as_the_command_line_does(
+    folder: Path, told: Mapping[str, Any], kglink: Kglink
+) -> None:
+    answers = told["answers"]
+    assert [one.name for one in told["tools"].tools] == list(CALLS)
+    assert all(one.description and one.annotations for one in told["tools"].tools)
 
     def printed(*command: str, stdin: str = "") -> Any:
         return json.loads(kglink("-w", folder, *command, stdin=stdin).out)
@@ -130,48 +165,30 @@ def test_each_tool_answers_as_the_command_line_does(folder: Path, kglink: Kglink
         "zoo",
     ]
     assert str(folder) not in str(answers["list_kbs"])
-    assert TEXT in answers["prompt"].messages[0].content.text
-    dodo = json.loads(answers["resource"].contents[0].text)
+
+
+def test_entities_are_resources_and_a_prompt_marks_them(told: Mapping[str, Any]) -> None:
+    assert TEXT in told["prompt"].messages[0].content.text
+    dodo = json.loads(told["resource"].contents[0].text)
     assert (dodo["title"], len(dodo["aliases"]), dodo["cut"]) == ("dodo", 100, {"aliases": 151})
 
 
-def test_a_threshold_holds_for_one_call(folder: Path) -> None:
-    async def ask(client: Client) -> list[str]:
-        asked: list[dict[str, Any]] = [{}, {"threshold": 1}, {}]
-        return [
-            text_of(await client.call_tool("link_text", {"text": TEXT, **one})) for one in asked
-        ]
-
-    usual, strict, again = on_stdio(folder, ask)
+def test_a_threshold_holds_for_one_call(told: Mapping[str, Any]) -> None:
+    usual, strict, again = told["thresholds"]
     assert " = birds:o" in usual
     assert " = birds:o" not in strict
     assert again == usual
 
 
-def test_what_is_refused_says_what_to_do(folder: Path) -> None:
-    async def ask(client: Client) -> list[str]:
-        wrong: list[tuple[str, dict[str, Any]]] = [
-            ("entity", {"id": "birds:x"}),
-            ("link_text", {"text": TEXT, "kbs": ["bords"]}),
-            ("explain", {"text": TEXT, "surface": "emu"}),
-            ("link_text", {"text": "heron " * 5_000}),
-            ("search_entities", {"query": "heron", "k": 51}),
-        ]
-        told = []
-        for name, given in wrong:
-            answer = await client.call_tool(name, given)
-            assert answer.is_error
-            told.append(text_of(answer))
-        with pytest.raises(Exception, match="unknown entity 'birds:x'"):
-            await client.read_resource("kglink://entity/birds/x")
-        return told
-
-    told = on_stdio(folder, ask)
-    assert told[0] == "unknown entity 'birds:x'\nFix: By a name: kglink search 'x'"
-    assert "Did you mean 'birds'?" in told[1]
-    assert told[2].startswith("'emu' does not stand in the text\nFix: ")
-    assert "at most 20000 characters" in told[3]
-    assert "less than or equal to 50" in told[4]
+def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:
+    assert all(one.is_error for one in told["refused"])
+    lines = [text_of(one) for one in told["refused"]]
+    assert lines[0] == "unknown entity 'birds:x'\nFix: By a name: kglink search 'x'"
+    assert "Did you mean 'birds'?" in lines[1]
+    assert lines[2].startswith("'emu' does not stand in the text\nFix: ")
+    assert "at most 20000 characters" in lines[3]
+    assert "less than or equal to 50" in lines[4]
+    assert "unknown entity 'birds:x'" in told["missing resource"]
 
 
 def test_nothing_else_is_printed_on_standard_output(folder: Path, tmp_path: Path) -> None:
@@ -215,29 +232,30 @@ def test_nothing_else_is_printed_on_standard_output(folder: Path, tmp_path: Path
     assert all(word in told for word in ("by print", "by descriptor", "by a child"))
 
 
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+JSON_ACCEPTED = {"accept": "application/json, text/event-stream"}
+
+
 def test_http_answers_the_same_to_this_machine_alone(folder: Path) -> None:
     async def ask(address: str) -> Any:
         async with Client(address) as client:
-            return await client.call_tool("link_text", {"text": TEXT})
+            return await client.call_tool("link_text", CALLS["link_text"])
 
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     with over_http(folder) as address:
         answer = anyio.run(ask, address)
-        assert answer.structured_content["entities"][1]["key"] == "o"
-        headers = {"accept": "application/json, text/event-stream"}
+        assert [one["key"] for one in answer.structured_content["entities"]] == ["h", "o"]
         for wrong, status in (({"host": "evil.example"}, 421), ({"origin": "http://evil"}, 403)):
-            refused = httpx.post(address, json=call, headers=headers | wrong)
+            refused = httpx.post(address, json=LIST, headers=JSON_ACCEPTED | wrong)
             assert refused.status_code == status
 
 
 def test_a_token_is_asked_for(folder: Path) -> None:
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    headers = {"accept": "application/json, text/event-stream"}
-    with over_http(folder, "--token-from", "BIRDS", "--host", "0.0.0.0", BIRDS="s3cret") as address:  # noqa: S104
-        local = address.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
-        for given, status in (({}, 401), ("s3cre", 401), ("s3cret", 200)):
+    anywhere = "0.0.0.0"  # noqa: S104 - what the token is for
+    with over_http(folder, "--token-from", "BIRDS", "--host", anywhere, BIRDS="s3cret") as address:
+        local = address.replace(anywhere, "127.0.0.1")
+        for given, status in ((None, 401), ("s3cre", 401), ("s3cret", 200)):
             token = {"authorization": f"Bearer {given}"} if given else {}
-            answer = httpx.post(local, json=call, headers=headers | token)
+            answer = httpx.post(local, json=LIST, headers=JSON_ACCEPTED | token)
             assert answer.status_code == status
         assert "link_text" in answer.text
 

@@ -12,7 +12,16 @@ import pytest
 from kb_checks import claimants, damaged, head_of
 from kglink.errors import KglinkError, SourceError
 from kglink.plugins import PluginSettings
-from kglink.records import Candidate, Document, Entity, EntityId, Link, LinkedDocument, Mention
+from kglink.records import (
+    Candidate,
+    Document,
+    Entity,
+    EntityId,
+    Link,
+    LinkedDocument,
+    Mention,
+    Record,
+)
 from kglink.sources import OnError, Problems, Source
 from kglink.testing import KBAdapterContract
 from kglink.testing.contracts.exporter import linked_documents
@@ -71,16 +80,21 @@ class TestLabelStudio(KBAdapterContract):
     )
 
 
-def read(*tasks: Any, problems: Problems | None = None, **settings: str) -> list[Document]:
+def read(*tasks: Any, problems: Problems | None = None, entity: str = "") -> list[Document]:
     data = json.dumps(tasks).encode()
     with Source.from_bytes(data, name="x.json") as source:
-        made = LabelStudioAdapter(LabelStudioSettings.model_validate(settings))
+        made = LabelStudioAdapter(LabelStudioSettings(entity=entity))
         records = list(made.read(source, problems or Problems()))
     return [one for one in records if isinstance(one, Document)]
 
 
-def golds(*results: Any, **settings: str) -> list[object]:
-    (document,) = read(task(*results), **settings)
+def answers(*tasks: Any) -> list[Record]:
+    with Source.from_bytes(json.dumps(tasks).encode(), name="x.json") as source:
+        return list(LabelStudioAdapter(LabelStudioSettings()).answers(source, Problems(), {}))
+
+
+def golds(*results: Any, entity: str = "") -> list[object]:
+    (document,) = read(task(*results), entity=entity)
     return [one.gold for one in document.mentions]
 
 
@@ -122,8 +136,8 @@ def test_a_task_that_nobody_did_is_passed_over() -> None:
     problems = Problems()
     assert len(read(task(HERON), task(annotations=[]), problems=problems)) == 1
     assert problems.passed_over == {"tasks without annotations": 1}
-    with pytest.raises(SourceError, match=r"no task in x\.json has predictions"):
-        read(task(HERON), results="predictions")
+    with pytest.raises(SourceError, match=r"no task in x\.json has annotations"):
+        read(task(annotations=[]))
 
 
 def test_offsets_of_older_versions_count_utf16() -> None:
@@ -171,7 +185,7 @@ def test_links_become_a_prediction_that_is_read_back() -> None:
             "value": {"start": 2, "end": 7, "text": ["birds:h"]},
         },
     ]  # fmt: skip
-    (back,) = read(made, results="predictions")
+    (back,) = answers(made)
     assert back == Document("mail 1", TEXT, (
         Mention(2, 7, "heron", (heron.id,), "birds", confidence=0.75),
         Mention(18, 24, "osprey", (), "NIL", confidence=0.5),
@@ -180,8 +194,8 @@ def test_links_become_a_prediction_that_is_read_back() -> None:
 
 def test_every_place_of_every_text_is_read_back() -> None:
     documents = [one for one in linked_documents() if "\0" not in one.text]
-    read_back = read(*export(*documents), results="predictions")
-    for document, back in zip(documents, read_back, strict=True):
+    for document, back in zip(documents, answers(*export(*documents)), strict=True):
+        assert isinstance(back, Document)
         assert len(back.text) == len(document.text)
         places = sorted((link.start, link.end) for link in document.links)
         assert [(one.start, one.end) for one in back.mentions] == places
