@@ -49,7 +49,6 @@ def mcp(
             "others can reach.",
         ),
     ] = "",
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
 ) -> None:
     """Let agents ask this workspace by MCP: link texts, search and show entities."""
     try:
@@ -59,7 +58,7 @@ def mcp(
             "kglink mcp needs a package that is not installed", hint="pip install 'kglink[mcp]'"
         ) from error
     token = _token(host, token_from) if http else ""
-    with session_of(context).open({"space.name": space}) as workspace:
+    with session_of(context).open() as workspace:
         server = make_server(workspace)
         if http:
             _serve_http(server, host, port, token)

@@ -202,7 +202,8 @@ def sniff(head: SourceHead) -> float:
     """Sure of a collection of documents in XML, and of passages in JSON."""
     tag = _FIRST_TAG.search(head.head)
     is_xml = tag is not None and tag[0] == b"<collection" and _IN_XML.search(head.head)
-    return 0.95 if is_xml or _IN_JSON.match(head.head) else 0.0
+    is_json = b'"infons"' in head.head and _IN_JSON.match(head.head)
+    return 0.95 if is_xml or is_json else 0.0
 
 
 # ------------------------------------------------------------------------------------ reading

@@ -96,6 +96,11 @@ def test_it_is_taken_for_bioc_alone(data: str) -> None:
     assert claimants(head_of(data, "x"))[0] == "kglink/bioc"
 
 
+def test_other_collections_and_passages_are_none() -> None:
+    for other in ("<collection><record/></collection>", '{"query": "q", "passages": []}'):
+        assert "kglink/bioc" not in claimants(head_of(other, "x"))
+
+
 def test_json_may_be_a_list_of_collections_or_a_document_on_each_line() -> None:
     collection = json.loads(JSON)
     (document,) = collection["documents"]
