@@ -49,6 +49,13 @@ def forget_interrupts() -> None:
     sys.unraisablehook = sys.__unraisablehook__
 
 
+def stop_at_once() -> None:
+    """Let the first signal end the process: it waits where no exception comes."""
+    for number in _DEFAULTS:
+        if signal.getsignal(number) == _stop:
+            signal.signal(number, _end)
+
+
 def go_on_by(words: str) -> None:
     """Name the command that resumes this one, if it is another."""
     global _go_on  # noqa: PLW0603 - as above

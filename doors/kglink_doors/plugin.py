@@ -14,6 +14,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "kglink serve",
         "KEY=... kglink serve --host 0.0.0.0 --token-from KEY --read-only",
     ),
+    "mcp": ("kglink --workspace shop mcp", "kglink mcp --http --port 8765"),
 }
 
 
@@ -21,9 +22,10 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
 def register_commands(app: typer.Typer) -> None:
     """Register the commands that serve a workspace."""
     from kglink_cli.examples import epilog
+    from kglink_doors.mcp_command import mcp
     from kglink_doors.serve_command import serve
 
-    commands: dict[str, Callable[..., None]] = {"serve": serve}
+    commands: dict[str, Callable[..., None]] = {"serve": serve, "mcp": mcp}
     for name, command in commands.items():
         panel = "Serve a workspace"
         app.command(name, rich_help_panel=panel, epilog=epilog(EXAMPLES[name]))(command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Annotated
 
@@ -12,10 +11,9 @@ from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note
 from kglink_cli.session import session_of
-from kglink_doors.serve.limits import LOOPBACK, Limits
+from kglink_doors.listening import token_of
+from kglink_doors.serve.limits import Limits
 
-#: Letters of a token that nobody guesses.
-_LEAST_TOKEN = 16
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
 
@@ -78,7 +76,7 @@ def serve(
         upload_mb=upload_mb,
         seconds=seconds,
         waiting=waiting,
-        token=_token(token_from, host),
+        token=token_of(token_from, host),
         origins=frozenset(map(_checked_origin, origin or ())),
         read_only=read_only,
     )
@@ -95,22 +93,3 @@ def _checked_origin(origin: str) -> str:
             hint="Write scheme and host, and the port: https://tables.example.org:8443",
         )
     return origin
-
-
-def _token(variable: str, host: str) -> str:
-    """The token that is asked for; refused where other machines can ask and there is none."""
-    if not variable:
-        if host not in LOOPBACK:
-            raise UsageError(
-                f"other machines can reach {host}, and whoever asks could change the workspace",
-                hint="Keep a secret in a variable, and name it: KEY=... kglink serve --host "
-                f"{host} --token-from KEY",
-            )
-        return ""
-    token = os.environ.get(variable, "")
-    if len(token) < _LEAST_TOKEN:
-        raise UsageError(
-            f"the variable {variable} has {len(token)} characters",
-            hint=f"A token has {_LEAST_TOKEN} at least, such as: openssl rand -hex 16",
-        )
-    return token

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -47,6 +47,40 @@ def character_offsets(text: str, offsets: Iterable[int], unit: Unit) -> Mapping[
         done = offset
         found[offset] = characters
     return found
+
+
+class ToldSpan(NamedTuple):
+    """A span of a text in an unknown unit, and the words that a file says are there."""
+
+    text: str
+    start: int
+    end: int
+    words: str
+
+
+def best_unit(spans: Sequence[ToldSpan], units: Sequence[Unit]) -> Unit:
+    """The unit in which most spans stand where their words do; the first of equals."""
+    offsets: dict[str, set[int]] = {}
+    for one in spans:
+        offsets.setdefault(one.text, set()).update((one.start, one.end))
+
+    def fitting(unit: Unit) -> int:
+        found = {text: character_offsets(text, of_text, unit) for text, of_text in offsets.items()}
+        fits = 0
+        for one in spans:
+            first, last = (found[one.text].get(at, -1) for at in (one.start, one.end))
+            fits += 0 <= first < last and is_said(one.words, one.text[first:last])
+        return fits
+
+    return max(units, key=fitting)
+
+
+def is_said(words: str, surface: str) -> bool:
+    """Whether words are those of a surface, whatever white space stands between them."""
+    if words == surface:
+        return True
+    like = len(surface) < 2 * len(words) + 100  # else the splitting of long ones takes for ever
+    return like and words.split() == surface.split()
 
 
 GoldIds = Literal["auto", "key", "kb:key"]

@@ -8,7 +8,6 @@ named by the entity's web address, or ``urn:kglink:entity:KB:KEY`` where it has 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TextIO
@@ -21,7 +20,7 @@ from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, LinkedDocument, Mention, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink_kbs.rdf import RDF, Resource, Syntax, syntax_of
-from kglink_kbs.values import BadValue, exact_text, shortened
+from kglink_kbs.values import BadValue, exact_text, probability, shortened
 
 NIF = "http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#"
 ITSRDF = "http://www.w3.org/2005/11/its/rdf#"
@@ -183,7 +182,7 @@ def _mention(text: str, resource: Resource) -> Mention:
             f"it is {shortened(anchor)}, and at {start} to {end} stands {shortened(surface)}",
             "Offsets count characters (Unicode code points), not bytes or UTF-16 units.",
         )
-    confidence = _confidence(_one(resource, "confidence"))
+    confidence = probability(_one(resource, "confidence"), "the confidence")
     kb, key = _one(resource, "taSource"), _one(resource, "taIdent")
     iris = sorted(_all(resource, "means"))
     cluster = next(filter(None, map(_nil, iris)), "")
@@ -208,18 +207,6 @@ def _nil(iri: str) -> str | None:
     if iri.startswith(_NOT_IN_WIKI):
         return ""
     return unquote(iri.removeprefix(_NIL)) if iri.startswith(_NIL) else None
-
-
-def _confidence(text: str) -> float | None:
-    if not text:
-        return None
-    try:
-        confidence = float(text)
-    except ValueError:
-        confidence = math.nan
-    if not 0 <= confidence <= 1:
-        raise BadValue(f"the confidence {shortened(text)} is no number from 0 to 1", HINT)
-    return confidence
 
 
 def _all(resource: Resource, field: str) -> list[str]:

@@ -21,7 +21,7 @@ from kglink_kbs.ontology import (
     successors,
     survey,
 )
-from kglink_kbs.values import BadValue, described
+from kglink_kbs.values import BadValue, described, list_of, object_of, objects_of
 
 _OIO = "http://www.geneontology.org/formats/oboInOwl#"
 _NAMESPACE = f"{_OIO}hasOBONamespace"
@@ -84,11 +84,11 @@ class ObographsAdapter:
         default_namespace: str,
     ) -> Iterator[Record]:
         """The entity of a live node; of an obsolete one what took its place."""
-        fields = _object(node, "a node")
+        fields = object_of(node, "a node")
         key = fields.get("id")
         if not isinstance(key, str) or not key.strip():
             raise BadValue("a node without an id")
-        meta = _object(fields.get("meta"), "meta")
+        meta = object_of(fields.get("meta"), "meta")
         name = curie(key)
         label = fields.get("lbl")
         if isinstance(label, str):
@@ -97,7 +97,7 @@ class ObographsAdapter:
             return
         if meta.get("deprecated") in (True, "true"):
             targets = {_REPLACED_BY: list[str](), _CONSIDER: list[str]()}
-            for value in _objects(meta, "basicPropertyValues"):
+            for value in objects_of(meta, "basicPropertyValues"):
                 if (pred := _text(value, "pred")) in targets and "val" in value:
                     targets[pred].append(curie(_text(value, "val").strip()))
             yield from successors(name, targets[_REPLACED_BY], targets[_CONSIDER])
@@ -111,12 +111,12 @@ class ObographsAdapter:
 
 def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any]) -> Term:
     term = Term(name, fields["lbl"], url=address if "://" in address else "")
-    term.definition = _object(meta.get("definition"), "the definition").get("val")
-    for synonym in _objects(meta, "synonyms"):
+    term.definition = object_of(meta.get("definition"), "the definition").get("val")
+    for synonym in objects_of(meta, "synonyms"):
         scope = _SCOPES.get(local_name(_text(synonym, "pred")), "related")
         term.synonyms.append((scope, synonym.get("val")))
-    term.xrefs = [curie(_text(xref, "val").strip()) for xref in _objects(meta, "xrefs")]
-    for value in _objects(meta, "basicPropertyValues"):
+    term.xrefs = [curie(_text(xref, "val").strip()) for xref in objects_of(meta, "xrefs")]
+    for value in objects_of(meta, "basicPropertyValues"):
         match _text(value, "pred"):
             case _ if "val" not in value:
                 continue
@@ -128,7 +128,7 @@ def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any])
                 term.xrefs.append(curie(_text(value, "val").strip()))
             case _:
                 pass
-    subsets = _list(meta.get("subsets"), "subsets")
+    subsets = list_of(meta.get("subsets"), "subsets")
     term.subsets = [local_name(subset) for subset in subsets if isinstance(subset, str)]
     return term
 
@@ -138,7 +138,7 @@ def _parents(source: Source, own: OwnPrefixes, problems: Problems) -> dict[str, 
     parents: dict[str, list[str]] = {}
     for line, value in _listed(source, "edges"):
         try:
-            edge = _object(value, "an edge")
+            edge = object_of(value, "an edge")
             if edge.get("pred") != _IS_A:
                 continue
             child, parent = (curie(_text(edge, name)) for name in ("sub", "obj"))
@@ -181,26 +181,6 @@ def _of_member(walk: JsonWalk, name: str, member: str) -> Iterator[tuple[int, ob
             yield walk.line, walk.value()
     else:
         walk.skip()
-
-
-def _object(value: object, what: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise BadValue(f"{what} is {described(value)}, not an object")
-    return value
-
-
-def _list(value: object, what: str) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise BadValue(f"{what} is {described(value)}, not a list")
-    return value
-
-
-def _objects(meta: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
-    return (_object(item, f"an item of {name}") for item in _list(meta.get(name), name))
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

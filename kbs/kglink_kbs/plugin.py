@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from kglink.plugins import Factory, PluginSettings, Register, Sniff, hookimpl
 from kglink_kbs import (
+    bioc,
     blink,
     cirrussearch,
     jsonl,
+    labelstudio,
     nif,
     obo,
     obographs,
@@ -66,6 +68,11 @@ ADAPTERS = (
         "Reddit entity linking: posts and comments with annotations by tier"),
     Row("pubtator", pubtator.PubtatorAdapter, pubtator.PubtatorSettings, pubtator.sniff,
         "PubTator: annotated abstracts (MedMentions, NCBI Disease, BC5CDR)"),
+    Row("bioc", bioc.BiocAdapter, bioc.BiocSettings, bioc.sniff,
+        "BioC: annotated passages as XML or JSON (PubTator 3, PMC, BioCreative)"),
+    Row("labelstudio", labelstudio.LabelStudioAdapter, labelstudio.LabelStudioSettings,
+        labelstudio.sniff,
+        "Label Studio: texts that people annotated, as exported in the format JSON"),
     Row("nif", nif.NifAdapter, nif.NifSettings, nif.sniff,
         "NIF: annotated texts of the semantic web and of GERBIL, as any syntax of RDF",
         extra="rdf"),
@@ -116,4 +123,15 @@ def register_exporters(register: Register) -> None:
         "kglink/nif",
         nif.NifExporter,
         summary="NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs",
+    )
+    register(
+        "kglink/bioc",
+        bioc.BiocExporter,
+        settings=bioc.BiocWriterSettings,
+        summary="BioC as XML or JSON: each text as a passage with its annotations",
+    )
+    register(
+        "kglink/labelstudio",
+        labelstudio.LabelStudioExporter,
+        summary="Label Studio's JSON: tasks with the links as predictions, to be corrected there",
     )

@@ -32,6 +32,7 @@ _NO_CODE = frozenset({"-1", "-", "None"})
 MAX_ROWS = 100_000
 
 _Gold = tuple[EntityId, ...] | None
+NoCode = Literal["unknown", "nil"]
 
 
 class PubtatorSettings(PluginSettings):
@@ -46,7 +47,7 @@ class PubtatorSettings(PluginSettings):
         description="Types of mentions to read, separated by commas (`Disease,SpecificDisease`); "
         "all if empty.",
     )
-    no_code: Literal["unknown", "nil"] = Field(
+    no_code: NoCode = Field(
         "unknown",
         description="What a mention is whose code is -1: `unknown`, or `nil` (no entity is meant) "
         "where the documents link to a KB of the corpus's own vocabulary.",
@@ -165,14 +166,8 @@ class PubtatorAdapter:
                 "Offsets count characters of the title, one space and the abstract; "
                 "--on-error skip leaves such mentions out.",
             )
-        return Mention(start, end, surface, self._gold(cells[5:6]), kind)
-
-    def _gold(self, cells: list[str]) -> _Gold:
-        listed = [code for cell in cells for code in map(str.strip, _CODES.split(cell)) if code]
-        codes = dict.fromkeys(bare_code(code) for code in listed if code not in _NO_CODE)
-        if codes:
-            return tuple(EntityId("", code) for code in codes)
-        return () if listed and self._settings.no_code == "nil" else None
+        gold = coded_gold(cells[5:6], self._settings.no_code)
+        return Mention(start, end, surface, gold, kind)
 
 
 class PubtatorExporter:
@@ -201,6 +196,15 @@ class PubtatorExporter:
                     out.write("\t".join((place, *named)) + "\n")
             out.write("\n")
             out.flush()
+
+
+def coded_gold(cells: Iterable[str], no_code: NoCode) -> _Gold:
+    """The codes of some cells, all of which are right; None where nobody gave one."""
+    listed = [code for cell in cells for code in map(str.strip, _CODES.split(cell)) if code]
+    codes = dict.fromkeys(bare_code(code) for code in listed if code not in _NO_CODE)
+    if codes:
+        return tuple(EntityId("", code) for code in codes)
+    return () if listed and no_code == "nil" else None
 
 
 def sniff(head: SourceHead) -> float:

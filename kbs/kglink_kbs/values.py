@@ -6,6 +6,9 @@ import html
 import math
 import re
 import unicodedata
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 from kglink.errors import RecordError
 
@@ -133,6 +136,50 @@ def whole_number(value: object, what: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
         return value
     raise BadValue(f"{what} is {described(value)}, not a whole number from 0 on")
+
+
+def offset_number(value: object, what: str) -> int:
+    """A whole number, or a text of digits, as XML and some tools have it."""
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,12}", value.strip()):
+        return int(value)
+    return whole_number(value, what)
+
+
+def probability(value: object, what: str) -> float | None:
+    """A number from 0 to 1, or a text that is one; None where there is none."""
+    if value is None or value == "":
+        return None
+    number = math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            number = float(value)
+    if not 0 <= number <= 1:
+        shown = shortened(value) if isinstance(value, str) else described(value)
+        raise BadValue(f"{what} {shown} is no number from 0 to 1")
+    return number
+
+
+def object_of(value: object, what: str) -> dict[str, Any]:
+    """A JSON object; null is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadValue(f"{what} is {described(value)}, not an object")
+    return value
+
+
+def list_of(value: object, what: str) -> list[Any]:
+    """A JSON list; null is an empty one."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadValue(f"{what} is {described(value)}, not a list")
+    return value
+
+
+def objects_of(fields: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects of the list ``name``; none where there is no such list."""
+    return [object_of(one, f"an item of {name}") for one in list_of(fields.get(name), name)]
 
 
 def unescaped(text: str) -> str:

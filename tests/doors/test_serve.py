@@ -18,8 +18,8 @@ import pytest
 
 from kglink import Workspace
 from kglink.errors import UsageError
+from kglink_doors.listening import token_of
 from kglink_doors.serve.limits import Limits
-from kglink_doors.serve_command import _token
 from served import Server, serving
 
 TEXT = "\U0001f9d1\u200d\U0001f680 Mercury rose; a heron stood still."
@@ -317,10 +317,10 @@ def test_terminating_answers_what_is_at_work(demo_master: Path) -> None:
 
 def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="other machines can reach"):
-        _token("", "0.0.0.0")  # noqa: S104 - what is refused
+        token_of("", "0.0.0.0")  # noqa: S104 - what is refused
     monkeypatch.setenv("SHORT", "1234")
     with pytest.raises(UsageError, match="has 4 characters"):
-        _token("SHORT", "0.0.0.0")  # noqa: S104
+        token_of("SHORT", "0.0.0.0")  # noqa: S104
     with pytest.raises(UsageError, match="has 0 characters"):
-        _token("NOBODY", "127.0.0.1")
+        token_of("NOBODY", "127.0.0.1")
     assert Limits().token == ""

@@ -32,8 +32,10 @@ from kglink.records import (
 from kglink.shown import web_address
 from kglink.sources import Problems, Source
 from kglink.testing import ExporterContract
-from kglink.testing.contracts.exporter import linked_documents
+from kglink.testing.contracts.exporter import ExportedSpan, linked_documents
 from kglink.text.printable import same_length_line
+from kglink_kbs.bioc import BiocExporter, BiocWriterSettings
+from kglink_kbs.labelstudio import LabelStudioExporter
 from kglink_kbs.nif import NifExporter
 from kglink_kbs.pubtator import PubtatorAdapter, PubtatorExporter, PubtatorSettings
 from kglink_plugins.exporters.escape import json_text, one_line
@@ -111,6 +113,31 @@ class TestNifContract(ExporterContract):
         return NifExporter(PluginSettings())
 
 
+class TestBiocContract(ExporterContract):
+    def make(self) -> Exporter:
+        return BiocExporter(BiocWriterSettings())
+
+
+class TestBiocJsonContract(ExporterContract):
+    def make(self) -> Exporter:
+        return BiocExporter(BiocWriterSettings(syntax="json"))
+
+
+class TestLabelStudioContract(ExporterContract):
+    output = "json"
+
+    def make(self) -> Exporter:
+        return LabelStudioExporter(PluginSettings())
+
+    def exported_spans(self, output: str) -> Iterator[ExportedSpan]:
+        for task in json.loads(output):
+            for one in task["predictions"][0]["result"]:
+                value = one["value"]
+                if one["type"] == "labels":
+                    place = (value["start"], value["end"], value["text"])
+                    yield ExportedSpan(task["data"]["text"], *place)
+
+
 class TestTableContract(ExporterContract):
     def make(self) -> Exporter:
         return TableExporter(TableSettings(colour="always", explain=True))
@@ -174,6 +201,8 @@ def test_all_formats_are_registered() -> None:
         "kglink/brat": BratExporter,
         "kglink/brat-text": BratTextExporter,
         "kglink/nif": NifExporter,
+        "kglink/bioc": BiocExporter,
+        "kglink/labelstudio": LabelStudioExporter,
     }
 
 

@@ -47,7 +47,7 @@ class Size(NamedTuple):
 #: The rooms of `kglink`, and the other packages as a whole.
 MOST: dict[str, Size] = {
     "cli/kglink_cli": Size(8_000, 54, 26),
-    "kbs/kglink_kbs": Size(10_400, 51, 132),
+    "kbs/kglink_kbs": Size(11_200, 54, 143),
     "doors/kglink_doors": Size(4_000, 40, 60),
     "kglink": Size(1_600, 6, 52),
     "kglink/clusters": Size(500, 4, 7),
@@ -70,7 +70,7 @@ MOST: dict[str, Size] = {
 #: Private functions that one place of their module calls, as a share of all private functions.
 MOST_CALLED_ONCE = 0.6
 #: Settings of a workspace and of kglink's plugins, commands, and their flags.
-MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 303, 35, 214
+MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 310, 35, 214
 
 
 def room_of(path: Path) -> str:

@@ -21,7 +21,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from kglink.text.printable import printable_line
-from kglink_doors.serve.limits import LOOPBACK, Limits
+from kglink_doors.listening import LOOPBACK
+from kglink_doors.serve.limits import Limits
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

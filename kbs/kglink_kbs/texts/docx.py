@@ -14,6 +14,7 @@ from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink.sources.values import text_too_long
 from kglink_kbs.archives import archive_names, opened_files
+from kglink_kbs.guarded_xml import MOST_DEPTH, parse_pieces
 from kglink_kbs.texts.plain import OneTextAdapter, TextSettings, document_of_parts
 
 _MAIN = "word/document.xml"
@@ -24,12 +25,6 @@ _SPACES = (
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011", "ptab": "\t"}
 #: Deleted and moved text, and text boxes, which stand in the file twice.
 _LEFT_OUT = frozenset({"del", "moveFrom", "txbxContent"})
-_PIECE = 2**20
-_MOST_DEPTH = 1000
-#: The XML library reads a tag from its beginning again with every piece that it goes on in...
-_LONGEST_TAG = 8 * 2**20
-#: ...and keeps every name that it has seen.
-_MOST_NAMES = 10_000
 
 
 class DocxAdapter(OneTextAdapter):
@@ -78,17 +73,10 @@ class _Paragraphs:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters
         parser.StartDoctypeDeclHandler = self._refuse
-        size = 0
         try:
             with part.open() as stream:
-                while piece := stream.read(_PIECE):
-                    parser.Parse(piece)
-                    size += len(piece)
-                    if size - parser.CurrentByteIndex > _LONGEST_TAG:
-                        raise self._made_to_be_slow("a tag or comment without end")
-                    if len(parser.intern) > _MOST_NAMES:
-                        raise self._made_to_be_slow(f"more than {_MOST_NAMES:,} names")
-                parser.Parse(b"", True)
+                for _ in parse_pieces(parser, stream, self._made_to_be_slow):
+                    pass
         except expat.ExpatError as error:
             raise SourceError(
                 f"{part.name} in {self._source.label} is damaged: {error}",
@@ -98,7 +86,7 @@ class _Paragraphs:
 
     def _start(self, name: str, _: dict[str, str]) -> None:
         self._depth += 1
-        if self._depth > _MOST_DEPTH:
+        if self._depth > MOST_DEPTH:
             raise SourceError(f"{self._source.label} is nested too deeply")
         space, local = name.split(" ", 1) if " " in name else ("", name)
         if self._left_out_at or space not in _SPACES:
@@ -132,7 +120,7 @@ class _Paragraphs:
 
     def _made_to_be_slow(self, what: str) -> SourceError:
         return SourceError(
-            f"{self._source.label} holds {what}, which no Word file does",
+            f"{self._source.label} {what}, which no Word file does",
             hint="Open it in Word and save it again.",
         )
 

@@ -1,0 +1,118 @@
+"""`kglink mcp`: a workspace for agents, by the Model Context Protocol, on stdio or over HTTP."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kglink.errors import UsageError
+from kglink_cli.console import note
+from kglink_cli.interrupts import stop_at_once
+from kglink_cli.session import session_of
+from kglink_doors.listening import LOOPBACK, address, listen, token_of
+
+if TYPE_CHECKING:
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from kglink_doors.mcp_tools import KglinkServer
+
+_Scope = MutableMapping[str, Any]
+_App = Callable[[_Scope, Callable[..., Any], Callable[..., Any]], Awaitable[None]]
+
+
+def mcp(
+    context: typer.Context,
+    http: Annotated[
+        bool, typer.Option("--http", help="Answer over HTTP, not on standard input and output.")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", help="The port; 0 takes a free one.", min=0, max=65_535)
+    ] = 8765,
+    token_from: Annotated[
+        str,
+        typer.Option(
+            "--token-from",
+            help="Variable that holds the token that callers must send; needed for hosts that "
+            "others can reach.",
+        ),
+    ] = "",
+) -> None:
+    """Let agents ask this workspace by MCP: link texts, search and show entities."""
+    try:
+        from kglink_doors.mcp_tools import make_server
+    except ImportError as error:
+        raise UsageError(
+            "kglink mcp needs a package that is not installed", hint="pip install 'kglink[mcp]'"
+        ) from error
+    token = token_of(token_from, host) if http else ""
+    with session_of(context).open() as workspace:
+        server = make_server(workspace)
+        if http:
+            _serve_http(server, host, port, token)
+        else:
+            _give_stdout_back()
+            stop_at_once()  # a line is waited for in a thread
+            server.run("stdio")
+
+
+def _give_stdout_back() -> None:
+    """Put standard output where the transport takes it from; all else goes to standard error.
+
+    The command line keeps it under another descriptor, and Python's ``print`` would write there.
+    """
+    kept, own = sys.stdout, sys.__stdout__
+    if own is not None and kept is not own:
+        os.dup2(kept.fileno(), own.fileno())
+        sys.stdout = own
+
+
+# ----------------------------------------------------------------------------------- HTTP
+def _serve_http(server: KglinkServer, host: str, port: int, token: str) -> None:
+    import uvicorn
+
+    with listen(host, port) as listening:
+        note("mcp", f"{address(listening, host)}/mcp")
+        app: Any = server.streamable_http_app(
+            stateless_http=True, json_response=True, transport_security=_checks(host, token)
+        )
+        config = uvicorn.Config(
+            _with_token(app, token) if token else app, log_level="warning", access_log=False
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _checks(host: str, token: str) -> TransportSecuritySettings:
+    """Refuse other names of this machine, by which a web page could reach it (DNS rebinding).
+
+    Where others can reach it, the token does that: a page does not know it.
+    """
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    names = ("127.0.0.1", "localhost", "[::1]")
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=not token or host in LOOPBACK,
+        allowed_hosts=[f"{name}:*" for name in names],
+        allowed_origins=[f"http://{name}:*" for name in names],
+    )
+
+
+def _with_token(app: _App, token: str) -> _App:
+    """The app for those who send the token."""
+    wanted = f"Bearer {token}".encode()
+
+    async def checked(scope: _Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        given = dict(scope.get("headers") or ()).get(b"authorization", b"")
+        if scope["type"] == "lifespan" or hmac.compare_digest(given, wanted):
+            await app(scope, receive, send)
+            return
+        headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body"})
+
+    return checked

@@ -1,0 +1,227 @@
+"""What an agent may ask a workspace by MCP: tools, entities as resources, one prompt.
+
+Every tool answers in the JSON of the command line, and says the same in a few lines for the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
+
+from kglink.errors import KglinkError
+from kglink.linking.explain import Explanation
+from kglink.records import Link
+from kglink.text.printable import printable_json
+from kglink.workspace import Workspace
+from kglink.workspace.shapes import found_shape
+
+#: The methods of `Tools` that agents may call.
+TOOLS = ("link_text", "search_entities", "entity", "counterparts", "explain", "list_kbs")
+#: No tool reads longer texts; an agent sends them part by part.
+MOST_CHARACTERS = 20_000
+#: Entities of one search, and values of one list of an entity, such as its children.
+MOST_FOUND, MOST_LISTED = 50, 100
+
+INSTRUCTIONS = """
+Looks up what words mean in the user's own knowledge bases (KBs). An entity is named KB:KEY. Use
+link_text for a text, search_entities for a name or a description, entity and counterparts for an
+id. NIL means that no KB has it: say so, and invent no id.
+"""
+PROMPT = """
+Call link_text with the text below. Then give the text again, each linked mention followed by its
+id in brackets, such as heron [birds:h]. Mark nothing that the tool leaves out or calls NIL.
+
+{text}
+"""
+
+Text = Annotated[
+    str,
+    Field(min_length=1, max_length=MOST_CHARACTERS, description="Plain text, exactly as it is."),
+]
+Name = Annotated[str, Field(min_length=1, max_length=1_000)]
+Id = Annotated[Name, Field(description="An entity as KB:KEY, such as doid:DOID:1485.")]
+Names = Annotated[tuple[Name, ...], Field(max_length=100)]
+KBs = Annotated[Names, Field(description="Only these KBs, by the names of list_kbs. Empty: all.")]
+Types = Annotated[Names, Field(description="Only entities of these types. Empty: all.")]
+Threshold = Annotated[
+    float | None,
+    Field(ge=0, le=1, description="Least confidence of a link. Leave it out for the fitted one."),
+]
+Answer = Annotated[CallToolResult, dict[str, Any]]
+
+
+class KglinkServer(MCPServer[Any]):
+    """A server whose errors say what kglink refused, and how to mend it."""
+
+    async def call_tool(self, *arguments: Any, **options: Any) -> Any:
+        """Call a tool."""
+        try:
+            return await super().call_tool(*arguments, **options)
+        except ToolError as error:
+            if told := _refusal(error):
+                raise ToolError(told) from error
+            raise
+
+    async def read_resource(self, *arguments: Any, **options: Any) -> Any:
+        """Read a resource."""
+        try:
+            return await super().read_resource(*arguments, **options)
+        except ResourceError as error:
+            if told := _refusal(error):
+                raise ResourceError(told) from error
+            raise
+
+
+def make_server(workspace: Workspace) -> KglinkServer:
+    """The server of a workspace."""
+    from importlib.metadata import version
+
+    server = KglinkServer(
+        "kglink", instructions=INSTRUCTIONS, version=version("kglink"), log_level="WARNING"
+    )
+    tools = Tools(workspace)
+    told = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    for name in TOOLS:
+        server.add_tool(getattr(tools, name), annotations=told)
+    keys = ResourceSecurity(exempt_params={"key"})  # it is looked up, and is no path
+    of_entity = server.resource(
+        "kglink://entity/{kb}/{+key}", mime_type="application/json", security=keys
+    )
+    of_entity(tools.entity_resource)
+    server.prompt()(mark_entities)
+    return server
+
+
+def mark_entities(text: str) -> str:
+    """Mark in a text which entities of the knowledge bases it speaks of."""
+    return PROMPT.format(text=text)
+
+
+class Tools:
+    """The tools; the docstring of each is what the model reads."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def link_text(
+        self, text: Text, kbs: KBs = (), types: Types = (), threshold: Threshold = None
+    ) -> Answer:
+        """Find the mentions in a text, and the entity that each means.
+
+        Answers the place, entity and confidence of each mention, the other candidates, and what
+        the other KBs call the same thing ("also").
+        """
+        options: dict[str, Any] = {"types": types, "threshold": threshold, "wait": False}
+        (document,) = self._workspace.link(text, kbs, **options)
+        links = document.in_order
+        linked = sum(link.chosen is not None for link in links)
+        head = f"{len(links)} mentions, {linked} linked, {len(links) - linked} NIL"
+        return _answer(document.as_json(), head, map(_line, links))
+
+    def search_entities(
+        self,
+        query: Annotated[Text, Field(description="A name, or a description in words.")],
+        kbs: KBs = (),
+        types: Types = (),
+        k: Annotated[int, Field(ge=1, le=MOST_FOUND, description="How many.")] = 10,
+    ) -> Answer:
+        """Find entities by a name or by a description, best first.
+
+        Use it to get the id of a thing that you know by name. A score says nothing by itself: read
+        titles and descriptions before you choose.
+        """
+        found = self._workspace.search(query, k=k, kbs=kbs, types=types)
+        facts = self._workspace.store.get_entities([one.id for one in found])
+        described = {key: known.description for key, known in facts.items()}
+        lines = (f"{one.id} {one.title}: {described.get(one.id, '')[:100]}" for one in found)
+        head = "no entity is like that" if not found else f"{len(found)} entities, best first"
+        return _answer({"entities": found_shape(found, facts)}, head, lines)
+
+    def entity(self, id: Id) -> Answer:  # noqa: A002 - the name that the model writes
+        """All that is known of an entity.
+
+        Its names, description, type, parents and children, what other KBs call it, and how
+        annotated texts use it. Long lists are cut; "cut" says how long they are.
+        """
+        view = self._workspace.entity(id)
+        return _answer(_cut(view.as_json()), f"{view.id} {view.entity.title}", (
+            view.entity.description[:1_000],
+            "also called: " + "; ".join(one.surface for one in view.entity.aliases[:12]),
+            "same as: " + ", ".join(str(one.id) for one in view.counterparts),
+        ))  # fmt: skip
+
+    def counterparts(self, id: Id) -> Answer:  # noqa: A002 - the name that the model writes
+        """What other KBs call an entity: ids, how probable that is, and what a reviewer said."""
+        view = self._workspace.entity(id, examples=0)
+        said = [one.as_json() for one in view.counterparts]
+        lines = (f"{one.id} {one.title}: {one.probability:.2f}" for one in view.counterparts)
+        head = f"{view.id} {view.entity.title}: {len(said)} counterparts"
+        return _answer({**view.id._asdict(), "counterparts": said}, head, lines)
+
+    def explain(
+        self,
+        text: Text,
+        surface: Annotated[Name, Field(description="The words of the mention, as in the text.")],
+    ) -> Answer:
+        """Why a mention is linked as it is: candidates with their evidence, and what decided.
+
+        Use it to check an answer that surprises, or that is not sure.
+        """
+        found = self._workspace.explain(text, surface=surface)
+        shape = {"mentions": [one.as_json() for one in found]}
+        return _answer(shape, f"{len(found)} mentions", map(_explained, found))
+
+    def list_kbs(self) -> Answer:
+        """The knowledge bases of this workspace: names, and how much each holds."""
+        kbs = [info.as_json() for info in self._workspace.kbs()]
+        for one in kbs:  # these name files of this machine
+            del one["source"], one["options"]
+        lines = (f"{one['name']}: {one['entities']} entities" for one in kbs)
+        return _answer({"kbs": kbs}, f"{len(kbs)} KBs", lines)
+
+    def entity_resource(self, kb: str, key: str) -> str:
+        """All that is known of an entity, as JSON."""
+        return printable_json(_cut(self._workspace.entity(f"{kb}:{key}").as_json()))
+
+
+def _refusal(error: BaseException | None) -> str:
+    """What kglink refused, where that is behind an error."""
+    while error is not None and not isinstance(error, KglinkError):
+        error = error.__cause__
+    if error is None:
+        return ""
+    return f"{error.message}\nFix: {error.hint}" if error.hint else error.message
+
+
+def _answer(shape: Mapping[str, object], head: str, lines: Iterable[str]) -> CallToolResult:
+    """The whole answer for programs, and a few lines for the model."""
+    text = "\n".join([head, *lines])
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)], structured_content=dict(shape)
+    )
+
+
+def _cut(shape: dict[str, Any]) -> dict[str, Any]:
+    """The shape with long lists cut, and the lengths of these."""
+    lists = {name: value for name, value in shape.items() if isinstance(value, list)}
+    long = {name: len(value) for name, value in lists.items() if len(value) > MOST_LISTED}
+    cut = {name: shape[name][:MOST_LISTED] for name in long}
+    return {**shape, **cut, "cut": long} if long else shape
+
+
+def _line(link: Link) -> str:
+    place = f"[{link.start}:{link.end}] {link.surface}"
+    if link.chosen is None:
+        return f"{place} = NIL, {link.confidence:.2f} sure"
+    also = f"; also {', '.join(map(str, link.chosen.also))}" if link.chosen.also else ""
+    return f"{place} = {link.chosen.id} ({link.chosen.title}), {link.confidence:.2f} sure{also}"
+
+
+def _explained(one: Explanation) -> str:
+    return "\n".join([f"[{one.link.start}:{one.link.end}] {one.link.surface}", *one.verdict()])

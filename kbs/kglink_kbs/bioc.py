@@ -1,0 +1,436 @@
+"""BioC: texts in passages with annotations, as XML or JSON (PubTator, PMC, BioCreative).
+
+Its DTD counts offsets in bytes, most files count characters. Both are read, by which of them fits
+the words that stand beside them; characters are written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
+from typing import Any, Literal, NamedTuple, TextIO
+from xml.parsers import expat
+from xml.sax.saxutils import escape
+
+from pydantic import Field
+
+from kglink.errors import RecordError, SourceError
+from kglink.plugins import PluginSettings
+from kglink.records import Document, EntityId, Link, LinkedDocument, Mention, Record, json_number
+from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink.text.printable import printable_json, writable
+from kglink_kbs.annotations import ToldSpan, Unit, best_unit, character_offsets, is_said
+from kglink_kbs.guarded_xml import MOST_DEPTH, parse_pieces, refuse_entities
+from kglink_kbs.json_stream import JsonWalk
+from kglink_kbs.pubtator import NoCode, coded_gold
+from kglink_kbs.values import (
+    BadValue,
+    exact_text,
+    key_text,
+    listed,
+    object_of,
+    objects_of,
+    offset_number,
+    plain_text,
+    probability,
+    shortened,
+)
+
+#: Infons that hold a code in corpora that are published, in lower case.
+CODES = "identifier,mesh,omim,ncbi_gene,ncbi gene,ncbi_taxonomy,ncbi taxonomy,chebi,cui,umls"
+#: Lists of documents: BioC's own, and that of PubTator 3.
+_LISTS = frozenset({"documents", "PubTator3"})
+_NODES = frozenset({"document", "passage", "sentence", "annotation", "relation"})
+#: What an element takes in memory besides its text.
+_ELEMENT = 100
+#: What XML cannot hold, even by its number.
+_NOT_IN_XML = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_FIRST_TAG = re.compile(rb"<[A-Za-z][^\s>]*")
+_IN_XML = re.compile(rb"<(?:source|document)[\s>]")
+_IN_JSON = re.compile(rb'\s*[\[{].*?"passages"\s*:\s*\[', re.DOTALL)
+HINT = (
+    "BioC has a <collection> of <document>s, each with <passage>s; in JSON: documents, passages, "
+    "annotations with infons and locations."
+)
+
+_Fields = dict[str, Any]
+
+
+class BiocSettings(PluginSettings):
+    """Settings of ``kglink/bioc``."""
+
+    types: str = Field(
+        "",
+        description="Types of annotations to read (the infon `type`), separated by commas; all if "
+        "empty.",
+    )
+    codes: str = Field(
+        CODES, description="Infons that hold the code of what is meant, separated by commas."
+    )
+    no_code: NoCode = Field(
+        "unknown",
+        description="What a mention is whose code is `-`: `unknown`, or `nil` (no entity is meant) "
+        "where the documents link to a KB of the corpus's own vocabulary.",
+    )
+    offsets: Literal["auto", "characters", "bytes"] = Field(
+        "auto", description="What offsets count; `auto`: whatever fits the words of a document."
+    )
+
+
+class _Part(NamedTuple):
+    """A passage or sentence: its text, the offset of that in the file and in the document."""
+
+    text: str
+    offset: int
+    start: int
+    annotations: list[_Fields]
+
+    def span(self, annotation: _Fields) -> tuple[int, int] | None:
+        """Where an annotation stands in the text, if it says so, in the unit of the file."""
+        with suppress(BadValue):
+            if place := _place(annotation):
+                return place[0] - self.offset, place[0] - self.offset + place[1]
+        return None
+
+
+class BiocAdapter:
+    """Reads a document from each one of a collection; its passages stand below each other."""
+
+    def __init__(self, settings: BiocSettings) -> None:
+        self._settings = settings
+        self._types = frozenset(listed(settings.types))
+        self._codes = [code.casefold() for code in listed(settings.codes)]
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the documents in their order; relations are passed over."""
+        is_xml = source.head.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
+        found = False
+        for line, fields in _xml_documents(source) if is_xml else _json_documents(source):
+            found = True
+            try:
+                yield self._document(fields, source.where(line), problems)
+            except BadValue as bad:
+                problems.report(bad.at(source.where(line)))
+        if not found:
+            raise SourceError(f"{source.label} holds no BioC document", hint=HINT)
+
+    def _document(self, fields: object, place: str, problems: Problems) -> Document:
+        given = object_of(fields, "a document")
+        name = key_text(given.get("id"), "the id of a document")
+        if not name:
+            raise BadValue("a document without an id", HINT)
+        parts = list(_parts(given))
+        unit = self._unit(parts)
+        mentions = []
+        for part in parts:
+            spans = filter(None, map(part.span, part.annotations))
+            found = character_offsets(part.text, chain.from_iterable(spans), unit)
+            for annotation in part.annotations:
+                try:
+                    mention = self._mention(part, annotation, found, problems)
+                except BadValue as bad:
+                    where = f"{place}, document {shortened(name)}"
+                    problems.report(RecordError(bad.message, where=where, hint=bad.hint or HINT))
+                else:
+                    mentions += [mention] if mention else []
+        mentions.sort(key=lambda one: (one.start, one.end))
+        text = "\n".join(part.text for part in parts)
+        return Document(name, text, tuple(mentions), _title(given))
+
+    def _unit(self, parts: list[_Part]) -> Unit:
+        if self._settings.offsets != "auto":
+            return self._settings.offsets
+        told = [
+            ToldSpan(part.text, *span, words)
+            for part in parts
+            for one in part.annotations
+            if isinstance(words := one.get("text"), str) and (span := part.span(one))
+        ]
+        return best_unit(told, ("characters", "bytes"))
+
+    def _mention(
+        self, part: _Part, annotation: _Fields, found: Mapping[int, int], problems: Problems
+    ) -> Mention | None:
+        infons = {
+            key.casefold(): plain_text(value, f"the infon {key}")
+            for key, value in object_of(annotation.get("infons"), "infons").items()
+        }
+        kind = infons.get("type", "")
+        if self._types and kind not in self._types:
+            return None
+        place = _place(annotation)
+        if place is None:
+            problems.pass_over("annotations at no place, or at several")
+            return None
+        offset, length = place
+        first, last = (found.get(at - part.offset, -1) for at in (offset, offset + length))
+        if not 0 <= first < last:
+            raise BadValue(
+                f"{offset} to {offset + length} is not inside its passage, which begins at "
+                f"{part.offset} and has {len(part.text):,} characters",
+                "Offsets count from the beginning of the document.",
+            )
+        surface, words = part.text[first:last], annotation.get("text")
+        if isinstance(words, str) and not is_said(words, surface):
+            raise BadValue(
+                f"it is {shortened(words)}, and at {offset} stands {shortened(surface)}",
+                "Offsets count characters or bytes from the beginning of the document.",
+            )
+        return Mention(
+            part.start + first,
+            part.start + last,
+            surface,
+            self._gold(infons),
+            kind,
+            confidence=probability(infons.get("confidence"), "the confidence"),
+            cluster=infons.get("cluster", ""),
+        )
+
+    def _gold(self, infons: Mapping[str, str]) -> tuple[EntityId, ...] | None:
+        if infons.get("nil") == "true":
+            return ()
+        if infons.get("kb") and infons.get("key"):  # as kglink writes it
+            return (EntityId(infons["kb"], infons["key"]),)
+        return coded_gold(
+            (infons[one] for one in self._codes if one in infons), self._settings.no_code
+        )
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of a collection of documents in XML, and of passages in JSON."""
+    tag = _FIRST_TAG.search(head.head)
+    is_xml = tag is not None and tag[0] == b"<collection" and _IN_XML.search(head.head)
+    is_json = b'"infons"' in head.head and _IN_JSON.match(head.head)
+    return 0.95 if is_xml or is_json else 0.0
+
+
+# ------------------------------------------------------------------------------------ reading
+def _parts(document: _Fields) -> Iterator[_Part]:
+    """The texts of a document: those of its passages, or of the sentences in them."""
+    start = 0
+    for passage in objects_of(document, "passages"):
+        for fields in (passage, *objects_of(passage, "sentences")):
+            if fields.get("text") in (None, ""):
+                continue
+            text = exact_text(fields["text"], "the text")
+            offset = offset_number(fields.get("offset"), "the offset of a passage")
+            yield _Part(text, offset, start, objects_of(fields, "annotations"))
+            start += len(text) + 1
+
+
+def _title(document: _Fields) -> str:
+    for passage in objects_of(document, "passages")[:1]:
+        kind = str(object_of(passage.get("infons"), "infons").get("type", ""))
+        text = passage.get("text")
+        if kind.casefold() in ("title", "front") and isinstance(text, str):
+            return text.strip()
+    return ""
+
+
+def _place(annotation: _Fields) -> tuple[int, int] | None:
+    """The offset and length of an annotation, unless it stands nowhere or at several places."""
+    places = objects_of(annotation, "locations")
+    if len(places) != 1:
+        return None
+    offset, length = (offset_number(places[0].get(name), name) for name in ("offset", "length"))
+    return offset, length
+
+
+def _json_documents(source: Source) -> Iterator[tuple[int, object]]:
+    """The documents of a collection, of a list of them, or one on each line."""
+    check_text(source.label, source.head.head, source.file)
+    with source.open_text() as stream:
+        walk = JsonWalk(source, stream, HINT)
+        while walk.sign():
+            yield from _json_values(walk)
+
+
+def _json_values(walk: JsonWalk) -> Iterator[tuple[int, object]]:
+    if walk.sign() == "[":
+        for _ in walk.items():
+            if walk.sign() != "{":
+                raise walk.broken("an object is wanted")
+            yield from _json_values(walk)
+        return
+    line, fields = walk.line, {}
+    for member in walk.members():
+        if member in _LISTS and walk.sign() == "[":
+            for _ in walk.items():
+                yield walk.line, walk.value()
+        else:
+            fields[member] = walk.value()
+    if "passages" in fields:
+        yield line, fields
+
+
+def _xml_documents(source: Source) -> Iterator[tuple[int, object]]:
+    """The documents of a collection, in the shape that they have in JSON."""
+
+    def refuse(reason: str) -> SourceError:
+        return SourceError(f"{source.label} {reason}, which no BioC file does", hint=HINT)
+
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    elements = _Elements(source, parser)
+    parser.StartElementHandler = elements.start
+    parser.EndElementHandler = elements.end
+    parser.CharacterDataHandler = elements.text
+    refuse_entities(parser, refuse)
+    try:
+        with source.open() as stream:
+            for _ in parse_pieces(parser, stream, refuse):
+                yield from elements.taken()
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        yield from elements.taken()
+        raise SourceError(f"{source.label} is no well-formed XML: {error}", hint=HINT) from error
+
+
+class _Elements:
+    """Puts documents together while the XML goes by."""
+
+    def __init__(self, source: Source, parser: expat.XMLParserType) -> None:
+        self._source = source
+        self._parser = parser
+        self._done: list[tuple[int, object]] = []
+        self._nodes: list[tuple[str, dict[str, Any]]] = []
+        self._pieces: list[str] = []
+        self._infon = ""
+        self._line = self._size = self._depth = 0
+
+    def taken(self) -> list[tuple[int, object]]:
+        """The documents that are done, each with its line."""
+        done, self._done = self._done, []
+        return done
+
+    def start(self, name: str, given: dict[str, str]) -> None:
+        """Begin an element."""
+        self._depth += 1
+        self._grow(_ELEMENT)
+        if self._depth > MOST_DEPTH:
+            raise SourceError(f"{self._source.label} is nested too deeply", hint=HINT)
+        if name == "document":
+            self._nodes = [(name, {"infons": {}})]
+            self._line, self._size = self._parser.CurrentLineNumber, 0
+        elif self._nodes and name in _NODES:
+            node: dict[str, Any] = {"infons": {}}
+            self._nodes[-1][1].setdefault(f"{name}s", []).append(node)
+            self._nodes.append((name, node))
+        elif self._nodes and name == "location":
+            self._nodes[-1][1].setdefault("locations", []).append(given)
+        elif name == "infon":
+            self._infon = given.get("key", "")
+        self._pieces = []
+
+    def text(self, text: str) -> None:
+        """Go on with the text of an element."""
+        if self._nodes:
+            self._grow(len(text))
+            self._pieces.append(text)
+
+    def end(self, name: str) -> None:
+        """End an element."""
+        self._depth -= 1
+        if not self._nodes:
+            return
+        kind, node = self._nodes[-1]
+        if name == kind:
+            self._nodes.pop()
+            if name == "document":
+                self._done.append((self._line, node))
+        elif name == "infon":
+            node["infons"][self._infon] = "".join(self._pieces)
+        elif name in ("id", "text", "offset"):
+            node[name] = "".join(self._pieces)
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        most = self._source.limits.max_line_bytes
+        if self._nodes and self._size > most:
+            where = self._source.where(self._line)
+            raise SourceError(f"{where}: a document of more than {most:,} bytes", hint=HINT)
+
+
+# ------------------------------------------------------------------------------------ writing
+class BiocWriterSettings(PluginSettings):
+    """How BioC is written."""
+
+    syntax: Literal["xml", "json"] = Field("xml", description="XML, or the same as JSON.")
+
+
+class BiocExporter:
+    """Writes each text as a document of one passage; offsets count characters.
+
+    A character that XML cannot hold becomes U+FFFD; every offset stays. Where each KB answers for
+    itself, an annotation for each that has an entity.
+    """
+
+    def __init__(self, settings: BiocWriterSettings) -> None:
+        self._is_xml = settings.syntax == "xml"
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write the documents as they come."""
+        out.write(_XML_BEGIN if self._is_xml else _JSON_BEGIN)
+        for at, document in enumerate(documents, 1):
+            name = document.id or f"document {at}"
+            found = [one for link in document.in_order for one in _infons(link)]
+            if self._is_xml:
+                out.write(_xml_document(name, document.text, found))
+            else:
+                fields = _json_document(name, document.text, found)
+                out.write(("," if at > 1 else "") + f"\n{printable_json(fields)}")
+            out.flush()
+        out.write("</collection>\n" if self._is_xml else "\n]}\n")
+
+
+_XML_BEGIN = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE collection SYSTEM "BioC.dtd">\n'
+    "<collection><source>kglink</source><date></date><key></key>\n"
+)
+_JSON_BEGIN = '{"source": "kglink", "date": "", "key": "", "infons": {}, "documents": ['
+_Annotation = tuple[int, int, dict[str, str]]
+
+
+def _infons(link: Link) -> Iterator[_Annotation]:
+    """A mention once for each entity that is its answer, or once as NIL."""
+    answers = [(one.chosen, one.confidence) for one in link.answers if one.chosen]
+    for chosen, confidence in answers:
+        infons = {"type": chosen.type or "Entity", "identifier": str(chosen.id)}
+        infons |= {**chosen.id._asdict(), "name": chosen.title}
+        yield link.start, link.end, infons | {"confidence": str(json_number(confidence))}
+    if not answers:
+        infons = {"type": "Entity", "identifier": "-", "nil": "true", "cluster": link.cluster}
+        yield link.start, link.end, infons | {"confidence": str(json_number(link.confidence))}
+
+
+def _json_document(name: str, text: str, found: list[_Annotation]) -> dict[str, object]:
+    annotations = [
+        {
+            "id": str(at),
+            "infons": infons,
+            "text": text[start:end],
+            "locations": [{"offset": start, "length": end - start}],
+        }
+        for at, (start, end, infons) in enumerate(found, 1)
+    ]
+    passage = {"offset": 0, "infons": {}, "text": text, "sentences": []}
+    passages = [passage | {"annotations": annotations, "relations": []}]
+    return {"id": name, "infons": {}, "passages": passages, "relations": []}
+
+
+def _xml_document(name: str, text: str, found: list[_Annotation]) -> str:
+    begin = f"<document><id>{_xml(name)}</id><passage><offset>0</offset>"
+    parts = [f"{begin}<text>{_xml(text)}</text>\n"]
+    for at, (start, end, infons) in enumerate(found, 1):
+        told = "".join(f'<infon key="{key}">{_xml(infons[key])}</infon>' for key in infons)
+        place = f'<location offset="{start}" length="{end - start}"/>'
+        words = f"<text>{_xml(text[start:end])}</text>"
+        parts.append(f'<annotation id="{at}">{told}{place}{words}</annotation>\n')
+    return "".join([*parts, "</passage></document>\n"])
+
+
+def _xml(text: str) -> str:
+    """The text for XML; a carriage return by its number, or it would be read as a line feed."""
+    sound = _NOT_IN_XML.sub("\ufffd", writable(text))
+    return escape(sound, {"\r": "&#13;"})

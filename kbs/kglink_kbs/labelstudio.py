@@ -1,0 +1,252 @@
+"""Label Studio: tasks with annotations are read, and links are written as predictions.
+
+A mention is a region of `<Labels>`. What it means is the text of a `<TextArea perRegion="true">`
+(or of such `<Choices>` or a `<Taxonomy>`) with the id of the region: ``kb:key``, or NIL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TextIO
+
+from pydantic import Field
+
+from kglink.errors import RecordError, SourceError
+from kglink.plugins import PluginSettings
+from kglink.records import Document, Link, LinkedDocument, Mention, Record, json_number
+from kglink.sources import Problems, Source, SourceHead
+from kglink.text.printable import printable_json
+from kglink_kbs.annotations import GoldReader, ToldSpan, best_unit, character_offsets
+from kglink_kbs.json_stream import json_objects
+from kglink_kbs.values import (
+    BadValue,
+    exact_text,
+    key_text,
+    object_of,
+    objects_of,
+    offset_number,
+    probability,
+    shortened,
+    type_text,
+)
+
+#: The names of the controls in the labelling interface, and of the text.
+LABELS, ENTITY, TEXT = "label", "entity", "text"
+NIL_LABEL = "NIL"
+#: Controls whose value says what a region means.
+_MEANINGS = ("textarea", "choices", "taxonomy")
+_RESULTS = re.compile(rb'"(?:annotations|predictions)"\s*:\s*\[')
+_DATA = re.compile(rb'"data"\s*:\s*\{|"from_name"\s*:\s*"')
+HINT = "In Label Studio: Export, format JSON (not JSON-MIN), of a project with <Labels> on <Text>."
+
+_Fields = dict[str, Any]
+
+
+class LabelStudioSettings(PluginSettings):
+    """Settings of ``kglink/labelstudio``."""
+
+    text: str = Field(TEXT, description="The field of a task's data that holds the text.")
+    entity: str = Field(
+        "", description="The control that says what a region means; empty: any for each region."
+    )
+
+
+class _Region(NamedTuple):
+    """A region, and the values by which people say what it means."""
+
+    start: int
+    end: int
+    words: str
+    labels: str
+    meanings: list[object]
+    score: float | None
+
+    @property
+    def said(self) -> str:
+        """The words; a line break in them is written as a backslash and an n."""
+        return self.words.replace("\\n", "\n")
+
+
+class LabelStudioAdapter:
+    """Reads a document from each task that is annotated; others are passed over."""
+
+    def __init__(self, settings: LabelStudioSettings) -> None:
+        self._settings = settings
+        self._golds = GoldReader("auto")
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """Yield the documents in the order of their tasks."""
+        return self._read(source, problems, "annotations")
+
+    def answers(
+        self, source: Source, problems: Problems, texts: Mapping[str, str]
+    ) -> Iterator[Record]:
+        """The same of predictions, or where a task has none, of its annotation."""
+        return self._read(source, problems, "predictions", "annotations")
+
+    def _read(self, source: Source, problems: Problems, *wanted: str) -> Iterator[Record]:
+        found = False
+        for line, task in json_objects(source, problems):
+            place = source.where(line)
+            try:
+                given = (_results(task, of) for of in wanted)
+                results = next((one for one in given if one is not None), None)
+                if results is None:
+                    problems.pass_over(f"tasks without {wanted[-1]}")
+                    continue
+                found = True
+                yield self._document(task, results, place, problems)
+            except BadValue as bad:
+                problems.report(RecordError(bad.message, where=place, hint=bad.hint or HINT))
+        if not found and not problems.total:
+            raise SourceError(f"no task in {source.label} has {wanted[-1]}", hint=HINT)
+
+    def _document(
+        self, task: _Fields, results: list[_Fields], place: str, problems: Problems
+    ) -> Document:
+        data = object_of(task.get("data"), "data")
+        name = key_text(data.get("id", task.get("id")), "the id of a task")
+        text = exact_text(data.get(self._settings.text), f"data.{self._settings.text}")
+        regions = list(self._regions(results, f"{place}, task {name}", problems))
+        told = [ToldSpan(text, one.start, one.end, one.said) for one in regions]
+        offsets = character_offsets(
+            text,
+            [offset for one in regions for offset in (one.start, one.end)],
+            best_unit(told, ("characters", "utf16")),
+        )
+        mentions = []
+        for one in regions:
+            try:
+                mentions.append(self._mention(text, one, offsets))
+            except BadValue as bad:
+                where = f"{place}, task {name}"
+                problems.report(RecordError(bad.message, where=where, hint=bad.hint or HINT))
+        mentions.sort(key=lambda one: (one.start, one.end))
+        return Document(name, text, tuple(mentions))
+
+    def _regions(self, results: list[_Fields], place: str, problems: Problems) -> Iterator[_Region]:
+        """The regions of labels, each with what other results of its id say."""
+        meanings: dict[object, list[object]] = {}
+        for one in results:
+            control = one.get("from_name")
+            if one.get("type") in _MEANINGS and self._settings.entity in ("", control):
+                value = object_of(one.get("value"), "value")
+                meanings.setdefault(str(one.get("id")), []).extend(_meanings(value))
+        for one in results:
+            if one.get("type") != "labels":
+                continue
+            try:
+                value = object_of(one.get("value"), "value")
+                words, score = value.get("text"), one.get("score")
+                yield _Region(
+                    offset_number(value.get("start"), "start"),
+                    offset_number(value.get("end"), "end"),
+                    words if isinstance(words, str) else "",
+                    type_text(value.get("labels"), "labels"),
+                    meanings.get(str(one.get("id")), []),
+                    probability(score, "the score"),
+                )
+            except BadValue as bad:
+                problems.report(RecordError(bad.message, where=place, hint=bad.hint or HINT))
+
+    def _mention(self, text: str, region: _Region, offsets: Mapping[int, int]) -> Mention:
+        start, end = offsets.get(region.start, -1), offsets.get(region.end, -1)
+        if not 0 <= start < end:
+            raise BadValue(
+                f"{region.start} to {region.end} is not inside the text of {len(text):,} characters"
+            )
+        surface = text[start:end]
+        if region.words and not _holds(surface, region.said):
+            raise BadValue(
+                f"it is {shortened(region.words)}, and at {start} to {end} stands "
+                f"{shortened(surface)}"
+            )
+        said = region.meanings or ([NIL_LABEL] if region.labels == NIL_LABEL else None)
+        gold = self._golds.parse(said)
+        return Mention(start, end, surface, gold, region.labels, confidence=region.score)
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of results that stand beside data or name their control."""
+    is_json = head.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{")
+    both = is_json and _RESULTS.search(head.head) and _DATA.search(head.head)
+    return 0.95 if both else 0.0
+
+
+# ------------------------------------------------------------------------------------ reading
+def _holds(surface: str, words: str) -> bool:
+    """Whether a surface is these words; a region that grew to whole words keeps the first ones."""
+    like = len(surface) < 2 * len(words) + 200
+    return like and " ".join(words.split()) in " ".join(surface.split())
+
+
+def _results(task: _Fields, of: str) -> list[_Fields] | None:
+    """The results of a task: the ground truth, or the last that was not cancelled."""
+    done = [one for one in objects_of(task, of) if not one.get("was_cancelled")]
+    done.sort(key=lambda one: bool(one.get("ground_truth")))
+    return objects_of(done[-1], "result") if done else None
+
+
+def _meanings(value: _Fields) -> Iterator[object]:
+    """The texts of a control; of a path in a taxonomy its end."""
+    told = value.get("text") if "text" in value and not set(_MEANINGS) & value.keys() else None
+    for name in _MEANINGS:
+        told = value.get(name, told)
+    for one in told if isinstance(told, list) else [told]:
+        last = one[-1] if isinstance(one, list) and one else one
+        if isinstance(last, str) and last.strip():
+            yield last.strip()
+
+
+# ------------------------------------------------------------------------------------ writing
+class LabelStudioExporter:
+    """Writes a list of tasks, each with its links as a prediction to correct.
+
+    The label of a mention is the KB of its answer, or NIL; the ids of its entities stand in the
+    text area, titles in its note. The score of a task is that of its least sure link.
+    """
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+        """Write the tasks as they come."""
+        before = "["
+        for document in documents:
+            out.write(f"{before}\n{printable_json(_task(document))}")
+            out.flush()
+            before = ","
+        out.write("[]\n" if before == "[" else "\n]\n")
+        out.flush()
+
+
+def _task(document: LinkedDocument) -> dict[str, object]:
+    links = document.in_order
+    results = [one for at, link in enumerate(links, 1) for one in _of_link(f"m{at}", link)]
+    score = json_number(min((link.confidence for link in links), default=1.0))
+    prediction = {"model_version": "kglink", "score": score, "result": results}
+    return {"data": {"id": document.id, TEXT: document.text}, "predictions": [prediction]}
+
+
+def _of_link(name: str, link: Link) -> Iterator[dict[str, object]]:
+    """The region of a mention, and what it means."""
+    entities = [one.chosen for one in link.answers if one.chosen]
+    place = {"start": link.start, "end": link.end}
+    label = entities[0].id.kb if entities else NIL_LABEL
+    yield {
+        "id": name,
+        "from_name": LABELS,
+        "to_name": TEXT,
+        "type": "labels",
+        "score": json_number(link.confidence),
+        "value": place | {"text": link.surface, "labels": [label]},
+        "meta": {"text": [one.title for one in entities]},
+    }
+    yield {
+        "id": name,
+        "from_name": ENTITY,
+        "to_name": TEXT,
+        "type": "textarea",
+        "value": place | {"text": [str(one.id) for one in entities] or [NIL_LABEL]},
+    }

@@ -1,0 +1,282 @@
+"""`kglink mcp`, asked by the client of the official package: as a child process, and over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from conftest import Kglink
+from mcp import Client, MCPError
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.types import TextContent
+
+from kglink import Alias, Entity, Workspace
+
+TEXT = "The grey heron left, and the osprey stayed."
+HERON = Entity("h", "grey heron", "A wading bird that fishes.", type="bird")
+OSPREY = Entity("o", "osprey", "A bird of prey that eats fish.", type="bird")
+AT_ZOO = Entity("7", "grey heron", "A wading bird that fishes in the zoo.", type="animal")
+
+Ask = Callable[[Client], Awaitable[Any]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two KBs of birds, with what they have in common; a key that looks like a path."""
+    made = tmp_path_factory.mktemp("birds")
+    with Workspace.open(made, create=True) as workspace:
+        odd = Entity("/a/../b", "dodo", aliases=tuple(Alias(f"dodo {n}") for n in range(150)))
+        workspace.add_kb("birds", [HERON, OSPREY, odd])
+        workspace.add_kb("zoo", [AT_ZOO])
+        workspace.find_overlaps()
+        workspace.build()
+    return made
+
+
+@contextmanager
+def over_http(folder: Path, *options: str, **variables: str) -> Iterator[str]:
+    """A server in a process of its own; its address."""
+    command = (sys.executable, "-m", "kglink_cli", "-w", folder, "mcp", "--http", "--port", "0")
+    process = subprocess.Popen(
+        [*command, *options], stderr=subprocess.PIPE, text=True, env=os.environ | variables
+    )
+    try:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        found = re.search(r"http://\S+", told)
+        assert found, told + process.stderr.read()
+        yield found[0]
+    finally:
+        process.terminate()
+        _, left = process.communicate(timeout=30)
+        assert "Traceback" not in left
+
+
+@pytest.fixture(scope="module")
+def told(folder: Path) -> Mapping[str, Any]:
+    """What a client gets from a child process on standard input and output."""
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "kglink_cli", "-w", str(folder), "mcp"],
+        env=dict(os.environ),
+    )
+
+    async def asking() -> Mapping[str, Any]:
+        async with Client(stdio_client(parameters)) as client:
+            return {name: await ask(client) for name, ask in ASKED.items()}
+
+    return anyio.run(asking)
+
+
+def text_of(answer: Any) -> str:
+    (content,) = answer.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+CALLS: Mapping[str, dict[str, Any]] = {
+    "link_text": {"text": TEXT, "kbs": ["birds"]},
+    "search_entities": {"query": "osprey", "k": 1},
+    "entity": {"id": "birds:h"},
+    "counterparts": {"id": "birds:h"},
+    "explain": {"text": TEXT, "surface": "osprey"},
+    "list_kbs": {},
+}
+REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("entity", {"id": "birds:x"}),
+    ("link_text", {"text": TEXT, "kbs": ["bords"]}),
+    ("explain", {"text": TEXT, "surface": "emu"}),
+    ("link_text", {"text": "heron " * 5_000}),
+    ("search_entities", {"query": "heron", "k": 51}),
+)
+
+
+async def every_tool(client: Client) -> Mapping[str, Any]:
+    return {name: await client.call_tool(name, given) for name, given in CALLS.items()}
+
+
+async def thresholds(client: Client) -> list[str]:
+    asked: list[dict[str, Any]] = [{}, {"threshold": 1}, {}]
+    return [text_of(await client.call_tool("link_text", {"text": TEXT, **one})) for one in asked]
+
+
+async def refused(client: Client) -> list[Any]:
+    return [await client.call_tool(name, given) for name, given in REFUSED]
+
+
+async def missing_resource(client: Client) -> str:
+    try:
+        await client.read_resource("kglink://entity/birds/x")
+    except MCPError as error:
+        return str(error)
+    return ""
+
+
+ASKED: Mapping[str, Ask] = {
+    "tools": lambda client: client.list_tools(),
+    "answers": every_tool,
+    "prompt": lambda client: client.get_prompt("mark_entities", {"text": TEXT}),
+    "resource": lambda client: client.read_resource("kglink://entity/birds/%2Fa%2F..%2Fb"),
+    "thresholds": thresholds,
+    "refused": refused,
+    "missing resource": missing_resource,
+}
+
+
+def test_each_tool_answers_as_the_command_line_does(
+    folder: Path, told: Mapping[str, Any], kglink: Kglink
+) -> None:
+    answers = told["answers"]
+    assert [one.name for one in told["tools"].tools] == list(CALLS)
+    assert all(one.description and one.annotations for one in told["tools"].tools)
+
+    def printed(*command: str, stdin: str = "") -> Any:
+        return json.loads(kglink("-w", folder, *command, stdin=stdin).out)
+
+    linked = answers["link_text"]
+    (expected,) = printed("link", "-", "--kb", "birds", "--format", "json", stdin=TEXT)
+    assert linked.structured_content["entities"] == expected["entities"]
+    assert [one["key"] for one in expected["entities"]] == ["h", "o"]
+    assert text_of(linked).splitlines()[0] == "2 mentions, 2 linked, 0 NIL"
+    assert "[4:14] grey heron = birds:h (grey heron)" in text_of(linked)
+    assert "also zoo:7" in text_of(linked)
+    found = answers["search_entities"].structured_content
+    assert found == {"entities": printed("search", "osprey", "-k", "1", "--json")}
+    assert answers["entity"].structured_content == printed("show", "birds:h", "--json")
+    same = answers["counterparts"]
+    shown = printed("show", "birds:h", "--json")["counterparts"]
+    assert same.structured_content == {"kb": "birds", "key": "h", "counterparts": shown}
+    assert "zoo:7 grey heron" in text_of(same)
+    explained = printed("explain", TEXT, "--surface", "osprey", "--json")
+    assert answers["explain"].structured_content == {"mentions": explained}
+    assert "answer   birds:o" in text_of(answers["explain"])
+    assert [one["name"] for one in answers["list_kbs"].structured_content["kbs"]] == [
+        "birds",
+        "zoo",
+    ]
+    assert str(folder) not in str(answers["list_kbs"])
+
+
+def test_entities_are_resources_and_a_prompt_marks_them(told: Mapping[str, Any]) -> None:
+    assert TEXT in told["prompt"].messages[0].content.text
+    dodo = json.loads(told["resource"].contents[0].text)
+    assert (dodo["title"], len(dodo["aliases"]), dodo["cut"]) == ("dodo", 100, {"aliases": 151})
+
+
+def test_a_threshold_holds_for_one_call(told: Mapping[str, Any]) -> None:
+    usual, strict, again = told["thresholds"]
+    assert " = birds:o" in usual
+    assert " = birds:o" not in strict
+    assert again == usual
+
+
+def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:
+    assert all(one.is_error for one in told["refused"])
+    lines = [text_of(one) for one in told["refused"]]
+    assert lines[0] == "unknown entity 'birds:x'\nFix: By a name: kglink search 'x'"
+    assert "Did you mean 'birds'?" in lines[1]
+    assert lines[2].startswith("'emu' does not stand in the text\nFix: ")
+    assert "at most 20000 characters" in lines[3]
+    assert "less than or equal to 50" in lines[4]
+    assert "unknown entity 'birds:x'" in told["missing resource"]
+
+
+def test_nothing_else_is_printed_on_standard_output(folder: Path, tmp_path: Path) -> None:
+    noisy = (
+        "import os, sys, kglink.workspace.link as link\n"
+        "before = link._fresh_linker\n"
+        "def loud(*a, **k):\n"
+        "    print('by print'); os.write(1, b'by descriptor'); os.system('echo by a child')\n"
+        "    return before(*a, **k)\n"
+        "link._fresh_linker = loud\n"
+        "from kglink_cli.__main__ import main\n"
+        "main()\n"
+    )
+    script = tmp_path / "noisy.py"
+    script.write_text(noisy)
+    calls = [
+        ("initialize", {
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }),
+        ("tools/call", {"name": "link_text", "arguments": {"text": TEXT, "kbs": ["birds"]}}),
+    ]  # fmt: skip
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": at, "method": name, "params": given})
+        for at, (name, given) in enumerate(calls, 1)
+    ]
+    lines.insert(1, json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+    with subprocess.Popen(
+        [sys.executable, script, "-w", folder, "mcp"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        rest, told = process.communicate(timeout=30)
+    assert [one["id"] for one in answers] == [1, 2]
+    assert answers[1]["result"]["structuredContent"]["entities"][0]["key"] == "h"
+    assert (rest, process.returncode) == ("", 0)
+    assert all(word in told for word in ("by print", "by descriptor", "by a child"))
+
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+JSON_ACCEPTED = {"accept": "application/json, text/event-stream"}
+
+
+def test_http_answers_the_same_to_this_machine_alone(folder: Path) -> None:
+    async def ask(address: str) -> Any:
+        async with Client(address) as client:
+            return await client.call_tool("link_text", CALLS["link_text"])
+
+    with over_http(folder) as address:
+        answer = anyio.run(ask, address)
+        assert [one["key"] for one in answer.structured_content["entities"]] == ["h", "o"]
+        for wrong, status in (({"host": "evil.example"}, 421), ({"origin": "http://evil"}, 403)):
+            refused = httpx.post(address, json=LIST, headers=JSON_ACCEPTED | wrong)
+            assert refused.status_code == status
+
+
+def test_a_token_is_asked_for(folder: Path) -> None:
+    anywhere = "0.0.0.0"  # noqa: S104 - what the token is for
+    with over_http(folder, "--token-from", "BIRDS", "--host", anywhere, BIRDS="s3cret") as address:
+        local = address.replace(anywhere, "127.0.0.1")
+        for given, status in ((None, 401), ("s3cre", 401), ("s3cret", 200)):
+            token = {"authorization": f"Bearer {given}"} if given else {}
+            answer = httpx.post(local, json=LIST, headers=JSON_ACCEPTED | token)
+            assert answer.status_code == status
+        assert "link_text" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--host", "0.0.0.0"), "others can reach 0.0.0.0"),  # noqa: S104
+        (("--token-from", "NO_SUCH"), "the variable NO_SUCH holds no token"),
+        (("--host", "192.0.2.1", "--token-from", "HOME"), "cannot listen on 192.0.2.1"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(
+    folder: Path, kglink: Kglink, options: tuple[str, ...], told: str
+) -> None:
+    assert told in kglink("-w", folder, "mcp", "--http", *options, code=2).err
+
+
+def test_a_missing_package_is_named(
+    folder: Path, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "kglink_doors.mcp_tools", raising=False)
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    assert "pip install 'kglink[mcp]'" in kglink("-w", folder, "mcp", code=2).err
