@@ -251,9 +251,11 @@ def test_http_answers_the_same_to_this_machine_alone(folder: Path) -> None:
 
 def test_a_token_is_asked_for(folder: Path) -> None:
     anywhere = "0.0.0.0"  # noqa: S104 - what the token is for
-    with over_http(folder, "--token-from", "BIRDS", "--host", anywhere, BIRDS="s3cret") as address:
+    with over_http(
+        folder, "--token-from", "BIRDS", "--host", anywhere, BIRDS="s3cret" * 3
+    ) as address:
         local = address.replace(anywhere, "127.0.0.1")
-        for given, status in ((None, 401), ("s3cre", 401), ("s3cret", 200)):
+        for given, status in ((None, 401), ("s3cret", 401), ("s3cret" * 3, 200)):
             token = {"authorization": f"Bearer {given}"} if given else {}
             answer = httpx.post(local, json=LIST, headers=JSON_ACCEPTED | token)
             assert answer.status_code == status
@@ -263,9 +265,9 @@ def test_a_token_is_asked_for(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--host", "0.0.0.0"), "others can reach 0.0.0.0"),  # noqa: S104
-        (("--token-from", "NO_SUCH"), "the variable NO_SUCH holds no token"),
-        (("--host", "192.0.2.1", "--token-from", "HOME"), "cannot listen on 192.0.2.1"),
+        (("--host", "0.0.0.0"), "other machines can reach 0.0.0.0"),  # noqa: S104
+        (("--token-from", "NO_SUCH"), "the variable NO_SUCH has 0 characters"),
+        (("--host", "192.0.2.1", "--token-from", "PATH"), "cannot listen on 192.0.2.1"),
     ],
 )
 def test_what_cannot_be_served_is_refused(
