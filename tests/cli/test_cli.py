@@ -330,7 +330,7 @@ def test_version_help_and_completion(kglink: Kglink) -> None:
     groups = re.findall("─ ([A-Z][a-z ,]+) ─", told)
     assert groups == [
         "Options", "Add knowledge bases", "Link texts", "Measure, and learn from annotated texts",
-        "Train models", "Look after spaces and the workspace",
+        "Train models", "Look after spaces and the workspace", "Serve a workspace",
     ]  # fmt: skip
     assert told.index("add-kb") < told.index("│ link ") < told.index("│ finetune ")
     assert "--links-to" in kglink("add-kb", "--help").out
