@@ -45,7 +45,7 @@ from kglink.training import Recipe, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import FinetuneJob
-from kglink.training.pool import as_ids
+from kglink.training.data import as_ids
 from kglink.training.train import train
 from kglink.workspace import Workspace
 from kglink_kbs.exported import record_line

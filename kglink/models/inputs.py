@@ -151,10 +151,6 @@ class Inputs:
         cut = np.fromiter((len(inner) > room - 2 for inner in whole), np.bool_, len(whole))
         return Tokens([self._framed(inner) for inner in whole], cut)
 
-    def entity(self, title: IdArray, text: IdArray, *, before: IdArray | None = None) -> IdArray:
-        """Title and text as one input, cut before the last token is added."""
-        return self._framed(self._inner(_ids([]) if before is None else before, title, text))
-
     def _inner(self, before: IdArray, title: IdArray, text: IdArray) -> IdArray:
         if self.settings.strip_title_prefix and np.array_equal(text[: len(title)], title):
             text = text[len(title) :]

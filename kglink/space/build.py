@@ -303,10 +303,11 @@ class _SegmentMaker:
             return {}
         root, manifest = self.folder.segments, self.folder.usable_manifest()
         held = set(manifest.kbs).difference(manifest.names_alone) if manifest else set()
+        plans = [plan_of(source, self.model, self.settings) for source in sources]
         new = {
-            source.kb: self._plan(source)
-            for source in sources
-            if source.kb not in held and not self._found(root / self._plan(source).folder_name)
+            plan.kb: plan
+            for plan in plans
+            if plan.kb not in held and not self._found(root / plan.folder_name)
         }
         rows = 0
         for source in sources:
@@ -324,11 +325,12 @@ class _SegmentMaker:
 
     def segment(self, source: SpaceSource) -> Segment:
         """The segment of a KB, made where it is missing."""
-        path = self.folder.segments / wanted_folder(source, self.model, self.settings)
+        plan = plan_of(source, self.model, self.settings)
+        path = self.folder.segments / plan.folder_name
         if found := self._found(path):
             return found
         build_segment(
-            self._plan(source),
+            plan,
             source.entities,
             self.encoder,
             self.folder.segments,
@@ -339,9 +341,6 @@ class _SegmentMaker:
         segment = Segment(path)
         self.made.append(segment.info)
         return segment
-
-    def _plan(self, source: SpaceSource) -> SegmentPlan:
-        return plan_of(source, self.model, self.settings)
 
     def _names_segment(self, plan: SegmentPlan) -> Segment:
         """The segment of a KB's names, made where it is missing."""

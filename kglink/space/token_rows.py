@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from kglink.space.manifest import space_errors
 
 if TYPE_CHECKING:
     from kglink.records import Entity
+    from kglink.space.segment_build import EntityEncoder, KnownVectors
 
 BITS_FILE = "tokens.bf16"
 STARTS_FILE = "token_starts.npy"
@@ -37,7 +39,6 @@ _LENGTHS_FILE = "tokens.lengths"
 _STATE_FILE = "tokens.state"
 _BYTES, _LENGTH_BYTES = 2, 8
 
-T = TypeVar("T")
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 BitArray = npt.NDArray[np.int16]
@@ -73,7 +74,7 @@ class TokenRowsWriter:
     def add(self, matrices: TokenMatrices) -> None:
         """Write the matrices of the next entities; once this returns, kill -9 loses none."""
         lengths = np.diff(matrices.offsets)
-        norms = _norms(matrices.bits)
+        norms = torch.linalg.vector_norm(as_bf16(matrices.bits).float(), dim=1).numpy()
         state = _State(
             self._state.entities + len(lengths),
             self._state.tokens + int(lengths.sum()),
@@ -82,7 +83,8 @@ class TokenRowsWriter:
         )
         self._write(self._bits, self._state.tokens * self._dim * _BYTES, matrices.bits)
         self._write(self._lengths, self._state.entities * _LENGTH_BYTES, lengths)
-        self._guarded(lambda: write_atomically(self._folder / _STATE_FILE, json.dumps(list(state))))
+        with self._guarded():
+            write_atomically(self._folder / _STATE_FILE, json.dumps(list(state)))
         self._state = state
 
     def finish(self) -> None:
@@ -92,8 +94,9 @@ class TokenRowsWriter:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         least = min(self._state.least_norm, self._state.largest_norm)
         norms = np.array([least, self._state.largest_norm], np.float32)
-        self._guarded(lambda: np.save(self._folder / STARTS_FILE, starts))
-        self._guarded(lambda: np.save(self._folder / NORMS_FILE, norms))
+        with self._guarded():
+            np.save(self._folder / STARTS_FILE, starts)
+            np.save(self._folder / NORMS_FILE, norms)
 
     def close(self) -> None:
         """Close the files; a writer that has not finished goes on with them later."""
@@ -123,31 +126,26 @@ class TokenRowsWriter:
     def _open(self, name: str, size: int) -> BinaryIO:
         """A file of which the first ``size`` bytes stand."""
         path = self._folder / name
-
-        def opened() -> BinaryIO:
+        with self._guarded():
             stream = path.open("r+b" if path.exists() else "w+b", buffering=0)
             os.truncate(stream.fileno(), size)
             stream.seek(size)
-            return stream
-
-        return self._guarded(opened)
+        return stream
 
     def _write(self, stream: BinaryIO, start: int, values: npt.NDArray[Any]) -> None:
         data = np.ascontiguousarray(values).data.cast("B") if values.size else memoryview(b"")
-
-        def write() -> None:
+        with self._guarded():
             stream.seek(start)  # an earlier attempt may have failed half way
             at = 0
             while at < len(data):  # an unbuffered write may take less than it is given
                 at += stream.write(data[at:])
             os.fsync(stream.fileno())
 
-        self._guarded(write)
-
-    def _guarded(self, act: Callable[[], T]) -> T:
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
         """Turn write failures into SpaceError; rows added before stay."""
         try:
-            return act()
+            yield
         except OSError as error:
             raise SpaceError(
                 f"cannot write the token matrices in {self._folder}: {error.strerror or error}",
@@ -198,33 +196,12 @@ class TokenRows:
         return self._bits[places]
 
 
-class MatrixEncoder(Protocol):
-    """What token matrices are made with."""
-
-    def entity_matrices(self, entities: Sequence[Entity]) -> TokenMatrices:
-        """The vectors of all tokens of each entity."""
-        ...
-
-
-class KnownMatrices(Protocol):
-    """The token matrices of an earlier segment, found by the hash of what they stand for."""
-
-    @property
-    def tokens(self) -> TokenRows | None:
-        """The matrices, where it has any."""
-        ...
-
-    def find(self, hashes: npt.NDArray[np.uint64]) -> IntArray:
-        """The row of each hash, or -1."""
-        ...
-
-
 def write_tokens(
     draft: Path,
     entities: Sequence[Entity],
-    encoder: MatrixEncoder,
+    encoder: EntityEncoder,
     dim: int,
-    known: KnownMatrices | None,
+    known: KnownVectors | None,
 ) -> Iterator[int]:
     """Write the token matrices of all entities, going on where an earlier build stopped.
 
@@ -258,8 +235,8 @@ def _is_whole(draft: Path, dim: int, entities: int) -> bool:
 def _matrices(
     chunk: Sequence[Entity],
     hashes: npt.NDArray[np.uint64],
-    encoder: MatrixEncoder,
-    known: KnownMatrices | None,
+    encoder: EntityEncoder,
+    known: KnownVectors | None,
 ) -> TokenMatrices:
     tokens = known.tokens if known else None
     if known is None or tokens is None:
@@ -300,8 +277,3 @@ def texts_between(matrices: TokenMatrices, first: int, stop: int) -> TokenMatric
     start = matrices.offsets[first]
     bits = matrices.bits[start : matrices.offsets[stop]]
     return TokenMatrices(bits, matrices.offsets[first : stop + 1] - start)
-
-
-def _norms(bits: BitArray) -> FloatArray:
-    norms: FloatArray = torch.linalg.vector_norm(as_bf16(bits).float(), dim=1).numpy()
-    return norms

@@ -31,10 +31,8 @@ from kglink.plugins import (
 from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray
 from kglink.training.batch import MentionBatch, choose_golds, choose_things, known_rows
-from kglink.training.data import TrainingData
+from kglink.training.data import TRAIN, TrainingData, as_ids, token_table
 from kglink.training.encoded_pool import EncodedPool
-from kglink.training.mentions import TRAIN
-from kglink.training.pool import as_ids, token_table
 from kglink.training.recipe import StageSection
 from kglink.training.stages import Group
 

@@ -41,12 +41,11 @@ from kglink.training.batch import (
     overlap_masks,
     own_columns,
 )
-from kglink.training.data import TrainingData
+from kglink.training.data import TrainingData, as_ids
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import Note, Tell
 from kglink.training.loop import Judged, Task, advising, seed_of
 from kglink.training.negatives import Negatives, Teacher
-from kglink.training.pool import as_ids
 from kglink.training.processes import Encoding, PairLoss, Team, Texts
 from kglink.training.recipe import LossMode, OverlapSection, SelectionSection, StageSection
 from kglink.training.stages import Batch, Stage, batches_of

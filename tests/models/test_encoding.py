@@ -16,10 +16,11 @@ from kglink.errors import ModelError, UsageError
 from kglink.models import Encoder, choose_hardware, resolve_model
 from kglink.models.inputs import TextTokenizer
 from kglink.models.loading import load_transformer
-from kglink.models.packed import Group, group_lengths
+from kglink.models.packed import group_lengths
 from kglink.models.padded import PaddedTower
 from kglink.models.runtime import TokenEncoder, single_threaded_workers
 from kglink.models.source import read_config
+from kglink.models.tower import Bucket
 from kglink.records import Progress
 from tiny_models import WORDS, bert_weights, write_model, write_modules
 
@@ -258,4 +259,8 @@ def test_a_worker_keeps_to_its_core_once_it_has_computed() -> None:
 
 
 def test_group_lengths() -> None:
-    assert group_lengths([5, 5, 3, 2, 2]) == [Group(0, 2, 5), Group(10, 1, 3), Group(13, 2, 2)]
+    assert group_lengths([5, 5, 3, 2, 2]) == [
+        Bucket(slice(0, 10), 2, 5),
+        Bucket(slice(10, 13), 1, 3),
+        Bucket(slice(13, 17), 2, 2),
+    ]
