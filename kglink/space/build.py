@@ -10,10 +10,10 @@ build.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
@@ -38,6 +38,7 @@ from kglink.space.manifest import (
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.segment_build import (
     SegmentPlan,
+    SpaceSource,
     TextEncoder,
     build_names,
     build_segment,
@@ -46,23 +47,8 @@ from kglink.space.segment_build import (
 )
 from kglink.space.space import BackendOf, row_spans
 
-if TYPE_CHECKING:
-    from kglink.store.entity_reader import FoldedEntity
-
 #: So few vectors are made at once: names are not published before them.
 FEW_VECTORS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class SpaceSource:
-    """A KB to put into a space: what it holds now, and how to read it."""
-
-    kb: str
-    revision: int
-    content: str
-    licence: str
-    entities: Callable[[], Iterable[FoldedEntity]]
-    """Reads ``content``; an error where the KB holds something else by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +199,8 @@ def has_segment(
 
 def plan_of(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> SegmentPlan:
     """The segment that a KB needs with these settings."""
-    return SegmentPlan(
-        kb=source.kb,
-        revision=source.revision,
-        content=source.content,
-        licence=source.licence,
-        rows=row_kinds(settings),
-        model=model,
-        description_chars=settings.description_chars,
-        words=settings.words == "yes",
-    )
+    chars, words = settings.description_chars, settings.words == "yes"
+    return SegmentPlan(source, row_kinds(settings), model, chars, words)
 
 
 def row_kinds(settings: SpaceSection) -> tuple[RowKind, ...]:
@@ -310,17 +288,13 @@ class _SegmentMaker:
             if plan.kb not in held and not self._found(root / plan.folder_name)
         }
         rows = 0
-        for source in sources:
-            if plan := new.get(source.kb):
-                rows += build_names(plan, source.entities, root, progress=self.progress)
-                rows -= vectors_there(plan, root)
+        for plan in new.values():
+            rows += build_names(plan, root, progress=self.progress) - vectors_there(plan, root)
         if rows <= FEW_VECTORS:
             return {}
         return {
-            source.kb: self._names_segment(new[source.kb])
-            if source.kb in new
-            else self.segment(source)
-            for source in sources
+            plan.kb: self._names_segment(plan) if plan.kb in new else self.segment(plan.source)
+            for plan in plans
         }
 
     def segment(self, source: SpaceSource) -> Segment:
@@ -331,7 +305,6 @@ class _SegmentMaker:
             return found
         build_segment(
             plan,
-            source.entities,
             self.encoder,
             self.folder.segments,
             previous=None if self.fresh else self._previous(source.kb),

@@ -98,13 +98,22 @@ class EntityEncoder(TextEncoder, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentPlan:
-    """All that decides what a segment holds."""
+class SpaceSource:
+    """A KB to put into a space: what it holds now, and how to read it."""
 
     kb: str
     revision: int
     content: str
     licence: str
+    entities: Callable[[], Iterable[FoldedEntity]]
+    """Reads ``content``; an error where the KB holds something else by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPlan:
+    """All that decides what a segment holds."""
+
+    source: SpaceSource
     rows: tuple[RowKind, ...]
     model: ModelInfo
     description_chars: int
@@ -112,9 +121,14 @@ class SegmentPlan:
     """Whether the words of names and texts are indexed as well."""
 
     @property
+    def kb(self) -> str:
+        """The KB's name."""
+        return self.source.kb
+
+    @property
     def folder_name(self) -> str:
         """The KB's name and a hash of the plan."""
-        parts = [self.kb, self.content, list(self.rows), self.model.fingerprint]
+        parts = [self.kb, self.source.content, list(self.rows), self.model.fingerprint]
         parts.append(str(self.description_chars))
         if self.words:
             parts.append("words")
@@ -133,7 +147,6 @@ class SegmentPlan:
 
 def build_segment(
     plan: SegmentPlan,
-    entities: Callable[[], Iterable[FoldedEntity]],
     encoder: TextEncoder,
     root: Path,
     *,
@@ -147,32 +160,26 @@ def build_segment(
         shutil.rmtree(draft)
     is_resumed = draft.exists()
     try:
-        _fill(draft, plan, entities, encoder, previous, progress)
+        _fill(draft, plan, encoder, previous, progress)
     except DamagedFileError:
         if not is_resumed:
             raise
         shutil.rmtree(draft)
-        _fill(draft, plan, entities, encoder, previous, progress)
+        _fill(draft, plan, encoder, previous, progress)
     shutil.rmtree(draft / _READ, ignore_errors=True)
     final = root / plan.folder_name
     replace_folder(draft, final)  # Readers keep what they have mapped.
     return final
 
 
-def build_names(
-    plan: SegmentPlan,
-    entities: Callable[[], Iterable[FoldedEntity]],
-    root: Path,
-    *,
-    progress: OnProgress = lambda _: None,
-) -> int:
+def build_names(plan: SegmentPlan, root: Path, *, progress: OnProgress = lambda _: None) -> int:
     """Write the names of a segment into its draft; returns how many rows are to be encoded."""
     draft = root / plan.draft_name
     try:
-        counts = _names(draft, entities, plan, progress)
+        counts = _names(draft, plan, progress)
     except DamagedFileError:  # of an earlier run
         shutil.rmtree(draft)
-        counts = _names(draft, entities, plan, progress)
+        counts = _names(draft, plan, progress)
     return sum(counts[kind] for kind in plan.rows)
 
 
@@ -198,7 +205,6 @@ def vectors_there(plan: SegmentPlan, root: Path) -> int:
 def _fill(
     draft: Path,
     plan: SegmentPlan,
-    entities: Callable[[], Iterable[FoldedEntity]],
     encoder: TextEncoder,
     previous: Segment | None,
     progress: OnProgress,
@@ -206,7 +212,7 @@ def _fill(
     """Write all files of a segment that are not there yet, its manifest last."""
     if (draft / INFO_FILE).is_file():
         return
-    counts = _names(draft, entities, plan, progress)
+    counts = _names(draft, plan, progress)
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
     # What an earlier build left is counted before the first row is encoded, for it took no time.
@@ -239,7 +245,7 @@ def _write_info(
     """Write the manifest of a segment whose files are all there."""
     info = SegmentInfo(
         kb=plan.kb,
-        revision=plan.revision,
+        revision=plan.source.revision,
         entities=counts["text"],
         alias_rows=counts["alias"],
         rows=plan.rows,
@@ -247,7 +253,7 @@ def _write_info(
         description_chars=plan.description_chars,
         truncated_texts=truncated,
         reused_rows=reused,
-        licence=plan.licence,
+        licence=plan.source.licence,
         files={
             path.name: file_info(path)
             for path in sorted(folder.iterdir())
@@ -258,16 +264,11 @@ def _write_info(
     write_atomically(folder / INFO_FILE, info.model_dump_json(indent=1))
 
 
-def _names(
-    draft: Path,
-    entities: Callable[[], Iterable[FoldedEntity]],
-    plan: SegmentPlan,
-    progress: OnProgress,
-) -> Counts:
+def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Counts:
     """Write the names of a draft where they are missing; how many rows of each kind they need."""
     if not (draft / _NAMES_DONE).is_file():
         (draft / _READ).mkdir(parents=True, exist_ok=True)
-        counted = _write_names(draft, _counted(entities(), plan.kb, progress))
+        counted = _write_names(draft, _counted(plan.source, progress))
         build_name_index(draft)
         if plan.words:
             texts = (_all_words(one, plan.description_chars) for one in _Entities(draft))
@@ -278,12 +279,10 @@ def _names(
     return counts
 
 
-def _counted(
-    entities: Iterable[FoldedEntity], kb: str, progress: OnProgress
-) -> Iterator[FoldedEntity]:
-    for number, entity in enumerate(entities):
+def _counted(source: SpaceSource, progress: OnProgress) -> Iterator[FoldedEntity]:
+    for number, entity in enumerate(source.entities()):
         if number % _READ_TOGETHER == 0:
-            progress(Progress(f"reading {kb}", number))
+            progress(Progress(f"reading {source.kb}", number))
         yield entity
 
 

@@ -41,7 +41,7 @@ from kglink.store import Store
 from kglink.text.fold import fold
 from kglink.training.documents import sources_of_documents, splits_of
 from kglink.training.recipe import Recipe, SelectionSection
-from kglink.training.run import DATA_FACTS
+from kglink.training.run import DATA_FILE
 
 #: The folder of the texts as a teacher reads them.
 TEACHER = "teacher"
@@ -72,7 +72,7 @@ class TrainingData:
     """The prepared data of a run."""
 
     def __init__(self, folder: Path) -> None:
-        facts = json.loads((folder / DATA_FACTS).read_text(encoding="utf-8"))
+        facts = json.loads((folder / DATA_FILE).read_text(encoding="utf-8"))
         self.fingerprints: dict[str, Any] = facts
         self.kbs = KBChoice(tuple(facts["source_kbs"]), tuple(facts["target_kbs"]))
         self.pool = EntityPool(folder, [PooledKB(**kb) for kb in facts["kbs"]])
@@ -131,7 +131,7 @@ def prepare(
         "mentions": digest,
         "overlaps": overlaps,
     }
-    write_atomically(folder / DATA_FACTS, json.dumps(facts, indent=1))
+    write_atomically(folder / DATA_FILE, json.dumps(facts, indent=1))
     return TrainingData(folder)
 
 

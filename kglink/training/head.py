@@ -22,12 +22,15 @@ from kglink.files.digest import digest_of
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
 from kglink.models.inputs import tokenizer_files
 from kglink.models.model_folder import (
+    BaseInfo,
     TowerFiles,
     is_model_folder,
     read_manifest,
     tower_sources,
 )
 from kglink.models.opening import resolve_model
+from kglink.models.runtime import TokenEncoder
+from kglink.models.settings import Pooling
 from kglink.models.source import ModelSource
 from kglink.models.towers import load_tower
 from kglink.store import Store
@@ -79,6 +82,16 @@ class Network(nn.Module):
             {"params": [one for one in trained if one.ndim > 1], "weight_decay": weight_decay},
             {"params": [one for one in trained if one.ndim < 2], "weight_decay": 0.0},
         ]
+
+    @property
+    def base(self) -> BaseInfo:
+        """The model that it began with."""
+        return BaseInfo(name=self.source.name, fingerprint=self.source.fingerprint)
+
+    def encoder(self, pooling: Pooling) -> TokenEncoder:
+        """The encoder as it is now."""
+        states = self.tower.snapshot(self.hardware)
+        return TokenEncoder(self.source.name, states, self.hardware, pooling)
 
     def files(self) -> tuple[TowerFiles, dict[str, Tensor]]:
         """Encoder and head as they are written."""

@@ -29,7 +29,7 @@ from kglink.training.recipe import Recipe, chosen_recipe
 from kglink.training.run import (
     CHECKPOINTS,
     DATA,
-    DATA_FACTS,
+    DATA_FILE,
     MODEL,
     REPORT,
     Curve,
@@ -95,7 +95,7 @@ def _resumed_settings(job: FinetuneJob, folder: Path) -> RunSettings:
     if job.recipe is not None or job.changes:
         # Changes alone are of the run's own recipe.
         whole = chosen_recipe(began.recipe if job.recipe is None else job.recipe, job.changes)
-        given.append(("recipe", _facts(whole, folder), _facts(began.recipe, folder)))
+        given.append(("recipe", _values(whole, folder), _values(began.recipe, folder)))
     if job.sources:
         given.append(("list of sources", read_sources(job.sources), began.sources))
     for what, now, before in (
@@ -242,7 +242,7 @@ def clear(folder: Path) -> None:
     for scratch in (folder / DATA).iterdir():
         if scratch.is_dir():
             shutil.rmtree(scratch)
-        elif scratch.name != DATA_FACTS:
+        elif scratch.name != DATA_FILE:
             scratch.unlink()
 
 
@@ -263,7 +263,7 @@ def _planned(
     )
 
 
-def _facts(recipe: Recipe, folder: Path) -> dict[str, Any]:
+def _values(recipe: Recipe, folder: Path) -> dict[str, Any]:
     """A recipe's values as a run keeps them, without its descriptions."""
     told = ("summary", "source", "extends")
     return {key: one for key, one in kept_recipe(recipe, folder).items() if key not in told}
@@ -275,7 +275,7 @@ def _identity(
     """What must be equal to resume from a checkpoint."""
     teacher = teacher_fingerprint(settings.recipe.teacher)
     return {
-        "recipe": digest_of(_facts(settings.recipe, folder)),
+        "recipe": digest_of(_values(settings.recipe, folder)),
         "base model": model.base.fingerprint,
         "list of stages and KBs": digest_of(
             [settings.sources, settings.source_kbs, settings.target_kbs]
