@@ -158,21 +158,16 @@ class PackedTower(Tower):
         self._gelu = ACTIVATIONS[config.get("hidden_act", "gelu")]
         self._hidden_dropout = float(config.get("hidden_dropout_prob", 0.1))
         self._attention_dropout = float(config.get("attention_probs_dropout_prob", 0.1))
-        self.embeddings = nn.ModuleDict(
-            {
-                "word_embeddings": nn.Embedding(rows, self.dim),
-                "position_embeddings": nn.Embedding(
-                    int(config["max_position_embeddings"]), self.dim
-                ),
-                "token_type_embeddings": nn.Embedding(
-                    int(config.get("type_vocab_size", 2)), self.dim
-                ),
-                "LayerNorm": nn.LayerNorm(self.dim, eps=self._eps),
-            }
+        positions, kinds = int(config["max_position_embeddings"]), config.get("type_vocab_size", 2)
+        self.embeddings = _parts(
+            word_embeddings=nn.Embedding(rows, self.dim),
+            position_embeddings=nn.Embedding(positions, self.dim),
+            token_type_embeddings=nn.Embedding(int(kinds), self.dim),
+            LayerNorm=nn.LayerNorm(self.dim, eps=self._eps),
         )
         inner = int(config["intermediate_size"])
         layers = [_layer(self.dim, inner, self._eps) for _ in range(self.depth)]
-        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(layers)})
+        self.encoder = _parts(layer=nn.ModuleList(layers))
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """The last states, (tokens, dim), in packed order."""
@@ -308,16 +303,18 @@ def modern_name(name: str) -> str:
 
 def _layer(dim: int, inner: int, eps: float) -> nn.ModuleDict:
     """The parameters of one layer, under the names of Hugging Face."""
-    parts = {part: nn.Linear(dim, dim) for part in ("query", "key", "value")}
-    attended = {"dense": nn.Linear(dim, dim), "LayerNorm": nn.LayerNorm(dim, eps=eps)}
-    return nn.ModuleDict(
-        {
-            "attention": nn.ModuleDict(
-                {"self": nn.ModuleDict(parts), "output": nn.ModuleDict(attended)}
-            ),
-            "intermediate": nn.ModuleDict({"dense": nn.Linear(dim, inner)}),
-            "output": nn.ModuleDict(
-                {"dense": nn.Linear(inner, dim), "LayerNorm": nn.LayerNorm(dim, eps=eps)}
-            ),
-        }
+    query, key, value, attended = (nn.Linear(dim, dim) for _ in range(4))
+    up, down = nn.Linear(dim, inner), nn.Linear(inner, dim)
+    norms = [nn.LayerNorm(dim, eps=eps) for _ in range(2)]
+    return _parts(
+        attention=_parts(
+            self=_parts(query=query, key=key, value=value),
+            output=_parts(dense=attended, LayerNorm=norms[0]),
+        ),
+        intermediate=_parts(dense=up),
+        output=_parts(dense=down, LayerNorm=norms[1]),
     )
+
+
+def _parts(**parts: nn.Module) -> nn.ModuleDict:
+    return nn.ModuleDict(parts)

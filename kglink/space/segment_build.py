@@ -50,6 +50,8 @@ _NAME_FILES = (
 _NAMES_DONE = "names.done"
 #: Rows encoded at once, between two notes of progress.
 CHUNK_ROWS = 512
+#: Entities whose tokens are encoded and written at once: about 12 MB of 64 tokens each.
+CHUNK_ENTITIES = 256
 #: Seconds after which what was encoded is safe on the disk.
 COMMIT_EVERY = 10.0
 #: Entities read between two notes of progress.
@@ -229,9 +231,7 @@ def _fill(
         known = KnownVectors(previous, kind, plan.model) if previous else None
         filler.fill(_rows(kind, draft, encoder, plan.description_chars), known, tell)
         if kind == "text" and by_tokens and _reads_entities(encoder):
-            from kglink.space.token_rows import write_tokens
-
-            for done in write_tokens(draft, _Entities(draft), encoder, plan.model.dim, known):
+            for done in _write_tokens(draft, encoder, plan.model.dim, known):
                 tokens = done
                 tell()
     reused = sum(filler.reused for filler in fillers.values())
@@ -446,6 +446,39 @@ class _Filler:
             block[found >= 0] = known.vectors(found[found >= 0])
         self.reused += len(chunk) - len(fresh)
         return block
+
+
+def _write_tokens(
+    draft: Path, encoder: EntityEncoder, dim: int, known: KnownVectors | None
+) -> Iterator[int]:
+    """Write the token matrices of all entities, going on where an earlier build stopped.
+
+    It yields how many are written. The text rows are there already, and with them the hashes of
+    what is read of each entity.
+    """
+    from kglink.space.token_rows import TokenRowsWriter, are_whole, filled_up
+
+    hashes, entities = map_array(draft / "text_hashes.npy"), _Entities(draft)
+    if are_whole(draft, dim, len(hashes)):
+        yield len(hashes)
+        return
+    tokens = known.tokens if known else None
+    with TokenRowsWriter(draft, dim) as writer:
+        yield writer.done
+        while writer.done < len(entities):
+            own = slice(writer.done, min(writer.done + CHUNK_ENTITIES, len(entities)))
+            found = np.full(own.stop - own.start, -1)
+            if known is not None and tokens is not None:
+                found = known.find(hashes[own])
+            new = [entities[own.start + at] for at in np.flatnonzero(found < 0).tolist()]
+            if tokens is None:
+                writer.add(encoder.entity_matrices(new))
+            elif new:
+                writer.add(filled_up(tokens, found, encoder.entity_matrices(new)))
+            else:
+                writer.add(tokens.take(found))
+            yield writer.done
+        writer.finish()
 
 
 class KnownVectors:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,20 +21,14 @@ import torch
 
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.atomic import write_atomically
-from kglink.files.tables import map_array, map_column, map_offsets
+from kglink.files.tables import map_column, map_offsets
 from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.plugins import RowRange
 from kglink.space.manifest import space_errors
 
-if TYPE_CHECKING:
-    from kglink.records import Entity
-    from kglink.space.segment_build import EntityEncoder, KnownVectors
-
 BITS_FILE = "tokens.bf16"
 STARTS_FILE = "token_starts.npy"
 NORMS_FILE = "token_norms.npy"
-#: Entities encoded and written between two notes of progress: about 12 MB of 64 tokens each.
-CHUNK_ENTITIES = 256
 _LENGTHS_FILE = "tokens.lengths"
 _STATE_FILE = "tokens.state"
 _BYTES, _LENGTH_BYTES = 2, 8
@@ -196,56 +190,14 @@ class TokenRows:
         return self._bits[places]
 
 
-def write_tokens(
-    draft: Path,
-    entities: Sequence[Entity],
-    encoder: EntityEncoder,
-    dim: int,
-    known: KnownVectors | None,
-) -> Iterator[int]:
-    """Write the token matrices of all entities, going on where an earlier build stopped.
-
-    It yields how many are written. The text rows are there already, and with them the hashes of
-    what is read of each entity.
-    """
-    hashes = map_array(draft / "text_hashes.npy")
-    if _is_whole(draft, dim, len(hashes)):
-        yield len(hashes)
-        return
-    with TokenRowsWriter(draft, dim) as writer:
-        yield writer.done
-        while writer.done < len(entities):
-            stop = min(writer.done + CHUNK_ENTITIES, len(entities))
-            chunk = [entities[at] for at in range(writer.done, stop)]
-            own = hashes[writer.done : stop]
-            writer.add(_matrices(chunk, own, encoder, known))
-            yield writer.done
-        writer.finish()
-
-
-def _is_whole(draft: Path, dim: int, entities: int) -> bool:
-    if not (draft / NORMS_FILE).is_file():
+def are_whole(folder: Path, dim: int, entities: int) -> bool:
+    """Whether the token matrices of so many entities are there, with all that readers need."""
+    if not (folder / NORMS_FILE).is_file():
         return False
     try:
-        return len(TokenRows(draft, dim)) == entities
+        return len(TokenRows(folder, dim)) == entities
     except DamagedSpaceError:  # Stopped while it was finishing: the writer does that again.
         return False
-
-
-def _matrices(
-    chunk: Sequence[Entity],
-    hashes: npt.NDArray[np.uint64],
-    encoder: EntityEncoder,
-    known: KnownVectors | None,
-) -> TokenMatrices:
-    tokens = known.tokens if known else None
-    if known is None or tokens is None:
-        return encoder.entity_matrices(chunk)
-    found = known.find(hashes)
-    new = np.flatnonzero(found < 0)
-    if not len(new):
-        return tokens.take(found)
-    return filled_up(tokens, found, encoder.entity_matrices([chunk[at] for at in new.tolist()]))
 
 
 def filled_up(known: TokenRows, found: IntArray, fresh: TokenMatrices) -> TokenMatrices:

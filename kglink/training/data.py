@@ -174,7 +174,7 @@ class EntityPool:
 
     def __init__(self, folder: Path, kbs: Sequence[PooledKB]) -> None:
         self.kbs = tuple(kbs)
-        self.tokens = token_table(folder / "pool-texts")
+        self.tokens = RowTable(folder / "pool-texts", np.int32)
         self.domains: IntArray = map_array(folder / "pool-domains.npy")
         self._keys = StringTable(folder / "pool-keys")
         self.titles = StringTable(folder / "pool-titles")
@@ -222,7 +222,7 @@ def write_pool(
     with (
         StringWriter(folder / "pool-keys") as keys,
         StringWriter(folder / "pool-titles") as titles,
-        token_writer(folder / "pool-texts") as tokens,
+        RowWriter(folder / "pool-texts", np.int32) as tokens,
     ):
         for name in names:
             start, described, revision = len(tokens), 0, store.kb(name).revision
@@ -250,16 +250,6 @@ def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield chunk
 
 
-def token_table(stem: Path) -> RowTable:
-    """A table of token ids."""
-    return RowTable(stem, np.int32)
-
-
-def token_writer(stem: Path) -> RowWriter:
-    """A writer of token ids."""
-    return RowWriter(stem, np.int32)
-
-
 def as_ids(rows: Iterable[npt.NDArray[Any]]) -> list[IdArray]:
     """Rows as token ids."""
     return [np.asarray(row, np.int32) for row in rows]
@@ -270,7 +260,7 @@ class MentionTable:
     """Mentions with their golds, which are rows of the pool in ascending order."""
 
     def __init__(self, folder: Path, part: str) -> None:
-        self.tokens = token_table(folder / f"{part}-mentions")
+        self.tokens = RowTable(folder / f"{part}-mentions", np.int32)
         self.golds = RowTable(folder / f"{part}-golds", np.int64)
         self.surfaces = StringTable(folder / f"{part}-surfaces")
 
@@ -343,7 +333,7 @@ def write_mentions(
     with ExitStack() as opened:
         learnt, held_out = (
             _Writers(
-                opened.enter_context(token_writer(folder / f"{part}-mentions")),
+                opened.enter_context(RowWriter(folder / f"{part}-mentions", np.int32)),
                 opened.enter_context(RowWriter(folder / f"{part}-golds", np.int64)),
                 opened.enter_context(StringWriter(folder / f"{part}-surfaces")),
             )

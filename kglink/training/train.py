@@ -16,13 +16,14 @@ from kglink.files.digest import digest_of
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.models.cross_encoder import open_cross_encoder
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
+from kglink.models.head_folder import RERANKER
 from kglink.plugins import Registry
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
 from kglink.training.data import TEACHER, KBChoice, TrainingData, prepare
 from kglink.training.job import FinetuneJob, Note, Planned, Tell, read_sources
 from kglink.training.loop import BEST, Loop, threads
-from kglink.training.negatives import Teacher, teacher_fingerprint
+from kglink.training.negatives import Teacher
 from kglink.training.pairs import PairTask, Tools, check_sections
 from kglink.training.processes import Team, leave
 from kglink.training.recipe import Recipe, chosen_recipe
@@ -273,7 +274,10 @@ def _identity(
     settings: RunSettings, model: BiEncoder, data: TrainingData, folder: Path
 ) -> dict[str, str]:
     """What must be equal to resume from a checkpoint."""
-    teacher = teacher_fingerprint(settings.recipe.teacher)
+    files = {}
+    if teacher := settings.recipe.teacher:
+        manifest = RERANKER.read(Path(teacher))
+        files = {name: info.blake2b for name, info in manifest.files.items()}
     return {
         "recipe": digest_of(_values(settings.recipe, folder)),
         "base model": model.base.fingerprint,
@@ -281,5 +285,5 @@ def _identity(
             [settings.sources, settings.source_kbs, settings.target_kbs]
         ),
         "state of the data": digest_of(data.fingerprints),
-        **({"teacher": digest_of(teacher)} if teacher else {}),
+        **({"teacher": digest_of(files)} if files else {}),
     }
