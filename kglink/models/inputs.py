@@ -55,11 +55,6 @@ class Tokens(NamedTuple):
     ids: list[IdArray]
     truncated: npt.NDArray[np.bool_]
 
-    @property
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """The number of tokens of each text."""
-        return np.fromiter((len(ids) for ids in self.ids), np.int64, len(self.ids))
-
 
 class Inputs:
     """Turns mentions and entities into token ids with one model's tokenizer.

@@ -59,7 +59,6 @@ class BuildReport:
     encoded_rows: int
     reused_rows: int
     truncated_texts: int
-    index_bytes: int
 
 
 def build_space(
@@ -108,7 +107,6 @@ def build_space(
         encoded_rows=encoded,
         reused_rows=manifest.rows - encoded,
         truncated_texts=sum(info.truncated_texts for info in made),
-        index_bytes=manifest.index_bytes,
     )
 
 

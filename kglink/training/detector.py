@@ -178,7 +178,7 @@ def train_detector(
         return DetectorReport(done, TAGGER.read(done), texts, 0)
     _check(texts)
     data = [[one.text, one.places] for part in (texts.train, texts.held_out) for one in part]
-    manifest, _, steps = TagTask(texts, told).run(done, data, checkpoint_steps, tell)
+    manifest, steps = TagTask(texts, told).run(done, data, checkpoint_steps, tell)
     return DetectorReport(done, manifest, texts, steps)
 
 

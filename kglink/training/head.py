@@ -151,8 +151,8 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
 
     def run(
         self, place: Path, data: object, checkpoint_steps: int, tell: Tell
-    ) -> tuple[Manifest, StageResult, int]:
-        """Train to the end and write what came of it; returns its manifest, epochs and steps.
+    ) -> tuple[Manifest, int]:
+        """Train to the end and write what came of it; returns its manifest and the steps.
 
         From the beginning, or the last checkpoint, which must be of the same ``data``.
         """
@@ -168,11 +168,11 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
             resumed=f"stage {self.name} goes on",
         )
         with threads(self.told.hardware.threads):
-            result = loop.run()
+            kept = loop.run().kept
         with saying_what_is_kept(place):
-            manifest = self.write(place, result.kept)
+            manifest = self.write(place, kept)
         shutil.rmtree(work, ignore_errors=True)
-        return manifest, result, loop.position.total
+        return manifest, loop.position.total
 
 
 def run_alone(

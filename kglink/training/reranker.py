@@ -118,7 +118,7 @@ def train_reranker(
     done = folder / FOLDER
     task = CandidateTask(data, told)
     ids = [one.ids() for one in (*data.train, *data.held_out)]
-    manifest, _, steps = task.run(done, ids, checkpoint_steps, tell)
+    manifest, steps = task.run(done, ids, checkpoint_steps, tell)
     return RerankerReport(done, manifest, steps, task.judged().figures[RIGHT])
 
 

@@ -189,6 +189,10 @@ def test_progress_adds_up_to_all_texts(tiny: Encoder) -> None:
     assert len(steps) > 1
 
 
+def token_counts(encoder: Encoder, texts: Sequence[str]) -> list[int]:
+    return [len(ids) for ids in encoder._loaded.tokenise(texts).ids]
+
+
 def test_long_texts_are_cut_and_counted(folder: Path) -> None:
     encoder = Encoder(str(folder), device="cpu", precision="fp32")
     assert encoder.max_tokens == 24
@@ -196,7 +200,7 @@ def test_long_texts_are_cut_and_counted(folder: Path) -> None:
     vectors = encoder.encode([fits, "amber", long, long])
     assert encoder.truncated == 2
     assert np.array_equal(vectors[0], vectors[2])
-    assert encoder.token_counts([fits, long, "amber", ""]).tolist() == [24, 24, 3, 2]
+    assert token_counts(encoder, [fits, long, "amber", ""]) == [24, 24, 3, 2]
 
 
 def test_a_text_of_megabytes_is_cut_before_it_is_tokenised(folder: Path) -> None:
