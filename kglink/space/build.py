@@ -59,6 +59,7 @@ class BuildReport:
     encoded_rows: int
     reused_rows: int
     truncated_texts: int
+    index_bytes: int
 
 
 def build_space(
@@ -107,6 +108,7 @@ def build_space(
         encoded_rows=encoded,
         reused_rows=manifest.rows - encoded,
         truncated_texts=sum(info.truncated_texts for info in made),
+        index_bytes=manifest.index_bytes,
     )
 
 
