@@ -42,10 +42,9 @@ from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.plugins import RowRange, load_registry
 from kglink.records import Document, Entity
 from kglink.training import Recipe, load_recipe
-from kglink.training.data import KBChoice, TrainingData, prepare
+from kglink.training.data import KBChoice, TrainingData, as_ids, prepare
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import FinetuneJob
-from kglink.training.pool import as_ids
 from kglink.training.train import train
 from kglink.workspace import Workspace
 from kglink_kbs.exported import record_line

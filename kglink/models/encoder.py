@@ -144,10 +144,6 @@ class Encoder:
         """How many texts are longer than the model reads."""
         return int(self._loaded.tokenise(texts).truncated.sum())
 
-    def token_counts(self, texts: Sequence[str]) -> IntArray:
-        """How many tokens of each text the model sees."""
-        return self._loaded.tokenise(texts).lengths
-
     def entity_text(self, entity: Entity) -> str:
         """All that a trained model reads of an entity."""
         inputs = self._settings.inputs

@@ -55,11 +55,6 @@ class Tokens(NamedTuple):
     ids: list[IdArray]
     truncated: npt.NDArray[np.bool_]
 
-    @property
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """The number of tokens of each text."""
-        return np.fromiter((len(ids) for ids in self.ids), np.int64, len(self.ids))
-
 
 class Inputs:
     """Turns mentions and entities into token ids with one model's tokenizer.
@@ -150,10 +145,6 @@ class Inputs:
         whole = [self._inner(*row) for row in zip(*columns, strict=True)]
         cut = np.fromiter((len(inner) > room - 2 for inner in whole), np.bool_, len(whole))
         return Tokens([self._framed(inner) for inner in whole], cut)
-
-    def entity(self, title: IdArray, text: IdArray, *, before: IdArray | None = None) -> IdArray:
-        """Title and text as one input, cut before the last token is added."""
-        return self._framed(self._inner(_ids([]) if before is None else before, title, text))
 
     def _inner(self, before: IdArray, title: IdArray, text: IdArray) -> IdArray:
         if self.settings.strip_title_prefix and np.array_equal(text[: len(title)], title):

@@ -6,7 +6,8 @@ the checkpoint itself, which spares the import of transformers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from kglink.models.kernels import add_norm, attend, dropout
 from kglink.models.settings import Pooling
 from kglink.models.tower import (
     DTYPES,
+    Bucket,
     Change,
     StateModel,
     TokenBatch,
@@ -34,31 +36,20 @@ from kglink.models.tower import (
 _FUSED_FROM = 96
 #: Batches have a multiple of this number of rows, small ones of fewer.
 _ROWS, _FEW_TOKENS, _FEW_ROWS = 128, 512, 16
+#: Weight and bias.
+_Pair = tuple[Tensor, Tensor]
 ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-
-
-class Group(NamedTuple):
-    """``texts`` texts of ``length`` tokens each, from token ``start`` of the batch on."""
-
-    start: int
-    texts: int
-    length: int
-
-    @property
-    def tokens(self) -> slice:
-        """The group's tokens within the batch."""
-        return slice(self.start, self.start + self.texts * self.length)
 
 
 class _Layer(NamedTuple):
     """The weights of one transformer layer; query, key and value stand in one matrix."""
 
-    qkv: tuple[Tensor, Tensor]
-    attended: tuple[Tensor, Tensor]
-    attended_norm: tuple[Tensor, Tensor]
-    up: tuple[Tensor, Tensor]
-    down: tuple[Tensor, Tensor]
-    output_norm: tuple[Tensor, Tensor]
+    qkv: _Pair
+    attended: _Pair
+    attended_norm: _Pair
+    up: _Pair
+    down: _Pair
+    output_norm: _Pair
 
 
 def is_plain_bert(config: Mapping[str, Any]) -> bool:
@@ -78,36 +69,35 @@ class PackedBert:
     time, so nothing is padded and nothing masked.
     """
 
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        weights: Mapping[str, Tensor],
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        self.dim = int(config["hidden_size"])
-        self._heads = int(config["num_attention_heads"])
-        self._eps = float(config.get("layer_norm_eps", 1e-12))
-        self._gelu = ACTIVATIONS[config.get("hidden_act", "gelu")]
-        self._dtype = dtype
-        self._device = device
-        tensors = _Weights(weights, dtype, device)
+    def __init__(self, tower: PackedTower, dtype: torch.dtype, device: torch.device) -> None:
+        def held(part: Iterable[Tensor], dtype: torch.dtype = dtype) -> _Pair:
+            weight, bias = (one.detach().to(device, dtype) for one in part)
+            return weight, bias
+
+        self.dim, self.rows = tower.dim, int(tower.config["vocab_size"])
+        self._heads, self._eps, self._gelu = tower._heads, tower._eps, tower._gelu
+        self._dtype, self._device = dtype, device
+        parts: Any = tower.embeddings
         # Embeddings stay in fp32: they are looked up, not multiplied, and cost no time.
-        self._words = tensors.plain("embeddings.word_embeddings.weight", -1, self.dim)
-        self.rows = len(self._words)
-        count = int(config["max_position_embeddings"])
-        positions = tensors.plain("embeddings.position_embeddings.weight", count, self.dim)
-        kinds = tensors.plain("embeddings.token_type_embeddings.weight", -1, self.dim)
+        self._words, positions, kinds = (
+            parts[f"{name}_embeddings"].weight.detach().to(device)
+            for name in ("word", "position", "token_type")
+        )
         self._positions = positions + kinds[0]
         #: What a token of a second text has besides; nothing where the model knows but one kind.
         self._second = kinds[1] - kinds[0] if len(kinds) > 1 else None
         # The norm of the embeddings is computed in fp32, those of the layers in `dtype`.
-        norm = _Weights(weights, torch.float32, device)
-        self._norm = norm.pair("embeddings.LayerNorm", self.dim)
-        scale = (self.dim // self._heads) ** -0.5
+        self._norm = held(parts["LayerNorm"].parameters(), torch.float32)
         self._layers = [
-            _read_layer(tensors, number, self.dim, int(config["intermediate_size"]), scale)
-            for number in range(int(config["num_hidden_layers"]))
+            _Layer(
+                qkv=held(_qkv(layer["attention"]["self"], self._heads)),
+                attended=held(layer["attention"]["output"]["dense"].parameters()),
+                attended_norm=held(layer["attention"]["output"]["LayerNorm"].parameters()),
+                up=held(layer["intermediate"]["dense"].parameters()),
+                down=held(layer["output"]["dense"].parameters()),
+                output_norm=held(layer["output"]["LayerNorm"].parameters()),
+            )
+            for layer in tower._layers
         ]
 
     def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
@@ -127,21 +117,21 @@ class PackedBert:
             return 0
         return -tokens % (_ROWS if tokens > _FEW_TOKENS else _FEW_ROWS)
 
-    def _embed(self, ids: Tensor, groups: Sequence[Group], kinds: Tensor | None) -> Tensor:
+    def _embed(self, ids: Tensor, groups: Sequence[Bucket], kinds: Tensor | None) -> Tensor:
         steps = [self._positions[: group.length].repeat(group.texts, 1) for group in groups]
         summed = F.embedding(ids, self._words) + torch.cat(steps)
         if kinds is not None and self._second is not None:
             summed += kinds.unsqueeze(1) * self._second
         return F.layer_norm(summed, (self.dim,), *self._norm, self._eps).to(self._dtype)
 
-    def _run(self, layer: _Layer, states: Tensor, groups: Sequence[Group]) -> Tensor:
+    def _run(self, layer: _Layer, states: Tensor, groups: Sequence[Bucket]) -> Tensor:
         attended = F.linear(self._attend(F.linear(states, *layer.qkv), groups), *layer.attended)
         states = F.layer_norm(states + attended, (self.dim,), *layer.attended_norm, self._eps)
         hidden = F.gelu(F.linear(states, *layer.up), approximate=self._gelu)
         output = F.linear(hidden, *layer.down)
         return F.layer_norm(states + output, (self.dim,), *layer.output_norm, self._eps)
 
-    def _attend(self, qkv: Tensor, groups: Sequence[Group]) -> Tensor:
+    def _attend(self, qkv: Tensor, groups: Sequence[Bucket]) -> Tensor:
         """Self-attention of each group; the query weights already hold the scale."""
         out = qkv.new_zeros(len(qkv), self.dim)
         for group in groups:
@@ -168,21 +158,16 @@ class PackedTower(Tower):
         self._gelu = ACTIVATIONS[config.get("hidden_act", "gelu")]
         self._hidden_dropout = float(config.get("hidden_dropout_prob", 0.1))
         self._attention_dropout = float(config.get("attention_probs_dropout_prob", 0.1))
-        self.embeddings = nn.ModuleDict(
-            {
-                "word_embeddings": nn.Embedding(rows, self.dim),
-                "position_embeddings": nn.Embedding(
-                    int(config["max_position_embeddings"]), self.dim
-                ),
-                "token_type_embeddings": nn.Embedding(
-                    int(config.get("type_vocab_size", 2)), self.dim
-                ),
-                "LayerNorm": nn.LayerNorm(self.dim, eps=self._eps),
-            }
+        positions, kinds = int(config["max_position_embeddings"]), config.get("type_vocab_size", 2)
+        self.embeddings = _parts(
+            word_embeddings=nn.Embedding(rows, self.dim),
+            position_embeddings=nn.Embedding(positions, self.dim),
+            token_type_embeddings=nn.Embedding(int(kinds), self.dim),
+            LayerNorm=nn.LayerNorm(self.dim, eps=self._eps),
         )
         inner = int(config["intermediate_size"])
         layers = [_layer(self.dim, inner, self._eps) for _ in range(self.depth)]
-        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(layers)})
+        self.encoder = _parts(layer=nn.ModuleList(layers))
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """The last states, (tokens, dim), in packed order."""
@@ -203,7 +188,7 @@ class PackedTower(Tower):
     def snapshot(self, hardware: Hardware) -> StateModel:
         """What it is now, for searching: later training does not change it."""
         dtype, device = DTYPES[hardware.precision], torch.device(hardware.device)
-        return PackedBert(self.config, self.weights(), dtype, device)
+        return PackedBert(copy.deepcopy(self), dtype, device)
 
     def freeze_embeddings(self, frozen: bool = True) -> None:
         """Leave the embeddings and their norm as they are in training, or train them too."""
@@ -212,14 +197,15 @@ class PackedTower(Tower):
     def load(self, weights: Mapping[str, Tensor]) -> list[str]:
         """Take the weights of a checkpoint, and make the rows that its vocabulary lacks.
 
-        Returns the names that were taken, as the checkpoint has them.
+        A tower on the device ``meta`` takes the tensors themselves, others copy them. Returns the
+        names that were taken, as the checkpoint has them.
         """
         own = self.state_dict()
         given = {modern_name(name): value for name, value in weights.items()}
         words = "embeddings.word_embeddings.weight"
         if words in given and len(given[words]) < len(own[words]):
             given[words] = added_rows(given[words], len(own[words]))
-        for name, value in sorted(own.items()):
+        for name, value in own.items():
             found = given.get(name)
             if found is None or value.shape != found.shape:
                 why = "missing" if found is None else f"{(*found.shape,)} and not {(*value.shape,)}"
@@ -227,7 +213,8 @@ class PackedTower(Tower):
                     f"the weights do not fit config.json: {name} is {why}",
                     hint="Give weights and configuration of one and the same model.",
                 )
-            value.copy_(found)
+        taken = {name: given[name].to(torch.float32) for name in own}
+        self.load_state_dict(taken, assign=next(self.parameters()).is_meta)
         return [name for name in weights if modern_name(name) in own]
 
     @property
@@ -253,7 +240,8 @@ class PackedTower(Tower):
     def _one(self, layer: Any, states: Tensor, batch: TokenBatch) -> Tensor:
         attention = layer["attention"]
         hidden, chance = map(self._chance, (self._hidden_dropout, self._attention_dropout))
-        qkv = F.linear(states, *self._qkv(attention["self"]))
+        weight, bias = (one.to(self.dtype) for one in _qkv(attention["self"], self._heads))
+        qkv = F.linear(states, weight, bias)
         attended = attend(qkv, batch.buckets, self._heads, chance)
         output = attention["output"]
         added = self._linear(output["dense"], attended)
@@ -264,19 +252,20 @@ class PackedTower(Tower):
         norm = layer["output"]["LayerNorm"]
         return add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
 
-    def _qkv(self, part: Any) -> tuple[Tensor, Tensor]:
-        """One product for queries, keys and values; the queries' weights hold the scale."""
-        scale = (self.dim // self._heads) ** -0.5
-        query, others = part["query"], (part["key"], part["value"])
-        weights = [query.weight * scale, *(other.weight for other in others)]
-        biases = [query.bias * scale, *(other.bias for other in others)]
-        return torch.cat(weights).to(self.dtype), torch.cat(biases).to(self.dtype)
-
     def _linear(self, part: Any, values: Tensor) -> Tensor:
         return F.linear(values, part.weight.to(self.dtype), part.bias.to(self.dtype))
 
     def _chance(self, dropout_rate: float) -> float:
         return dropout_rate if self.training else 0.0
+
+
+def _qkv(part: Any, heads: int) -> _Pair:
+    """One product for queries, keys and values; the queries' weights hold the scale."""
+    query, others = part["query"], (part["key"], part["value"])
+    scale = (len(query.bias) // heads) ** -0.5
+    weights = [query.weight * scale, *(other.weight for other in others)]
+    biases = [query.bias * scale, *(other.bias for other in others)]
+    return torch.cat(weights), torch.cat(biases)
 
 
 def pool_states(states: Tensor, lengths: Sequence[int], pooling: Pooling) -> Tensor:
@@ -288,12 +277,13 @@ def pool_states(states: Tensor, lengths: Sequence[int], pooling: Pooling) -> Ten
     return torch.cat(parts)
 
 
-def group_lengths(lengths: Sequence[int]) -> list[Group]:
+def group_lengths(lengths: Sequence[int]) -> list[Bucket]:
     """The runs of equal length in a batch, in order."""
     groups, start = [], 0
     for length, run in groupby(lengths):
-        groups.append(Group(start, sum(1 for _ in run), length))
-        start = groups[-1].start + groups[-1].texts * length
+        texts = sum(1 for _ in run)
+        groups.append(Bucket(slice(start, start + texts * length), texts, length))
+        start += texts * length
     return groups
 
 
@@ -301,31 +291,6 @@ def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     if query.is_cuda or query.shape[-2] >= _FUSED_FROM:
         return F.scaled_dot_product_attention(query, key, value, scale=1.0)
     return torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
-
-
-class _Weights:
-    """Named tensors of a checkpoint, whatever prefix and era its names are of."""
-
-    def __init__(
-        self, tensors: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self._tensors = {modern_name(name): tensor for name, tensor in tensors.items()}
-        self._dtype, self._device = dtype, device
-
-    def plain(self, name: str, *shape: int) -> Tensor:
-        """A tensor of this shape; -1 is any number but 0."""
-        found = self._tensors[name]
-        if len(found.shape) != len(shape) or any(
-            size != wanted if wanted >= 0 else size == 0
-            for size, wanted in zip(found.shape, shape, strict=True)
-        ):
-            raise ValueError(f"{name} is {tuple(found.shape)} and not {shape}")
-        return found.to(self._device, torch.float32)
-
-    def pair(self, name: str, *shape: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-        """The weight, of this shape, and the bias of a linear layer or a norm."""
-        weight, bias = self.plain(f"{name}.weight", *shape), self.plain(f"{name}.bias", shape[0])
-        return (weight * scale).to(self._dtype), (bias * scale).to(self._dtype)
 
 
 def modern_name(name: str) -> str:
@@ -336,33 +301,20 @@ def modern_name(name: str) -> str:
     )
 
 
-def _read_layer(tensors: _Weights, number: int, dim: int, inner: int, scale: float) -> _Layer:
-    name = f"encoder.layer.{number}"
-    query = tensors.pair(f"{name}.attention.self.query", dim, dim, scale=scale)
-    key = tensors.pair(f"{name}.attention.self.key", dim, dim)
-    value = tensors.pair(f"{name}.attention.self.value", dim, dim)
-    return _Layer(
-        qkv=(torch.cat([query[0], key[0], value[0]]), torch.cat([query[1], key[1], value[1]])),
-        attended=tensors.pair(f"{name}.attention.output.dense", dim, dim),
-        attended_norm=tensors.pair(f"{name}.attention.output.LayerNorm", dim),
-        up=tensors.pair(f"{name}.intermediate.dense", inner, dim),
-        down=tensors.pair(f"{name}.output.dense", dim, inner),
-        output_norm=tensors.pair(f"{name}.output.LayerNorm", dim),
-    )
-
-
 def _layer(dim: int, inner: int, eps: float) -> nn.ModuleDict:
     """The parameters of one layer, under the names of Hugging Face."""
-    parts = {part: nn.Linear(dim, dim) for part in ("query", "key", "value")}
-    attended = {"dense": nn.Linear(dim, dim), "LayerNorm": nn.LayerNorm(dim, eps=eps)}
-    return nn.ModuleDict(
-        {
-            "attention": nn.ModuleDict(
-                {"self": nn.ModuleDict(parts), "output": nn.ModuleDict(attended)}
-            ),
-            "intermediate": nn.ModuleDict({"dense": nn.Linear(dim, inner)}),
-            "output": nn.ModuleDict(
-                {"dense": nn.Linear(inner, dim), "LayerNorm": nn.LayerNorm(dim, eps=eps)}
-            ),
-        }
+    query, key, value, attended = (nn.Linear(dim, dim) for _ in range(4))
+    up, down = nn.Linear(dim, inner), nn.Linear(inner, dim)
+    norms = [nn.LayerNorm(dim, eps=eps) for _ in range(2)]
+    return _parts(
+        attention=_parts(
+            self=_parts(query=query, key=key, value=value),
+            output=_parts(dense=attended, LayerNorm=norms[0]),
+        ),
+        intermediate=_parts(dense=up),
+        output=_parts(dense=down, LayerNorm=norms[1]),
     )
+
+
+def _parts(**parts: nn.Module) -> nn.ModuleDict:
+    return nn.ModuleDict(parts)

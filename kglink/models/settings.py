@@ -47,19 +47,22 @@ class BiEncoderSettings(_Settings):
     """How two towers are pooled, compared and fed."""
 
     shared: bool = True
-    """One tower for mentions and entities."""
-    pooling: Pooling = "mean"
-    """Vector of a text: its mean state, its first, or one for each of its tokens; or, `span`, of a
-    mention the mean of its own tokens: its text has no marks, and is read once for all mentions."""
-    scorer: str = "mean"
-    """The scorer that it was trained with."""
-    scorer_settings: dict[str, str | int | float | bool] = {}
-    """Its settings, with which a space is searched as well."""
+    """Use one tower for both mentions and entities."""
+    pooling: Pooling = Field(
+        "mean",
+        description="Vector of a text: `cls`, `mean`, one for each of its `tokens`, or, of a "
+        "mention, the mean of its own tokens (`span`): a document is read once for all of them.",
+    )
     metric: Literal["cosine", "dot"] = "cosine"
-    """Whether vectors are brought to length one."""
+    """How training compares two vectors."""
     retrieval_metric: Literal["", "cosine", "dot"] = ""
-    """The same where the pool is searched; empty: as in training."""
+    """How searches compare two vectors; empty: as in training."""
+    scorer: str = "mean"
+    """Plugin that scores a mention and an entity."""
+    scorer_settings: dict[str, str | int | float | bool] = {}
+    """Settings of the scorer."""
     inputs: InputSettings = InputSettings()
+    """How the towers read mentions and entities."""
 
     @property
     def towers(self) -> tuple[str, ...]:

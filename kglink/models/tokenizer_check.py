@@ -57,12 +57,18 @@ def check_tokenizer(path: Path, value: Any, limits: TokenizerLimits = _LIMITS) -
     steps = [value.get(key) for key in ("normalizer", "pre_tokenizer", "post_processor", "decoder")]
     parts = [part for step in steps for part in _objects(step)]
     model = value.get("model")
+    padding = value.get("padding")
+    # A second table finds texts in what the first one made: they grow by both.
+    tables = sum("precompiled_charsmap" in part for part in parts)
     found = {
         "tokens": _size(value.get("added_tokens")) + _size(_get(model, "vocab")),
         "parts": len(parts),
-        "growth": math.prod(_growth(part) for part in parts) * _repeated_tables(parts),
+        "growth": math.prod(map(_growth, parts)) * (_NFKC_BYTES * tables if tables > 1 else 1),
         "frame": sum(_frame(part) for part in parts),
-        "padding": max(_padding(value.get("padding"))),
+        "padding": max(
+            _number(_get(_get(padding, "strategy"), "Fixed")),
+            _number(_get(padding, "pad_to_multiple_of")),
+        ),
         "word": _number(_get(model, "max_input_chars_per_word")),
         "pattern": max((_length(_get(part.get("pattern"), "Regex")) for part in parts), default=0),
         "affix": max(_length(_get(model, key)) for key in _AFFIXES),
@@ -127,12 +133,6 @@ def _growth(part: dict[str, Any]) -> int:
     return 1 + len(content)  # a pattern may match nothing, between any two characters
 
 
-def _repeated_tables(parts: list[dict[str, Any]]) -> int:
-    """Texts that a second table finds in what the first one made grow by both."""
-    tables = sum("precompiled_charsmap" in part for part in parts)
-    return 1 if tables < 2 else _NFKC_BYTES * tables
-
-
 def _longest(charsmap: str) -> int:
     """The longest text that a table of SentencePiece puts in the place of a character."""
     try:
@@ -157,11 +157,6 @@ def _frame(part: dict[str, Any]) -> int:
             if isinstance(named, str):
                 total += _size(_get(_get(special, named), "ids"))
     return total
-
-
-def _padding(value: Any) -> tuple[int, int]:
-    fixed = _get(_get(value, "strategy"), "Fixed")
-    return _number(fixed), _number(_get(value, "pad_to_multiple_of"))
 
 
 def _explodes(pattern: str) -> bool:

@@ -39,9 +39,9 @@ class Bucket:
     tokens: slice
     texts: int
     length: int
-    places: Tensor | None
+    places: Tensor | None = None
     """Where each token stands in the padded layout; None where nothing is padded."""
-    masked: Tensor | None
+    masked: Tensor | None = None
     """(texts, 1, 1, length), true where there is padding."""
 
     def pad(self, values: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
 from kglink.models.loading import load_tensors, load_transformer
-from kglink.models.packed import PackedBert, PackedTower, is_plain_bert
+from kglink.models.packed import PackedBert, PackedTower, is_plain_bert, modern_name
 from kglink.models.padded import PaddedTower
 from kglink.models.source import ModelSource, read_config
 from kglink.models.static_folder import STATIC, read_table
@@ -31,10 +31,7 @@ def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
     if not is_plain_bert(config):
         model = load_transformer("AutoModel", source, dtype=dtype)
         return PaddedTower(model, config, source.dim, dtype).to(device)
-    try:
-        return PackedBert(config, _read_weights(source), dtype, device)
-    except (KeyError, TypeError, RuntimeError, ValueError, MemoryError) as error:
-        raise _unfit(source, error) from error
+    return PackedBert(_packed_tower(source, config), dtype, device)
 
 
 class TokenTable:
@@ -64,14 +61,7 @@ def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tow
             with torch.no_grad():
                 model.get_input_embeddings().weight.copy_(table)
         return PaddedTower(model.train(), config, source.dim, dtype).to(hardware.device)
-    try:
-        weights = _read_weights(source)
-        _check_sizes(config, rows, weights)
-        tower = PackedTower(config, rows, dtype)
-        tower.load(weights)
-    except (KeyError, TypeError, RuntimeError, ValueError, MemoryError) as error:
-        raise _unfit(source, error) from error
-    return tower.to(hardware.device)
+    return _packed_tower(source, config, rows, dtype).to(hardware.device)
 
 
 def check_bert_like(name: str, config: Mapping[str, Any]) -> None:
@@ -101,14 +91,36 @@ def training_dtype(hardware: Hardware) -> torch.dtype:
     return torch.bfloat16 if hardware.precision == "bf16" else torch.float32
 
 
-def _read_weights(source: ModelSource) -> dict[str, Tensor]:
-    """All tensors of a model folder."""
+def _packed_tower(
+    source: ModelSource,
+    config: Mapping[str, Any],
+    rows: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> PackedTower:
+    """The tower of a plain BERT; without ``rows`` its weights are those of the file, not copied."""
     try:
-        return {
-            name: value for path in source.weights for name, value in load_tensors(path).items()
+        weights: dict[str, Tensor] = {}
+        for path in source.weights:
+            weights |= load_tensors(path)
+        tables = {
+            modern_name(name): len(own) for name, own in weights.items() if own.ndim and len(own)
         }
+        wanted = rows or tables["embeddings.word_embeddings.weight"]
+        if rows:
+            _check_sizes(config, rows, weights)
+        with torch.device("cpu" if rows else "meta"):
+            tower = PackedTower(config, wanted, dtype)
+        tower.load(weights)
     except SafetensorError as error:
         raise ModelError(f"{source.path}: the weights cannot be read: {error}") from error
+    except ModelError as error:
+        raise ModelError(f"{source.path}: {error.message}", hint=error.hint) from error
+    except (KeyError, TypeError, RuntimeError, ValueError, MemoryError) as error:
+        raise ModelError(
+            f"{source.path}: the weights do not fit config.json: {error}",
+            hint="Give weights and configuration of one and the same model.",
+        ) from error
+    return tower
 
 
 def _check_sizes(config: Mapping[str, Any], rows: int, weights: Mapping[str, Tensor]) -> None:
@@ -119,10 +131,3 @@ def _check_sizes(config: Mapping[str, Any], rows: int, weights: Mapping[str, Ten
     there = sum(value.numel() for value in weights.values())
     if wanted > 2 * there:  # a few rows are added for tags
         raise ValueError(f"it speaks of {wanted:,} numbers, and the files have {there:,}")
-
-
-def _unfit(source: ModelSource, error: Exception) -> ModelError:
-    return ModelError(
-        f"{source.path}: the weights do not fit config.json: {error}",
-        hint="Give weights and configuration of one and the same model.",
-    )

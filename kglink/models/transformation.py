@@ -118,7 +118,7 @@ class Ascent:
         self._transformation.zero_grad()
         self._transformation.project()
 
-    def facts(self) -> dict[str, dict[Side, float]]:
+    def measures(self) -> dict[str, dict[Side, float]]:
         """The largest norm of A, and how far it moved states (``|A Z| / |Z|``), of each side."""
         whole = self._transformation
         norms = {side: max(found) for side, found in whole.norms().items()}

@@ -10,10 +10,10 @@ build.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
@@ -38,6 +38,7 @@ from kglink.space.manifest import (
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.segment_build import (
     SegmentPlan,
+    SpaceSource,
     TextEncoder,
     build_names,
     build_segment,
@@ -46,23 +47,8 @@ from kglink.space.segment_build import (
 )
 from kglink.space.space import BackendOf, row_spans
 
-if TYPE_CHECKING:
-    from kglink.store.entity_reader import FoldedEntity
-
 #: So few vectors are made at once: names are not published before them.
 FEW_VECTORS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class SpaceSource:
-    """A KB to put into a space: what it holds now, and how to read it."""
-
-    kb: str
-    revision: int
-    content: str
-    licence: str
-    entities: Callable[[], Iterable[FoldedEntity]]
-    """Reads ``content``; an error where the KB holds something else by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +199,8 @@ def has_segment(
 
 def plan_of(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> SegmentPlan:
     """The segment that a KB needs with these settings."""
-    return SegmentPlan(
-        kb=source.kb,
-        revision=source.revision,
-        content=source.content,
-        licence=source.licence,
-        rows=row_kinds(settings),
-        model=model,
-        description_chars=settings.description_chars,
-        words=settings.words == "yes",
-    )
+    chars, words = settings.description_chars, settings.words == "yes"
+    return SegmentPlan(source, row_kinds(settings), model, chars, words)
 
 
 def row_kinds(settings: SpaceSection) -> tuple[RowKind, ...]:
@@ -303,33 +281,30 @@ class _SegmentMaker:
             return {}
         root, manifest = self.folder.segments, self.folder.usable_manifest()
         held = set(manifest.kbs).difference(manifest.names_alone) if manifest else set()
+        plans = [plan_of(source, self.model, self.settings) for source in sources]
         new = {
-            source.kb: self._plan(source)
-            for source in sources
-            if source.kb not in held and not self._found(root / self._plan(source).folder_name)
+            plan.kb: plan
+            for plan in plans
+            if plan.kb not in held and not self._found(root / plan.folder_name)
         }
         rows = 0
-        for source in sources:
-            if plan := new.get(source.kb):
-                rows += build_names(plan, source.entities, root, progress=self.progress)
-                rows -= vectors_there(plan, root)
+        for plan in new.values():
+            rows += build_names(plan, root, progress=self.progress) - vectors_there(plan, root)
         if rows <= FEW_VECTORS:
             return {}
         return {
-            source.kb: self._names_segment(new[source.kb])
-            if source.kb in new
-            else self.segment(source)
-            for source in sources
+            plan.kb: self._names_segment(plan) if plan.kb in new else self.segment(plan.source)
+            for plan in plans
         }
 
     def segment(self, source: SpaceSource) -> Segment:
         """The segment of a KB, made where it is missing."""
-        path = self.folder.segments / wanted_folder(source, self.model, self.settings)
+        plan = plan_of(source, self.model, self.settings)
+        path = self.folder.segments / plan.folder_name
         if found := self._found(path):
             return found
         build_segment(
-            self._plan(source),
-            source.entities,
+            plan,
             self.encoder,
             self.folder.segments,
             previous=None if self.fresh else self._previous(source.kb),
@@ -339,9 +314,6 @@ class _SegmentMaker:
         segment = Segment(path)
         self.made.append(segment.info)
         return segment
-
-    def _plan(self, source: SpaceSource) -> SegmentPlan:
-        return plan_of(source, self.model, self.settings)
 
     def _names_segment(self, plan: SegmentPlan) -> Segment:
         """The segment of a KB's names, made where it is missing."""

@@ -79,10 +79,10 @@ class NameIndex:
         self._hashes = map_column(folder / "name_hashes.npy", np.uint64, (count,))
         self._rows = map_places(folder / "name_rows.npy", count, count)
         self._idf: FloatArray = map_column(folder / "idf.npy", np.float32, (BUCKETS,))
-        self._shards = [
-            _load_shard(folder, number, min(SHARD_ROWS, len(self.folded) - first))
-            for number, first in enumerate(range(0, len(self.folded), SHARD_ROWS))
-        ]
+        self._shards: list[sp.csr_matrix] = []
+        for number, first in enumerate(range(0, count, SHARD_ROWS)):
+            shape = BUCKETS, min(SHARD_ROWS, count - first)
+            self._shards += map_matrices(folder / f"grams{number}", ["data"], shape)
         self._parts: list[_Part] = []
 
     def exact(self, folded: str) -> IntArray:
@@ -100,13 +100,7 @@ class NameIndex:
         if k < 1:
             raise ValueError(f"k = {k}: at least one name must be asked for")
         queries = weighted(gram_counts(folded), self._idf)
-        found: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in folded]
-        for shard, rows in self._searched():
-            hits = sp_matmul_topn(queries, shard, top_n=min(k, shard.shape[1]), threshold=0.0)
-            for at, parts in enumerate(found):
-                own = slice(hits.indptr[at], hits.indptr[at + 1])
-                parts.append((rows(hits.indices[own]), hits.data[own]))
-        return [best_rows(parts, k) for parts in found]
+        return best_rows(((queries, *part) for part in self._searched()), len(folded), k)
 
     def limited(self, rows: IntArray) -> NameIndex:
         """The same, of which no other alias rows than these are found."""
@@ -129,14 +123,30 @@ class NameIndex:
         return _Part(shard[:, own - first], lambda columns: own[columns])
 
 
-def best_rows(parts: list[tuple[IntArray, FloatArray]], k: int) -> tuple[IntArray, FloatArray]:
-    """The ``k`` best of the rows that several parts gave; of equal ones the first."""
-    rows = np.concatenate([rows for rows, _ in parts]) if parts else np.empty(0, dtype=np.int64)
-    scores = (
-        np.concatenate([scores for _, scores in parts]) if parts else np.empty(0, dtype=np.float32)
-    )
-    order = np.lexsort((rows, -scores))[:k]
-    return rows[order], scores[order]
+def best_rows(
+    searched: Iterable[tuple[sp.csr_matrix, sp.csr_matrix, Callable[[IntArray], IntArray]]],
+    count: int,
+    k: int,
+) -> list[tuple[IntArray, FloatArray]]:
+    """For each of ``count`` queries the ``k`` best rows and their scores; of equal ones the first.
+
+    ``searched``: for each part of an index the queries, its matrix, and the rows of some columns.
+    """
+    rows = [[np.empty(0, dtype=np.int64)] for _ in range(count)]
+    scores = [[np.empty(0, dtype=np.float32)] for _ in range(count)]
+    for queries, matrix, rows_of in searched:
+        hits = sp_matmul_topn(queries, matrix, top_n=min(k, matrix.shape[1]), threshold=0.0)
+        for at in range(count):
+            own = slice(hits.indptr[at], hits.indptr[at + 1])
+            rows[at].append(rows_of(hits.indices[own]))
+            scores[at].append(hits.data[own])
+    found = []
+    for own_rows, own_scores in zip(
+        map(np.concatenate, rows), map(np.concatenate, scores), strict=True
+    ):
+        order = np.lexsort((own_rows, -own_scores))[:k]
+        found.append((own_rows[order], own_scores[order]))
+    return found
 
 
 def places_in(
@@ -156,16 +166,20 @@ def _shards(names: StringTable) -> Iterator[list[str]]:
         yield shard
 
 
-def _load_shard(folder: Path, number: int, rows: int) -> sp.csr_matrix:
+def map_matrices(
+    stem: Path, values: Sequence[str], shape: tuple[int, int]
+) -> Iterator[sp.csr_matrix]:
+    """Sparse matrices with values in the same places, mapped from the files of one stem."""
     # Mapped copy-on-write: the product refuses arrays that are read-only, and writes nothing.
-    stem = folder / f"grams{number}"
-    data = map_array(stem.with_suffix(".data.npy"), "c")
-    indptr = map_offsets(stem.with_suffix(".indptr.npy"), data.size, "c")
-    indices = map_places(stem.with_suffix(".indices.npy"), data.size, rows, "c")
-    kinds = data.dtype == np.float32 and indptr.dtype == indices.dtype
-    if not kinds or data.ndim != 1 or len(indptr) != BUCKETS + 1:
+    mapped = [map_array(stem.with_suffix(f".{name}.npy"), "c") for name in values]
+    count = mapped[0].size
+    indptr = map_offsets(stem.with_suffix(".indptr.npy"), count, "c")
+    indices = map_places(stem.with_suffix(".indices.npy"), count, shape[1], "c")
+    fits = all(one.dtype == np.float32 and one.shape == (count,) for one in mapped)
+    if not fits or len(indptr) != shape[0] + 1 or indptr.dtype != indices.dtype:
         raise DamagedFileError(f"{stem}: its arrays do not fit each other")
-    return sp.csr_matrix((data, indices, indptr), shape=(BUCKETS, rows), copy=False)
+    for data in mapped:
+        yield sp.csr_matrix((data, indices, indptr), shape=shape, copy=False)
 
 
 def gram_counts(names: Sequence[str]) -> sp.csr_matrix:

@@ -50,6 +50,8 @@ _NAME_FILES = (
 _NAMES_DONE = "names.done"
 #: Rows encoded at once, between two notes of progress.
 CHUNK_ROWS = 512
+#: Entities whose tokens are encoded and written at once: about 12 MB of 64 tokens each.
+CHUNK_ENTITIES = 256
 #: Seconds after which what was encoded is safe on the disk.
 COMMIT_EVERY = 10.0
 #: Entities read between two notes of progress.
@@ -98,13 +100,22 @@ class EntityEncoder(TextEncoder, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentPlan:
-    """All that decides what a segment holds."""
+class SpaceSource:
+    """A KB to put into a space: what it holds now, and how to read it."""
 
     kb: str
     revision: int
     content: str
     licence: str
+    entities: Callable[[], Iterable[FoldedEntity]]
+    """Reads ``content``; an error where the KB holds something else by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPlan:
+    """All that decides what a segment holds."""
+
+    source: SpaceSource
     rows: tuple[RowKind, ...]
     model: ModelInfo
     description_chars: int
@@ -112,9 +123,14 @@ class SegmentPlan:
     """Whether the words of names and texts are indexed as well."""
 
     @property
+    def kb(self) -> str:
+        """The KB's name."""
+        return self.source.kb
+
+    @property
     def folder_name(self) -> str:
         """The KB's name and a hash of the plan."""
-        parts = [self.kb, self.content, list(self.rows), self.model.fingerprint]
+        parts = [self.kb, self.source.content, list(self.rows), self.model.fingerprint]
         parts.append(str(self.description_chars))
         if self.words:
             parts.append("words")
@@ -133,7 +149,6 @@ class SegmentPlan:
 
 def build_segment(
     plan: SegmentPlan,
-    entities: Callable[[], Iterable[FoldedEntity]],
     encoder: TextEncoder,
     root: Path,
     *,
@@ -147,32 +162,26 @@ def build_segment(
         shutil.rmtree(draft)
     is_resumed = draft.exists()
     try:
-        _fill(draft, plan, entities, encoder, previous, progress)
+        _fill(draft, plan, encoder, previous, progress)
     except DamagedFileError:
         if not is_resumed:
             raise
         shutil.rmtree(draft)
-        _fill(draft, plan, entities, encoder, previous, progress)
+        _fill(draft, plan, encoder, previous, progress)
     shutil.rmtree(draft / _READ, ignore_errors=True)
     final = root / plan.folder_name
     replace_folder(draft, final)  # Readers keep what they have mapped.
     return final
 
 
-def build_names(
-    plan: SegmentPlan,
-    entities: Callable[[], Iterable[FoldedEntity]],
-    root: Path,
-    *,
-    progress: OnProgress = lambda _: None,
-) -> int:
+def build_names(plan: SegmentPlan, root: Path, *, progress: OnProgress = lambda _: None) -> int:
     """Write the names of a segment into its draft; returns how many rows are to be encoded."""
     draft = root / plan.draft_name
     try:
-        counts = _names(draft, entities, plan, progress)
+        counts = _names(draft, plan, progress)
     except DamagedFileError:  # of an earlier run
         shutil.rmtree(draft)
-        counts = _names(draft, entities, plan, progress)
+        counts = _names(draft, plan, progress)
     return sum(counts[kind] for kind in plan.rows)
 
 
@@ -198,7 +207,6 @@ def vectors_there(plan: SegmentPlan, root: Path) -> int:
 def _fill(
     draft: Path,
     plan: SegmentPlan,
-    entities: Callable[[], Iterable[FoldedEntity]],
     encoder: TextEncoder,
     previous: Segment | None,
     progress: OnProgress,
@@ -206,7 +214,7 @@ def _fill(
     """Write all files of a segment that are not there yet, its manifest last."""
     if (draft / INFO_FILE).is_file():
         return
-    counts = _names(draft, entities, plan, progress)
+    counts = _names(draft, plan, progress)
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
     # What an earlier build left is counted before the first row is encoded, for it took no time.
@@ -223,9 +231,7 @@ def _fill(
         known = KnownVectors(previous, kind, plan.model) if previous else None
         filler.fill(_rows(kind, draft, encoder, plan.description_chars), known, tell)
         if kind == "text" and by_tokens and _reads_entities(encoder):
-            from kglink.space.token_rows import write_tokens
-
-            for done in write_tokens(draft, _Entities(draft), encoder, plan.model.dim, known):
+            for done in _write_tokens(draft, encoder, plan.model.dim, known):
                 tokens = done
                 tell()
     reused = sum(filler.reused for filler in fillers.values())
@@ -239,7 +245,7 @@ def _write_info(
     """Write the manifest of a segment whose files are all there."""
     info = SegmentInfo(
         kb=plan.kb,
-        revision=plan.revision,
+        revision=plan.source.revision,
         entities=counts["text"],
         alias_rows=counts["alias"],
         rows=plan.rows,
@@ -247,7 +253,7 @@ def _write_info(
         description_chars=plan.description_chars,
         truncated_texts=truncated,
         reused_rows=reused,
-        licence=plan.licence,
+        licence=plan.source.licence,
         files={
             path.name: file_info(path)
             for path in sorted(folder.iterdir())
@@ -258,16 +264,11 @@ def _write_info(
     write_atomically(folder / INFO_FILE, info.model_dump_json(indent=1))
 
 
-def _names(
-    draft: Path,
-    entities: Callable[[], Iterable[FoldedEntity]],
-    plan: SegmentPlan,
-    progress: OnProgress,
-) -> Counts:
+def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Counts:
     """Write the names of a draft where they are missing; how many rows of each kind they need."""
     if not (draft / _NAMES_DONE).is_file():
         (draft / _READ).mkdir(parents=True, exist_ok=True)
-        counted = _write_names(draft, _counted(entities(), plan.kb, progress))
+        counted = _write_names(draft, _counted(plan.source, progress))
         build_name_index(draft)
         if plan.words:
             texts = (_all_words(one, plan.description_chars) for one in _Entities(draft))
@@ -278,12 +279,10 @@ def _names(
     return counts
 
 
-def _counted(
-    entities: Iterable[FoldedEntity], kb: str, progress: OnProgress
-) -> Iterator[FoldedEntity]:
-    for number, entity in enumerate(entities):
+def _counted(source: SpaceSource, progress: OnProgress) -> Iterator[FoldedEntity]:
+    for number, entity in enumerate(source.entities()):
         if number % _READ_TOGETHER == 0:
-            progress(Progress(f"reading {kb}", number))
+            progress(Progress(f"reading {source.kb}", number))
         yield entity
 
 
@@ -447,6 +446,39 @@ class _Filler:
             block[found >= 0] = known.vectors(found[found >= 0])
         self.reused += len(chunk) - len(fresh)
         return block
+
+
+def _write_tokens(
+    draft: Path, encoder: EntityEncoder, dim: int, known: KnownVectors | None
+) -> Iterator[int]:
+    """Write the token matrices of all entities, going on where an earlier build stopped.
+
+    It yields how many are written. The text rows are there already, and with them the hashes of
+    what is read of each entity.
+    """
+    from kglink.space.token_rows import TokenRowsWriter, are_whole, filled_up
+
+    hashes, entities = map_array(draft / "text_hashes.npy"), _Entities(draft)
+    if are_whole(draft, dim, len(hashes)):
+        yield len(hashes)
+        return
+    tokens = known.tokens if known else None
+    with TokenRowsWriter(draft, dim) as writer:
+        yield writer.done
+        while writer.done < len(entities):
+            own = slice(writer.done, min(writer.done + CHUNK_ENTITIES, len(entities)))
+            found = np.full(own.stop - own.start, -1)
+            if known is not None and tokens is not None:
+                found = known.find(hashes[own])
+            new = [entities[own.start + at] for at in np.flatnonzero(found < 0).tolist()]
+            if tokens is None:
+                writer.add(encoder.entity_matrices(new))
+            elif new:
+                writer.add(filled_up(tokens, found, encoder.entity_matrices(new)))
+            else:
+                writer.add(tokens.take(found))
+            yield writer.done
+        writer.finish()
 
 
 class KnownVectors:

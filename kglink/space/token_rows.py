@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,24 +21,18 @@ import torch
 
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.atomic import write_atomically
-from kglink.files.tables import map_array, map_column, map_offsets
+from kglink.files.tables import map_column, map_offsets
 from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.plugins import RowRange
 from kglink.space.manifest import space_errors
 
-if TYPE_CHECKING:
-    from kglink.records import Entity
-
 BITS_FILE = "tokens.bf16"
 STARTS_FILE = "token_starts.npy"
 NORMS_FILE = "token_norms.npy"
-#: Entities encoded and written between two notes of progress: about 12 MB of 64 tokens each.
-CHUNK_ENTITIES = 256
 _LENGTHS_FILE = "tokens.lengths"
 _STATE_FILE = "tokens.state"
 _BYTES, _LENGTH_BYTES = 2, 8
 
-T = TypeVar("T")
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 BitArray = npt.NDArray[np.int16]
@@ -73,7 +68,7 @@ class TokenRowsWriter:
     def add(self, matrices: TokenMatrices) -> None:
         """Write the matrices of the next entities; once this returns, kill -9 loses none."""
         lengths = np.diff(matrices.offsets)
-        norms = _norms(matrices.bits)
+        norms = torch.linalg.vector_norm(as_bf16(matrices.bits).float(), dim=1).numpy()
         state = _State(
             self._state.entities + len(lengths),
             self._state.tokens + int(lengths.sum()),
@@ -82,7 +77,8 @@ class TokenRowsWriter:
         )
         self._write(self._bits, self._state.tokens * self._dim * _BYTES, matrices.bits)
         self._write(self._lengths, self._state.entities * _LENGTH_BYTES, lengths)
-        self._guarded(lambda: write_atomically(self._folder / _STATE_FILE, json.dumps(list(state))))
+        with self._guarded():
+            write_atomically(self._folder / _STATE_FILE, json.dumps(list(state)))
         self._state = state
 
     def finish(self) -> None:
@@ -92,8 +88,9 @@ class TokenRowsWriter:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         least = min(self._state.least_norm, self._state.largest_norm)
         norms = np.array([least, self._state.largest_norm], np.float32)
-        self._guarded(lambda: np.save(self._folder / STARTS_FILE, starts))
-        self._guarded(lambda: np.save(self._folder / NORMS_FILE, norms))
+        with self._guarded():
+            np.save(self._folder / STARTS_FILE, starts)
+            np.save(self._folder / NORMS_FILE, norms)
 
     def close(self) -> None:
         """Close the files; a writer that has not finished goes on with them later."""
@@ -123,31 +120,26 @@ class TokenRowsWriter:
     def _open(self, name: str, size: int) -> BinaryIO:
         """A file of which the first ``size`` bytes stand."""
         path = self._folder / name
-
-        def opened() -> BinaryIO:
+        with self._guarded():
             stream = path.open("r+b" if path.exists() else "w+b", buffering=0)
             os.truncate(stream.fileno(), size)
             stream.seek(size)
-            return stream
-
-        return self._guarded(opened)
+        return stream
 
     def _write(self, stream: BinaryIO, start: int, values: npt.NDArray[Any]) -> None:
         data = np.ascontiguousarray(values).data.cast("B") if values.size else memoryview(b"")
-
-        def write() -> None:
+        with self._guarded():
             stream.seek(start)  # an earlier attempt may have failed half way
             at = 0
             while at < len(data):  # an unbuffered write may take less than it is given
                 at += stream.write(data[at:])
             os.fsync(stream.fileno())
 
-        self._guarded(write)
-
-    def _guarded(self, act: Callable[[], T]) -> T:
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
         """Turn write failures into SpaceError; rows added before stay."""
         try:
-            return act()
+            yield
         except OSError as error:
             raise SpaceError(
                 f"cannot write the token matrices in {self._folder}: {error.strerror or error}",
@@ -198,77 +190,14 @@ class TokenRows:
         return self._bits[places]
 
 
-class MatrixEncoder(Protocol):
-    """What token matrices are made with."""
-
-    def entity_matrices(self, entities: Sequence[Entity]) -> TokenMatrices:
-        """The vectors of all tokens of each entity."""
-        ...
-
-
-class KnownMatrices(Protocol):
-    """The token matrices of an earlier segment, found by the hash of what they stand for."""
-
-    @property
-    def tokens(self) -> TokenRows | None:
-        """The matrices, where it has any."""
-        ...
-
-    def find(self, hashes: npt.NDArray[np.uint64]) -> IntArray:
-        """The row of each hash, or -1."""
-        ...
-
-
-def write_tokens(
-    draft: Path,
-    entities: Sequence[Entity],
-    encoder: MatrixEncoder,
-    dim: int,
-    known: KnownMatrices | None,
-) -> Iterator[int]:
-    """Write the token matrices of all entities, going on where an earlier build stopped.
-
-    It yields how many are written. The text rows are there already, and with them the hashes of
-    what is read of each entity.
-    """
-    hashes = map_array(draft / "text_hashes.npy")
-    if _is_whole(draft, dim, len(hashes)):
-        yield len(hashes)
-        return
-    with TokenRowsWriter(draft, dim) as writer:
-        yield writer.done
-        while writer.done < len(entities):
-            stop = min(writer.done + CHUNK_ENTITIES, len(entities))
-            chunk = [entities[at] for at in range(writer.done, stop)]
-            own = hashes[writer.done : stop]
-            writer.add(_matrices(chunk, own, encoder, known))
-            yield writer.done
-        writer.finish()
-
-
-def _is_whole(draft: Path, dim: int, entities: int) -> bool:
-    if not (draft / NORMS_FILE).is_file():
+def are_whole(folder: Path, dim: int, entities: int) -> bool:
+    """Whether the token matrices of so many entities are there, with all that readers need."""
+    if not (folder / NORMS_FILE).is_file():
         return False
     try:
-        return len(TokenRows(draft, dim)) == entities
+        return len(TokenRows(folder, dim)) == entities
     except DamagedSpaceError:  # Stopped while it was finishing: the writer does that again.
         return False
-
-
-def _matrices(
-    chunk: Sequence[Entity],
-    hashes: npt.NDArray[np.uint64],
-    encoder: MatrixEncoder,
-    known: KnownMatrices | None,
-) -> TokenMatrices:
-    tokens = known.tokens if known else None
-    if known is None or tokens is None:
-        return encoder.entity_matrices(chunk)
-    found = known.find(hashes)
-    new = np.flatnonzero(found < 0)
-    if not len(new):
-        return tokens.take(found)
-    return filled_up(tokens, found, encoder.entity_matrices([chunk[at] for at in new.tolist()]))
 
 
 def filled_up(known: TokenRows, found: IntArray, fresh: TokenMatrices) -> TokenMatrices:
@@ -300,8 +229,3 @@ def texts_between(matrices: TokenMatrices, first: int, stop: int) -> TokenMatric
     start = matrices.offsets[first]
     bits = matrices.bits[start : matrices.offsets[stop]]
     return TokenMatrices(bits, matrices.offsets[first : stop + 1] - start)
-
-
-def _norms(bits: BitArray) -> FloatArray:
-    norms: FloatArray = torch.linalg.vector_norm(as_bf16(bits).float(), dim=1).numpy()
-    return norms

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,35 +32,10 @@ _MENTIONS = 512
 _PADDED_MENTIONS, _PADDED_ENTITIES = 32, 256
 
 
-class TokenSearch(Protocol):
-    """Finds the nearest entities by token matrices; an approximate index may take its place."""
-
-    size: int
-    exact: bool
-    cosine: bool
-    """Whether scores are sums of cosines, however long the vectors are."""
-
-    def search(
-        self, queries: TokenMatrices, k: int, rows: SomeRows | None = None
-    ) -> tuple[FloatArray, IntArray]:
-        """Scores and entities, best first, (n, k) each; -inf and -1 where fewer exist.
-
-        With ``rows`` only those take part. Equal scores: the smaller row first.
-        """
-        ...
-
-    def scores(self, queries: TokenMatrices, query: int, rows: IntArray) -> FloatArray:
-        """The exact scores of one of the queries with some entities."""
-        ...
-
-
-class ExactTokenSearch:
-    """Compares every mention with every entity."""
-
-    exact = True
+class TokenSearch:
+    """Compares every mention with every entity; ``cosine``: whether scores are sums of cosines."""
 
     def __init__(self, tokens: TokenRows, scorer: Scorer) -> None:
-        self.size = len(tokens)
         self._tokens = tokens
         self._scorer = scorer
         self._rule = scorer.rule if isinstance(scorer, TokenScorer) else None
@@ -69,7 +44,7 @@ class ExactTokenSearch:
     def search(
         self, queries: TokenMatrices, k: int, rows: SomeRows | None = None
     ) -> tuple[FloatArray, IntArray]:
-        """Scores and entities, best first, (n, k) each; -inf and -1 where fewer exist."""
+        """`nearest_by_tokens` among all entities, or some of them."""
         return nearest_by_tokens(queries, self._tokens, k, self._scorer, rows=rows)
 
     def scores(self, queries: TokenMatrices, query: int, rows: IntArray) -> FloatArray:
@@ -291,7 +266,8 @@ class TokenProducts:
         self._dtype = torch.bfloat16 if rounded else torch.float32
         states = as_bf16(queries.bits).float()
         norms = torch.linalg.vector_norm(states, dim=1).numpy()
-        self._scaled = rule.cosine and not _near_one(tokens.norms, norms)
+        # Vectors are scaled unless all are of length one but for rounding.
+        self._scaled = rule.cosine and _off_one(tokens.norms, norms) >= 2 * _BF16
         if self._scaled:
             states, norms = F.normalize(states, dim=1), np.ones_like(norms)
         self._tiles = list(_tiles(states.to(self._dtype), queries.offsets))
@@ -415,8 +391,3 @@ def _off_one(norms: tuple[float, float], others: FloatArray) -> float:
     if not least or not len(others):
         return np.inf if len(others) else 0.0
     return max(abs(1 / least - 1), abs(1 / most - 1))
-
-
-def _near_one(norms: tuple[float, float], others: FloatArray) -> bool:
-    """Whether all are of length one but for rounding."""
-    return _off_one(norms, others) < 2 * _BF16

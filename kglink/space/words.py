@@ -25,7 +25,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sparse_dot_topn import sp_matmul_topn
 
 from kglink.errors import DamagedFileError
 from kglink.files.digest import text_hash
@@ -35,6 +34,7 @@ from kglink.space.names import (
     IntArray,
     best_rows,
     inverse_frequency,
+    map_matrices,
     places_in,
     weighted,
 )
@@ -185,6 +185,10 @@ class _Part(NamedTuple):
     kept: IntArray | None = None
     """The entities of the columns; None: all, from the first on."""
 
+    def entities(self, columns: IntArray) -> IntArray:
+        """The entities of some columns."""
+        return columns.astype(np.int64) + self.first if self.kept is None else self.kept[columns]
+
 
 class _Query(NamedTuple):
     """The words that are looked for."""
@@ -216,19 +220,12 @@ class WordIndex:
     ) -> list[tuple[IntArray, FloatArray]]:
         """For each folded text the ``k`` best entities and their scores, best first."""
         queries = [self._query(one, measure) for one in folded]
-        found: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in folded]
-        for part in self._parts:
-            matrix = part.by_word[measure]
-            if not matrix.shape[1]:
-                continue
-            asked = _matrix_of(queries, part)
-            hits = sp_matmul_topn(asked, matrix, top_n=min(k, matrix.shape[1]), threshold=0.0)
-            for at, own in enumerate(found):
-                of_query = slice(hits.indptr[at], hits.indptr[at + 1])
-                columns = hits.indices[of_query].astype(np.int64)
-                rows = columns + part.first if part.kept is None else part.kept[columns]
-                own.append((rows, hits.data[of_query]))
-        return [best_rows(parts, k) for parts in found]
+        searched = (
+            (_matrix_of(queries, part), part.by_word[measure], part.entities)
+            for part in self._parts
+            if part.by_word[measure].shape[1]
+        )
+        return best_rows(searched, len(folded), k)
 
     def scores(self, folded: str, entities: IntArray, measure: WordMeasure) -> FloatArray:
         """The scores of some entities, which come in order."""
@@ -301,17 +298,5 @@ def _load_part(folder: Path, number: int, first: int, entities: int, words: int)
     stem = folder / f"words{number}"
     places = map_array(stem.with_suffix(".places.npy"))
     places = map_places(stem.with_suffix(".places.npy"), len(places), words)
-    # Mapped copy-on-write: the product refuses arrays that are read-only, and writes nothing.
-    values = {one: map_array(stem.with_suffix(f".{one}.npy"), "c") for one in MEASURES}
-    count = values["bm25"].size
-    indptr = map_offsets(stem.with_suffix(".indptr.npy"), count, "c")
-    indices = map_places(stem.with_suffix(".indices.npy"), count, entities, "c")
-    fits = all(one.dtype == np.float32 and one.shape == (count,) for one in values.values())
-    if not fits or len(indptr) != len(places) + 1 or indptr.dtype != indices.dtype:
-        raise DamagedFileError(f"{stem}: its arrays do not fit each other")
-    shape = (len(places), entities)
-    by_word = {
-        one: sp.csr_matrix((data, indices, indptr), shape=shape, copy=False)
-        for one, data in values.items()
-    }
-    return _Part(first, places, by_word)
+    matrices = map_matrices(stem, MEASURES, (len(places), entities))
+    return _Part(first, places, dict(zip(MEASURES, matrices, strict=True)))

@@ -30,8 +30,6 @@ from torch import Tensor
 from kglink.errors import UsageError
 from kglink.evaluation.annotated import AnnotatedText, annotation_of, linked_types, merged_texts
 from kglink.models.head_folder import TAGGER, TaggerManifest
-from kglink.models.model_folder import BaseInfo
-from kglink.models.runtime import TokenEncoder
 from kglink.models.tag_inputs import VOCABULARY, Window, WordPieces, unknown_share, vocabulary
 from kglink.models.tag_spans import ANSWERS, BEGIN, INSIDE, CurvePoint, SpanCalibration, calibrated
 from kglink.models.tagger import Tagger, head_of
@@ -42,7 +40,7 @@ from kglink.training.checkpoint import StageResult
 from kglink.training.documents import sources_of_documents, splits_of
 from kglink.training.head import HeadTask, Network, run_alone, source_of
 from kglink.training.job import FinetuneJob, Note, Tell
-from kglink.training.loop import Judged
+from kglink.training.loop import EpochFigures
 from kglink.training.recipe import DetectorSection, SelectionSection
 from kglink.training.run import RunSettings, TrainingReport, write_settings
 
@@ -180,7 +178,7 @@ def train_detector(
         return DetectorReport(done, TAGGER.read(done), texts, 0)
     _check(texts)
     data = [[one.text, one.places] for part in (texts.train, texts.held_out) for one in part]
-    manifest, _, steps = TagTask(texts, told).run(done, data, checkpoint_steps, tell)
+    manifest, steps = TagTask(texts, told).run(done, data, checkpoint_steps, tell)
     return DetectorReport(done, manifest, texts, steps)
 
 
@@ -251,20 +249,20 @@ class TagTask(HeadTask[DetectorSection, Example, TaggerManifest]):
         right = torch.from_numpy(np.concatenate([answers for _, answers in batch]))
         return F.cross_entropy(network.head(words), right.to(device))
 
-    def judged(self) -> Judged:
+    def judged(self) -> EpochFigures:
         """By the F1 of the best threshold."""
         best = self._calibrated().best
         figures = {"precision": best.precision, "recall": best.recall, "F1": best.f1}
-        return Judged(best.f1, figures)
+        return EpochFigures(best.f1, figures)
 
     def write(self, place: Path, epoch: int) -> TaggerManifest:
         """Write the detector that the network is now."""
-        texts, source = self._texts, self.network.source
+        texts = self._texts
         known = vocabulary(one.text for one in texts.train)
         shares = [unknown_share(one.text, known) for one in texts.held_out]
         tower, head = self.network.files()
         manifest = TaggerManifest(
-            base=BaseInfo(name=source.name, fingerprint=source.fingerprint),
+            base=self.network.base,
             tokens=self._inputs.tokens,
             documents=texts.documents,
             kbs=texts.kbs,
@@ -281,9 +279,7 @@ class TagTask(HeadTask[DetectorSection, Example, TaggerManifest]):
     def _calibrated(self) -> SpanCalibration:
         """What the held-out documents say of the network as it is now."""
         network = self.network
-        source, hardware = network.source, network.hardware
-        states = network.tower.snapshot(hardware)
-        encoder = TokenEncoder(source.name, states, hardware, source.pooling)
+        encoder = network.encoder(network.source.pooling)
         tagger = Tagger(self._inputs, encoder, head_of(network.head.weight, network.head.bias))
         held = self._texts.held_out
         spans = tagger.raw_spans(one.text for one in held)

@@ -13,7 +13,7 @@ from kglink.evaluation.annotated import nil_places, with_nil
 from kglink.records import Document, Mention
 from kglink.store import Store
 from kglink.training.recipe import SelectionSection
-from kglink.training.run import DATA, DATA_FACTS, SETTINGS, read_settings
+from kglink.training.run import DATA, DATA_FILE, SETTINGS, read_settings
 
 #: Runs that began with one another's models are followed so far back.
 _MOST_RUNS = 16
@@ -111,7 +111,7 @@ def _mentions_of_run(store: Store, run: Path) -> Iterator[Mention]:
     # Stage S learns from those of source KBs, T from those of target KBs, and O from none.
     sides = {"S": told.source_kbs, "T": told.target_kbs}
     kbs = {kb for letter, side in sides.items() if letter in told.sources for kb in side}
-    facts = run / DATA / DATA_FACTS
+    facts = run / DATA / DATA_FILE
     if not kbs or not facts.is_file():
         return
     here = {info.name for info in store.kbs()}

@@ -20,7 +20,7 @@ from kglink.plugins import PairScores, RowRange, Scorer
 from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter, texts_at
 from kglink.space.token_search import scores_by_tokens
-from kglink.training.pool import as_ids
+from kglink.training.data import as_ids
 
 #: How many are encoded between two notes of progress.
 _CHUNK = 1024

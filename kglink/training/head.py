@@ -22,12 +22,15 @@ from kglink.files.digest import digest_of
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
 from kglink.models.inputs import tokenizer_files
 from kglink.models.model_folder import (
+    BaseInfo,
     TowerFiles,
     is_model_folder,
     read_manifest,
     tower_sources,
 )
 from kglink.models.opening import resolve_model
+from kglink.models.runtime import TokenEncoder
+from kglink.models.settings import Pooling
 from kglink.models.source import ModelSource
 from kglink.models.towers import load_tower
 from kglink.store import Store
@@ -79,6 +82,16 @@ class Network(nn.Module):
             {"params": [one for one in trained if one.ndim > 1], "weight_decay": weight_decay},
             {"params": [one for one in trained if one.ndim < 2], "weight_decay": 0.0},
         ]
+
+    @property
+    def base(self) -> BaseInfo:
+        """The model that it began with."""
+        return BaseInfo(name=self.source.name, fingerprint=self.source.fingerprint)
+
+    def encoder(self, pooling: Pooling) -> TokenEncoder:
+        """The encoder as it is now."""
+        states = self.tower.snapshot(self.hardware)
+        return TokenEncoder(self.source.name, states, self.hardware, pooling)
 
     def files(self) -> tuple[TowerFiles, dict[str, Tensor]]:
         """Encoder and head as they are written."""
@@ -138,8 +151,8 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
 
     def run(
         self, place: Path, data: object, checkpoint_steps: int, tell: Tell
-    ) -> tuple[Manifest, StageResult, int]:
-        """Train to the end and write what came of it; returns its manifest, epochs and steps.
+    ) -> tuple[Manifest, int]:
+        """Train to the end and write what came of it; returns its manifest and the steps.
 
         From the beginning, or the last checkpoint, which must be of the same ``data``.
         """
@@ -155,11 +168,11 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
             resumed=f"stage {self.name} goes on",
         )
         with threads(self.told.hardware.threads):
-            result = loop.run()
+            kept = loop.run().kept
         with saying_what_is_kept(place):
-            manifest = self.write(place, result.kept)
+            manifest = self.write(place, kept)
         shutil.rmtree(work, ignore_errors=True)
-        return manifest, result, loop.position.total
+        return manifest, loop.position.total
 
 
 def run_alone(

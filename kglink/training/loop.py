@@ -38,7 +38,7 @@ BEST = "best.safetensors"
 _RECENT = 20
 
 Section = TypeVar("Section", bound=DescentSection)
-Batch = TypeVar("Batch")
+Items = TypeVar("Items")
 
 
 class Done(NamedTuple):
@@ -50,7 +50,7 @@ class Done(NamedTuple):
     """The loss as it is (L), and as the transformation makes it (L'), where both are learnt."""
 
 
-class Judged(NamedTuple):
+class EpochFigures(NamedTuple):
     """How an epoch is judged; nothing is known where nothing was held back."""
 
     figure: float | None = None
@@ -61,7 +61,7 @@ class Judged(NamedTuple):
     """What the curve says."""
 
 
-class Task(ABC, Generic[Section, Batch]):
+class Task(ABC, Generic[Section, Items]):
     """Something to learn: an optimiser and a schedule of its own; each step has its own seed."""
 
     name: str
@@ -83,25 +83,25 @@ class Task(ABC, Generic[Section, Batch]):
         self._theta = [parameter for group in groups for parameter in group["params"]]
 
     @abstractmethod
-    def batches(self, epoch: int) -> Sequence[Batch]:
+    def batches(self, epoch: int) -> Sequence[Items]:
         """The batches of an epoch."""
 
     @abstractmethod
-    def size(self, batch: Batch) -> int:
+    def size(self, batch: Items) -> int:
         """How many examples a batch has."""
 
     @abstractmethod
-    def gradients(self, batch: Batch, epoch: int, step: int) -> list[float]:
+    def gradients(self, batch: Items, epoch: int, step: int) -> list[float]:
         """Add the gradients of the losses of a batch to the parameters; returns the losses."""
 
     @abstractmethod
-    def judged(self) -> Judged:
+    def judged(self) -> EpochFigures:
         """How good the network is now, by what was held back."""
 
     def prepare(self, epoch: int) -> None:
         """What is done before the steps of an epoch."""
 
-    def before(self) -> Judged | None:
+    def before(self) -> EpochFigures | None:
         """How good the network is before the first step, if that is told."""
         return None
 
@@ -111,7 +111,7 @@ class Task(ABC, Generic[Section, Batch]):
     def stepped(self) -> None:
         """What is done after a step."""
 
-    def shown(self, batch: Batch) -> str:
+    def shown(self, batch: Items) -> str:
         """What a message says of a batch."""
         return ""
 
@@ -127,7 +127,7 @@ class Task(ABC, Generic[Section, Batch]):
         """Steps of all epochs."""
         return self.section.epochs * self.steps_per_epoch
 
-    def step(self, batch: Batch, epoch: int, step: int) -> Done:
+    def step(self, batch: Items, epoch: int, step: int) -> Done:
         """Learn from one batch."""
         section = self.section
         self._network.train()
@@ -280,7 +280,7 @@ class Loop:
         if task.ascent is not None:
             both = done.views if len(done.views) > 1 else ()
             losses = dict(zip(("L", "L_prime"), both, strict=False))
-            said["adversary"] = {**losses, **task.ascent.facts()}
+            said["adversary"] = {**losses, **task.ascent.measures()}
         self._line(task, at.epoch + 1, said)
         self.tell(
             StepNews(
@@ -293,7 +293,7 @@ class Loop:
         self,
         task: Task[Any, Any],
         epoch: int,
-        judged: Judged,
+        judged: EpochFigures,
         seconds: float,
         mining: float = 0.0,
         validation: float = 0.0,

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from kglink.files.atomic import atomic_file
-from kglink.files.tables import IntArray, PickedStrings, map_array
+from kglink.files.tables import IntArray, PickedStrings, RowTable, map_array
 from kglink.models.cross_encoder import CrossEncoder, written_pair
-from kglink.models.head_folder import RERANKER
 from kglink.plugins import (
     Encoded,
     MentionSampler,
@@ -31,10 +30,8 @@ from kglink.plugins import (
 from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray
 from kglink.training.batch import MentionBatch, choose_golds, choose_things, known_rows
-from kglink.training.data import TrainingData
+from kglink.training.data import TRAIN, TrainingData, as_ids
 from kglink.training.encoded_pool import EncodedPool
-from kglink.training.mentions import TRAIN
-from kglink.training.pool import as_ids, token_table
 from kglink.training.recipe import StageSection
 from kglink.training.stages import Group
 
@@ -289,8 +286,8 @@ class Teacher:
 
     def __init__(self, reader: CrossEncoder, folder: Path) -> None:
         self._reader = reader
-        self._entities = token_table(folder / "pool-texts")
-        self._mentions = token_table(folder / f"{TRAIN}-mentions")
+        self._entities = RowTable(folder / "pool-texts", np.int32)
+        self._mentions = RowTable(folder / f"{TRAIN}-mentions", np.int32)
 
     def scores(
         self, mentions: IntArray, candidates: IntArray, progress: OnProgress = lambda _: None
@@ -308,10 +305,3 @@ class Teacher:
             done = min(first + _READ, len(mentions))
             progress(Progress("asking the teacher", done, len(mentions)))
         return told
-
-
-def teacher_fingerprint(folder: str) -> dict[str, str]:
-    """The checksums of a teacher's files; none where there is no teacher."""
-    if not folder:
-        return {}
-    return {name: info.blake2b for name, info in RERANKER.read(Path(folder)).files.items()}

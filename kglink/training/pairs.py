@@ -41,15 +41,14 @@ from kglink.training.batch import (
     overlap_masks,
     own_columns,
 )
-from kglink.training.data import TrainingData
+from kglink.training.data import TrainingData, as_ids
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import Note, Tell
-from kglink.training.loop import Judged, Task, advising, seed_of
+from kglink.training.loop import EpochFigures, Task, advising, seed_of
 from kglink.training.negatives import Negatives, Teacher
-from kglink.training.pool import as_ids
 from kglink.training.processes import Encoding, PairLoss, Team, Texts
 from kglink.training.recipe import LossMode, OverlapSection, SelectionSection, StageSection
-from kglink.training.stages import Batch, Stage, batches_of
+from kglink.training.stages import Stage, StepItems, batches_of
 from kglink.training.validation import Recalls, judged_mentions, searched_rows, validate
 
 _VIEWS: Mapping[LossMode, ViewMode] = {
@@ -77,7 +76,7 @@ class Tools(NamedTuple):
     tell: Tell = lambda _: None
 
 
-class PairTask(Task[StageSection | OverlapSection, Batch]):
+class PairTask(Task[StageSection | OverlapSection, StepItems]):
     """One stage of a run."""
 
     def __init__(self, tools: Tools, stage: Stage, number: int) -> None:
@@ -115,11 +114,11 @@ class PairTask(Task[StageSection | OverlapSection, Batch]):
         """The seed of the batches' order, without the epoch."""
         return self._tools.seed, self._number
 
-    def batches(self, epoch: int) -> Sequence[Batch]:
+    def batches(self, epoch: int) -> Sequence[StepItems]:
         """The batches of an epoch."""
         return batches_of(self._stage, epoch, self.order_seed)
 
-    def size(self, batch: Batch) -> int:
+    def size(self, batch: StepItems) -> int:
         """Mentions, or pairs."""
         return sum(len(part) for part in batch.parts)
 
@@ -165,17 +164,17 @@ class PairTask(Task[StageSection | OverlapSection, Batch]):
         for letter, path in files.items():
             self._negatives[letter].open(path)
 
-    def before(self) -> Judged | None:
+    def before(self) -> EpochFigures | None:
         """Recall of the model before the first step."""
         return _judged(self._validate()) if self._tools.team.is_first and self._held_back else None
 
-    def judged(self) -> Judged:
+    def judged(self) -> EpochFigures:
         """Recall, computed by the first process and told to all."""
         tools = self._tools
         if not self._held_back:
-            return Judged()
+            return EpochFigures()
         if not tools.team.is_first:
-            return Judged(tools.team.agree(None, 1)[0])
+            return EpochFigures(tools.team.agree(None, 1)[0])
         recalls = self._validate()
         figure = tools.team.agree([recalls.chosen(tools.selection)], 1)[0]
         return _judged(recalls)._replace(figure=figure)
@@ -206,7 +205,7 @@ class PairTask(Task[StageSection | OverlapSection, Batch]):
         return pool
 
     # -------------------------------------------------------------------------------- a step
-    def gradients(self, batch: Batch, epoch: int, step: int) -> list[float]:
+    def gradients(self, batch: StepItems, epoch: int, step: int) -> list[float]:
         """The gradients of a batch; where A climbs several times, it does so first."""
         self._encoded = None
         ascent = self.ascent
@@ -226,7 +225,7 @@ class PairTask(Task[StageSection | OverlapSection, Batch]):
         if self.ascent is not None:
             (self.ascent.step if self.ascent.steps == 1 else self.ascent.stay)()
 
-    def _gradients(self, batch: Batch, epoch: int, step: int) -> list[float]:
+    def _gradients(self, batch: StepItems, epoch: int, step: int) -> list[float]:
         """Compute the losses and gradients of a batch; repeated calls use the same randomness."""
         tools = self._tools
         torch.manual_seed(self._seed(epoch, step, 1 + tools.team.rank))
@@ -238,7 +237,7 @@ class PairTask(Task[StageSection | OverlapSection, Batch]):
         return [sum(view) for view in zip(*parts, strict=True)]
 
     def _mentions(
-        self, batch: Batch, part: IntArray, rng: np.random.Generator, weight: float
+        self, batch: StepItems, part: IntArray, rng: np.random.Generator, weight: float
     ) -> list[float]:
         """Stages S and T."""
         data, negatives = self._tools.data, self._negatives[batch.group.letter]
@@ -293,7 +292,7 @@ class PairTask(Task[StageSection | OverlapSection, Batch]):
         return loss
 
     def _overlaps(
-        self, batch: Batch, part: IntArray, rng: np.random.Generator, weight: float
+        self, batch: StepItems, part: IntArray, rng: np.random.Generator, weight: float
     ) -> list[float]:
         """Stage O: both members of a pair through the entity tower (Bosch, eq. 2)."""
         tools = self._tools
@@ -337,7 +336,7 @@ class PairTask(Task[StageSection | OverlapSection, Batch]):
         return np.random.default_rng(self._seed(epoch, step + 1, 0))
 
     # ------------------------------------------------------------------------------ messages
-    def shown(self, batch: Batch) -> str:
+    def shown(self, batch: StepItems) -> str:
         """Some mentions, or overlaps, of a batch."""
         letter, items = batch.group.letter, np.concatenate(batch.parts).tolist()
         some = ", ".join(map(str, items[:8])) + (", ..." if len(items) > 8 else "")
@@ -357,8 +356,8 @@ class PairTask(Task[StageSection | OverlapSection, Batch]):
         )
 
 
-def _judged(recalls: Recalls) -> Judged:
-    return Judged(None, recalls.mean(), recalls.as_json())
+def _judged(recalls: Recalls) -> EpochFigures:
+    return EpochFigures(None, recalls.mean(), recalls.as_json())
 
 
 def _advice_for_searches(work: str) -> TrainingError:

@@ -22,7 +22,6 @@ from kglink.models import DEFAULT_MODEL
 from kglink.models.settings import (
     BiEncoderSettings,
     InputSettings,
-    Pooling,
     TransformationSettings,
 )
 from kglink.plugins import PluginModule, PluginWarning, offered
@@ -49,30 +48,13 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ModelSection(_Section):
+class ModelSection(BiEncoderSettings):
     """The two towers."""
 
     base: str = Field(
         DEFAULT_MODEL,
         description="Model to start from: `minilm`, a folder, a hub name, or the model that the "
         "`space` has, read as it is read there.",
-    )
-    shared: bool = Field(True, description="Use one tower for both mentions and entities.")
-    pooling: Pooling = Field(
-        "mean",
-        description="Vector of a text: `cls`, `mean`, one for each of its `tokens`, or, of a "
-        "mention, the mean of its own tokens (`span`): a document is read once for all of them.",
-    )
-    metric: Literal["cosine", "dot"] = Field(
-        "cosine", description="How training compares two vectors."
-    )
-    retrieval_metric: Literal["", "cosine", "dot"] = Field(
-        "", description="How searches compare two vectors; empty: as in training."
-    )
-    scorer: str = Field("mean", description="Plugin that scores a mention and an entity.")
-    scorer_settings: Options = Field(default_factory=dict, description="Settings of the scorer.")
-    inputs: InputSettings = Field(
-        InputSettings(), description="How the towers read mentions and entities."
     )
 
     @model_validator(mode="after")
@@ -95,15 +77,7 @@ class ModelSection(_Section):
     @property
     def settings(self) -> BiEncoderSettings:
         """The same as settings of a model."""
-        return BiEncoderSettings(
-            shared=self.shared,
-            pooling=self.pooling,
-            metric=self.metric,
-            retrieval_metric=self.retrieval_metric,
-            scorer=self.scorer,
-            scorer_settings=self.scorer_settings,
-            inputs=self.inputs,
-        )
+        return BiEncoderSettings(**self.model_dump(exclude={"base"}))
 
 
 class DescentSection(_Section):

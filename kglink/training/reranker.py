@@ -23,8 +23,6 @@ from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of, poole
 from kglink.models.head_folder import RERANKER, RerankerManifest
 from kglink.models.inputs import Inputs
 from kglink.models.loading import load_tensors
-from kglink.models.model_folder import BaseInfo
-from kglink.models.runtime import TokenEncoder
 from kglink.models.source import read_config
 from kglink.models.tower import pack, pool
 from kglink.records import EntityId, Ranking
@@ -32,7 +30,7 @@ from kglink.store import Store
 from kglink.training.checkpoint import StageResult
 from kglink.training.head import HeadTask, Network, run_alone, source_of
 from kglink.training.job import FinetuneJob, Tell
-from kglink.training.loop import Judged
+from kglink.training.loop import EpochFigures
 from kglink.training.recipe import RerankerSection
 from kglink.training.run import RunSettings, TrainingReport, read_report, write_settings
 
@@ -120,7 +118,7 @@ def train_reranker(
     done = folder / FOLDER
     task = CandidateTask(data, told)
     ids = [one.ids() for one in (*data.train, *data.held_out)]
-    manifest, _, steps = task.run(done, ids, checkpoint_steps, tell)
+    manifest, steps = task.run(done, ids, checkpoint_steps, tell)
     return RerankerReport(done, manifest, steps, task.judged().figures[RIGHT])
 
 
@@ -174,15 +172,11 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
         ]
         return torch.stack(losses).mean()
 
-    def judged(self) -> Judged:
+    def judged(self) -> EpochFigures:
         """By the loss of held-out mentions: of epochs that answer as many right, by how surely."""
         network, nothing = self.network, self.section.nothing
-        encoder = TokenEncoder(
-            *(network.source.name, network.tower.snapshot(network.hardware)),
-            *(network.hardware, "cls"),
-        )
         head = head_of(network.head.weight, network.head.bias, network.pooler)
-        reader = CrossEncoder(self._pairs, encoder, head, segments=self.section.segments)
+        reader = CrossEncoder(self._pairs, network.encoder("cls"), head, self.section.segments)
         answers = reader.logits([one.ranking for one in self._held_out])
         losses, right = [], []
         for one, logits in zip(self._held_out, answers, strict=True):
@@ -190,14 +184,13 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
                 float(candidate_loss(torch.from_numpy(logits), right_of(one), nothing=nothing))
             )
             right.append(one.ranking.candidates[int(np.argmax(logits))].id in one.right)
-        return Judged(-float(np.mean(losses)), {RIGHT: float(np.mean(right))})
+        return EpochFigures(-float(np.mean(losses)), {RIGHT: float(np.mean(right))})
 
     def write(self, place: Path, epoch: int) -> RerankerManifest:
         """Write the reranker that the network is now."""
-        source = self.network.source
         tower, head = self.network.files()
         manifest = RerankerManifest(
-            base=BaseInfo(name=source.name, fingerprint=source.fingerprint),
+            base=self.network.base,
             documents=self._documents,
             epoch=epoch,
             inputs=self.section.inputs,

@@ -40,7 +40,7 @@ SETTINGS, REPORT, MODEL, DATA, CHECKPOINTS = (
     "checkpoints",
 )
 #: What the data are, in their folder: KBs with their revisions, counts, digests.
-DATA_FACTS = "data.json"
+DATA_FILE = "data.json"
 
 
 @dataclass(frozen=True, slots=True)

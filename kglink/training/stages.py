@@ -63,7 +63,7 @@ class Stage(NamedTuple):
         return self.section.epochs * self.steps_per_epoch
 
 
-class Batch(NamedTuple):
+class StepItems(NamedTuple):
     """The items of one step; gradients of the parts are summed."""
 
     group: Group
@@ -196,7 +196,7 @@ def warnings_of(data: TrainingData) -> list[str]:
     return found
 
 
-def batches_of(stage: Stage, epoch: int, seed: Sequence[int]) -> list[Batch]:
+def batches_of(stage: Stage, epoch: int, seed: Sequence[int]) -> list[StepItems]:
     """The batches of an epoch, each group shuffled; an incomplete batch is left out."""
     found = []
     for number, (group, count) in enumerate(zip(stage.groups, stage.batches(), strict=True)):
@@ -207,7 +207,7 @@ def batches_of(stage: Stage, epoch: int, seed: Sequence[int]) -> list[Batch]:
         pieces = min(stage.section.accumulate, size)
         for at in range(count):
             items = order[at * size : (at + 1) * size]
-            found.append(Batch(group, tuple(np.array_split(items, pieces))))
+            found.append(StepItems(group, tuple(np.array_split(items, pieces))))
     return found
 
 

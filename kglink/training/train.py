@@ -16,20 +16,21 @@ from kglink.files.digest import digest_of
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.models.cross_encoder import open_cross_encoder
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
+from kglink.models.head_folder import RERANKER
 from kglink.plugins import Registry
 from kglink.store import Store
 from kglink.training.checkpoint import Checkpoints
 from kglink.training.data import TEACHER, KBChoice, TrainingData, prepare
 from kglink.training.job import FinetuneJob, Note, Planned, Tell, read_sources
 from kglink.training.loop import BEST, Loop, threads
-from kglink.training.negatives import Teacher, teacher_fingerprint
+from kglink.training.negatives import Teacher
 from kglink.training.pairs import PairTask, Tools, check_sections
 from kglink.training.processes import Team, leave
 from kglink.training.recipe import Recipe, chosen_recipe
 from kglink.training.run import (
     CHECKPOINTS,
     DATA,
-    DATA_FACTS,
+    DATA_FILE,
     MODEL,
     REPORT,
     Curve,
@@ -95,7 +96,7 @@ def _resumed_settings(job: FinetuneJob, folder: Path) -> RunSettings:
     if job.recipe is not None or job.changes:
         # Changes alone are of the run's own recipe.
         whole = chosen_recipe(began.recipe if job.recipe is None else job.recipe, job.changes)
-        given.append(("recipe", _facts(whole, folder), _facts(began.recipe, folder)))
+        given.append(("recipe", _values(whole, folder), _values(began.recipe, folder)))
     if job.sources:
         given.append(("list of sources", read_sources(job.sources), began.sources))
     for what, now, before in (
@@ -242,7 +243,7 @@ def clear(folder: Path) -> None:
     for scratch in (folder / DATA).iterdir():
         if scratch.is_dir():
             shutil.rmtree(scratch)
-        elif scratch.name != DATA_FACTS:
+        elif scratch.name != DATA_FILE:
             scratch.unlink()
 
 
@@ -263,7 +264,7 @@ def _planned(
     )
 
 
-def _facts(recipe: Recipe, folder: Path) -> dict[str, Any]:
+def _values(recipe: Recipe, folder: Path) -> dict[str, Any]:
     """A recipe's values as a run keeps them, without its descriptions."""
     told = ("summary", "source", "extends")
     return {key: one for key, one in kept_recipe(recipe, folder).items() if key not in told}
@@ -273,13 +274,16 @@ def _identity(
     settings: RunSettings, model: BiEncoder, data: TrainingData, folder: Path
 ) -> dict[str, str]:
     """What must be equal to resume from a checkpoint."""
-    teacher = teacher_fingerprint(settings.recipe.teacher)
+    files = {}
+    if teacher := settings.recipe.teacher:
+        manifest = RERANKER.read(Path(teacher))
+        files = {name: info.blake2b for name, info in manifest.files.items()}
     return {
-        "recipe": digest_of(_facts(settings.recipe, folder)),
+        "recipe": digest_of(_values(settings.recipe, folder)),
         "base model": model.base.fingerprint,
         "list of stages and KBs": digest_of(
             [settings.sources, settings.source_kbs, settings.target_kbs]
         ),
         "state of the data": digest_of(data.fingerprints),
-        **({"teacher": digest_of(teacher)} if teacher else {}),
+        **({"teacher": digest_of(files)} if files else {}),
     }

@@ -17,9 +17,8 @@ from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray
-from kglink.training.data import TrainingData
+from kglink.training.data import TrainingData, as_ids
 from kglink.training.encoded_pool import EncodedPool
-from kglink.training.pool import as_ids
 from kglink.training.recipe import SelectionSection
 
 #: Recall is reported at these k, and at the one that is chosen by.

@@ -16,7 +16,6 @@ from kglink.plugins import Registry
 from kglink.records import OnProgress
 from kglink.space.build import (
     BuildReport,
-    SpaceSource,
     answers_by_names,
     build_space,
     has_segment,
@@ -29,6 +28,7 @@ from kglink.space.build import (
 )
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
+from kglink.space.segment_build import SpaceSource
 from kglink.space.space import Space
 from kglink.workspace.folder import SPACES_FOLDER
 

@@ -53,10 +53,10 @@ def token_search_of(encoder: Encoder, registry: Registry) -> TokenSearchOf | Non
     trained = encoder.trained
     if trained is None or not trained.compares_tokens:
         return None
-    from kglink.space.token_search import ExactTokenSearch
+    from kglink.space.token_search import TokenSearch
 
     scorer = registry.create("scorer", trained.scorer, trained.scorer_settings)
-    return cache(lambda tokens: ExactTokenSearch(tokens, scorer))
+    return cache(lambda tokens: TokenSearch(tokens, scorer))
 
 
 def search_of(

@@ -129,7 +129,7 @@ def test_how_far_states_move_by_hand() -> None:
     # A (3, 4) = (8, 0): 8 of 5.
     moved = transformation(torch.tensor([[3.0, 4.0]]), "entity")
     assert moved.tolist() == [[11, 4]]
-    assert Ascent(transformation).facts() == {
+    assert Ascent(transformation).measures() == {
         "norm": {"mention": 0.0, "entity": 2.0},
         "moved": {"entity": pytest.approx(8 / 5)},
     }

@@ -25,9 +25,10 @@ from kglink.models.source import ModelInfo
 from kglink.plugins import IndexBackend, load_registry
 from kglink.records import Alias, Entity
 from kglink.space import segment_build
-from kglink.space.build import BuildReport, SpaceSource, build_space, is_current
+from kglink.space.build import BuildReport, build_space, is_current
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.space.segment import Segment
+from kglink.space.segment_build import SpaceSource
 from kglink.space.space import Space, SpaceNames
 from kglink.store.entity_reader import FoldedEntity
 from kglink.text.entity_text import entity_text

@@ -30,7 +30,6 @@ from kglink.space.token_rows import (
     texts_between,
 )
 from kglink.space.token_search import (
-    ExactTokenSearch,
     TokenProducts,
     TokenSearch,
     nearest_by_tokens,
@@ -347,8 +346,7 @@ def test_an_entity_without_tokens_is_never_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("k", [0, 1, 5])
 def test_few_mentions_and_small_k(tmp_path: Path, k: int) -> None:
     tokens = written(tmp_path, matrices([2, 1, 3], 18))
-    search: TokenSearch = ExactTokenSearch(tokens, SumOfMaxScorer())
-    assert (search.size, search.exact) == (3, True)
+    search = TokenSearch(tokens, SumOfMaxScorer())
     for count in (0, 1):
         scores, rows = search.search(matrices([2] * count, 19), k)
         assert scores.shape == rows.shape == (count, k)

@@ -18,7 +18,7 @@ from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.models.settings import InputSettings
 from kglink.plugins import Encoded
 from kglink.records import Entity
-from kglink.space import token_rows
+from kglink.space import segment_build
 from kglink.space.token_rows import TokenRowsWriter
 from kglink.workspace import Workspace
 from store_support import job
@@ -215,7 +215,7 @@ def test_an_update_keeps_the_matrices_of_what_reads_the_same(
 def test_an_interrupted_build_goes_on_in_the_middle_of_the_tokens(
     folder: Path, monkeypatch: pytest.MonkeyPatch, stop_at: str
 ) -> None:
-    monkeypatch.setattr(token_rows, "CHUNK_ENTITIES", 16)
+    monkeypatch.setattr(segment_build, "CHUNK_ENTITIES", 16)
     with opened(folder, space__name="whole") as workspace:
         workspace.build(model="runs/cosine/model")
     real = Encoder.entity_matrices

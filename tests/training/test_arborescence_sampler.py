@@ -19,11 +19,10 @@ from kglink.plugins import SamplerBatch, SamplerPool, load_registry
 from kglink.store import Store
 from kglink.testing import SamplerContract
 from kglink.training.batch import batch_among_mentions, choose_things
-from kglink.training.data import KBChoice, TrainingData, prepare
+from kglink.training.data import KBChoice, TrainingData, as_ids, prepare
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import FinetuneJob, News, Note, StepNews
 from kglink.training.pairs import PairTask, Tools, check_sections
-from kglink.training.pool import as_ids
 from kglink.training.processes import Team
 from kglink.training.recipe import StageSection
 from kglink.training.run import Curve

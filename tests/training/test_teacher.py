@@ -23,12 +23,11 @@ from kglink.plugins import Registry, load_registry
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.store import Store
 from kglink.training.batch import choose_golds, columns_of, mention_batch
-from kglink.training.data import TEACHER, KBChoice, TrainingData, prepare
+from kglink.training.data import TEACHER, KBChoice, TrainingData, as_ids, prepare
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.head import Network
 from kglink.training.negatives import Teacher
 from kglink.training.pairs import PairTask, Tools, check_sections
-from kglink.training.pool import as_ids
 from kglink.training.processes import Team
 from kglink.training.recipe import RerankerSection, list_recipes, load_recipe
 from kglink.training.stages import batches_of, make_plan

@@ -431,7 +431,7 @@ def test_the_curve_tells_both_losses_and_how_far_a_moves_states(
     assert done.views[1] != pytest.approx(base_loss, rel=1e-3)
     assert sum(done.views) == pytest.approx(done.loss)
     assert trainer.ascent is not None
-    facts = trainer.ascent.facts()
+    facts = trainer.ascent.measures()
     assert facts["norm"]["mention"] == pytest.approx(2.0, rel=1e-2)
     # Of a random matrix the mean share is its norm over the square root of the width.
     assert facts["moved"]["entity"] == pytest.approx(2.0 / made(given).dim ** 0.5, rel=0.5)

@@ -7,6 +7,7 @@ from typing import Any
 from kglink.errors import (
     KglinkError,
     ShrinkError,
+    SourceError,
     SpaceBusyError,
     StoreError,
     UnknownNameError,
@@ -22,6 +23,7 @@ class BusyError(KglinkError):
 _STATUS: tuple[tuple[type[KglinkError], int], ...] = (
     (UnknownNameError, 404),
     (UsageError, 400),
+    (SourceError, 400),
     (ShrinkError, 409),
     (SpaceBusyError, 503),
     (BusyError, 503),
