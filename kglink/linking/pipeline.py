@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -15,6 +16,7 @@ from kglink.linking.candidates import CandidateSearch
 from kglink.linking.decide import Decision
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.detect import proposals, proposals_of
+from kglink.linking.exact import ExactNames
 from kglink.linking.judge import SpanJudge, with_scores
 from kglink.linking.kinds import joint_ranking
 from kglink.linking.memory import Memory
@@ -128,6 +130,32 @@ class Linker:
     def threshold(self) -> float:
         """The least probability of a link."""
         return self.judge.threshold
+
+    def with_threshold(self, threshold: float) -> Linker:
+        """The same linker with another least probability of a link."""
+        other = copy(self)
+        other.judge = replace(self.judge, threshold=threshold)
+        return other
+
+    def exact_names(self) -> ExactNames | None:
+        """What answers names that one thing alone bears; None where all evidence must be weighed.
+
+        That is so for a trained model, which reads every mention, and where stages, rerankers or
+        evidence of other plugins have their say.
+        """
+        settings, search = self._settings, self._search
+        others = self.stages or settings.rerank or settings.more_evidence or settings.per_kb
+        if others or not search.is_led_by_names:
+            return None
+        return ExactNames(
+            search.space,
+            search.sameness,
+            self._facts,
+            search.memory,
+            self._kbs,
+            self._preferred,
+            settings.prefer,
+        )
 
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity cannot be an answer, because only some of its KB are wanted."""

@@ -1,0 +1,111 @@
+"""Names that one thing alone bears, answered without ranking all that is like them.
+
+Whoever bears a name exactly is also the linker's first candidate, so this gives the same entities
+at a fraction of the time. The probabilities are shares measured on names without text
+(`benchmarks/resolve.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kglink.linking.describe import EntityFacts, described
+from kglink.linking.memory import Memory
+from kglink.linking.sameness import Sameness
+from kglink.records import Candidate, EntityId, MentionInText, Ranking
+from kglink.space.space import Space
+from kglink.text.fold import fold
+from kglink.text.name_words import name_key
+
+#: How often the one bearer of a name is meant by it: where the name is its title (or another of
+#: its names), and written the same to the letter (or but for capitals, accents, punctuation).
+RIGHT: Mapping[tuple[bool, bool], float] = {
+    (True, True): 0.93,
+    (True, False): 0.9,
+    (False, True): 0.89,
+    (False, False): 0.81,
+}
+
+
+class Known(NamedTuple):
+    """The one thing that bears a name, in the KB that answers for it, and how sure that is."""
+
+    candidate: Candidate
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExactNames:
+    """Finds the one thing that bears a name in some KBs of a space."""
+
+    space: Space
+    sameness: Sameness
+    facts: EntityFacts
+    memory: Memory | None
+    kbs: Sequence[str]
+    preferred: Sequence[str]
+    """The KBs, the one first that answers where several have the same thing."""
+    stated: Collection[str]
+    """Those of them that answer before all others."""
+
+    def find(self, names: Sequence[str]) -> list[Known | None]:
+        """For each name the one thing that bears it.
+
+        None where nothing or several things do, or where memory knows the name: then the linker
+        weighs all evidence.
+        """
+        folded = [fold(name) for name in names]
+        keys = {name_key(one) for one in folded}
+        remembered = self.memory.meanings(keys) if self.memory else {}
+        found = [
+            None if name_key(key) in remembered else self._bearer(name, key)
+            for name, key in zip(names, folded, strict=True)
+        ]
+        rankings = [
+            Ranking(MentionInText(name, 0, len(name)), (one.candidate,))
+            for name, one in zip(names, found, strict=True)
+            if one
+        ]
+        told = iter(described(self.facts, rankings, 1))
+        return [one and one._replace(candidate=next(told).candidates[0]) for one in found]
+
+    def _bearer(self, name: str, folded: str) -> Known | None:
+        if not folded:
+            return None
+        rows = {kb: self.space.segments[kb].names.exact(folded) for kb in self.kbs}
+        bearers = {
+            kb: np.unique(self.space.segments[kb].entity_of(own))
+            for kb, own in rows.items()
+            if len(own)
+        }
+        if not bearers or self.sameness.are_several(bearers):
+            return None
+        known = [self._known(kb, int(own[0]), name, rows[kb]) for kb, own in bearers.items()]
+        order = {kb: place for place, kb in enumerate(self.preferred)}
+        return min(
+            known,
+            key=lambda one: (
+                order[one.candidate.id.kb] if one.candidate.id.kb in self.stated else len(order),
+                -one.probability,
+                order[one.candidate.id.kb],
+            ),
+        )
+
+    def _known(self, kb: str, entity: int, name: str, rows: npt.NDArray[np.int64]) -> Known:
+        segment = self.space.segments[kb]
+        is_title = int(segment.alias_starts[entity]) in rows
+        same_case = any(segment.surfaces[row] == name for row in rows)
+        probability = RIGHT[is_title, same_case]
+        candidate = Candidate(
+            id=EntityId(kb, segment.keys[entity]),
+            title=segment.titles[entity],
+            score=probability,
+            popularity=float(segment.popularity[entity]),
+            evidence={"exact": 1.0, "title": float(is_title), "case": float(same_case)},
+        )
+        return Known(candidate, probability)

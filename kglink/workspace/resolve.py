@@ -1,0 +1,319 @@
+"""`Workspace.resolve`: names without running text, such as a table's column, linked to the KBs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kglink.errors import UsageError
+from kglink.records import Candidate, EntityId, Span, TextInput, json_number
+from kglink.workspace.link import fresh_linker, refuse_columns
+
+if TYPE_CHECKING:
+    from kglink.linking.pipeline import Linker
+    from kglink.workspace.opened import Opened
+
+Status = Literal["match", "ambiguous", "new"]
+
+#: The least probability of a match. `benchmarks/resolve.py` measures others on names of diseases
+#: and of everyday things.
+MATCH = 0.5
+#: Less probable than this a name is new, unless an entity bears it: by all evidence, and by names
+#: alone. Of the names between this and `MATCH` two in three have the right answer among their
+#: candidates.
+NEW, NEW_BY_NAMES = 0.25, 0.1
+#: Rows that are answered together, and answers that are kept for equal rows that come later.
+BATCH = 1024
+MOST_KEPT = 10_000
+#: More words of context than a model reads around a name.
+_MOST_CONTEXT = 1000
+#: What speaks for a candidate, by kind of evidence; other kinds are called by their names.
+_WHY = {
+    "alias": "a name of like meaning",
+    "named_context": "its context",
+    "context": "its context",
+    "expanded": "a longer name in its context",
+    "common": "what the name mostly means",
+    "memory": "annotated documents",
+    "like_memory": "like names in annotated documents",
+    "counterpart": "the same thing in another KB",
+    "numbers": "its numbers",
+}
+#: Kinds that `_named` tells, and the least part of a score that is told.
+_NAMES = ("name", "similar", "exact", "title", "case")
+_LEAST_TOLD = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a name means: one entity, one of several, or nothing that a KB has."""
+
+    name: str
+    status: Status
+    """`match`; `ambiguous`: one of `candidates`, which one is not sure; `new`: no KB has it."""
+    probability: float
+    """That the first candidate is meant; the threshold is held against it."""
+    candidates: tuple[Candidate, ...] = ()
+    """Best first; of a match the entity and those behind it, of a new name the nearest."""
+    why: tuple[str, ...] = ()
+    """What speaks for the first candidate, in words."""
+
+    @property
+    def entity(self) -> Candidate | None:
+        """The entity that is meant; None unless this is a match."""
+        return self.candidates[0] if self.status == "match" else None
+
+    @property
+    def also(self) -> tuple[EntityId, ...]:
+        """The same thing in other KBs."""
+        return self.entity.also if self.entity else ()
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary, as `kglink resolve --json` prints it; what there is not is None."""
+        entity = self.entity
+        return {
+            "name": self.name,
+            "status": self.status,
+            "id": str(entity.id) if entity else None,
+            "title": entity.title if entity else None,
+            "url": (entity.url or None) if entity else None,
+            "probability": json_number(self.probability),
+            "why": list(self.why),
+            "also": [str(one) for one in self.also],
+            "candidates": [
+                {"id": str(one.id), "title": one.title, "score": json_number(one.score)}
+                for one in self.candidates
+            ],
+        }
+
+
+class Row(NamedTuple):
+    """A name, empty where it is missing, and what is known of it, in words."""
+
+    name: str
+    context: str = ""
+
+
+def resolve(
+    opened: Opened,
+    names: object,
+    context: object = None,
+    *,
+    kbs: str | Sequence[str] = (),
+    types: str | Sequence[str] = (),
+    under: str | Sequence[str] = (),
+    not_under: str | Sequence[str] = (),
+    threshold: float | None = None,
+) -> list[Resolved | None]:
+    """Link names without running text, such as a column of a table, to entities of the space.
+
+    ``names`` are one name, or any iterable of names, such as a column of pandas or polars.
+    ``context`` is what else is known of each: columns by their names (a dictionary, or a data
+    frame), or for each name a text or a dictionary. A column that is one text holds for all.
+    The answers are in the order of the names; a missing or empty name has the answer None.
+
+    A name is a match from ``threshold`` on (.5 if not given).
+
+    >>> (heron, dodo) = workspace.resolve(["Grey Heron", "dodo"], kbs=["birds"])
+    >>> (heron.status, str(heron.entity.id), heron.why)
+    ('match', 'birds:h', ('one of its names, but for capitals or punctuation',))
+    >>> dodo.status
+    'new'
+    """
+    rows = rows_of(names, context)
+    linker = fresh_linker(opened, kbs, types, under, not_under)
+    return list(resolved_rows(linker, rows, threshold, opened.settings.ingest.max_name_chars))
+
+
+def resolved_rows(
+    linker: Linker, rows: Iterable[Row], threshold: float | None = None, longest: int = 32_768
+) -> Iterator[Resolved | None]:
+    """The answers to some rows, as they come; equal rows are answered once."""
+    least = MATCH if threshold is None else threshold
+    if not 0 <= least <= 1:
+        raise UsageError(f"the threshold {least:g} is no probability", hint="Give 0 to 1.")
+    ask = _Resolver(linker.with_threshold(least), least)
+    kept: dict[Row, Resolved] = {}
+    stream = iter(rows)
+    while batch := list(islice(stream, BATCH)):
+        asked = dict.fromkeys(one for one in batch if one.name and one not in kept)
+        long = {one: Resolved(one.name, "new", 0.0) for one in asked if len(one.name) > longest}
+        fresh = {**ask.answers([one for one in asked if one not in long]), **long}
+        yield from (kept.get(one) or fresh.get(one) for one in batch)
+        kept.update(fresh)
+        while len(kept) > MOST_KEPT:
+            del kept[next(iter(kept))]
+
+
+class _Resolver:
+    """Answers rows: those whose name one thing alone bears first, the others by all evidence."""
+
+    def __init__(self, linker: Linker, threshold: float) -> None:
+        self._linker = linker
+        self._exact = linker.exact_names()
+        self._threshold = threshold
+
+    def answers(self, rows: Sequence[Row]) -> dict[Row, Resolved]:
+        known = self._exact.find([one.name for one in rows]) if self._exact else [None] * len(rows)
+        told = {
+            row: self._told(row, (one.candidate,), one.probability)
+            for row, one in zip(rows, known, strict=True)
+            if one
+        }
+        rest = [row for row in rows if row not in told]
+        texts = (
+            TextInput(str(at), _text_of(row), (Span(0, len(row.name)),))
+            for at, row in enumerate(rest)
+        )
+        for row, document in zip(rest, self._linker.link(texts), strict=True):
+            (link,) = document.links
+            told[row] = self._told(row, link.candidates, link.probability)
+        return told
+
+    def _told(self, row: Row, candidates: tuple[Candidate, ...], probability: float) -> Resolved:
+        if not candidates:
+            return Resolved(row.name, "new", probability)
+        first = candidates[0]
+        by_names = first.parts.keys().isdisjoint(("alias", "context"))
+        status: Status = "new"
+        if probability >= self._threshold:
+            status = "match"
+        elif first.evidence.get("exact") or probability >= (NEW_BY_NAMES if by_names else NEW):
+            status = "ambiguous"
+        why = _why(first, with_context=bool(row.context))
+        return Resolved(row.name, status, probability, candidates, why)
+
+
+def _text_of(row: Row) -> str:
+    return f"{row.name}; {row.context}" if row.context else row.name
+
+
+def _why(candidate: Candidate, *, with_context: bool) -> tuple[str, ...]:
+    """What speaks for a candidate: how it bears the name, then what else adds to its score."""
+    parts = sorted(candidate.parts.items(), key=lambda part: -part[1])
+    more = (
+        _WHY.get(kind, kind.replace("_", " "))
+        for kind, part in parts
+        if part >= _LEAST_TOLD
+        and kind not in _NAMES
+        and (with_context or not kind.endswith("context"))
+        and not (kind == "alias" and candidate.evidence.get("exact"))
+    )
+    return tuple(dict.fromkeys((*_named(candidate.evidence), *more)))
+
+
+def _named(evidence: Mapping[str, float]) -> tuple[str, ...]:
+    if evidence.get("exact"):
+        what = "its title" if evidence.get("title") else "one of its names"
+        return (what if evidence.get("case") else f"{what}, but for capitals or punctuation",)
+    alike = evidence.get("name", 0.0)
+    return (f"a name that is {alike:.0%} alike",) if alike > 0 else ()
+
+
+# ------------------------------------------------------------------------------------- tables
+def rows_of(names: object, context: object = None) -> Iterator[Row]:
+    """Names and their contexts as rows; UsageError where these do not fit each other."""
+    if isinstance(names, str):
+        return iter([Row(cell_text(names), _one_context(context))])
+    refuse_columns(names, "name", "resolve")
+    if not isinstance(names, Iterable) or isinstance(names, bytes):
+        raise UsageError(
+            f"names are of the type {type(names).__name__}", hint="Give a text, or a list of texts."
+        )
+    return _rows(names, context)
+
+
+def _rows(names: Iterable[object], context: object) -> Iterator[Row]:
+    if context is None:
+        yield from (Row(cell_text(name)) for name in names)
+        return
+    missing = object()
+    contexts = _contexts(context)
+    for number, name in enumerate(names, 1):
+        words = next(contexts, missing)
+        if words is missing:
+            raise UsageError(
+                f"the context ends before name {number:,}", hint="Give each name a context."
+            )
+        yield Row(cell_text(name), str(words))
+    endless = isinstance(context, Mapping) and all(isinstance(one, str) for one in context.values())
+    if not endless and next(contexts, missing) is not missing:
+        raise UsageError(
+            "there are more contexts than names", hint="Give each name one context, in their order."
+        )
+
+
+def _one_context(context: object) -> str:
+    """The context of a single name: a text, a dictionary of values, or columns of one cell."""
+    if context is None or isinstance(context, str):
+        return cell_text(context)
+    is_values = isinstance(context, Mapping) and not any(
+        isinstance(one, Iterable) and not isinstance(one, str) for one in context.values()
+    )
+    if is_values and isinstance(context, Mapping):
+        return context_text(context)
+    return next(_contexts(context), "")
+
+
+def _contexts(context: object) -> Iterator[str]:
+    """For each row what is known of it, as words."""
+    columns = getattr(context, "columns", None)
+    if isinstance(context, Mapping):
+        yield from _by_columns(context)
+    elif columns is not None and hasattr(context, "__getitem__"):
+        yield from _by_columns({name: context[name] for name in columns})
+    elif isinstance(context, Iterable) and not isinstance(context, str | bytes):
+        for one in context:
+            yield context_text(one) if isinstance(one, Mapping) else cell_text(one)[:_MOST_CONTEXT]
+    else:
+        raise UsageError(
+            f"the context is of the type {type(context).__name__}",
+            hint='Give columns, such as {"country": [...]}, or a list of texts.',
+        )
+
+
+def _by_columns(columns: Mapping[object, object]) -> Iterator[str]:
+    cells = []
+    for name, column in columns.items():
+        if isinstance(column, str):
+            cells.append(repeat(column))
+        elif isinstance(column, Iterable) and getattr(column, "columns", None) is None:
+            cells.append(iter(column))
+        else:
+            raise UsageError(
+                f"the context column {name!r} is of the type {type(column).__name__}",
+                hint="A column is a list of cells, as long as the names; no name comes twice.",
+            )
+    while True:
+        try:
+            row = [next(column) for column in cells]
+        except StopIteration:
+            return
+        yield context_text(dict(zip(columns, row, strict=True)))
+
+
+def context_text(cells: Mapping[object, object]) -> str:
+    """Cells by the names of their columns as words: ``country: Poland; year: 1990``."""
+    told = ((column, cell_text(cell)) for column, cell in cells.items())
+    return "; ".join(f"{column}: {text}" for column, text in told if text)[:_MOST_CONTEXT]
+
+
+def cell_text(cell: object) -> str:
+    """A cell as words on one line; empty where it is missing (None, NaN, NA, NaT) or blank."""
+    if isinstance(cell, bytes):
+        raise UsageError("a name is of the type bytes", hint="Decode it first.")
+    if cell is None or (not isinstance(cell, str) and _is_missing(cell)):
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return " ".join(str(cell).split())
+
+
+def _is_missing(cell: object) -> bool:
+    """Whether a value is not itself, as NaN is; of pandas' NA that cannot be said."""
+    try:
+        return bool(cell != cell)  # noqa: PLR0124 - that is what NaN is
+    except (TypeError, ValueError):
+        return True
