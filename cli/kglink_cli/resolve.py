@@ -15,7 +15,7 @@ from kglink.errors import UsageError
 from kglink.workspace.outputs import whole_file
 from kglink.workspace.resolve import Resolved, Row, cell_text, context_text, resolved_rows
 from kglink_cli.build import ensure_space, tell_names_alone
-from kglink_cli.console import Reached, counted, display, note, print_json_list, print_table
+from kglink_cli.console import Reached, Show, counted, display, note, print_json_list, print_table
 from kglink_cli.limits import NotUnder, Types, Under, limit_flags
 from kglink_cli.outputs import reserved
 from kglink_cli.session import Encoding, session_of, split_names
@@ -189,8 +189,8 @@ class _Table:
                 show(self._reached())
                 yield _cells(answer)
 
-        if output is None:
-            show = _no_bar
+        if output is None:  # a bar would run through the table
+            show: Show = lambda _: None  # noqa: E731 - the place of a bar
             self._file.write(sys.stdout.buffer, self._wanted, self._added, answers)
             sys.stdout.flush()
         else:
@@ -204,8 +204,9 @@ class _Table:
         )
 
     def _reached(self) -> Reached:
-        done = self._counts.total()
-        source = self._source
+        done, source = self._counts.total(), self._source
+        if self._file.rows is not None:
+            return Reached("rows", done, self._file.rows, done)
         return Reached("rows", source.bytes_read, source.bytes_total, done, "bytes")
 
     def _refuse_other_kind(self, output: Path | None) -> None:
@@ -232,10 +233,6 @@ class _Table:
         if padded := getattr(self._file, "padded", 0):
             short = f"{counted(padded, 'row')} with fewer cells than the header"
             note("short", f"{short}: empty cells are added")
-
-
-def _no_bar(reached: Reached) -> None:
-    """Show nothing: a bar would run through a table that is printed."""
 
 
 def _cells(answer: Resolved | None) -> Added:

@@ -26,6 +26,9 @@ Answer = Callable[[Iterable[Sequence[Cell]]], Iterator[Added]]
 class TableFile(Protocol):
     """A kind of file that holds a table."""
 
+    rows: int | None
+    """How many rows there are below the header, where that is known."""
+
     def columns(self) -> Sequence[str]:
         """The names of the columns."""
         ...
@@ -102,6 +105,7 @@ class TextTable:
             text, lambda header: 2 * len(wanted.intersection(header)) + (len(header) > 1), delimiter
         ).dialect
         csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
+        self.rows: int | None = None
         self.padded = 0
         """How many rows had fewer cells than the header."""
 

@@ -56,6 +56,7 @@ class XlsxTable:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._library = _library("openpyxl", "XLSX")
+        self.rows: int | None = None
         with _naming(source, "XLSX"):
             self._has_macros = self._checked()
 
@@ -69,6 +70,7 @@ class XlsxTable:
         with _naming(self._source, "XLSX"), self._source.open_raw() as raw:
             book = self._library.load_workbook(raw, keep_vba=self._has_macros)
         sheet, width = book.worksheets[0], len(self.columns())
+        self.rows = sheet.max_row - 1
         rows = self._values()
         next(rows)
 
@@ -145,10 +147,13 @@ class ParquetTable:
         self._parquet = _library("pyarrow.parquet", "Parquet")
         self._arrow = import_module("pyarrow")
         with _naming(source, "Parquet"):
-            self._file = self._parquet.ParquetFile(io.BufferedReader(source.open_raw()))
+            self._file = self._parquet.ParquetFile(
+                io.BufferedReader(cast("io.RawIOBase", source.open_raw()))
+            )
             told = self._file.metadata
             size = sum(told.row_group(at).total_byte_size for at in range(told.num_row_groups))
             source.limits.check_growth(source.label, source.bytes_total, size)
+            self.rows: int | None = told.num_rows
 
     def columns(self) -> Sequence[str]:
         """The names in the schema."""

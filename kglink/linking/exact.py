@@ -7,7 +7,7 @@ at a fraction of the time. The probabilities are shares measured on names withou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,8 +50,6 @@ class ExactNames:
     kbs: Sequence[str]
     preferred: Sequence[str]
     """The KBs, the one first that answers where several have the same thing."""
-    stated: Collection[str]
-    """Those of them that answer before all others."""
 
     def find(self, names: Sequence[str]) -> list[Known | None]:
         """For each name the one thing that bears it.
@@ -87,14 +85,8 @@ class ExactNames:
             return None
         known = [self._known(kb, int(own[0]), name, rows[kb]) for kb, own in bearers.items()]
         order = {kb: place for place, kb in enumerate(self.preferred)}
-        return min(
-            known,
-            key=lambda one: (
-                order[one.candidate.id.kb] if one.candidate.id.kb in self.stated else len(order),
-                -one.probability,
-                order[one.candidate.id.kb],
-            ),
-        )
+        first = min(known, key=lambda one: order[one.candidate.id.kb])
+        return first._replace(probability=max(one.probability for one in known))
 
     def _known(self, kb: str, entity: int, name: str, rows: npt.NDArray[np.int64]) -> Known:
         segment = self.space.segments[kb]

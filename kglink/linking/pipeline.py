@@ -154,7 +154,6 @@ class Linker:
             search.memory,
             self._kbs,
             self._preferred,
-            settings.prefer,
         )
 
     def leaves_out(self, entity: EntityId) -> bool:

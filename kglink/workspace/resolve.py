@@ -41,6 +41,8 @@ _WHY = {
     "counterpart": "the same thing in another KB",
     "numbers": "its numbers",
 }
+#: Evidence of what a name mostly means, and how much of it makes a name one of several no more.
+_HABITS, _HABIT = ("common", "memory"), 0.5
 #: Kinds that `_named` tells, and the least part of a score that is told.
 _NAMES = ("name", "similar", "exact", "title", "case")
 _LEAST_TOLD = 0.02
@@ -178,12 +180,24 @@ class _Resolver:
         first = candidates[0]
         by_names = first.parts.keys().isdisjoint(("alias", "context"))
         status: Status = "new"
-        if probability >= self._threshold:
+        if probability >= self._threshold and not self._is_torn(row, candidates):
             status = "match"
         elif first.evidence.get("exact") or probability >= (NEW_BY_NAMES if by_names else NEW):
             status = "ambiguous"
         why = _why(first, with_context=bool(row.context))
         return Resolved(row.name, status, probability, candidates, why)
+
+    def _is_torn(self, row: Row, candidates: Sequence[Candidate]) -> bool:
+        """Whether several things bear a name, and nothing is known of it that says which is meant.
+
+        A third of such names mean another than the first candidate.
+        """
+        first = candidates[0]
+        known = row.context or max(first.evidence.get(kind, 0.0) for kind in _HABITS) >= _HABIT
+        if known or self._exact is None:
+            return False
+        bearers = (one for one in candidates if one.evidence.get("exact"))
+        return any(one.id != first.id and one.id not in first.also for one in bearers)
 
 
 def _text_of(row: Row) -> str:
@@ -275,7 +289,7 @@ def _contexts(context: object) -> Iterator[str]:
 
 
 def _by_columns(columns: Mapping[object, object]) -> Iterator[str]:
-    cells = []
+    cells: list[Iterator[object]] = []
     for name, column in columns.items():
         if isinstance(column, str):
             cells.append(repeat(column))
