@@ -16,6 +16,7 @@ from kglink.store import IngestSummary, KBInfo
 from kglink.store.document_reader import MentionsOf, Snippet
 from kglink.workspace.entities import Counterpart, EntityView
 from kglink.workspace.kbs import AddedKB
+from kglink.workspace.resolve import Resolved
 
 START = (
     "Every public name of `kglink`, and every method of `Workspace`: each command of the command "
@@ -25,7 +26,9 @@ START = (
 )
 MARK = "Marks a function as a hook; [Writing a plugin](../plugins.md) shows where it stands."
 OPENING = ("open", "close", "with_settings")
-GIVEN_BACK = (AddedKB, IngestSummary, KBInfo, EntityView, Counterpart, MentionsOf, Snippet)
+GIVEN_BACK = (
+    AddedKB, IngestSummary, KBInfo, EntityView, Counterpart, MentionsOf, Snippet, Resolved,
+)  # fmt: skip
 HELD = ("settings", "store", "space", "encoder", "linker")
 
 

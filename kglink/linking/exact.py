@@ -24,11 +24,12 @@ from kglink.text.name_words import name_key
 
 #: How often the one bearer of a name is meant by it: where the name is its title (or another of
 #: its names), and written the same to the letter (or but for capitals, accents, punctuation).
+#: Shares of the train mentions of NCBI Disease and BC5CDR, in DOID and in HP.
 RIGHT: Mapping[tuple[bool, bool], float] = {
     (True, True): 0.93,
     (True, False): 0.9,
     (False, True): 0.89,
-    (False, False): 0.81,
+    (False, False): 0.79,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kglink.errors import UsageError
 from kglink.records import Candidate, EntityId, Span, TextInput, json_number
@@ -230,82 +230,59 @@ def _named(evidence: Mapping[str, float]) -> tuple[str, ...]:
 def rows_of(names: object, context: object = None) -> Iterator[Row]:
     """Names and their contexts as rows; UsageError where these do not fit each other."""
     if isinstance(names, str):
-        return iter([Row(cell_text(names), _one_context(context))])
+        names, context = [names], [context] if isinstance(context, str) else context
     refuse_columns(names, "name", "resolve")
     if not isinstance(names, Iterable) or isinstance(names, bytes):
         raise UsageError(
             f"names are of the type {type(names).__name__}", hint="Give a text, or a list of texts."
         )
-    return _rows(names, context)
+    return _rows(names, _contexts(context))
 
 
-def _rows(names: Iterable[object], context: object) -> Iterator[Row]:
-    if context is None:
-        yield from (Row(cell_text(name)) for name in names)
-        return
-    missing = object()
-    contexts = _contexts(context)
-    for number, name in enumerate(names, 1):
-        words = next(contexts, missing)
-        if words is missing:
-            raise UsageError(
-                f"the context ends before name {number:,}", hint="Give each name a context."
-            )
-        yield Row(cell_text(name), str(words))
-    endless = isinstance(context, Mapping) and all(isinstance(one, str) for one in context.values())
-    if not endless and next(contexts, missing) is not missing:
-        raise UsageError(
-            "there are more contexts than names", hint="Give each name one context, in their order."
-        )
-
-
-def _one_context(context: object) -> str:
-    """The context of a single name: a text, a dictionary of values, or columns of one cell."""
-    if context is None or isinstance(context, str):
-        return cell_text(context)
-    is_values = isinstance(context, Mapping) and not any(
-        isinstance(one, Iterable) and not isinstance(one, str) for one in context.values()
+def _rows(names: Iterable[object], contexts: Iterator[str]) -> Iterator[Row]:
+    unequal = UsageError(
+        "the names and their contexts are not equally many", hint="Give each name one context."
     )
-    if is_values and isinstance(context, Mapping):
-        return context_text(context)
-    return next(_contexts(context), "")
+    for name in names:
+        words = next(contexts, None)
+        if words is None:
+            raise unequal
+        yield Row(cell_text(name), words)
+    if not isinstance(contexts, repeat) and next(contexts, None) is not None:
+        raise unequal
 
 
 def _contexts(context: object) -> Iterator[str]:
     """For each row what is known of it, as words."""
-    columns = getattr(context, "columns", None)
-    if isinstance(context, Mapping):
-        yield from _by_columns(context)
-    elif columns is not None and hasattr(context, "__getitem__"):
-        yield from _by_columns({name: context[name] for name in columns})
-    elif isinstance(context, Iterable) and not isinstance(context, str | bytes):
-        for one in context:
-            yield context_text(one) if isinstance(one, Mapping) else cell_text(one)[:_MOST_CONTEXT]
-    else:
+    if context is None:
+        return repeat("")
+    frame: Any = context
+    names = context.keys() if isinstance(context, Mapping) else getattr(context, "columns", None)
+    if names is not None:
+        columns = {name: frame[name] for name in names}
+        if len(columns) < len(names):
+            raise UsageError("two columns of the context have one name", hint="Rename one of them.")
+        several = {name for name, one in columns.items() if _is_column(one)}
+        if not several:
+            return repeat(context_text(columns))
+        cells = (one if name in several else repeat(one) for name, one in columns.items())
+        return (
+            context_text(dict(zip(columns, row, strict=True))) for row in zip(*cells, strict=False)
+        )
+    if not _is_column(context):
         raise UsageError(
             f"the context is of the type {type(context).__name__}",
             hint='Give columns, such as {"country": [...]}, or a list of texts.',
         )
+    return (
+        context_text(one) if isinstance(one, Mapping) else cell_text(one)[:_MOST_CONTEXT]
+        for one in frame
+    )
 
 
-def _by_columns(columns: Mapping[object, object]) -> Iterator[str]:
-    cells: list[Iterator[object]] = []
-    for name, column in columns.items():
-        if isinstance(column, str):
-            cells.append(repeat(column))
-        elif isinstance(column, Iterable) and getattr(column, "columns", None) is None:
-            cells.append(iter(column))
-        else:
-            raise UsageError(
-                f"the context column {name!r} is of the type {type(column).__name__}",
-                hint="A column is a list of cells, as long as the names; no name comes twice.",
-            )
-    while True:
-        try:
-            row = [next(column) for column in cells]
-        except StopIteration:
-            return
-        yield context_text(dict(zip(columns, row, strict=True)))
+def _is_column(cells: object) -> bool:
+    """Whether this is a cell for each row, or one that holds for all."""
+    return isinstance(cells, Iterable) and not isinstance(cells, str | bytes)
 
 
 def context_text(cells: Mapping[object, object]) -> str:

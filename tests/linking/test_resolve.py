@@ -117,12 +117,12 @@ def test_one_name_has_one_context(workspace: Workspace) -> None:
         (5, None, "type int"),
         (b"heron", None, "type bytes"),
         ([b"heron"], None, "type bytes"),
-        (["a", "b"], ["x"], "ends before name 2"),
-        (["a"], ["x", "y"], "more contexts than names"),
-        (["a"], {"country": ["x", "y"]}, "more contexts than names"),
-        (["a"], {"country": 5}, "country.*type int"),
+        (["a", "b"], ["x"], "not equally many"),
+        (["a"], ["x", "y"], "not equally many"),
+        (["a"], {"country": ["x", "y"], "year": 5}, "not equally many"),
         (["a"], 5, "type int"),
-        (["a"], pd.DataFrame([["x", "y"]], columns=["c", "c"]), "no name comes twice"),
+        (["a", "b"], "x", "type str"),
+        (["a"], pd.DataFrame([["x", "y"]], columns=["c", "c"]), "two columns"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
