@@ -245,6 +245,6 @@ def _cells(answer: Resolved | None) -> Added:
         str(entity.id) if entity else "",
         entity.title if entity else "",
         round(answer.probability, 4),
-        " ".join(map(str, answer.also)),
-        " ".join(str(one.id) for one in others),
+        "|".join(map(str, answer.also)),
+        "|".join(str(one.id) for one in others),
     ]

@@ -63,7 +63,7 @@ class XlsxTable:
     def columns(self) -> Sequence[str]:
         """The cells of the first row."""
         with _naming(self._source, "XLSX"):
-            return [harmless(str(cell or "")) for cell in next(self._values(), ())]
+            return [str("" if cell is None else cell).strip() for cell in next(self._values(), ())]
 
     def write(self, out: BinaryIO, wanted: Sequence[int], added: Sequence[str], by: Answer) -> None:
         """Write the workbook with the cells behind the last column."""

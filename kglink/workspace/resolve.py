@@ -118,9 +118,9 @@ def resolve(
 
     A name is a match from ``threshold`` on (.5 if not given).
 
-    >>> (heron, dodo) = workspace.resolve(["Grey Heron", "dodo"], kbs=["birds"])
+    >>> (heron, dodo) = workspace.resolve(["Heron", "dodo"], kbs=["birds"])
     >>> (heron.status, str(heron.entity.id), heron.why)
-    ('match', 'birds:h', ('one of its names, but for capitals or punctuation',))
+    ('match', 'birds:h', ('its title, but for capitals or punctuation',))
     >>> dodo.status
     'new'
     """
