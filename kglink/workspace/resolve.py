@@ -8,6 +8,7 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kglink.errors import UsageError
+from kglink.linking.exact import misspelt
 from kglink.records import Candidate, EntityId, Span, TextInput, json_number
 from kglink.workspace.link import fresh_linker, refuse_columns
 
@@ -178,6 +179,8 @@ class _Resolver:
         if not candidates:
             return Resolved(row.name, "new", probability)
         first = candidates[0]
+        if self._exact and not first.evidence.get("exact"):
+            probability = max(probability, _misspelt(row.name, candidates))
         by_names = first.parts.keys().isdisjoint(("alias", "context"))
         status: Status = "new"
         if probability >= self._threshold and not self._is_torn(row, candidates):
@@ -198,6 +201,14 @@ class _Resolver:
             return False
         bearers = (one for one in candidates if one.evidence.get("exact"))
         return any(one.id != first.id and one.id not in first.also for one in bearers)
+
+
+def _misspelt(name: str, candidates: Sequence[Candidate]) -> float:
+    """How probably a name is the first candidate's, misspelt, and as near to no other's."""
+    first, *others = candidates
+    sure = misspelt(name, first)
+    rivals = (one for one in others if sure and one.id not in first.also)
+    return min(sure, NEW) if any(misspelt(name, one) >= sure for one in rivals) else sure
 
 
 def _text_of(row: Row) -> str:

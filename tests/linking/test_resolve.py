@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 
 from kglink.errors import UsageError
-from kglink.records import Document, Entity, EntityId, Mention, Span, TextInput
+from kglink.linking.exact import misspelt
+from kglink.records import Candidate, Document, Entity, EntityId, Mention, Span, TextInput
 from kglink.workspace import Workspace
 from kglink.workspace.resolve import BATCH, Row, context_text, resolved_rows, rows_of
 
@@ -217,6 +218,44 @@ def test_exact_names_are_the_linkers_first_candidates(workspace: Workspace) -> N
         (link,) = document.links
         heads = {one.id.kb: one.id for one in reversed(link.candidates) if one.evidence["exact"]}
         assert known[document.id].candidate.id in heads.values()
+
+
+@pytest.mark.parametrize(
+    ("name", "sure"),
+    [
+        ("Parkinsons disease", 0.65),
+        ("parkinosn's disease", 0.65),
+        ("Parkinson disease", 0.25),
+        ("prkinsn's disease", 0.25),
+        ("tremmor", 0.25),
+        ("tremmors", 0.0),
+        ("PX", 0.0),
+        ("type 2 palsy of hands", 0.0),
+        ("types 1 palsy of hands", 0.65),
+        ("qwxz", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_a_name_that_is_a_few_letters_off_is_misspelt(name: str, sure: float) -> None:
+    names = ("Tremor", "PD", "type 1 palsy of hands")
+    candidate = Candidate(EntityId("kb", "1"), "Parkinson's disease", 0.0, aliases=names)
+    assert misspelt(name, candidate) == sure
+
+
+def test_a_misspelt_name_is_a_match_unless_another_is_as_near(tmp_path: Path) -> None:
+    kept = [
+        Entity("1", "Herefordshire"),
+        Entity("2", "Gloucestershire"),
+        Entity("3", "David Gross"),
+    ]
+    with Workspace.open(tmp_path / "w", create=True) as workspace:
+        workspace.add_kb("places", [*kept, Entity("4", "David Cross")])
+        shire, david = workspace.resolve(["Gloucesterhsire", "David Goss"])
+    assert shire
+    assert shire.entity
+    assert shire.entity.id.key == "2"
+    assert david
+    assert david.status == "match"  # two letters off the other
 
 
 def test_context_is_words_and_bounded() -> None:
