@@ -1,4 +1,4 @@
-"""Names that one thing alone bears, answered without ranking all that is like them; misspelt ones.
+"""Names that one thing alone bears, exactly or one letter off, answered without the linker.
 
 Whoever bears a name exactly is also the linker's first candidate, so this gives the same entities
 at a fraction of the time. The probabilities are shares measured on names without text
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from rapidfuzz.distance import OSA
 
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.memory import Memory
 from kglink.linking.sameness import Sameness
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
+from kglink.space.names import IntArray, NameIndex
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
@@ -35,6 +35,9 @@ RIGHT: Mapping[tuple[bool, bool], float] = {
 #: How often a candidate is meant whose name is so few letters off (left out, added, replaced or
 #: swapped), by those letters and by the least length of the name: of the same mentions.
 MISSPELT: Sequence[tuple[int, int, float]] = ((1, 10, 0.65), (1, 6, 0.25), (2, 10, 0.25))
+#: The least length of the first of these, and the number of names like it that are compared.
+_LONG, _ALIKE = 10, 16
+_MANY = 99
 
 
 class Known(NamedTuple):
@@ -57,18 +60,28 @@ class ExactNames:
     """The KBs, the one first that answers where several have the same thing."""
 
     def find(self, names: Sequence[str]) -> list[Known | None]:
-        """For each name the one thing that bears it.
+        """For each name the one thing that bears it, or else one that is a letter off.
 
         None where nothing or several things do, or where memory knows the name: then the linker
         weighs all evidence.
         """
         folded = [fold(name) for name in names]
-        keys = {name_key(one) for one in folded}
-        remembered = self.memory.meanings(keys) if self.memory else {}
-        found = [
-            None if name_key(key) in remembered else self._bearer(name, key)
-            for name, key in zip(names, folded, strict=True)
-        ]
+        keys = [name_key(one) for one in folded]
+        remembered = self.memory.meanings(set(keys)) if self.memory else {}
+        found: list[Known | None] = [None] * len(names)
+        rest = []
+        for at, (name, key) in enumerate(zip(names, keys, strict=True)):
+            if not folded[at] or key in remembered:
+                continue
+            rows = {kb: self._names(kb).exact(folded[at]) for kb in self.kbs}
+            found[at] = self._one_thing(name, rows)
+            if not any(map(len, rows.values())) and len(folded[at]) >= _LONG:
+                rest.append(at)
+        asked = [folded[at] for at in rest]
+        alike = {kb: self._names(kb).similar(asked, _ALIKE) for kb in self.kbs if asked}
+        for place, at in enumerate(rest):
+            rows = {kb: self._near(folded[at], kb, hits[place][0]) for kb, hits in alike.items()}
+            found[at] = self._one_thing(names[at], rows, off=1)
         rankings = [
             Ranking(MentionInText(name, 0, len(name)), (one.candidate,))
             for name, one in zip(names, found, strict=True)
@@ -77,10 +90,16 @@ class ExactNames:
         told = iter(described(self.facts, rankings, 1))
         return [one and one._replace(candidate=next(told).candidates[0]) for one in found]
 
-    def _bearer(self, name: str, folded: str) -> Known | None:
-        if not folded:
-            return None
-        rows = {kb: self.space.segments[kb].names.exact(folded) for kb in self.kbs}
+    def _names(self, kb: str) -> NameIndex:
+        return self.space.segments[kb].names
+
+    def _near(self, folded: str, kb: str, rows: IntArray) -> IntArray:
+        """Those of some alias rows whose names are one letter off."""
+        names = self._names(kb).folded
+        return np.array([row for row in rows if letters_off(folded, names[row]) == 1], np.int64)
+
+    def _one_thing(self, name: str, rows: Mapping[str, IntArray], off: int = 0) -> Known | None:
+        """The one thing that some alias rows are of, in the KB that answers first."""
         bearers = {
             kb: np.unique(self.space.segments[kb].entity_of(own))
             for kb, own in rows.items()
@@ -88,22 +107,25 @@ class ExactNames:
         }
         if not bearers or self.sameness.are_several(bearers):
             return None
-        known = [self._known(kb, int(own[0]), name, rows[kb]) for kb, own in bearers.items()]
+        known = [self._known(kb, int(own[0]), name, rows[kb], off) for kb, own in bearers.items()]
         order = {kb: place for place, kb in enumerate(self.preferred)}
         first = min(known, key=lambda one: order[one.candidate.id.kb])
         return first._replace(probability=max(one.probability for one in known))
 
-    def _known(self, kb: str, entity: int, name: str, rows: npt.NDArray[np.int64]) -> Known:
+    def _known(self, kb: str, entity: int, name: str, rows: IntArray, off: int) -> Known:
         segment = self.space.segments[kb]
         is_title = int(segment.alias_starts[entity]) in rows
         same_case = any(segment.surfaces[row] == name for row in rows)
+        evidence = {"exact": 1.0, "title": float(is_title), "case": float(same_case)}
         probability = RIGHT[is_title, same_case]
+        if off:
+            evidence, probability = {"letters off": float(off)}, MISSPELT[0][2]
         candidate = Candidate(
             id=EntityId(kb, segment.keys[entity]),
             title=segment.titles[entity],
             score=probability,
             popularity=float(segment.popularity[entity]),
-            evidence={"exact": 1.0, "title": float(is_title), "case": float(same_case)},
+            evidence=evidence,
         )
         return Known(candidate, probability)
 
@@ -116,11 +138,16 @@ def misspelt(name: str, candidate: Candidate) -> float:
     folded = fold(name)
     found = 0.0
     for other in map(fold, {candidate.title, *candidate.aliases}):
-        off = OSA.distance(folded, other, score_cutoff=2)
-        if off <= 2 and _codes(folded) == _codes(other):
-            fits = (sure for most, least, sure in MISSPELT if off <= most and len(folded) >= least)
-            found = max(found, *fits, 0.0)
+        off = letters_off(folded, other)
+        fits = (sure for most, least, sure in MISSPELT if off <= most and len(folded) >= least)
+        found = max(found, *fits, 0.0)
     return found
+
+
+def letters_off(left: str, right: str) -> int:
+    """How many letters two folded names differ by; many where short words or digits differ."""
+    off = OSA.distance(left, right, score_cutoff=2)
+    return off if off <= 2 and _codes(left) == _codes(right) else _MANY
 
 
 def _codes(folded: str) -> list[str]:

@@ -233,6 +233,8 @@ def _named(evidence: Mapping[str, float]) -> tuple[str, ...]:
     if evidence.get("exact"):
         what = "its title" if evidence.get("title") else "one of its names"
         return (what if evidence.get("case") else f"{what}, but for capitals or punctuation",)
+    if evidence.get("letters off"):
+        return ("a name that is one letter off",)
     alike = evidence.get("name", 0.0)
     return (f"a name that is {alike:.0%} alike",) if alike > 0 else ()
 
