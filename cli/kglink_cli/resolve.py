@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 STDIN = "-"
 #: Added to a table, each behind the name of its column.
 ADDED = ("status", "id", "title", "probability", "also", "candidates")
+#: Rows between two looks at the progress.
+_SHOWN_EVERY = 64
 _BINARY = {".xlsx": "XLSX", ".xlsm": "XLSX", ".parquet": "Parquet", ".pq": "Parquet"}
 
 
@@ -186,7 +188,8 @@ class _Table:
                 linker, asked, threshold, workspace.settings.ingest.max_name_chars
             ):
                 self._counts[answer.status if answer else "empty"] += 1
-                show(self._reached())
+                if self._counts.total() % _SHOWN_EVERY == 0:
+                    show(self._reached())
                 yield _cells(answer)
 
         if output is None:  # a bar would run through the table

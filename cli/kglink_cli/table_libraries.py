@@ -13,15 +13,17 @@ from typing import IO, Any, BinaryIO, cast
 
 from kglink.errors import KglinkError, SourceError, UsageError
 from kglink.sources import Source
+from kglink.text.printable import printable_line
 from kglink_cli.table_files import Added, Answer, Cell, harmless
 
 #: A workbook is held in memory, at some ten times its size.
 _MOST_UNPACKED = 256 * 2**20
-_MOST_ROWS = 2**20
 #: openpyxl makes a cell of each cell of a merged range.
 _MOST_MERGED = 1_000_000
 _PLACE = rb"([A-Z]{1,3})(\d{1,9})"
 _MERGED = re.compile(rb'<(?:\w{1,20}:)?mergeCell\s[^<>]{0,200}?ref="' + _PLACE + b":" + _PLACE)
+#: Numbers of rows that no sheet has: openpyxl makes all rows before them.
+_FAR = re.compile(rb'<(?:\w{1,20}:)?row\s[^<>]{0,200}?r="\d{8}')
 #: Rows of a Parquet file that are in memory at a time.
 _GROUP = 65_536
 
@@ -86,7 +88,7 @@ class XlsxTable:
     def _set(self, sheet: Any, row: int, width: int, cells: Added) -> None:
         for column, cell in enumerate(cells, width + 1):
             if cell != "":
-                value = harmless(cell) if isinstance(cell, str) else cell
+                value = printable_line(harmless(cell)) if isinstance(cell, str) else cell
                 sheet.cell(row, column, value)
 
     def _values(self) -> Iterator[Sequence[Cell]]:
@@ -95,13 +97,7 @@ class XlsxTable:
             book = self._library.load_workbook(raw, read_only=True, data_only=True)
             sheet = book.worksheets[0]
             sheet.reset_dimensions()  # which may be anything
-            for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
-                if number > _MOST_ROWS:
-                    raise SourceError(
-                        f"{self._source.label} has more than {_MOST_ROWS:,} rows",
-                        hint="No sheet has; save it as CSV.",
-                    )
-                yield row
+            yield from sheet.iter_rows(values_only=True)
 
     def _checked(self) -> bool:
         """Refuse archives made to fill the memory; whether the workbook has macros."""
@@ -123,7 +119,12 @@ class XlsxTable:
                 )
             for name in names:
                 if name.startswith("xl/worksheets/") and name.endswith(".xml"):
-                    for found in _MERGED.finditer(archive.read(name)):
+                    sheet = archive.read(name)
+                    if _FAR.search(sheet):
+                        raise SourceError(
+                            f"{source.label} has rows that no sheet has", hint="Save it as CSV."
+                        )
+                    for found in _MERGED.finditer(sheet):
                         left, top, right, bottom = found.groups()
                         wide = abs(_column(right) - _column(left)) + 1
                         merged += wide * (abs(int(bottom) - int(top)) + 1)
