@@ -8,7 +8,6 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kglink.errors import UsageError
-from kglink.linking.exact import misspelt
 from kglink.records import Candidate, EntityId, Span, TextInput, json_number
 from kglink.workspace.link import fresh_linker, refuse_columns
 
@@ -205,6 +204,8 @@ class _Resolver:
 
 def _misspelt(name: str, candidates: Sequence[Candidate]) -> float:
     """How probably a name is the first candidate's, misspelt, and as near to no other's."""
+    from kglink.linking.exact import misspelt  # which loads numpy
+
     first, *others = candidates
     sure = misspelt(name, first)
     rivals = (one for one in others if sure and one.id not in first.also)
