@@ -17,6 +17,7 @@ from kglink.store.document_reader import MentionsOf, Snippet
 from kglink.workspace.corrections import Correction
 from kglink.workspace.entities import Counterpart, EntityView
 from kglink.workspace.kbs import AddedKB
+from kglink.workspace.resolve import Resolved
 
 START = (
     "Every public name of `kglink`, and every method of `Workspace`: each command of the command "
@@ -35,6 +36,7 @@ GIVEN_BACK = (
     MentionsOf,
     Snippet,
     Correction,
+    Resolved,
 )
 HELD = ("settings", "store", "space", "encoder", "linker")
 

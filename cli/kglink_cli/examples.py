@@ -71,6 +71,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink search 'pressure washer'",
         "kglink search AquaJet --kb products -k 3 --json",
     ),
+    "resolve": (
+        "kglink resolve heron 'grey heron' --context 'a bird of Poland'",
+        "kglink resolve --column city --context country cities.csv -o out.csv",
+    ),
     "candidates": (
         "kglink candidates notes -o candidates.jsonl",
         "kglink candidates notes --split test --k 10 --with-gold -o oracle.jsonl",

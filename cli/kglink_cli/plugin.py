@@ -26,6 +26,7 @@ from kglink_cli import (
     overlap,
     recipes,
     report,
+    resolve,
     runs,
     search,
     settings,
@@ -52,8 +53,8 @@ def add_commands(app: typer.Typer) -> None:
     app.add_typer(kbs.app(), name="kbs", rich_help_panel=_BEGIN)
     _add(app, _BEGIN, show.show)
     app.add_typer(overlap.app(), name="overlap", rich_help_panel=_BEGIN)
-    _add(app, _LINK, link.link, search.search, explain.explain, discover.discover)
-    _add(app, _LINK, discover.promote)
+    _add(app, _LINK, link.link, resolve.resolve, search.search, explain.explain)
+    _add(app, _LINK, discover.discover, discover.promote)
     _add(app, _LEARN, evaluate.evaluate, memory.learn, memory.forget, memory.fit)
     _add(app, _LEARN, candidates.candidates)
     _add(app, _TRAIN, finetune.finetune, recipes.recipes, runs.runs, report.report)

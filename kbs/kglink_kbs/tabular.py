@@ -3,105 +3,27 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
 
 from pydantic import Field, field_validator
 
 from kglink.errors import RecordError, SourceError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
+from kglink.sources.dialect import Dialect, Guess, Quoting, bad_row, first_rows, guess_dialect
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.columns import GUESSED, Columns, find_columns
 from kglink_kbs.entities import Descriptions, EntityFields, EntityMaker
 from kglink_kbs.spellings import ENTITY, find_fields
 from kglink_kbs.values import BadValue, checked
 
-Quoting = Literal["auto", "double", "none"]
-_DELIMITERS = (",", "\t", ";", "|")
-_ROWS = 200
-#: A cell between tabs that has quotes around it.
-_ENCLOSED = re.compile(r'(?:^|\t)"[^"\t\n]*"(?:\r?$|\t)', re.MULTILINE)
+_PLAIN_QUOTES = "; where quotes are plain characters, --set quoting=none"
 
 
-class Dialect(NamedTuple):
-    """How the rows of a table are written."""
-
-    delimiter: str
-    quoted: bool
-
-    def rows(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        """The rows of ``lines``; raises `csv.Error` at a bad one and goes on behind it."""
-        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
-        return csv.reader(
-            lines,
-            delimiter=self.delimiter,
-            quoting=quoting,
-            strict=True,
-            skipinitialspace=self.delimiter != " ",
-        )
-
-
-class Guess(NamedTuple):
-    """A dialect, and how well a table's beginning fits it; greater is better."""
-
-    known_columns: int
-    regular: float
-    rows: int
-    columns: int
-    quoted: bool
-    header: tuple[str, ...]
-    dialect: Dialect
-
-
-def guess_dialect(head: str, delimiter: str = "", quoting: Quoting = "auto") -> Guess:
-    """The dialect that fits best: known column names first, then rows as long as the header."""
-    lines = _whole_lines(head)
-    delimiters = (delimiter,) if delimiter else _DELIMITERS
-    dialects = [Dialect(sign, quoting != "none") for sign in delimiters]
-    if quoting == "auto" and "\t" in delimiters and not _ENCLOSED.search("".join(lines)):
-        # Tables with tabs are often written without quoting; the others hardly ever.
-        dialects.append(Dialect("\t", quoted=False))
-    return max((_fit(lines, dialect) for dialect in dialects), key=lambda guess: guess[:5])
-
-
-def _whole_lines(head: str) -> list[str]:
-    """The lines of a table's beginning; the table goes on behind it: the last may be half a one."""
-    sample = head[: head.rfind("\n") + 1] or head
-    return [line.removesuffix("\r") + "\n" for line in sample.removesuffix("\n").split("\n")]
-
-
-def _rows_of(lines: list[str], dialect: Dialect) -> Iterator[list[str] | None]:
-    """The rows that are not blank; None for one that is no row."""
-    reader = dialect.rows(lines)
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error:
-            yield None
-        else:
-            if row:
-                yield row
-
-
-def _sample(head: str, dialect: Dialect, width: int) -> list[list[str]]:
-    """The first rows below the header, those of another length left out."""
-    rows = filter(None, _rows_of(_whole_lines(head), dialect))
-    return [row for row in islice(rows, 1, _ROWS) if len(row) == width]
-
-
-def _fit(lines: list[str], dialect: Dialect) -> Guess:
-    rows = list(islice(_rows_of(lines, dialect), _ROWS))
-    header = next(filter(None, rows), [])
-    good = sum(row is not None and len(row) == len(header) for row in rows)
-    known = len(find_fields(header, ENTITY))
-    share = good / len(rows) if rows else 0.0
-    return Guess(known, share, good, len(header), dialect.quoted, tuple(header), dialect)
+def guess_table(head: str, delimiter: str = "", quoting: Quoting = "auto") -> Guess:
+    """The dialect that fits best a table of entities."""
+    return guess_dialect(head, lambda header: len(find_fields(header, ENTITY)), delimiter, quoting)
 
 
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
@@ -154,11 +76,11 @@ class TabularAdapter:
         """Yield the entities of ``source`` in their order."""
         head = source.head.head.decode("utf-8-sig", errors="replace")
         settings = self._settings
-        dialect = guess_dialect(head, settings.delimiter, settings.quoting).dialect
+        dialect = guess_table(head, settings.delimiter, settings.quoting).dialect
         rows = _rows(source, dialect, problems)
         line, header = next(rows, (0, []))
         header = _checked_header(source, header)
-        sample = _sample(head, dialect, len(header))
+        sample = first_rows(head, dialect, len(header))
         columns = find_columns(source.label, header, sample, settings, problems)
         first = (columns.values(row).get("description") for row in sample)
         descriptions = Descriptions(first, problems)
@@ -237,7 +159,7 @@ def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tupl
         except StopIteration:
             return
         except csv.Error as error:
-            row, bad = [], feed.bad or _bad_row(source, feed.first, error)
+            row, bad = [], feed.bad or bad_row(source.where(feed.first), error, _PLAIN_QUOTES)
         if bad and not header_seen:
             # Without its header a table says nothing: no bad record, but a bad source.
             raise SourceError(bad.message, hint=bad.hint)
@@ -246,21 +168,6 @@ def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tupl
         elif row:
             header_seen = True
             yield feed.first, row
-
-
-def _bad_row(source: Source, line: int, error: csv.Error) -> RecordError:
-    hint = (
-        'Inside a quoted cell a quote is written twice (""); where quotes are plain '
-        "characters, --set quoting=none."
-    )
-    if "end of data" in str(error):
-        reason = "a quote opens here that is never closed"
-    elif "new-line" in str(error):
-        reason = "a carriage return stands inside a row"
-        hint = "If the lines end as on old Macs: tr '\\r' '\\n' < FILE"
-    else:
-        reason = f"not a row of the table: {error}"
-    return RecordError(reason, where=source.where(line), hint=hint)
 
 
 def sniff_csv(head: SourceHead) -> float:
@@ -277,7 +184,7 @@ def _sniff(head: SourceHead, *, tabs: bool) -> float:
     text = head.head.decode("utf-8-sig", errors="replace")
     if "\0" in text or text.lstrip()[:1] in ("", "{", "[", "<"):
         return 0.0
-    guess = guess_dialect(text)
+    guess = guess_table(text)
     if guess.columns < 2 or (guess.dialect.delimiter == "\t") is not tabs:
         return 0.0
     if find_fields(guess.header, ENTITY).keys() >= {"key", "title"}:

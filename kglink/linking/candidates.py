@@ -65,7 +65,7 @@ class CandidateSearch:
         asked: Sequence[AskedKind] = (),
         facts: EntityFacts | None = None,
     ) -> None:
-        self._space = space
+        self.space = space
         self.memory = memory
         self._counterparts = counterparts
         self._candidates = candidates
@@ -96,6 +96,11 @@ class CandidateSearch:
             words_bring=by in MEASURES,
         )
 
+    @property
+    def is_led_by_names(self) -> bool:
+        """Whether who bears a mention's name comes first, and texts decide between several."""
+        return self._use.names and not self.reading.reads_all
+
     def find(
         self, mentions: Sequence[MentionInText], kbs: Sequence[str], *, limit: int | None = None
     ) -> list[dict[str, list[Candidate]]]:
@@ -120,7 +125,7 @@ class CandidateSearch:
             batch, rows, places = self.reading.with_windows(batch, places, mentions, is_open)
             tables = {kb: [found[row] for row in rows] for kb, found in tables.items()}
         for kb, found in tables.items():
-            segment = self._space.segments[kb]
+            segment = self.space.segments[kb]
             tables[kb] = [
                 self._with_context(one, at, batch, segment) for at, one in enumerate(found)
             ]
@@ -130,7 +135,7 @@ class CandidateSearch:
         most = limit or self._candidates
         best = {
             kb: [
-                ranked(self._space.segments[kb], one, self.scoring.weights_in(kb), most)[1]
+                ranked(self.space.segments[kb], one, self.scoring.weights_in(kb), most)[1]
                 for one in column
             ]
             for kb, column in tables.items()
@@ -144,7 +149,7 @@ class CandidateSearch:
 
     def _in_kb(self, batch: Batch, kb: str) -> list[Found]:
         """The candidates of all mentions in one KB, with all evidence but that of other KBs."""
-        segment = self._space.segments[kb]
+        segment = self.space.segments[kb]
         by_surface = dict(
             zip(
                 (surface.text for surface in batch.surfaces),
@@ -215,7 +220,7 @@ class CandidateSearch:
                 theirs = before[other]
                 owner, rows, sure = self._counterparts.of_rows(other, theirs.entities, kb)
                 if len(rows):
-                    segment, values = self._space.segments[kb], scores[other][owner] * sure
+                    segment, values = self.space.segments[kb], scores[other][owner] * sure
                     own = before[kb], scores[kb]
                     tables[kb][at] = self._shared(
                         batch, at, segment, tables[kb][at], rows, values - _score_of(*own, rows)
@@ -296,14 +301,14 @@ class CandidateSearch:
         """The best candidates of a mention so far."""
         told = []
         for kb, own in found.items():
-            segment = self._space.segments[kb]
+            segment = self.space.segments[kb]
             places, best = ranked(segment, own, self.scoring.weights_in(kb), self._asked_depth)
             told += [(one, kb, int(place)) for one, place in zip(best, places, strict=True)]
         return sorted(told, key=lambda one: (-one[0].score, -one[0].popularity))
 
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity of these KBs is never found, because the space is limited."""
-        return self._space.leaves_out(entity)
+        return self.space.leaves_out(entity)
 
     def with_memory(self, memory: Memory | None) -> CandidateSearch:
         """The same search with another memory."""
@@ -315,7 +320,7 @@ class CandidateSearch:
         """The same search with other counterparts."""
         other = copy(self)
         other._counterparts = counterparts
-        other.sameness = Sameness(self._space, counterparts)
+        other.sameness = Sameness(self.space, counterparts)
         return other
 
     def _with_context(self, found: Found, at: int, batch: Batch, segment: Segment) -> Found:

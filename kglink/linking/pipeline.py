@@ -17,6 +17,7 @@ from kglink.linking.corrected import Corrected, as_corrected
 from kglink.linking.decide import Decision
 from kglink.linking.describe import EntityFacts, described
 from kglink.linking.detect import proposals, proposals_of
+from kglink.linking.exact import ExactNames
 from kglink.linking.judge import SpanJudge, with_scores
 from kglink.linking.kinds import joint_ranking
 from kglink.linking.memory import Memory
@@ -139,6 +140,25 @@ class Linker:
         other = copy(self)
         other.judge = replace(self.judge, threshold=threshold)
         return other
+
+    def exact_names(self) -> ExactNames | None:
+        """What answers names that one thing alone bears; None where all evidence must be weighed.
+
+        That is so for a trained model, which reads every mention, and where stages, rerankers or
+        evidence of other plugins have their say.
+        """
+        settings, search = self._settings, self._search
+        others = self.stages or settings.rerank or settings.more_evidence or settings.per_kb
+        if others or not search.is_led_by_names:
+            return None
+        return ExactNames(
+            search.space,
+            search.sameness,
+            self._facts,
+            search.memory,
+            self._kbs,
+            self._preferred,
+        )
 
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity cannot be an answer, because only some of its KB are wanted."""

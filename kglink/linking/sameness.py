@@ -96,6 +96,10 @@ class Sameness:
             for kb, one in found.items()
             if one.evidence["exact"].any()
         }
+        return self.are_several(named)
+
+    def are_several(self, named: Mapping[str, IntArray]) -> bool:
+        """Whether some entities, given by their rows in each KB, are more than one thing."""
         if len(named) < 2 or any(len(rows) > 1 for rows in named.values()):
             return any(len(rows) > 1 for rows in named.values())
         return not all(

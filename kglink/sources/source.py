@@ -293,6 +293,11 @@ class Source:
         """As `open`, for a reader of text: what is in the encoding of `limits` comes as UTF-8."""
         return self._open(self.limits.encoding)
 
+    def open_bytes(self) -> BinaryIO:
+        """As `open`, whatever the encoding of a text is: its bytes as they are."""
+        self._reader = self._raw()
+        return cast("BinaryIO", self._stream(self._reader, "", as_it_is=True))
+
     def _open(self, encoding: str) -> BinaryIO:
         self._reader = self._raw()
         return cast("BinaryIO", self._stream(self._reader, encoding))
@@ -423,7 +428,7 @@ class Source:
         owned = not self._shared
         return RawFile(file, self.label, owned=owned, size=self._size, lock=self._lock)
 
-    def _stream(self, raw: RawFile, encoding: str) -> io.BufferedReader:
+    def _stream(self, raw: RawFile, encoding: str, *, as_it_is: bool = False) -> io.BufferedReader:
         """The content, as UTF-8 where it is UTF-16 with a mark, or in ``encoding``."""
         kind = self.compression
         with ExitStack() as undo:
@@ -433,7 +438,7 @@ class Source:
             stream: io.BufferedReader = io.BufferedReader(packed, _BUFFER)
             encoding = marked_encoding(stream.peek(len(_BOM) + 1)) or encoding
             undo.pop_all()
-        if encoding in ("", "utf-8"):
+        if as_it_is or encoding in ("", "utf-8"):
             return stream
         text = AsUtf8(cast("BinaryIO", stream), encoding, self.label)
         return io.BufferedReader(text, _BUFFER)

@@ -50,10 +50,10 @@ def link(
     """
     from kglink.workspace import workers
 
-    _refuse_columns(texts)
+    refuse_columns(texts)
     is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
-    linker = _fresh_linker(opened, kbs, types, under, not_under, wait=wait)
+    linker = fresh_linker(opened, kbs, types, under, not_under, wait=wait)
     if threshold is not None:
         if not 0 <= threshold <= 1:
             raise UsageError(f"threshold = {threshold}: a probability is from 0 to 1")
@@ -68,7 +68,7 @@ def link(
     return workers.answers(opened, linker, inputs, flags)
 
 
-def _fresh_linker(
+def fresh_linker(
     opened: Opened,
     kbs: str | Sequence[str] = (),
     types: str | Sequence[str] = (),
@@ -101,17 +101,17 @@ def _fresh_linker(
         return linker
 
 
-def _refuse_columns(texts: object) -> None:
+def refuse_columns(texts: object, what: str = "text", verb: str = "link") -> None:
     """Refuse a table, which as an iterable would give the names of its columns."""
     names = texts.keys() if isinstance(texts, Mapping) else getattr(texts, "columns", None)
     if names is None:
         return
     shown = [name for name in names if isinstance(name, str)] if isinstance(names, Iterable) else []
     of = f" with the columns {', '.join(shown[:10])}" if shown else ""
-    column = "COLUMN" if shown and "text" not in shown else '"text"'
+    column = "COLUMN" if shown and what not in shown else f'"{what}"'
     raise UsageError(
-        f"a {type(texts).__name__}{of} is a table, not a list of texts",
-        hint=f"Give its column of texts: workspace.link(table[{column}]).",
+        f"a {type(texts).__name__}{of} is a table, not a list of {what}s",
+        hint=f"Give its column of {what}s: workspace.{verb}(table[{column}]).",
     )
 
 
@@ -172,7 +172,7 @@ def explain(
     from kglink.linking.explain import Explanation
 
     spans = _spans(text, surface, span)
-    linker = _fresh_linker(opened, kbs)
+    linker = fresh_linker(opened, kbs)
     (document,) = linker.link([TextInput("", text)])
     found = {(one.start, one.end): one for one in document.links}
     links = found

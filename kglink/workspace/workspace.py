@@ -41,6 +41,7 @@ from kglink.workspace.overlaps import (
     train_overlap_model,
 )
 from kglink.workspace.report import report
+from kglink.workspace.resolve import resolve
 from kglink.workspace.spaces import (
     compare_recalls,
     compare_spaces,
@@ -112,6 +113,7 @@ class Workspace(Opened):
     link = link
     explain = explain
     search = search
+    resolve = resolve
     discover = discover
     discovered = discovered
     judge_discovery = judge_discovery

@@ -76,6 +76,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     header = "SKU,Product name,Description,Synonyms"
     (folder / "catalogue.csv").write_text("\n".join([header, *products, ""]), "utf-8")
     (folder / "more.csv").write_text(f"{header}\nHL1,HoseLine,A garden hose.,HL-1\n", "utf-8")
+    (folder / "cities.csv").write_text("city,country\nCologne,Germany\n", "utf-8")
     for name, verb in (("notes", "leaks"), ("reports", "was returned")):
         lines = [json.dumps(one) + "\n" for one in documents(verb)]
         (folder / f"{name}.jsonl").write_text("".join(lines), "utf-8")

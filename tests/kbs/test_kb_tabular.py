@@ -18,7 +18,7 @@ from kglink_kbs.tabular import (
     CsvSettings,
     TabularAdapter,
     TsvSettings,
-    guess_dialect,
+    guess_table,
     sniff_csv,
     sniff_tsv,
 )
@@ -428,13 +428,13 @@ def test_the_page_names_every_setting() -> None:
     ],
 )
 def test_delimiter_and_quoting_are_guessed(table: str, delimiter: str, quoted: bool) -> None:
-    assert guess_dialect(table).dialect == (delimiter, quoted)
+    assert guess_table(table).dialect == (delimiter, quoted)
 
 
 def test_a_wrong_guess_can_be_overruled() -> None:
     table = 'id,title;text\n1,"T;x"\n'
     assert read(table, delimiter="comma", title="title;text") == [Entity("1", "T;x")]
-    assert guess_dialect(table, ";").dialect.delimiter == ";"
+    assert guess_table(table, ";").dialect.delimiter == ";"
     assert read("id\ttitle\n1\tT\n", delimiter="tab") == [Entity("1", "T")]
     for bad in ("ab", "\n", '"'):
         with pytest.raises(ValidationError):
@@ -489,7 +489,7 @@ def test_a_head_cut_inside_a_quoted_cell_is_still_a_table() -> None:
     sizes = range(30_000, 30_040)
     assert len({data[size:][:1] for size in sizes}) > 10
     for size in sizes:
-        assert guess_dialect(data[:size].decode()).dialect == (",", True)
+        assert guess_table(data[:size].decode()).dialect == (",", True)
     keys = [int(entity.key) for entity in read(data)]
     assert all(after == before + 1 for before, after in pairwise(keys))
     assert len(keys) == 4000

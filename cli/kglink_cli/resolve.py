@@ -1,0 +1,253 @@
+"""`kglink resolve`: what names mean, given one by one or as a column of a table."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kglink.errors import UsageError
+from kglink.workspace.outputs import whole_file
+from kglink.workspace.resolve import Resolved, Row, cell_text, context_text, resolved_rows
+from kglink_cli.build import ensure_space, tell_names_alone
+from kglink_cli.console import Reached, Show, counted, display, note, print_json_list, print_table
+from kglink_cli.limits import NotUnder, Types, Under, limit_flags
+from kglink_cli.outputs import reserved
+from kglink_cli.session import Encoding, session_of, split_names
+
+if TYPE_CHECKING:
+    from kglink.linking.pipeline import Linker
+    from kglink.sources import Source
+    from kglink.workspace import Workspace
+    from kglink_cli.table_files import Added, Cell, TableFile
+
+STDIN = "-"
+#: Added to a table, each behind the name of its column.
+ADDED = ("status", "id", "title", "probability", "also", "candidates")
+#: Rows between two looks at the progress.
+_SHOWN_EVERY = 64
+_BINARY = {".xlsx": "XLSX", ".xlsm": "XLSX", ".parquet": "Parquet", ".pq": "Parquet"}
+
+
+def resolve(
+    context: typer.Context,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names, or - for names on standard input, a line each; with --column a table.",
+            metavar="NAME...",
+        ),
+    ],
+    column: Annotated[
+        str | None,
+        typer.Option("--column", help="Resolve this column of a CSV, TSV, XLSX or Parquet file."),
+    ] = None,
+    known: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context",
+            help='What is known of the names, such as "country: Poland"; with --column a column. '
+            "May be repeated.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write the table to a file.", dir_okay=False),
+    ] = None,
+    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    types: Types = None,
+    under: Under = None,
+    not_under: NotUnder = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold",
+            help="Least probability of a match: .9 gives fewer and surer ones, .1 takes names "
+            "that are only alike. Else .5.",
+        ),
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", "-k", help="Candidates for each ambiguous name.")
+    ] = None,
+    encoding: Encoding = None,
+    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say which entities names mean that stand in no text, such as a column of a table.
+
+    A name is a match, ambiguous (with its candidates), or new: no KB has it. A table keeps all its
+    cells and gets columns: the status, id, title and probability of a match, the same thing in
+    other KBs, and the candidates of an ambiguous name.
+    """
+    _check(names, column, output, as_json)
+    flags = {
+        "link.kbs": split_names(kb) or None,
+        "link.top_k": top_k,
+        "ingest.encoding": encoding,
+        "space.name": space,
+        **limit_flags(types, under, not_under),
+    }
+    sources = names if column else ()
+    with session_of(context).open(flags) as workspace, reserved(workspace, output, sources):
+        vectors_alone = workspace.settings.link.evidence == "vectors"
+        if column is not None:
+            with workspace.open_source(names[0]) as source:
+                table = _Table(source, column, known or ())
+                linker = _linker(workspace, wait=vectors_alone)
+                table.write(workspace, linker, threshold, output)
+            return
+        linker = _linker(workspace, wait=vectors_alone)
+        words = "; ".join(known or ())
+        given = (Row(cell_text(name), words) for name in _names(names))
+        answers = (one for one in resolved_rows(linker, given, threshold) if one)
+        if as_json:
+            print_json_list(one.as_json() for one in answers)
+        else:
+            _print(answers)
+
+
+def _check(names: Sequence[str], column: str | None, output: Path | None, as_json: bool) -> None:
+    if column is None and output:
+        raise UsageError(
+            "-o is where a table is written, and no --column is named",
+            hint="kglink resolve --column NAME table.csv -o out.csv",
+        )
+    if column is not None and (len(names) > 1 or as_json):
+        raise UsageError(
+            "--column resolves one table, which has no JSON"
+            if as_json
+            else f"--column resolves one table, and {len(names)} were named",
+            hint="kglink resolve --column NAME table.csv -o out.csv",
+        )
+
+
+def _linker(workspace: Workspace, *, wait: bool) -> Linker:
+    """The linker, in a space with the names of all KBs at least."""
+    ensure_space(workspace, wait=wait)
+    published = workspace.space()
+    hint = "; `kglink build` makes them"
+    tell_names_alone(workspace, published, workspace.linked_kbs(published), hint)
+    return workspace.linker(space=published)
+
+
+def _names(given: Sequence[str]) -> Iterator[str]:
+    for name in given:
+        if name == STDIN:
+            yield from (line.decode("utf-8", errors="replace") for line in sys.stdin.buffer)
+        else:
+            yield name
+
+
+def _print(answers: Iterable[Resolved]) -> None:
+    rows = []
+    for one in answers:
+        entity = one.entity
+        shown = [entity] if entity else one.candidates if one.status == "ambiguous" else []
+        what = (", ".join(one.why), " ".join(map(str, one.also)))
+        first = [one.name, one.status, f"{one.probability:.2f}"]
+        if not shown:
+            rows.append([*first, "", "", "", ""])
+        for at, candidate in enumerate(shown):
+            head, tail = (first, what) if at == 0 else (["", "", ""], ("", ""))
+            rows.append([*head, str(candidate.id), candidate.title, *tail])
+    if rows:
+        columns = ("name", "status", "probability", "entity", "title", "why", "also")
+        print_table(columns, rows, right=(2,))
+
+
+class _Table:
+    """A table whose column is resolved."""
+
+    def __init__(self, source: Source, column: str, context: Sequence[str]) -> None:
+        from kglink_cli.table_files import opened_table, places_of, refuse_taken
+
+        self._source = source
+        self._context = tuple(context)
+        self._file: TableFile = opened_table(source, (column, *context))
+        names = self._file.columns()
+        self._wanted = places_of(source.label, names, (column, *context))
+        self._added = [f"{column}_{name}" for name in ADDED]
+        refuse_taken(source.label, names, self._added)
+        self._counts: Counter[str] = Counter()
+
+    def write(
+        self, workspace: Workspace, linker: Linker, threshold: float | None, output: Path | None
+    ) -> None:
+        """Write the table with its answers, and say how many there are."""
+        began = time.monotonic()
+        self._refuse_other_kind(output)
+
+        def answers(rows: Iterable[Sequence[Cell]]) -> Iterator[Added]:
+            asked = (self._row(cells) for cells in rows)
+            for answer in resolved_rows(
+                linker, asked, threshold, workspace.settings.ingest.max_name_chars
+            ):
+                self._counts[answer.status if answer else "empty"] += 1
+                if self._counts.total() % _SHOWN_EVERY == 0:
+                    show(self._reached())
+                yield _cells(answer)
+
+        if output is None:  # a bar would run through the table
+            show: Show = lambda _: None  # noqa: E731 - the place of a bar
+            self._file.write(sys.stdout.buffer, self._wanted, self._added, answers)
+            sys.stdout.flush()
+        else:
+            with display() as show, whole_file(workspace, output) as out:
+                self._file.write(out.buffer, self._wanted, self._added, answers)
+        self._tell(time.monotonic() - began, output)
+
+    def _row(self, cells: Sequence[Cell]) -> Row:
+        return Row(
+            cell_text(cells[0]), context_text(dict(zip(self._context, cells[1:], strict=True)))
+        )
+
+    def _reached(self) -> Reached:
+        done, source = self._counts.total(), self._source
+        if self._file.rows is not None:
+            return Reached("rows", done, self._file.rows, done)
+        return Reached("rows", source.bytes_read, source.bytes_total, done, "bytes")
+
+    def _refuse_other_kind(self, output: Path | None) -> None:
+        kind = type(self._file).__name__.removesuffix("Table").lower()
+        wanted = _BINARY.get(output.suffix.lower(), "text").lower() if output else kind
+        if wanted != kind:
+            raise UsageError(
+                f"{output} would be {wanted}, and {self._source.label} is {kind}",
+                hint="The output is of the kind of the table: end its name so.",
+            )
+
+    def _tell(self, seconds: float, output: Path | None) -> None:
+        counts = self._counts
+        told = (
+            ("match", "matched"),
+            ("ambiguous", "ambiguous"),
+            ("new", "new"),
+            ("empty", "empty"),
+        )
+        shares = ", ".join(f"{counts[status]:,} {word}" for status, word in told)
+        rows, answered = counts.total(), counts.total() - counts["empty"]
+        where = f" to {output}" if output else ""
+        note("resolved", f"{answered:,} of {rows:,} rows: {shares}; {seconds:.1f} s{where}")
+        if padded := getattr(self._file, "padded", 0):
+            short = f"{counted(padded, 'row')} with fewer cells than the header"
+            note("short", f"{short}: empty cells are added")
+
+
+def _cells(answer: Resolved | None) -> Added:
+    if answer is None:
+        return [""] * len(ADDED)
+    entity = answer.entity
+    others = answer.candidates if answer.status == "ambiguous" else ()
+    return [
+        answer.status,
+        str(entity.id) if entity else "",
+        entity.title if entity else "",
+        round(answer.probability, 4),
+        "|".join(map(str, answer.also)),
+        "|".join(str(one.id) for one in others),
+    ]

@@ -1,0 +1,249 @@
+"""Tables with columns added: everything else of a file stays as it is."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple, Protocol
+
+from kglink.errors import RecordError, SourceError, UnknownNameError, UsageError
+from kglink.sources import Source, check_text
+from kglink.sources.dialect import Dialect, bad_row, guess_dialect
+from kglink.sources.encoding import marked_encoding, not_utf8
+from kglink.text.printable import same_length_line, spreadsheet_cell, writable
+
+#: A cell as its file has it.
+Cell = object
+#: Added cells of one row, as text, or numbers; empty where there is nothing to say.
+Added = Sequence[str | float]
+#: Given the cells of each row in the wanted columns, gives those to add, row by row.
+Answer = Callable[[Iterable[Sequence[Cell]]], Iterator[Added]]
+
+
+class TableFile(Protocol):
+    """A kind of file that holds a table."""
+
+    rows: int | None
+    """How many rows there are below the header, where that is known."""
+
+    def columns(self) -> Sequence[str]:
+        """The names of the columns."""
+        ...
+
+    def write(self, out: BinaryIO, wanted: Sequence[int], added: Sequence[str], by: Answer) -> None:
+        """Write the table with the columns ``added`` behind its own.
+
+        ``by`` is given the cells of the columns ``wanted``.
+        """
+        ...
+
+
+def opened_table(source: Source, columns: Sequence[str]) -> TableFile:
+    """The table in a file, whose kind is known by its first bytes; ``columns`` are wanted of it."""
+    from kglink_cli.table_libraries import ParquetTable, XlsxTable
+
+    head = source.head.head
+    if source.is_zip:
+        return XlsxTable(source)
+    if head.startswith(b"PAR1"):
+        return ParquetTable(source)
+    return TextTable(source, columns)
+
+
+def places_of(label: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Where the wanted columns stand."""
+    counts = Counter(names)
+    for name in wanted:
+        if name not in counts:
+            raise UnknownNameError(f"column of {label}", name, list(filter(None, counts)))
+        if counts[name] > 1:
+            raise UsageError(
+                f"{label} has {counts[name]} columns named {name!r}",
+                hint="Rename them, so that one of them is meant.",
+            )
+    return [names.index(name) for name in wanted]
+
+
+def refuse_taken(label: str, names: Sequence[str], added: Sequence[str]) -> None:
+    """Refuse a table that has the columns which would be added."""
+    if taken := [name for name in added if name in names]:
+        raise UsageError(
+            f"{label} has the column{'s' * (len(taken) > 1)} {', '.join(taken)} already",
+            hint="Rename or remove what an earlier run added.",
+        )
+
+
+class _Line(NamedTuple):
+    """A line of a file: its bytes with its end, and what they say."""
+
+    raw: bytes
+    text: str
+
+
+class TextTable:
+    """A table in plain text: the bytes of its cells, their quotes and line ends are copied."""
+
+    def __init__(self, source: Source, columns: Sequence[str]) -> None:
+        self._source = source
+        head = source.head.head
+        check_text(source.label, head, source.file)
+        with source.open_bytes() as stream:
+            start = stream.read(4)
+        encoding = marked_encoding(start) or source.limits.encoding or "utf-8"
+        wide = "utf-16-be" if start.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
+        unmarked = {"utf-8-sig": "utf-8", "utf-16": wide, "utf-32": "utf-32-le"}
+        name = codecs.lookup(encoding).name
+        self._encoding = unmarked.get(name, name)
+        """What lines are written in: without a mark at the beginning of each."""
+        wanted = set(columns)
+        text = head.decode("utf-8-sig", errors="replace")
+        delimiter = "\t" if source.head.name.lower().endswith((".tsv", ".tab")) else ""
+        self.dialect: Dialect = guess_dialect(
+            text, lambda header: 2 * len(wanted.intersection(header)) + (len(header) > 1), delimiter
+        ).dialect
+        csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
+        self.rows: int | None = None
+        self.padded = 0
+        """How many rows had fewer cells than the header."""
+
+    def columns(self) -> Sequence[str]:
+        """The cells of the first row that is not blank."""
+        for _, row in self._rows():
+            if row:
+                return [cell.strip() for cell in row]
+        raise SourceError(f"{self._source.label} holds no table", hint="It has blank lines only.")
+
+    def write(self, out: BinaryIO, wanted: Sequence[int], added: Sequence[str], by: Answer) -> None:
+        """Write the rows with their added cells; blank lines stay."""
+        rows, waiting = self._rows(), deque[tuple[list[_Line], int]]()
+        for lines, header in rows:
+            if header:
+                out.write(self._with_cells(lines, 0, added))
+                break
+            out.write(b"".join(line.raw for line in lines))
+
+        def asked() -> Iterator[Sequence[Cell]]:
+            for lines, row in rows:
+                missing = len(header) - len(row)
+                if not row:
+                    waiting.append((lines, -1))
+                    continue
+                self.padded += missing > 0
+                waiting.append((lines, missing))
+                yield [row[at] if at < len(row) else "" for at in wanted]
+
+        def write_blank() -> None:
+            while waiting and waiting[0][1] < 0:
+                out.write(b"".join(line.raw for line in waiting.popleft()[0]))
+
+        for cells in by(asked()):
+            write_blank()
+            lines, missing = waiting.popleft()
+            out.write(self._with_cells(lines, missing, cells))
+        write_blank()
+
+    def _with_cells(self, lines: Sequence[_Line], missing: int, cells: Added) -> bytes:
+        """The bytes of a row, and behind its last cell the added ones."""
+        *before, last = lines
+        body = last.text.rstrip("\r\n")
+        end = last.text[len(body) :]
+        told = [""] * missing + [harmless(cell) for cell in cells]
+        if self.dialect.quoted:
+            made = io.StringIO()
+            csv.writer(made, delimiter=self.dialect.delimiter, lineterminator="").writerow(told)
+            more = made.getvalue()
+        else:
+            more = self.dialect.delimiter.join(told)
+        kept = last.raw[: len(last.raw) - len(self._encoded(end))]
+        tail = self._encoded(f"{self.dialect.delimiter}{more}{end}")
+        return b"".join(line.raw for line in before) + kept + tail
+
+    def _encoded(self, text: str) -> bytes:
+        return text.encode(self._encoding, errors="replace")
+
+    # ----------------------------------------------------------------------------- reading
+    def _rows(self) -> Iterator[tuple[list[_Line], list[str]]]:
+        """The rows with the lines that each of them takes."""
+        read: list[_Line] = []
+        number = first = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal number
+            for number, line in enumerate(self._lines(), 1):
+                read.append(line)
+                yield line.text.rstrip("\r\n").removeprefix("\ufeff" * (number == 1)) + "\n"
+
+        reader, width = self.dialect.rows(lines()), 0
+        while True:
+            first = number + 1
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise bad_row(self._source.where(first), error) from error
+            width = width or len(row)
+            if len(row) > width:
+                raise RecordError(
+                    f"found {len(row)} cells, the header has {width}",
+                    where=self._source.where(first),
+                    hint="A cell that holds the delimiter must be quoted: mend that line.",
+                )
+            yield read.copy(), row
+            read.clear()
+
+    def _lines(self) -> Iterator[_Line]:
+        encoding, source = self._encoding, self._source
+        longest = source.limits.max_line_bytes
+        end = "\n".encode(encoding)
+        place = 0
+        with source.open_bytes() as stream:
+            for number, raw in enumerate(_split(stream, end, longest), 1):
+                try:
+                    text = raw.decode(encoding)
+                except UnicodeDecodeError as error:
+                    where = source.where(number)
+                    if encoding != "utf-8":
+                        raise RecordError(
+                            f"not {encoding}", where=where, hint="--encoding names another."
+                        ) from error
+                    raise not_utf8(where, raw, place + error.start, source.file) from error
+                place += len(raw)
+                if "\0" in text or len(raw) > longest:
+                    what = "a NUL byte" if "\0" in text else f"longer than {longest:,} bytes"
+                    hint = "The file may be damaged here." if "\0" in text else ""
+                    raise RecordError(what, where=source.where(number), hint=hint)
+                yield _Line(raw, text)
+
+
+def _split(stream: BinaryIO, end: bytes, longest: int) -> Iterator[bytes]:
+    """The lines of a stream, each with its end; of wide encodings an end is a whole character."""
+    if len(end) == 1:
+        yield from iter(lambda: stream.readline(longest + 2), b"")
+        return
+    pending = b""
+    while piece := stream.read(1 << 16):
+        pending += piece
+        start = at = 0
+        while (at := pending.find(end, at)) >= 0:
+            if at % len(end):
+                at += 1
+                continue
+            at += len(end)
+            yield pending[start:at]
+            start = at
+        pending = pending[start:]
+        if len(pending) > longest:
+            break
+    if pending:
+        yield pending
+
+
+def harmless(cell: str | float) -> str:
+    """An added cell that no spreadsheet runs, on one line."""
+    if not isinstance(cell, str):
+        return f"{cell:g}"
+    return spreadsheet_cell(writable(same_length_line(cell.strip())))

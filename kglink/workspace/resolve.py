@@ -1,0 +1,324 @@
+"""`Workspace.resolve`: names without running text, such as a table's column, linked to the KBs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from kglink.errors import UsageError
+from kglink.records import Candidate, EntityId, Span, TextInput, json_number
+from kglink.workspace.link import fresh_linker, refuse_columns
+
+if TYPE_CHECKING:
+    from kglink.linking.pipeline import Linker
+    from kglink.workspace.opened import Opened
+
+Status = Literal["match", "ambiguous", "new"]
+
+#: The least probability of a match. `benchmarks/resolve.py` measures others on names of diseases
+#: and of everyday things.
+MATCH = 0.5
+#: Less probable than this a name is new, unless an entity bears it: by all evidence, and by names
+#: alone. Of the names between this and `MATCH` two in three have the right answer among their
+#: candidates.
+NEW, NEW_BY_NAMES = 0.25, 0.1
+#: Rows that are answered together, and answers that are kept for equal rows that come later.
+BATCH = 1024
+MOST_KEPT = 10_000
+#: More words of context than a model reads around a name.
+_MOST_CONTEXT = 1000
+#: What speaks for a candidate, by kind of evidence; other kinds are called by their names.
+_WHY = {
+    "alias": "a name of like meaning",
+    "named_context": "its context",
+    "context": "its context",
+    "expanded": "a longer name in its context",
+    "common": "what the name mostly means",
+    "memory": "annotated documents",
+    "like_memory": "like names in annotated documents",
+    "counterpart": "the same thing in another KB",
+    "numbers": "its numbers",
+}
+#: Evidence of what a name mostly means, and how much of it makes a name one of several no more.
+_HABITS, _HABIT = ("common", "memory"), 0.5
+#: Kinds that `_named` tells, and the least part of a score that is told.
+_NAMES = ("name", "similar", "exact", "title", "case")
+_LEAST_TOLD = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a name means: one entity, one of several, or nothing that a KB has."""
+
+    name: str
+    status: Status
+    """`match`; `ambiguous`: one of `candidates`, which one is not sure; `new`: no KB has it."""
+    probability: float
+    """That the first candidate is meant; the threshold is held against it."""
+    candidates: tuple[Candidate, ...] = ()
+    """Best first; of a match the entity and those behind it, of a new name the nearest."""
+    why: tuple[str, ...] = ()
+    """What speaks for the first candidate, in words."""
+
+    @property
+    def entity(self) -> Candidate | None:
+        """The entity that is meant; None unless this is a match."""
+        return self.candidates[0] if self.status == "match" else None
+
+    @property
+    def also(self) -> tuple[EntityId, ...]:
+        """The same thing in other KBs."""
+        return self.entity.also if self.entity else ()
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary, as `kglink resolve --json` prints it; what there is not is None."""
+        entity = self.entity
+        return {
+            "name": self.name,
+            "status": self.status,
+            "id": str(entity.id) if entity else None,
+            "title": entity.title if entity else None,
+            "url": (entity.url or None) if entity else None,
+            "probability": json_number(self.probability),
+            "why": list(self.why),
+            "also": [str(one) for one in self.also],
+            "candidates": [
+                {"id": str(one.id), "title": one.title, "score": json_number(one.score)}
+                for one in self.candidates
+            ],
+        }
+
+
+class Row(NamedTuple):
+    """A name, empty where it is missing, and what is known of it, in words."""
+
+    name: str
+    context: str = ""
+
+
+def resolve(
+    opened: Opened,
+    names: object,
+    context: object = None,
+    *,
+    kbs: str | Sequence[str] = (),
+    types: str | Sequence[str] = (),
+    under: str | Sequence[str] = (),
+    not_under: str | Sequence[str] = (),
+    threshold: float | None = None,
+) -> list[Resolved | None]:
+    """Link names without running text, such as a column of a table, to entities of the space.
+
+    ``names`` are one name, or any iterable of names, such as a column of pandas or polars.
+    ``context`` is what else is known of each: columns by their names (a dictionary, or a data
+    frame), or for each name a text or a dictionary. A column that is one text holds for all.
+    The answers are in the order of the names; a missing or empty name has the answer None.
+
+    A name is a match from ``threshold`` on (.5 if not given).
+
+    >>> (heron, dodo) = workspace.resolve(["Heron", "dodo"], kbs=["birds"])
+    >>> (heron.status, str(heron.entity.id), heron.why)
+    ('match', 'birds:h', ('its title, but for capitals or punctuation',))
+    >>> dodo.status
+    'new'
+    """
+    rows = rows_of(names, context)
+    linker = fresh_linker(opened, kbs, types, under, not_under)
+    return list(resolved_rows(linker, rows, threshold, opened.settings.ingest.max_name_chars))
+
+
+def resolved_rows(
+    linker: Linker, rows: Iterable[Row], threshold: float | None = None, longest: int = 32_768
+) -> Iterator[Resolved | None]:
+    """The answers to some rows, as they come; equal rows are answered once."""
+    least = MATCH if threshold is None else threshold
+    if not 0 <= least <= 1:
+        raise UsageError(f"the threshold {least:g} is no probability", hint="Give 0 to 1.")
+    ask = _Resolver(linker.with_threshold(least), least)
+    kept: dict[Row, Resolved] = {}
+    stream = iter(rows)
+    while batch := list(islice(stream, BATCH)):
+        asked = dict.fromkeys(one for one in batch if one.name and one not in kept)
+        long = {one: Resolved(one.name, "new", 0.0) for one in asked if len(one.name) > longest}
+        fresh = {**ask.answers([one for one in asked if one not in long]), **long}
+        yield from (kept.get(one) or fresh.get(one) for one in batch)
+        kept.update(fresh)
+        while len(kept) > MOST_KEPT:
+            del kept[next(iter(kept))]
+
+
+class _Resolver:
+    """Answers rows: those whose name one thing alone bears first, the others by all evidence."""
+
+    def __init__(self, linker: Linker, threshold: float) -> None:
+        self._linker = linker
+        self._exact = linker.exact_names()
+        self._threshold = threshold
+
+    def answers(self, rows: Sequence[Row]) -> dict[Row, Resolved]:
+        known = self._exact.find([one.name for one in rows]) if self._exact else [None] * len(rows)
+        told = {
+            row: self._told(row, (one.candidate,), one.probability)
+            for row, one in zip(rows, known, strict=True)
+            if one
+        }
+        rest = [row for row in rows if row not in told]
+        texts = (
+            TextInput(str(at), _text_of(row), (Span(0, len(row.name)),))
+            for at, row in enumerate(rest)
+        )
+        for row, document in zip(rest, self._linker.link(texts), strict=True):
+            (link,) = document.links
+            told[row] = self._told(row, link.candidates, link.probability)
+        return told
+
+    def _told(self, row: Row, candidates: tuple[Candidate, ...], probability: float) -> Resolved:
+        if not candidates:
+            return Resolved(row.name, "new", probability)
+        first = candidates[0]
+        if self._exact and not first.evidence.get("exact"):
+            probability = max(probability, _misspelt(row.name, candidates))
+        by_names = first.parts.keys().isdisjoint(("alias", "context"))
+        status: Status = "new"
+        if probability >= self._threshold and not self._is_torn(row, candidates):
+            status = "match"
+        elif first.evidence.get("exact") or probability >= (NEW_BY_NAMES if by_names else NEW):
+            status = "ambiguous"
+        why = _why(first, with_context=bool(row.context))
+        return Resolved(row.name, status, probability, candidates, why)
+
+    def _is_torn(self, row: Row, candidates: Sequence[Candidate]) -> bool:
+        """Whether several things bear a name, and nothing is known of it that says which is meant.
+
+        A third of such names mean another than the first candidate.
+        """
+        first = candidates[0]
+        known = row.context or max(first.evidence.get(kind, 0.0) for kind in _HABITS) >= _HABIT
+        if known or self._exact is None:
+            return False
+        bearers = (one for one in candidates if one.evidence.get("exact"))
+        return any(one.id != first.id and one.id not in first.also for one in bearers)
+
+
+def _misspelt(name: str, candidates: Sequence[Candidate]) -> float:
+    """How probably a name is the first candidate's, misspelt, and as near to no other's."""
+    from kglink.linking.exact import misspelt  # which loads numpy
+
+    first, *others = candidates
+    sure = misspelt(name, first)
+    rivals = (one for one in others if sure and one.id not in first.also)
+    return min(sure, NEW) if any(misspelt(name, one) >= sure for one in rivals) else sure
+
+
+def _text_of(row: Row) -> str:
+    return f"{row.name}; {row.context}" if row.context else row.name
+
+
+def _why(candidate: Candidate, *, with_context: bool) -> tuple[str, ...]:
+    """What speaks for a candidate: how it bears the name, then what else adds to its score."""
+    parts = sorted(candidate.parts.items(), key=lambda part: -part[1])
+    more = (
+        _WHY.get(kind, kind.replace("_", " "))
+        for kind, part in parts
+        if part >= _LEAST_TOLD
+        and kind not in _NAMES
+        and (with_context or not kind.endswith("context"))
+        and not (kind == "alias" and candidate.evidence.get("exact"))
+    )
+    return tuple(dict.fromkeys((*_named(candidate.evidence), *more)))
+
+
+def _named(evidence: Mapping[str, float]) -> tuple[str, ...]:
+    if evidence.get("exact"):
+        what = "its title" if evidence.get("title") else "one of its names"
+        return (what if evidence.get("case") else f"{what}, but for capitals or punctuation",)
+    if evidence.get("letters off"):
+        return ("a name that is one letter off",)
+    alike = evidence.get("name", 0.0)
+    return (f"a name that is {alike:.0%} alike",) if alike > 0 else ()
+
+
+# ------------------------------------------------------------------------------------- tables
+def rows_of(names: object, context: object = None) -> Iterator[Row]:
+    """Names and their contexts as rows; UsageError where these do not fit each other."""
+    if isinstance(names, str):
+        names, context = [names], [context] if isinstance(context, str) else context
+    refuse_columns(names, "name", "resolve")
+    if not isinstance(names, Iterable) or isinstance(names, bytes):
+        raise UsageError(
+            f"names are of the type {type(names).__name__}", hint="Give a text, or a list of texts."
+        )
+    return _rows(names, _contexts(context))
+
+
+def _rows(names: Iterable[object], contexts: Iterator[str]) -> Iterator[Row]:
+    unequal = UsageError(
+        "the names and their contexts are not equally many", hint="Give each name one context."
+    )
+    for name in names:
+        words = next(contexts, None)
+        if words is None:
+            raise unequal
+        yield Row(cell_text(name), words)
+    if not isinstance(contexts, repeat) and next(contexts, None) is not None:
+        raise unequal
+
+
+def _contexts(context: object) -> Iterator[str]:
+    """For each row what is known of it, as words."""
+    if context is None:
+        return repeat("")
+    frame: Any = context
+    names = context.keys() if isinstance(context, Mapping) else getattr(context, "columns", None)
+    if names is not None:
+        columns = {name: frame[name] for name in names}
+        if len(columns) < len(names):
+            raise UsageError("two columns of the context have one name", hint="Rename one of them.")
+        several = {name for name, one in columns.items() if _is_column(one)}
+        if not several:
+            return repeat(context_text(columns))
+        cells = (one if name in several else repeat(one) for name, one in columns.items())
+        return (
+            context_text(dict(zip(columns, row, strict=True))) for row in zip(*cells, strict=False)
+        )
+    if not _is_column(context):
+        raise UsageError(
+            f"the context is of the type {type(context).__name__}",
+            hint='Give columns, such as {"country": [...]}, or a list of texts.',
+        )
+    return (
+        context_text(one) if isinstance(one, Mapping) else cell_text(one)[:_MOST_CONTEXT]
+        for one in frame
+    )
+
+
+def _is_column(cells: object) -> bool:
+    """Whether this is a cell for each row, or one that holds for all."""
+    return isinstance(cells, Iterable) and not isinstance(cells, str | bytes)
+
+
+def context_text(cells: Mapping[object, object]) -> str:
+    """Cells by the names of their columns as words: ``country: Poland; year: 1990``."""
+    told = ((column, cell_text(cell)) for column, cell in cells.items())
+    return "; ".join(f"{column}: {text}" for column, text in told if text)[:_MOST_CONTEXT]
+
+
+def cell_text(cell: object) -> str:
+    """A cell as words on one line; empty where it is missing (None, NaN, NA, NaT) or blank."""
+    if isinstance(cell, bytes):
+        raise UsageError("a name is of the type bytes", hint="Decode it first.")
+    if cell is None or (not isinstance(cell, str) and _is_missing(cell)):
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return " ".join(str(cell).split())
+
+
+def _is_missing(cell: object) -> bool:
+    """Whether a value is not itself, as NaN is; of pandas' NA that cannot be said."""
+    try:
+        return bool(cell != cell)  # noqa: PLR0124 - that is what NaN is
+    except (TypeError, ValueError):
+        return True

@@ -1,0 +1,360 @@
+"""`kglink resolve`: names, and columns of tables whose other bytes stay as they are."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import gzip
+import io
+import json
+import re
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import Kglink
+
+from kglink.records import Entity
+from kglink.workspace import Workspace, init_workspace
+
+ADDED = ["status", "id", "title", "probability", "also", "candidates"]
+RIGHT = "match,birds:h,Heron,0.93,,"
+
+
+@pytest.fixture(scope="module")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A KB of five entities; read it, do not change it."""
+    folder = init_workspace(tmp_path_factory.mktemp("birds"))
+    entities = [
+        Entity("h", "Heron", "A wading bird.", url="https://birds.example/heron"),
+        Entity("o", "Osprey", "A hawk that eats fish."),
+        Entity("e", "=1+1", "A title that is a formula."),
+        Entity("c", 'Crane, "grey"', "A crane."),
+        Entity("ł", "Łabędź", "A swan."),
+        Entity("b", "Bell\x01bird", "A title with a control."),
+    ]
+    with Workspace.open(folder) as workspace:
+        workspace.add_kb("birds", entities)
+        workspace.build()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _in_birds(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(birds))
+
+
+def resolved(kglink: Kglink, folder: Path, raw: bytes, *more: str, name: str = "t.csv") -> bytes:
+    """The table that comes of one whose column bird is resolved."""
+    table, out = folder / name, folder / f"out-{name}"
+    table.write_bytes(raw)
+    kglink("resolve", "--column", "bird", table, "-o", out, *more)
+    return out.read_bytes()
+
+
+def added(delimiter: str = ",") -> str:
+    return delimiter.join(f"bird_{name}" for name in ADDED)
+
+
+# ------------------------------------------------------------------------------------- names
+def test_names_are_answered_in_their_order(kglink: Kglink) -> None:
+    ran = kglink("resolve", "Heron", "osprey", "qwxz")
+    header, heron, osprey, new = (line.split("\t") for line in ran.out.splitlines())
+    assert header == ["name", "status", "probability", "entity", "title", "why", "also"]
+    assert heron == ["Heron", "match", "0.93", "birds:h", "Heron", "its title", ""]
+    assert osprey[1:4] == ["match", "0.90", "birds:o"]
+    assert new[:2] == ["qwxz", "new"]
+
+
+def test_names_of_standard_input_as_json(kglink: Kglink) -> None:
+    ran = kglink("resolve", "-", "--json", stdin="Heron\n\n osprey \r\n")
+    heron, osprey = json.loads(ran.out)
+    assert heron == {
+        "name": "Heron",
+        "status": "match",
+        "id": "birds:h",
+        "title": "Heron",
+        "url": "https://birds.example/heron",
+        "probability": 0.93,
+        "why": ["its title"],
+        "also": [],
+        "candidates": heron["candidates"],
+    }
+    assert osprey["name"] == "osprey"
+
+
+def test_a_context_and_a_threshold(kglink: Kglink) -> None:
+    ran = kglink("resolve", "heron", "--context", "country: Poland", "--threshold", ".95", "--json")
+    (heron,) = json.loads(ran.out)
+    assert (heron["status"], heron["id"]) == ("ambiguous", None)
+    assert heron["candidates"][0]["id"] == "birds:h"
+
+
+# -------------------------------------------------------------------------------- plain text
+@pytest.mark.parametrize(
+    ("raw", "delimiter", "end"),
+    [
+        ("id,bird\n1,Heron\n", ",", "\n"),
+        ("id;bird\r\n1;Heron\r\n", ";", "\r\n"),
+        ('\ufeffid,"bird"\r\n"1","Heron"', ",", "\r\n"),
+        ('id\tbird\tnote\n1\tHeron\t5" nail\n', "\t", "\n"),
+        ('bird|note\nHeron|"a ""b""\r\nc"\n\n', "|", "\n"),
+        ("\n\nbird,x\n\nHeron,ł\n", ",", "\n"),
+        ("x, bird\n1, Heron\n", ",", "\n"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_all_bytes_stay(
+    kglink: Kglink, tmp_path: Path, raw: str, delimiter: str, end: str, encoding: str
+) -> None:
+    written = raw.removeprefix("\ufeff").encode("utf-16") if encoding == "utf-16" else raw.encode()
+    out = resolved(kglink, tmp_path, written)
+    text = out.decode(encoding)
+    more = [added(delimiter), RIGHT.replace(",", delimiter)]
+    assert text.count(f"{delimiter}{more[0]}") == text.count(f"{delimiter}{more[1]}") == 1
+    back = text.replace(f"{delimiter}{more[0]}", "").replace(f"{delimiter}{more[1]}", "")
+    assert (back.encode("utf-16") if encoding == "utf-16" else back.encode()) == written
+    assert end in text
+
+
+def test_an_encoding_that_is_named_stays(kglink: Kglink, tmp_path: Path) -> None:
+    raw = "bird,côté\nHeron,é\nŁabędź,x\n".encode("cp1250")
+    out = resolved(kglink, tmp_path, raw, "--encoding", "cp1250")
+    first, heron, swan = out.decode("cp1250").splitlines()
+    assert first == f"bird,côté,{added()}"
+    assert heron == f"Heron,é,{RIGHT}"
+    assert swan == "Łabędź,x,match,birds:ł,Łabędź,0.93,,"
+    raw = "bird,côté\nHeron,é\nLabedz,x\n".encode("cp1252")
+    out = resolved(kglink, tmp_path, raw, "--encoding", "cp1252", name="u.csv")
+    assert out.decode("cp1252").splitlines()[2].startswith("Labedz,x,")
+    assert "?" in out.decode("cp1252")  # cp1252 has no such letters
+
+
+def test_a_packed_table_stays_packed(kglink: Kglink, tmp_path: Path) -> None:
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"bird\nHeron\n"))
+    out = tmp_path / "out.csv.gz"
+    kglink("resolve", "--column", "bird", tmp_path / "t.csv.gz", "-o", out)
+    assert gzip.decompress(out.read_bytes()) == f"bird,{added()}\nHeron,{RIGHT}\n".encode()
+
+
+def test_a_table_goes_through_pipes(kglink: Kglink) -> None:
+    ran = kglink("resolve", "--column", "bird", "-", stdin="bird\nHeron\n\nnan\n")
+    assert ran.out.splitlines()[1] == f"Heron,{RIGHT}"
+    assert "resolved" in ran.err
+    assert "2 of 2 rows: 1 matched, 0 ambiguous, 1 new, 0 empty" in ran.err
+
+
+def test_added_cells_are_quoted_and_run_nothing(kglink: Kglink, tmp_path: Path) -> None:
+    out = resolved(kglink, tmp_path, b'x,bird\n1,=1+1\n2,"Crane, ""grey"""\n').decode()
+    formula, crane = list(csv.reader(io.StringIO(out)))[1:]
+    assert formula[:5] == ["1", "=1+1", "match", "birds:e", "'=1+1"]
+    assert crane[1:5] == ['Crane, "grey"', "match", "birds:c", 'Crane, "grey"']
+    assert '2,"Crane, ""grey""",match,birds:c,"Crane, ""grey""",' in out
+
+
+def test_a_row_that_is_short_is_filled_up(kglink: Kglink, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"bird,x,y\nHeron\n,,\n")
+    out = tmp_path / "o.csv"
+    ran = kglink("resolve", "--column", "bird", tmp_path / "t.csv", "-o", out)
+    assert out.read_text() == f"bird,x,y,{added()}\nHeron,,,{RIGHT}\n,,,,,,,,\n"
+    assert "1 row with fewer cells" in ran.err
+    assert "1 of 2 rows: 1 matched, 0 ambiguous, 0 new, 1 empty" in ran.err
+
+
+def test_context_columns_are_read_with_the_name(kglink: Kglink, tmp_path: Path) -> None:
+    out = resolved(kglink, tmp_path, b"land,bird\nPoland,Heron\n", "--context", "land")
+    assert out.decode().splitlines()[1] == f"Poland,Heron,{RIGHT}"
+
+
+@pytest.mark.parametrize(
+    ("raw", "more", "said"),
+    [
+        (b"birds,x\nHeron,1\n", (), r"unknown column of t\.csv 'bird'.*There is: birds, x"),
+        (b"bird;x\nHeron;1\n", ("--context", "y"), r"unknown column of t\.csv 'y'"),
+        (b"bird,bird\nHeron,1\n", (), "2 columns named 'bird'"),
+        (b"bird,bird_id\nHeron,1\n", (), "has the column bird_id already"),
+        (b"bird,x\nHeron,1\nOsprey,2,3\n", (), "line 3: found 3 cells, the header has 2"),
+        (b'bird,x\nHeron,"1\nOsprey,2\n', (), "line 2: a quote opens here"),
+        (b"bird,x\nHeron,\xe9\n", (), "line 2.*not valid UTF-8.*--encoding"),
+        (b"bird,x\nHeron,\x81\n", ("--encoding", "cp1252"), "line 2: not cp1252"),
+        (b"bird,x\n" + b"Heron,1\n" * 9000 + b"a\0b,1\n", (), "line 9002: a NUL byte"),
+        (b"\0\1\2bird", (), "is binary"),
+        (b"", (), "is empty"),
+        (b"\n\n", (), "holds no table"),
+        (b"bird,x\nHeron,1\n", ("--threshold", "2"), "no probability"),
+        (b"bird,x\nHeron,1\n", ("--json",), "no JSON"),
+    ],
+)
+def test_a_bad_table_leaves_nothing(
+    kglink: Kglink, tmp_path: Path, raw: bytes, more: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "t.csv").write_bytes(raw)
+    out = tmp_path / "out.csv"
+    out.write_text("before")
+    code = 2 if re.search("unknown|columns? |probability|JSON", said) and "cells" not in said else 1
+    code = 1 if "holds" in said else code
+    ran = kglink("resolve", "--column", "bird", tmp_path / "t.csv", "-o", out, *more, code=code)
+    assert re.search(said, " ".join(ran.err.split())), ran.err
+    assert out.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "t.csv"]
+
+
+def test_an_output_belongs_to_a_table_and_is_not_the_table(kglink: Kglink, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"bird\nHeron\n")
+    table = tmp_path / "t.csv"
+    assert "source itself" in kglink("resolve", "--column", "bird", table, "-o", table, code=2).err
+    assert "no --column" in kglink("resolve", "Heron", "-o", tmp_path / "o.csv", code=2).err
+    assert "2 were named" in kglink("resolve", "--column", "bird", table, "x", code=2).err
+    ran = kglink("resolve", "--column", "bird", table, "-o", tmp_path / "o.xlsx", code=2)
+    assert "would be xlsx, and t.csv is text" in ran.err
+    assert table.read_bytes() == b"bird\nHeron\n"
+
+
+def test_a_huge_cell_is_no_name(kglink: Kglink, tmp_path: Path) -> None:
+    out = resolved(kglink, tmp_path, b"bird,x\n" + b"h" * 100_000 + b",1\nHeron,2\n").decode()
+    assert out.splitlines()[1].endswith(",1,new,,,0,,")
+    assert out.splitlines()[2] == f"Heron,2,{RIGHT}"
+
+
+# ------------------------------------------------------------------------------------- XLSX
+def workbook(*rows: list[Any]) -> openpyxl.Workbook:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet
+    for row in rows:
+        sheet.append(row)
+    return book
+
+
+def test_a_workbook_keeps_styles_formulas_and_sheets(kglink: Kglink, tmp_path: Path) -> None:
+    day = datetime.datetime(2020, 1, 2)
+    book = workbook(
+        ["bird", "x"],
+        ["Heron", "=1+1"],
+        [None, 2],
+        [day, 3.5],
+        ["Bell bird", True],
+        ["=1+1", ""],
+    )
+    sheet = book.worksheets[0]
+    sheet["A1"].font = openpyxl.styles.Font(bold=True)
+    book.create_sheet("other").append(["kept"])
+    book.save(tmp_path / "t.xlsx")
+    kglink("resolve", "--column", "bird", tmp_path / "t.xlsx", "-o", tmp_path / "o.xlsx")
+    done = openpyxl.load_workbook(tmp_path / "o.xlsx")
+    header, heron, empty, date, bell, *_ = done.worksheets[0].iter_rows(values_only=True)
+    assert header == ("bird", "x", *(f"bird_{name}" for name in ADDED))
+    assert heron == ("Heron", "=1+1", "match", "birds:h", "Heron", 0.93, None, None)
+    assert empty == (None, 2, *[None] * 6)
+    assert date[:3] == (day, 3.5, "new")
+    assert bell[:5] == ("Bell bird", True, "match", "birds:b", "Bell\u2401bird")
+    assert done.worksheets[0]["A1"].font.b
+    assert done.sheetnames == ["Sheet", "other"]
+
+
+def xlsx_with(sheet: str, folder: Path) -> Path:
+    """A workbook whose only sheet is this XML."""
+    path, made = folder / "t.xlsx", folder / "made.xlsx"
+    workbook(["bird"], ["Heron"]).save(made)
+    with zipfile.ZipFile(made) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            is_sheet = name.startswith("xl/worksheets/")
+            new.writestr(name, sheet if is_sheet else old.read(name))
+    made.unlink()
+    return path
+
+
+SHEET = '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
+CELL = '<c r="A{0}" t="inlineStr"><is><t>bird</t></is></c>'
+
+
+@pytest.mark.parametrize(
+    ("sheet", "said"),
+    [
+        (SHEET + "<sheetData/>" + " " * (300 << 20) + "</worksheet>", "unpacks to 300 MB"),
+        (
+            SHEET + f'<sheetData><row r="1">{CELL.format(1)}</row></sheetData>'
+            '<mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells></worksheet>',
+            "merges 17,179,869,184 cells",
+        ),
+        (
+            SHEET + f'<sheetData><row r="1">{CELL.format(1)}</row>'
+            f'<row r="99999999999">{CELL.format(99999999999)}</row></sheetData></worksheet>',
+            "has rows that no sheet has",
+        ),
+        (SHEET + "<sheetData>", "cannot be read as XLSX"),
+        (
+            '<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb">'
+            + "".join(
+                f'<!ENTITY {new} "{f"&{old};" * 10}">'
+                for old, new in zip("bcdefghij", "cdefghijk", strict=True)
+            )
+            + f"]>{SHEET}<sheetData><row><c><v>&k;</v></c></row></sheetData></worksheet>",
+            "cannot be read as XLSX",
+        ),
+    ],
+    ids=["bomb", "merged", "rows", "cut", "entities"],
+)
+@pytest.mark.timeout(120)
+def test_a_hostile_workbook_is_refused(
+    kglink: Kglink, tmp_path: Path, sheet: str, said: str
+) -> None:
+    table = xlsx_with(sheet, tmp_path)
+    ran = kglink("resolve", "--column", "bird", table, "-o", tmp_path / "o.xlsx", code=1)
+    assert said in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["t.xlsx"]
+
+
+def test_a_zip_archive_is_no_workbook(kglink: Kglink, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("a.csv", "bird\nHeron\n")
+    ran = kglink("resolve", "--column", "bird", tmp_path / "t.zip", code=1)
+    assert "is a zip archive, and no XLSX file" in ran.err
+
+
+# ---------------------------------------------------------------------------------- Parquet
+def test_a_parquet_file_keeps_its_types(kglink: Kglink, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "bird": pa.array(["Heron", None, "qwxz"]).dictionary_encode(),
+            "n": pa.array([1, 2, None], pa.int32()),
+            "list": pa.array([[1], [], None]),
+        },
+        metadata={"kept": "yes"},
+    )
+    pq.write_table(table, tmp_path / "t.parquet", compression="zstd", row_group_size=2)
+    out = tmp_path / "o.parquet"
+    ran = kglink("resolve", "--column", "bird", "--context", "n", tmp_path / "t.parquet", "-o", out)
+    done = pq.read_table(out)
+    assert done.select(table.column_names).equals(table)
+    assert done.schema.metadata[b"kept"] == b"yes"
+    assert done["bird_status"].to_pylist() == ["match", None, "new"]
+    assert done["bird_id"].to_pylist() == ["birds:h", None, None]
+    assert done["bird_probability"].type == pa.float64()
+    assert "2 of 3 rows: 1 matched, 0 ambiguous, 1 new, 1 empty" in ran.err
+    assert pq.ParquetFile(out).metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+@pytest.mark.parametrize("raw", [b"PAR1", b"PAR1" + b"x" * 100 + b"PAR1"])
+def test_a_damaged_parquet_file_is_refused(kglink: Kglink, tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "t.parquet").write_bytes(raw)
+    ran = kglink("resolve", "--column", "bird", tmp_path / "t.parquet", code=1)
+    assert "cannot be read as Parquet" in ran.err
+
+
+@pytest.mark.parametrize(("library", "name"), [("openpyxl", "t.xlsx"), ("pyarrow", "t.parquet")])
+def test_a_missing_library_is_named(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, name: str
+) -> None:
+    workbook(["bird"]).save(tmp_path / "t.xlsx")
+    pq.write_table(pa.table({"bird": ["Heron"]}), tmp_path / "t.parquet")
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setitem(sys.modules, f"{library}.parquet", None)
+    ran = kglink("resolve", "--column", "bird", tmp_path / name, code=2)
+    assert f"need {library}" in ran.err
+    assert "pip install 'kglink[tables]'" in ran.err
