@@ -53,6 +53,10 @@ class Client:
             yield from self._ask("POST", "/link", {"texts": named, **options})
             done += len(batch)
 
+    def resolve(self, names: Sequence[str], **options: object) -> list[dict[str, Any] | None]:
+        """What names mean; options are those of ``POST /resolve``, such as ``context``."""
+        return list(self._ask("POST", "/resolve", {"names": list(names), **options}))
+
     def explain(self, text: str, **options: object) -> list[dict[str, Any]]:
         """Why mentions of a text are linked as they are; ``surface`` or ``start`` and ``end``."""
         return self._list("POST", "/explain", {"text": text, **options})

@@ -22,7 +22,7 @@ from kglink.workspace import Workspace
 from kglink.workspace.shapes import found_shape
 
 #: The methods of `Tools` that agents may call.
-TOOLS = ("link_text", "search_entities", "entity", "counterparts", "explain", "list_kbs")
+TOOLS = ("link_text", "resolve", "search_entities", "entity", "counterparts", "explain", "list_kbs")
 #: No tool reads longer texts; an agent sends them part by part.
 MOST_CHARACTERS = 20_000
 #: Entities of one search, and values of one list of an entity, such as its children.
@@ -123,6 +123,32 @@ class Tools:
         linked = sum(link.chosen is not None for link in links)
         head = f"{len(links)} mentions, {linked} linked, {len(links) - linked} NIL"
         return _answer(document.as_json(), head, map(_line, links))
+
+    def resolve(
+        self,
+        name: Annotated[Name, Field(description="A name, without running text.")],
+        context: Annotated[
+            str,
+            Field(max_length=MOST_CHARACTERS, description="What else is known of it, in words."),
+        ] = "",
+        kbs: KBs = (),
+        types: Types = (),
+        threshold: Threshold = None,
+    ) -> Answer:
+        """Decide which entity a name means, if any: a match, ambiguous, or new.
+
+        Use it before you store something, so that one thing gets one id. Merge only a match; of an
+        ambiguous name ask, or keep the candidates; a new name is a thing that no KB has.
+        """
+        (found,) = self._workspace.resolve(
+            name, context or None, kbs=kbs, types=types, threshold=threshold
+        )
+        if found is None:
+            return _answer({"status": "new", "candidates": []}, "an empty name means nothing", ())
+        lines = (f"{one.id} {one.title}" for one in found.candidates)
+        why = "; ".join(found.why)
+        head = f"{found.name}: {found.status}, {found.probability:.2f} probable; {why}"
+        return _answer(found.as_json(), head, lines)
 
     def search_entities(
         self,

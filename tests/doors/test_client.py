@@ -37,6 +37,9 @@ def test_a_client_is_asked_as_a_workspace_is(
     assert (told["id"], told["meta"]["mentions"]) == ("x", "given")
     assert client.search("wading bird", k=2, kbs=["lanternfall"])[0]["kb"] == "lanternfall"
     assert client.explain("A heron.", surface="heron")[0]["text"] == "heron"
+    (found,) = client.resolve(["Isolde Heron"])
+    assert found
+    assert found["id"] == "lanternfall:isolde_heron"
     said = client.correct("A heron.", 2, 7, None)
     assert client.corrections() == [said]
     assert client.take_back(said["id"]) == said

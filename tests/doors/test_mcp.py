@@ -86,6 +86,7 @@ def text_of(answer: Any) -> str:
 
 CALLS: Mapping[str, dict[str, Any]] = {
     "link_text": {"text": TEXT, "kbs": ["birds"]},
+    "resolve": {"name": "grey heron", "kbs": ["birds"]},
     "search_entities": {"query": "osprey", "k": 1},
     "entity": {"id": "birds:h"},
     "counterparts": {"id": "birds:h"},
@@ -150,6 +151,12 @@ def test_each_tool_answers_as_the_command_line_does(
     assert text_of(linked).splitlines()[0] == "2 mentions, 2 linked, 0 NIL"
     assert "[4:14] grey heron = birds:h (grey heron)" in text_of(linked)
     assert "also zoo:7" in text_of(linked)
+    named = answers["resolve"]
+    assert (named.structured_content["status"], named.structured_content["id"]) == (
+        "match",
+        "birds:h",
+    )
+    assert text_of(named).startswith("grey heron: match")
     found = answers["search_entities"].structured_content
     assert found == {"entities": printed("search", "osprey", "-k", "1", "--json")}
     assert answers["entity"].structured_content == printed("show", "birds:h", "--json")
@@ -194,11 +201,11 @@ def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:
 def test_nothing_else_is_printed_on_standard_output(folder: Path, tmp_path: Path) -> None:
     noisy = (
         "import os, sys, kglink.workspace.link as link\n"
-        "before = link._fresh_linker\n"
+        "before = link.fresh_linker\n"
         "def loud(*a, **k):\n"
         "    print('by print'); os.write(1, b'by descriptor'); os.system('echo by a child')\n"
         "    return before(*a, **k)\n"
-        "link._fresh_linker = loud\n"
+        "link.fresh_linker = loud\n"
         "from kglink_cli.__main__ import main\n"
         "main()\n"
     )

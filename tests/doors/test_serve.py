@@ -88,6 +88,16 @@ def test_many_ask_at_once_and_get_their_own_answers(server: Server) -> None:
     assert statuses == [200] * 6 + [400]
 
 
+def test_names_are_resolved(server: Server) -> None:
+    asked = {"names": ["Isolde Heron", None, "Zorblax Quuxian"], "kbs": ["lanternfall"]}
+    first, none, new = server.ask("POST", "/resolve", asked).json
+    assert (first["status"], first["id"]) == ("match", "lanternfall:isolde_heron")
+    assert none is None
+    assert new["status"] == "new"
+    told = server.ask("POST", "/resolve", {"names": ["a", "b"], "context": {"x": ["y"]}})
+    assert told.status == 400, told
+
+
 def test_reading(server: Server) -> None:
     assert server.ask("GET", "/health").json["status"] == "alive"
     assert server.ask("GET", "/ready").json["kbs"] == ["encyclopedia", "lanternfall"]

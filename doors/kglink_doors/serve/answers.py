@@ -97,6 +97,18 @@ class ToExplain(BaseModel):
     kbs: list[str] = []
 
 
+class ToResolve(BaseModel):
+    """Names without running text, and what is known of each: columns by their names."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    names: list[str | None] = Field(min_length=1, max_length=10_000)
+    context: dict[str, list[str | None] | str] = {}
+    kbs: list[str] = []
+    types: list[str] = []
+    threshold: float | None = Field(None, ge=0, le=1)
+
+
 def options_of(
     kbs: Iterable[str],
     types: Iterable[str],
@@ -209,6 +221,19 @@ def explain(asked: ToExplain, here: Here) -> Response:
     span = None if asked.start is None or asked.end is None else (asked.start, asked.end)
     found = here.workspace.explain(asked.text, surface=asked.surface, span=span, kbs=asked.kbs)
     return json_response([one.as_json() for one in found])
+
+
+@router.post("/resolve", tags=["texts"])
+def resolve(asked: ToResolve, here: Here) -> Response:
+    """What names mean, such as those of a column: the JSON of `kglink resolve --json`."""
+    found = here.workspace.resolve(
+        asked.names,
+        asked.context or None,
+        kbs=asked.kbs,
+        types=asked.types,
+        threshold=asked.threshold,
+    )
+    return json_response([one.as_json() if one else None for one in found])
 
 
 @router.get("/search", tags=["entities"])
