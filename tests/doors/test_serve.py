@@ -18,9 +18,12 @@ import pytest
 
 from kglink import Workspace
 from kglink.errors import UsageError
+from kglink.training.job import FinetuneJob
+from kglink.workspace import init_workspace
 from kglink_doors.listening import token_of
 from kglink_doors.serve.limits import Limits
 from served import Server, serving
+from training_world import SMALL, fill, world_of, write_world_model
 
 TEXT = "\U0001f9d1\u200d\U0001f680 Mercury rose; a heron stood still."
 
@@ -335,3 +338,33 @@ def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="has 0 characters"):
         token_of("NOBODY", "127.0.0.1")
     assert Limits().token == ""
+
+
+@pytest.mark.slow
+def test_spaces_runs_and_their_reports(tmp_path: Path) -> None:
+    folder = init_workspace(tmp_path / "trained")
+    fill(f"sqlite:///{folder}/kglink.db", world_of()).close()
+    base = write_world_model(folder / "tiny", world_of())
+    cpu = {"encoder.device": "cpu", "encoder.precision": "fp32", "encoder.threads": 1}
+    with Workspace.open(folder, flags=cpu) as workspace:
+        changes = {**SMALL, "model": {**SMALL["model"], "base": str(base)}}
+        job = FinetuneJob(
+            ("atlas",), ("saga",), recipe="default", run="first", space="small", changes=changes,
+            device="cpu", precision="fp32", threads=1, what="linker",
+        )  # fmt: skip
+        workspace.finetune(job)
+    with serving(folder) as server:
+        assert "small" in [one["name"] for one in server.ask("GET", "/spaces").json]
+        (run,) = server.ask("GET", "/runs").json
+        assert (run["name"], run["report"]) == ("first", False)
+        assert server.ask("GET", "/runs/first").json["curve"]
+        assert server.ask("GET", "/reports/first").status == 404
+        begun = server.ask("POST", "/jobs", {"kind": "report", "run": "first"}).json
+        done = server.job(begun["id"], 240)
+        assert done["state"] == "done", done
+        page = server.ask("GET", "/reports/first")
+        assert "sandbox allow-scripts" in page.headers["content-security-policy"]
+        assert "first" in page.body
+        for bad in ("/runs/nobody", "/reports/..%2f..%2fkglink.toml", "/reports/nobody"):
+            assert server.ask("GET", bad).status == 404
+        assert server.ask("POST", "/jobs", {"kind": "report", "run": "nobody"}).status == 404

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from kglink.errors import KglinkError
 from kglink.workspace.corrections import learn_corrections
-from kglink_doors.serve import answers, changes, job_routes, nif, reconcile
+from kglink_doors.serve import answers, changes, job_routes, nif, reconcile, runs
 from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.errors import error_shape, status_of
 from kglink_doors.serve.guard import Guard, Refused
@@ -42,7 +42,7 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
         lifespan=_life(workspace, limits, metrics),
     )
     app.add_middleware(Guard, limits=limits, metrics=metrics, log=log)
-    for module in (answers, changes, job_routes, nif, reconcile):
+    for module in (answers, changes, job_routes, nif, reconcile, runs):
         app.include_router(module.router)
     _add_states(app)
     _add_page(app)

@@ -26,9 +26,11 @@ class NewJob(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: Literal["learn", "overlaps", "build"]
-    kb: str = ""
+    kind: Literal["learn", "overlaps", "build", "report"]
+    kb: str | None = None
     """Of `learn`: the documents."""
+    run: str | None = None
+    """Of `report`: the run."""
 
 
 def _accepted(job: Job) -> Response:
@@ -76,10 +78,12 @@ async def _receive(parts: AsyncIterator[bytes], path: Path) -> None:
 
 @router.post("/jobs", tags=["jobs"], status_code=202)
 def start(new: NewJob, here: Here) -> Response:
-    """Begin a job: learn from annotated documents, find overlaps, or build the space."""
+    """Begin a job: learn from documents, find overlaps, build the space, report on a run."""
     if new.kind == "learn":
-        here.workspace.kb(new.kb)
-    return _accepted(here.jobs.add(new.kind, {"kb": new.kb}))
+        here.workspace.kb(new.kb or "")
+    if new.kind == "report":
+        here.workspace.run(new.run or "")
+    return _accepted(here.jobs.add(new.kind, {"kb": new.kb, "run": new.run}))
 
 
 @router.get("/jobs", tags=["jobs"])

@@ -60,6 +60,7 @@ class Job:
             "id": self.id,
             "kind": self.kind,
             "kb": self.options.get("kb"),
+            "run": self.options.get("run"),
             "state": self.state,
             "step": at.step,
             "done": at.done,
@@ -96,11 +97,28 @@ def _build(workspace: Workspace, job: Job) -> object:
     return {"encoded_rows": report.encoded_rows, "version": workspace.space().version}
 
 
+def report_path(workspace: Workspace, run: str) -> Path:
+    """Where the page that reports on a run lies."""
+    return workspace.folder / SCRATCH_FOLDER / "reports" / f"{run}.html"
+
+
+def _report(workspace: Workspace, job: Job) -> object:
+    from kglink_cli.report_page.page import page_of
+
+    run = job.options["run"]
+    page = page_of(workspace.report(run, progress=job.tell))
+    path = report_path(workspace, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, page)
+    return {"page": f"/reports/{run}"}
+
+
 _WORK: Mapping[str, Callable[[Workspace, Job], object]] = {
     "add-kb": _add_kb,
     "learn": _learn,
     "overlaps": _overlaps,
     "build": _build,
+    "report": _report,
 }
 
 

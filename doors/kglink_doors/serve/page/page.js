@@ -439,6 +439,26 @@
       }),
     );
   };
+  const showRuns = async () => {
+    const [spaces, runs] = [await ask("GET", "/spaces"), await ask("GET", "/runs")];
+    $("spaces").replaceChildren(
+      ...spaces.map((one) => make("li", {}, make("strong", {}, one.name), make("small", {}, ` ${one.entities.toLocaleString("en")} entities of ${one.kbs.length} KBs`))),
+    );
+    const item = (one) => {
+      const address = `/reports/${encodeURIComponent(one.name)}`;
+      const save = async () => {
+        const answer = await fetch(address, { headers: { Authorization: `Bearer ${token}` } });
+        const file = URL.createObjectURL(await answer.blob());
+        make("a", { href: file, download: `${one.name}.html` }).click();
+        URL.revokeObjectURL(file);
+      };
+      const shown = one.report
+        ? token ? button("Save its report", save) : make("a", { href: address, target: "_blank" }, "Report")
+        : button("Make its report", () => start({ kind: "report", run: one.name }), { "aria-label": `Make the report of ${one.name}` });
+      return make("li", {}, make("p", { class: "row" }, make("strong", {}, one.name), make("small", {}, `${one.recipe}, ${one.sources}, ${one.state}`), shown));
+    };
+    $("runs").replaceChildren(...runs.map(item));
+  };
   let watching = 0;
   const showJobs = async () => {
     clearTimeout(watching);
@@ -455,7 +475,10 @@
     };
     $("jobs").replaceChildren(...jobs.map(item));
     if (jobs.some((one) => one.state === "running" || one.state === "waiting")) watching = setTimeout(() => run(showJobs), 500);
-    else if (jobs.length) await showKbs();
+    else if (jobs.length) {
+      await showKbs();
+      await showRuns();
+    }
   };
   const start = async (job) => {
     await ask("POST", "/jobs", job);
@@ -485,6 +508,7 @@
     corrections: showCorrections,
     kbs: async () => {
       await showKbs();
+      await showRuns();
       await showJobs();
     },
   };
