@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Entity, EntityId, OnProgress, Verdict
-from kglink.shown import Shown
+from kglink.shown import html_of, linked_name
 from kglink.text.entity_text import shared_names
 from kglink.workspace.build import build_if_stale
 
@@ -44,7 +44,7 @@ class Counterpart:
 
 
 @dataclass(frozen=True, slots=True)
-class EntityView(Shown):
+class EntityView:
     """An entity with all that a workspace knows of it."""
 
     id: EntityId
@@ -55,6 +55,22 @@ class EntityView(Shown):
     counterparts: tuple[Counterpart, ...]
     mentions: MentionsOf
     """What annotated documents say of it: how often, where, and the first of them."""
+
+    def _repr_html_(self) -> str:
+        """What matters of it, as notebooks show it."""
+        one, seen = self.entity, self.mentions
+        examples = [f"… {said.left}{said.surface}{said.right} …" for said in seen.examples]
+        facts = {
+            str(self.id): linked_name(one.title, one.url),
+            "type": one.type,
+            "description": one.description,
+            "names": [alias.surface for alias in one.aliases],
+            "broader": [title or str(name) for name, title in self.parents],
+            "narrower": [title or str(name) for name, title in self.children],
+            "in other KBs": [f"{other.id} ({other.title})" for other in self.counterparts],
+            f"mentions ({seen.mentions:,})": examples,
+        }
+        return html_of(facts)
 
     def as_json(self) -> dict[str, object]:
         """What `kglink show --json` says."""
