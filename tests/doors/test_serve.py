@@ -368,3 +368,21 @@ def test_spaces_runs_and_their_reports(tmp_path: Path) -> None:
         for bad in ("/runs/nobody", "/reports/..%2f..%2fkglink.toml", "/reports/nobody"):
             assert server.ask("GET", bad).status == 404
         assert server.ask("POST", "/jobs", {"kind": "report", "run": "nobody"}).status == 404
+
+
+@pytest.mark.slow
+def test_a_workspace_that_vanishes(demo_copy: Path) -> None:
+    with serving(demo_copy) as server:
+        assert server.ask("GET", "/ready").status == 200
+        demo_copy.rename(demo_copy.with_name("elsewhere"))
+        for method, path, body in (
+            ("GET", "/ready", None),
+            ("POST", "/link", {"text": "A heron."}),
+            ("POST", "/corrections", {"text": "A heron.", "start": 2, "end": 7, "entity": None}),
+            ("PUT", "/kbs/x?file=a.csv", b"id,name\n1,x\n"),
+        ):
+            answer = server.ask(method, path, body)
+            assert (answer.status, "is gone" in answer.json["error"]) == (503, True), answer
+        assert not demo_copy.exists()
+        demo_copy.with_name("elsewhere").rename(demo_copy)
+        assert server.ask("POST", "/link", {"text": "A heron."}).status == 200

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -144,6 +145,13 @@ def _add_errors(app: FastAPI) -> None:
         return JSONResponse(
             {"error": error.strerror or str(error), "fix": fix}, 507 if full else 500
         )
+
+    @app.exception_handler(SQLAlchemyError)
+    async def store(request: Request, error: SQLAlchemyError) -> JSONResponse:
+        """A store that cannot be read or written, for a reason that it alone knows."""
+        told = str(getattr(error, "orig", None) or type(error).__name__)
+        shape = {"error": f"the store does not answer: {told}", "fix": "kglink doctor says more."}
+        return JSONResponse(shape, 503)
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:

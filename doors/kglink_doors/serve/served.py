@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
 
+from kglink.config import CONFIG_FILE
+from kglink.errors import StoreError
 from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.limits import Limits
 from kglink_doors.serve.metrics import Metrics
@@ -29,4 +31,8 @@ class Served:
 
 def served(request: Request) -> Served:
     """What the server of a request serves; a dependency of routes."""
-    return cast("Served", request.app.state.served)
+    here = cast("Served", request.app.state.served)
+    if not (here.workspace.folder / CONFIG_FILE).is_file():
+        hint = "Put it back, or end the server."
+        raise StoreError(f"the workspace {here.workspace.folder.name!r} is gone", hint=hint)
+    return here
