@@ -8,7 +8,7 @@ from kglink.errors import (
     KglinkError,
     ShrinkError,
     SourceError,
-    SpaceBusyError,
+    SpaceError,
     StoreError,
     UnknownNameError,
     UsageError,
@@ -25,7 +25,7 @@ _STATUS: tuple[tuple[type[KglinkError], int], ...] = (
     (UsageError, 400),
     (SourceError, 400),
     (ShrinkError, 409),
-    (SpaceBusyError, 503),
+    (SpaceError, 503),
     (BusyError, 503),
     (StoreError, 503),
 )
