@@ -115,10 +115,10 @@ def main() -> None:
                 for path in ("/", "/page.css", "/page.js")
             ]
             print(f"{'page':24} {sum(page):,} bytes in {len(page)} requests")
-            until = time.monotonic() + asked.minutes * 60
-            while time.monotonic() < until:
+            began = time.monotonic()
+            while (spent := (time.monotonic() - began) / 60) < asked.minutes:
                 under_load(server, texts, max(1, asked.clients // 4))
-                print(f"{'memory':24} {megabytes(server):,.0f} MB", flush=True)
+                print(f"after {spent:5.1f} minutes      {megabytes(server):,.0f} MB", flush=True)
 
 
 if __name__ == "__main__":
