@@ -144,6 +144,23 @@ _ALL = (
         more_tokens=("\t", "\n\n", "\t0\t5\t", "\r\n", "\u2028"),
     ),
     Reader(
+        "bioc",
+        "corpus.xml",
+        "test_kb_bioc",
+        tokens=f"{_JSON} <collection> </collection> <document> <passage> <offset> <text> <infon "
+        'key="type"> <annotation id="1"> <location offset="0" length="5"/> </annotation> &amp; '
+        "documents passages annotations locations infons offset length text",
+        json=True,
+    ),
+    Reader(
+        "labelstudio",
+        "tasks.json",
+        "test_kb_labelstudio",
+        tokens=f"{_JSON} id data text annotations predictions result from_name to_name type labels "
+        "value start end region textarea score model_version was_cancelled",
+        json=True,
+    ),
+    Reader(
         "nif",
         "corpus.ttl",
         "test_kb_nif",

@@ -164,7 +164,8 @@ class _Table:
     """A table whose column is resolved."""
 
     def __init__(self, source: Source, column: str, context: Sequence[str]) -> None:
-        from kglink_cli.table_files import opened_table, places_of, refuse_taken
+        from kglink_cli.table_files import places_of, refuse_taken
+        from kglink_cli.table_libraries import opened_table
 
         self._source = source
         self._context = tuple(context)

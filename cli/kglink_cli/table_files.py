@@ -41,18 +41,6 @@ class TableFile(Protocol):
         ...
 
 
-def opened_table(source: Source, columns: Sequence[str]) -> TableFile:
-    """The table in a file, whose kind is known by its first bytes; ``columns`` are wanted of it."""
-    from kglink_cli.table_libraries import ParquetTable, XlsxTable
-
-    head = source.head.head
-    if source.is_zip:
-        return XlsxTable(source)
-    if head.startswith(b"PAR1"):
-        return ParquetTable(source)
-    return TextTable(source, columns)
-
-
 def places_of(label: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Where the wanted columns stand."""
     counts = Counter(names)

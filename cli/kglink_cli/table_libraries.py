@@ -14,7 +14,7 @@ from typing import IO, Any, BinaryIO, cast
 from kglink.errors import KglinkError, SourceError, UsageError
 from kglink.sources import Source
 from kglink.text.printable import printable_line
-from kglink_cli.table_files import Added, Answer, Cell, harmless
+from kglink_cli.table_files import Added, Answer, Cell, TableFile, TextTable, harmless
 
 #: A workbook is held in memory, at some ten times its size.
 _MOST_UNPACKED = 256 * 2**20
@@ -194,3 +194,13 @@ class ParquetTable:
             return "snappy"
         name = str(told.row_group(0).column(0).compression).lower()
         return "none" if name == "uncompressed" else name
+
+
+def opened_table(source: Source, columns: Sequence[str]) -> TableFile:
+    """The table in a file, whose kind is known by its first bytes; ``columns`` are wanted of it."""
+    head = source.head.head
+    if source.is_zip:
+        return XlsxTable(source)
+    if head.startswith(b"PAR1"):
+        return ParquetTable(source)
+    return TextTable(source, columns)

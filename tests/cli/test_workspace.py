@@ -45,6 +45,7 @@ METHODS = {
     "index": ("index_presets", "change_index", "measure_index"),
     "distill": ("distill",),
     "link": ("link",),
+    "resolve": ("resolve",),
     "discover": ("discover", "discovered", "judge_discovery"),
     "promote": ("promote",),
     "explain": ("explain",),

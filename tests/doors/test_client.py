@@ -61,7 +61,7 @@ def test_a_server_that_is_none() -> None:
             self.end_headers()
             self.wfile.write(b"<html>")
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library names it
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Silly) as silly:

@@ -272,7 +272,7 @@ def test_a_token_is_asked_for(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--host", "0.0.0.0"), "other machines can reach 0.0.0.0"),  # noqa: S104
+        (("--host", "0.0.0.0"), "other machines can reach 0.0.0.0"),  # noqa: S104 - what is refused
         (("--token-from", "NO_SUCH"), "the variable NO_SUCH has 0 characters"),
         (("--host", "192.0.2.1", "--token-from", "PATH"), "cannot listen on 192.0.2.1"),
     ],

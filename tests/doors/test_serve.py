@@ -334,7 +334,7 @@ def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
         token_of("", "0.0.0.0")  # noqa: S104 - what is refused
     monkeypatch.setenv("SHORT", "1234")
     with pytest.raises(UsageError, match="has 4 characters"):
-        token_of("SHORT", "0.0.0.0")  # noqa: S104
+        token_of("SHORT", "0.0.0.0")  # noqa: S104 - what is refused
     with pytest.raises(UsageError, match="has 0 characters"):
         token_of("NOBODY", "127.0.0.1")
     assert Limits().token == ""

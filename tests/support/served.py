@@ -50,7 +50,7 @@ class Server:
             self.url + path, data=data, method=method, headers={**kinds, **(headers or {})}
         )
         try:
-            with urllib.request.urlopen(asked, timeout=120) as answer:  # noqa: S310
+            with urllib.request.urlopen(asked, timeout=120) as answer:  # noqa: S310 - of our own server
                 return Answer(answer.status, dict(answer.headers), answer.read().decode())
         except urllib.error.HTTPError as error:
             return Answer(error.code, dict(error.headers), error.read().decode())
