@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Texts that are linked in one go.
 BATCH_TEXTS = 64
+#: Seconds in which those who were answered together may ask again, to be answered together again.
+_GATHERING = 0.03
 
 
 class LinkOptions(NamedTuple):
@@ -61,6 +63,8 @@ class Batches:
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._ending = False
+        self._last = 0
+        """How many texts were linked together last."""
         self._thread = threading.Thread(target=self._run, name="kglink-link", daemon=True)
         self._thread.start()
 
@@ -96,6 +100,7 @@ class Batches:
         """Requests that ask the same, the oldest first; none: it ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._ending)
+            self._changed.wait_for(lambda: len(self) >= self._last or self._ending, _GATHERING)
             batch: list[_Waiting] = []
             texts = 0
             for one in tuple(self._waiting):
@@ -104,6 +109,7 @@ class Batches:
                     batch.append(one)
                     texts += len(one.texts)
                     self._waiting.remove(one)
+            self._last = texts
             return batch
 
     def _answer(self, batch: Sequence[_Waiting]) -> None:
