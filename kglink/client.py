@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,7 @@ class Client:
                 return json.load(answer)
         except HTTPError as error:
             raise _refusal(error) from error
-        except (URLError, TimeoutError, ConnectionError) as error:
+        except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
             reason = getattr(error, "reason", error)
             hint = "Is it running? kglink serve"
             raise ServerError(0, f"{self._url} does not answer: {reason}", hint) from error

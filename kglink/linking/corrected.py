@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,13 +36,20 @@ def corrected_texts(store: Store) -> Corrected:
 
 
 def as_corrected(
-    document: LinkedDocument, corrected: Corrected, facts: EntityFacts, *, given: bool
+    document: LinkedDocument,
+    corrected: Corrected,
+    facts: EntityFacts,
+    may_be_answer: Callable[[EntityId], bool],
+    *,
+    given: bool,
 ) -> LinkedDocument:
     """The document with what people said of its places.
 
-    Where its mentions were ``given``, only those are answered.
+    Where its mentions were ``given``, only those are answered. An entity that may be no answer,
+    because another KB is asked, is passed over.
     """
     said = corrected.get(text_digest(document.text), ()) if corrected else ()
+    said = [one for one in said if all(map(may_be_answer, one.gold or ()))]
     places = {(one.start, one.end): one for one in document.links}
     if given:
         said = [one for one in said if (one.start, one.end) in places]

@@ -194,7 +194,12 @@ class Linker:
                     source.id, source.text, links, self._meta(source, own), rejected
                 )
                 given = source.spans is not None
-                yield as_corrected(document, self._corrected, self._facts, given=given)
+                yield as_corrected(
+                    document, self._corrected, self._facts, self._may_be_answer, given=given
+                )
+
+    def _may_be_answer(self, entity: EntityId) -> bool:
+        return entity.kb in self._kbs and not self.leaves_out(entity)
 
     def decided(self, ranking: Ranking) -> Link:
         """What a mention with these candidates means, or NIL."""

@@ -141,7 +141,7 @@ def learn_corrections(opened: Opened) -> None:
 def _changing(opened: Opened) -> Iterator[None]:
     """Nobody else corrects meanwhile: no thread, and no other process."""
     busy = UsageError("another process is correcting", hint="Try again.")
-    with opened.lock, file_lock(opened.folder / ".corrections.lock", busy, wait=_WAIT_S):
+    with file_lock(opened.folder / ".corrections.lock", busy, wait=_WAIT_S), opened.lock:
         yield
 
 

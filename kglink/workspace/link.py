@@ -137,19 +137,20 @@ def search(
     types: str | Sequence[str] = (),
     under: str | Sequence[str] = (),
     not_under: str | Sequence[str] = (),
+    wait: bool = True,
 ) -> list[Candidate]:
     """The entities of the space that a text names or describes, best first.
 
     Types and branches limit them as those of `link` do. A space that is missing or older than
-    the store is built first; while another process is building it, new KBs are searched by the
-    names alone: ``workspace.space().manifest.names_alone`` says which.
+    the store is built first; while another process is building it, or without ``wait``, new KBs
+    are searched by the names alone: ``workspace.space().manifest.names_alone`` says which.
 
     >>> [str(one.id) for one in workspace.search("a wading bird", k=1, kbs=["birds"])]
     ['birds:h']
     """
     from kglink.workspace.linker import search
 
-    build_if_stale(opened)
+    build_if_stale(opened, wait=wait)
     names = opened.space().kbs(named(kbs))
     limited = opened.limited(opened.space(), names, opened.limits(types, under, not_under))
     return ShownList(search(limited, opened.encoder, opened.registry, text, k, names))
@@ -162,6 +163,7 @@ def explain(
     surface: str = "",
     span: tuple[int, int] | None = None,
     kbs: str | Sequence[str] = (),
+    wait: bool = True,
 ) -> list[Explanation]:
     """Why mentions of a text are linked as they are.
 
@@ -172,7 +174,7 @@ def explain(
     from kglink.linking.explain import Explanation
 
     spans = _spans(text, surface, span)
-    linker = fresh_linker(opened, kbs)
+    linker = fresh_linker(opened, kbs, wait=wait)
     (document,) = linker.link([TextInput("", text)])
     found = {(one.start, one.end): one for one in document.links}
     links = found

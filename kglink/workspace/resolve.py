@@ -108,6 +108,7 @@ def resolve(
     under: str | Sequence[str] = (),
     not_under: str | Sequence[str] = (),
     threshold: float | None = None,
+    wait: bool = True,
 ) -> list[Resolved | None]:
     """Link names without running text, such as a column of a table, to entities of the space.
 
@@ -116,7 +117,7 @@ def resolve(
     frame), or for each name a text or a dictionary. A column that is one text holds for all.
     The answers are in the order of the names; a missing or empty name has the answer None.
 
-    A name is a match from ``threshold`` on (.5 if not given).
+    A name is a match from ``threshold`` on (.5 if not given); ``wait`` is that of `link`.
 
     >>> (heron, dodo) = workspace.resolve(["Heron", "dodo"], kbs=["birds"])
     >>> (heron.status, str(heron.entity.id), heron.why)
@@ -125,7 +126,7 @@ def resolve(
     'new'
     """
     rows = rows_of(names, context)
-    linker = fresh_linker(opened, kbs, types, under, not_under)
+    linker = fresh_linker(opened, kbs, types, under, not_under, wait=wait)
     return list(resolved_rows(linker, rows, threshold, opened.settings.ingest.max_name_chars))
 
 

@@ -21,6 +21,7 @@ from kglink.errors import UsageError
 from kglink.training.job import FinetuneJob
 from kglink.workspace import init_workspace
 from kglink_doors.listening import token_of
+from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
 from served import Server, serving
 from training_world import SMALL, fill, world_of, write_world_model
@@ -179,6 +180,39 @@ def test_a_kb_comes_as_a_file(server: Server) -> None:
     learnt = server.ask("POST", "/jobs", {"kind": "learn", "kb": "docs"})
     assert server.job(learnt.json["id"])["answer"]["surfaces"] > 50
     assert server.ask("POST", "/jobs", {"kind": "learn", "kb": "nobody"}).status == 404
+
+
+def test_what_an_attacker_tried(server: Server) -> None:
+    lines = {"content-type": "application/x-ndjson"}
+    assert server.ask("POST", "/corrections", b" " * 600_000, lines).status == 413
+    many = server.ask("POST", "/explain", {"text": "a " * 500, "surface": "a"})
+    assert (many.status, "100 places" in many.json["error"]) == (400, True)
+    places = [{"start": 0, "end": 1}] * 2001
+    assert server.ask("POST", "/link", {"text": "ab", "entities": places}).status == 422
+    twice = {"key": "grey_heron", "title": "Mine"}
+    assert server.ask("POST", "/entities/lanternfall", twice).status == 409
+    assert server.ask("POST", "/entities/corrections", twice).status == 400
+    assert server.ask("PUT", "/kbs/corrections?file=x.csv", b"id\n1\n").status == 400
+    place = {"text": "Zorgon Ville", "start": 0, "end": 12, "entity": "lanternfall:grey_heron"}
+    said = server.ask("POST", "/corrections", place).json
+    other = server.ask("POST", "/link", {"text": "Zorgon Ville", "kbs": ["encyclopedia"]}).json
+    assert all(one["kb"] in (None, "encyclopedia") for one in other["entities"])
+    own = server.ask("POST", "/link", {"text": "Zorgon Ville", "kbs": ["lanternfall"]}).json
+    assert [one["key"] for one in own["entities"]] == ["grey_heron"]
+    server.ask("DELETE", f"/corrections/{said['id']}")
+
+
+def test_folders_that_are_no_jobs_are_swept(demo_copy: Path) -> None:
+    jobs = demo_copy / ".scratch" / "jobs"
+    outside = {"kind": "add-kb", "options": {"kb": "stolen", "file": "/etc/passwd"}}
+    for name, content in (("a", []), ("b", outside), ("c", {}), ("d", {"kind": "rm"})):
+        (jobs / name).mkdir(parents=True)
+        (jobs / name / "job.json").write_text(json.dumps(content))
+    with Workspace.open(demo_copy) as workspace:
+        found = Jobs(workspace, read_only=False)
+        assert found.all() == []
+        found.close()
+    assert list(jobs.iterdir()) == []
 
 
 NIF = """

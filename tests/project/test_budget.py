@@ -48,7 +48,7 @@ class Size(NamedTuple):
 MOST: dict[str, Size] = {
     "cli/kglink_cli": Size(8_600, 57, 32),
     "kbs/kglink_kbs": Size(11_100, 54, 141),
-    "doors/kglink_doors": Size(2_800, 23, 34),
+    "doors/kglink_doors": Size(2_900, 23, 36),
     "kglink": Size(1_600, 6, 52),
     "kglink/clusters": Size(500, 4, 7),
     "kglink/evaluation": Size(3_800, 17, 45),

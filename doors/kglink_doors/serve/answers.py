@@ -29,6 +29,8 @@ Here = Annotated[Served, Depends(served)]
 Names = Annotated[list[str], Query(default_factory=list)]
 #: Lines that are linked together while more of them come.
 _LINES = 16
+#: Places of a text that are explained at once, and mentions of a text that are given.
+_MOST_PLACES, _MOST_GIVEN = 100, 2000
 _EXAMPLE: JsonValue = {"text": "A heron stood on Skerrow Light.", "kbs": [], "threshold": 0.25}
 
 
@@ -44,7 +46,7 @@ class Text(BaseModel):
 
     text: str
     id: str = ""
-    entities: list[Place] | None = None
+    entities: list[Place] | None = Field(None, max_length=_MOST_GIVEN)
     """Its mentions, where they are known; else it is searched."""
 
     def input(self) -> TextInput:
@@ -59,7 +61,7 @@ class ToLink(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
     text: str | None = None
-    entities: list[Place] | None = None
+    entities: list[Place] | None = Field(None, max_length=_MOST_GIVEN)
     texts: list[Text | str] | None = Field(None, max_length=1000)
     kbs: list[str] = []
     types: list[str] = []
@@ -155,9 +157,9 @@ async def link_lines(
 
 
 async def _linked(
-    texts: list[TextInput], options: LinkOptions, here: Served
+    texts: list[TextInput], options: LinkOptions, here: Served, *, patient: bool = False
 ) -> list[LinkedDocument]:
-    found = await here.batches.link(texts, options, here.limits.seconds)
+    found = await here.batches.link(texts, options, here.limits.seconds, patient=patient)
     here.metrics.linked(len(found), sum(len(one.links) for one in found))
     return found
 
@@ -191,7 +193,8 @@ async def _of_line(
     line: bytes, here: Served, options: LinkOptions
 ) -> LinkedDocument | dict[str, Any]:
     try:
-        return (await _linked([Text.model_validate_json(line).input()], options, here))[0]
+        texts = [Text.model_validate_json(line).input()]
+        return (await _linked(texts, options, here, patient=True))[0]
     except ValidationError as error:
         fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'
         return {"error": f"the line is no text: {error.errors()[0]['msg']}", "fix": fix}
@@ -219,7 +222,14 @@ async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:
 def explain(asked: ToExplain, here: Here) -> Response:
     """Why mentions are linked as they are: the JSON of `kglink explain --json`."""
     span = None if asked.start is None or asked.end is None else (asked.start, asked.end)
-    found = here.workspace.explain(asked.text, surface=asked.surface, span=span, kbs=asked.kbs)
+    if asked.surface and asked.text.count(asked.surface) > _MOST_PLACES:
+        raise UsageError(
+            f"{asked.surface!r} stands at more than {_MOST_PLACES} places",
+            hint='Name one by "start" and "end".',
+        )
+    found = here.workspace.explain(
+        asked.text, surface=asked.surface, span=span, kbs=asked.kbs, wait=False
+    )
     return json_response([one.as_json() for one in found])
 
 
@@ -232,6 +242,7 @@ def resolve(asked: ToResolve, here: Here) -> Response:
         kbs=asked.kbs,
         types=asked.types,
         threshold=asked.threshold,
+        wait=False,
     )
     return json_response([one.as_json() if one else None for one in found])
 
@@ -245,7 +256,7 @@ def search(
     k: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> Response:
     """The entities that words name or describe, best first."""
-    found = here.workspace.search(q, k=k, kbs=kbs, types=types)
+    found = here.workspace.search(q, k=k, kbs=kbs, types=types, wait=False)
     entities = here.workspace.store.get_entities([one.id for one in found])
     shapes = found_shape(found, entities)
     for shape, one in zip(shapes, found, strict=True):

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -29,6 +30,10 @@ from kglink_doors.serve.served import Served
 
 if TYPE_CHECKING:
     from kglink import Workspace
+
+
+#: Threads besides those of requests.
+_SPARE = 8
 
 
 def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> FastAPI:
@@ -56,8 +61,12 @@ def _life(workspace: Workspace, limits: Limits, metrics: Metrics) -> Callable[[F
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        await run_in_threadpool(learn_corrections, workspace)
-        batches, work = Batches(workspace, limits.waiting), Jobs(workspace)
+        # No request that was let in waits for a thread.
+        to_thread.current_default_thread_limiter().total_tokens = limits.waiting + _SPARE
+        if not limits.read_only:
+            await run_in_threadpool(learn_corrections, workspace)
+        batches = Batches(workspace, limits.waiting)
+        work = Jobs(workspace, read_only=limits.read_only)
         app.state.served = Served(workspace, batches, work, metrics, limits)
         try:
             yield

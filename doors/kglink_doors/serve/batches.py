@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -60,6 +61,8 @@ class Batches:
     def __init__(self, workspace: Workspace, most_waiting: int) -> None:
         self._workspace = workspace
         self._most = most_waiting
+        #: A clusterer compares all texts that are linked together.
+        self._alone = bool(workspace.settings.link.clusterer)
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._ending = False
@@ -73,17 +76,31 @@ class Batches:
         return sum(len(one.texts) for one in tuple(self._waiting))
 
     async def link(
-        self, texts: Sequence[TextInput], options: LinkOptions, seconds: float
+        self,
+        texts: Sequence[TextInput],
+        options: LinkOptions,
+        seconds: float,
+        *,
+        patient: bool = False,
     ) -> list[LinkedDocument]:
-        """The answers to some texts; `TimeoutError` where they take longer."""
+        """The answers to some texts; `TimeoutError` where they take longer.
+
+        Who is ``patient`` waits for room, and is not sent away.
+        """
+        until = time.monotonic() + seconds
+        while patient and self._is_full(texts) and time.monotonic() < until:
+            await asyncio.sleep(_GATHERING)
         loop = asyncio.get_running_loop()
         waiting = _Waiting(texts, options, loop, loop.create_future())
         with self._changed:
-            if self._waiting and len(self) + len(texts) > self._most:
+            if self._is_full(texts):
                 raise BusyError(f"{len(self):,} texts wait to be linked", hint="Ask again later.")
             self._waiting.append(waiting)
             self._changed.notify()
         return await asyncio.wait_for(waiting.answer, seconds)
+
+    def _is_full(self, texts: Sequence[TextInput]) -> bool:
+        return bool(self._waiting) and len(self) + len(texts) > self._most
 
     def close(self) -> None:
         """Answer what waits, and end."""
@@ -104,7 +121,7 @@ class Batches:
             batch: list[_Waiting] = []
             texts = 0
             for one in tuple(self._waiting):
-                fits = not batch or texts + len(one.texts) <= BATCH_TEXTS
+                fits = not batch or (texts + len(one.texts) <= BATCH_TEXTS and not self._alone)
                 if fits and (not batch or one.options == batch[0].options):
                     batch.append(one)
                     texts += len(one.texts)

@@ -9,7 +9,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from kglink import Alias, Entity, EntityId
+from kglink.errors import UsageError
+from kglink.records import CORRECTIONS
 from kglink_doors.serve.answers import Here, json_response
+from kglink_doors.serve.errors import TakenError
 
 router = APIRouter()
 
@@ -57,6 +60,12 @@ class SaidOfDiscovery(BaseModel):
     into: str = ""
 
 
+def refuse_corrections(kb: str) -> None:
+    """Refuse to change the texts that people corrected otherwise than by corrections."""
+    if kb == CORRECTIONS:
+        raise UsageError(f"{CORRECTIONS!r} holds what was corrected", hint="POST /corrections")
+
+
 @router.post("/corrections", tags=["corrections"], status_code=201)
 def correct(said: Said, here: Here) -> Response:
     """Correct a place of a text: it is learnt before this answers."""
@@ -83,10 +92,13 @@ def take_back(correction: str, here: Here) -> Response:
 @router.post("/entities/{kb}", tags=["entities"], status_code=201)
 def add_entity(kb: str, new: NewEntity, here: Here) -> Response:
     """Add an entity to a KB: the next text that is linked knows it."""
+    refuse_corrections(kb)
+    if here.workspace.store.get_entities([EntityId(kb, new.key)]):
+        raise TakenError(f"{kb} has an entity {new.key!r}", hint="Choose another key.")
     names = tuple(Alias(one) for one in new.aliases)
     entity = Entity(new.key, new.title, new.description, new.type, aliases=names)
     here.workspace.add_entity(kb, entity)
-    here.workspace.build_if_stale()
+    here.workspace.build_if_stale(wait=False)
     answer = json_response(here.workspace.entity(EntityId(kb, new.key)).as_json())
     answer.status_code = 201
     return answer

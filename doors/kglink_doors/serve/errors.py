@@ -19,12 +19,17 @@ class BusyError(KglinkError):
     """More waits than the server bears."""
 
 
+class TakenError(KglinkError):
+    """A name that something has already."""
+
+
 #: The status of each error, the first that fits.
 _STATUS: tuple[tuple[type[KglinkError], int], ...] = (
     (UnknownNameError, 404),
     (UsageError, 400),
     (SourceError, 400),
     (ShrinkError, 409),
+    (TakenError, 409),
     (SpaceError, 503),
     (BusyError, 503),
     (StoreError, 503),

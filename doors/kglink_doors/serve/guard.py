@@ -72,7 +72,7 @@ class Guard:
         try:
             if (refused := self._refusal(scope)) is not None:
                 raise refused
-            streamed = self._limits.is_streamed(scope["path"], _headers(scope))
+            streamed = self._limits.is_streamed(scope["path"])
             body = _Body(receive, self._most_bytes(scope), self._limits.seconds, streamed=streamed)
             await self._app(scope, body, answer)
         except Refused as refused:
@@ -129,7 +129,7 @@ class Guard:
         return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token)
 
     def _most_bytes(self, scope: Scope) -> int:
-        return self._limits.bytes_of(scope["path"], _headers(scope))
+        return self._limits.bytes_of(scope["path"])
 
     def _more_headers(self, scope: Scope) -> dict[str, str]:
         """The headers of every answer; those that let other sites read it, where they may."""

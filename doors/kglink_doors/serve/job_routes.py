@@ -12,8 +12,10 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from kglink.errors import UsageError
+from kglink.files.atomic import sync_file
 from kglink.store.ingest import check_kb_name
 from kglink_doors.serve.answers import Here, Names, json_response
+from kglink_doors.serve.changes import refuse_corrections
 from kglink_doors.serve.jobs import Job
 
 router = APIRouter()
@@ -54,7 +56,8 @@ async def upload(
 ) -> Response:
     """Add or update a KB from the body, a file as `kglink add-kb` reads it; a job does it."""
     check_kb_name(kb)
-    name = _NO_NAME.sub("_", file)[-100:].lstrip(".") or "upload"
+    refuse_corrections(kb)
+    name = f"file-{_NO_NAME.sub('_', file)[-100:]}"
     folder = here.jobs.draft()
     try:
         await _receive(request.stream(), folder / name)
@@ -74,6 +77,7 @@ async def _receive(parts: AsyncIterator[bytes], path: Path) -> None:
             written += await run_in_threadpool(out.write, part)
     if not written:
         raise UsageError("the body is empty", hint="Send the file as the body.")
+    await run_in_threadpool(sync_file, path)
 
 
 @router.post("/jobs", tags=["jobs"], status_code=202)

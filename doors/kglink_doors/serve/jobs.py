@@ -10,6 +10,7 @@ import json
 import secrets
 import shutil
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kglink import Progress
-from kglink.errors import KglinkError, UnknownNameError
+from kglink.errors import KglinkError, SpaceBusyError, UnknownNameError
 from kglink.files.atomic import write_atomically
 from kglink.files.lock import LockedError, file_lock
 from kglink.workspace.folder import SCRATCH_FOLDER
@@ -26,6 +27,7 @@ from kglink_doors.serve.errors import BusyError, error_shape
 
 if TYPE_CHECKING:
     from kglink import Workspace
+    from kglink.space.build import BuildReport
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 #: Jobs that may wait, and jobs that are done and still told of.
@@ -34,10 +36,11 @@ _MOST_TOLD = 100
 _FILE = "job.json"
 #: Seconds that a job has left to come to its next step.
 _GRACE = 10
+_PAUSE = 0.2
 
 
-class _CancelledError(Exception):
-    """Somebody wants a job no more."""
+class _StoppedError(Exception):
+    """A job stops before its end."""
 
 
 @dataclass
@@ -51,7 +54,8 @@ class Job:
     state: State = "waiting"
     progress: Progress = field(default_factory=lambda: Progress(""))
     answer: object = None
-    cancelled: bool = False
+    stop: Literal["", "cancelled", "ending"] = ""
+    """Why it stops at its next step: somebody wants it no more, or the server ends."""
 
     def as_json(self) -> dict[str, object]:
         """How far it is, and what came of it."""
@@ -71,15 +75,25 @@ class Job:
     def tell(self, progress: Progress) -> None:
         """Note how far it is; this is where it stops once it is cancelled."""
         self.progress = progress
-        if self.cancelled:
-            raise _CancelledError
+        if self.stop:
+            raise _StoppedError
+
+
+def _built(workspace: Workspace, job: Job) -> BuildReport:
+    """The space, built while texts are linked; who publishes new names meanwhile goes first."""
+    while True:
+        try:
+            return workspace.build(progress=job.tell)
+        except SpaceBusyError:
+            job.tell(Progress("waiting for another build"))
+            time.sleep(_PAUSE)
 
 
 def _add_kb(workspace: Workspace, job: Job) -> object:
     options = dict(job.options)
     source = job.folder / options.pop("file")
     added = workspace.add_kb(options.pop("kb"), source, **options, progress=job.tell)
-    workspace.build_if_stale(progress=job.tell)
+    _built(workspace, job)
     return added.as_json()
 
 
@@ -93,7 +107,7 @@ def _overlaps(workspace: Workspace, job: Job) -> object:
 
 
 def _build(workspace: Workspace, job: Job) -> object:
-    report = workspace.build(progress=job.tell)
+    report = _built(workspace, job)
     return {"encoded_rows": report.encoded_rows, "version": workspace.space().version}
 
 
@@ -125,7 +139,7 @@ _WORK: Mapping[str, Callable[[Workspace, Job], object]] = {
 class Jobs:
     """The jobs of a server, done in a thread one after the other."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, *, read_only: bool) -> None:
         self._workspace = workspace
         self._folder = workspace.folder / SCRATCH_FOLDER / "jobs"
         self._jobs: OrderedDict[str, Job] = OrderedDict()
@@ -133,7 +147,8 @@ class Jobs:
         self._ending = False
         #: The locks of folders that are this server's own: another one leaves them alone.
         self._held: dict[Path, ExitStack] = {}
-        self._take_up()
+        if not read_only:
+            self._take_up()
         self._thread = threading.Thread(target=self._run, name="kglink-jobs", daemon=True)
         self._thread.start()
 
@@ -182,8 +197,10 @@ class Jobs:
         """Stop a job, at its next step where it runs; what it has done by then is kept."""
         job = self.get(name)
         with self._changed:
-            job.cancelled = True
-            if job.state == "waiting":
+            if job.state == "running":
+                job.stop = "cancelled"
+                write_atomically(job.folder / _FILE, "{}")  # it is no job after a start
+            elif job.state == "waiting":
                 self._end(job, "cancelled", None)
         return job
 
@@ -192,7 +209,7 @@ class Jobs:
         with self._changed:
             self._ending = True
             for job in self._jobs.values():
-                job.cancelled = True
+                job.stop = job.stop or "ending"
             self._changed.notify()
         self._thread.join(timeout=_GRACE)
         for held in self._held.values():
@@ -203,11 +220,10 @@ class Jobs:
         for folder in sorted(self._folder.glob("*"), key=lambda one: one.stat().st_mtime):
             try:
                 self._hold(folder)
-                told = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-                job = Job(folder.name, told["kind"], told["options"], folder)
+                job = _read_job(folder)
             except LockedError:
                 continue  # another server's
-            except (OSError, ValueError, LookupError):
+            except (OSError, ValueError):
                 self.drop(folder)
             else:
                 self._jobs[job.id] = job
@@ -216,8 +232,8 @@ class Jobs:
         while job := self._next():
             try:
                 self._end(job, "done", _WORK[job.kind](self._workspace, job))
-            except _CancelledError:
-                if self._ending:
+            except _StoppedError:
+                if job.stop == "ending":
                     return  # its folder stays: it is done after the next start
                 self._end(job, "cancelled", None)
             except KglinkError as error:
@@ -238,8 +254,20 @@ class Jobs:
             return job
 
     def _end(self, job: Job, state: State, answer: object) -> None:
-        job.state, job.answer = state, answer
-        self.drop(job.folder)
-        ended = [one.id for one in self._jobs.values() if one.state not in ("waiting", "running")]
-        for name in ended[:-_MOST_TOLD]:
-            del self._jobs[name]
+        with self._changed:
+            job.state, job.answer = state, answer
+            self.drop(job.folder)
+            live = ("waiting", "running")
+            ended = [one.id for one in self._jobs.values() if one.state not in live]
+            for name in ended[:-_MOST_TOLD]:
+                del self._jobs[name]
+
+
+def _read_job(folder: Path) -> Job:
+    """A job as it was accepted; `ValueError` where the folder is none."""
+    told = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+    kind = told.get("kind") if isinstance(told, dict) else None
+    options = told.get("options") if kind in _WORK else None
+    if not isinstance(options, dict) or "/" in str(options.get("file", "")):
+        raise ValueError("no job")
+    return Job(folder.name, str(kind), options, folder)

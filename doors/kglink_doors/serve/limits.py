@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
+
+#: The route whose body has no end.
+_LINES = "/link/lines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +26,12 @@ class Limits:
     """Sites whose pages may ask the reconciliation service, besides those of this machine."""
     read_only: bool = False
 
-    def bytes_of(self, path: str, headers: Mapping[str, str]) -> int:
+    def bytes_of(self, path: str) -> int:
         """The most bytes of a body; 0: no limit as a whole."""
-        if _is_lines(headers):
+        if path == _LINES:
             return 0
         return int((self.upload_mb if path.startswith("/kbs/") else self.body_mb) * 2**20)
 
-    def is_streamed(self, path: str, headers: Mapping[str, str]) -> bool:
+    def is_streamed(self, path: str) -> bool:
         """Whether a body is worked on while it comes, and may come for long."""
-        return path.startswith("/kbs/") or _is_lines(headers)
-
-
-def _is_lines(headers: Mapping[str, str]) -> bool:
-    return headers.get("content-type", "").startswith("application/x-ndjson")
+        return path == _LINES or path.startswith("/kbs/")

@@ -8,6 +8,8 @@ from collections import Counter
 #: Upper bounds of a request's seconds.
 _BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
+
 
 class Metrics:
     """Requests by route and status, how long they took, and what was linked."""
@@ -22,6 +24,7 @@ class Metrics:
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that is done."""
+        method = method if method in _METHODS else "OTHER"
         with self._lock:
             self._requests[method, route, status] += 1
             self._seconds[route] += seconds  # type: ignore[assignment]  # a sum of seconds

@@ -6,6 +6,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from kglink import Document, Span, TextInput
 from kglink.errors import UsageError
@@ -24,11 +25,12 @@ _TURTLE = "text/turtle"
 @router.post("/nif", tags=["texts"])
 async def nif(request: Request, here: Here) -> Response:
     """Link the texts of a NIF document: to all KBs, where no mention is given searched."""
-    texts = _texts(await request.body(), here)
+    texts = await run_in_threadpool(_texts, await request.body(), here)
     found = await here.batches.link(texts, LinkOptions(), here.limits.seconds)
     here.metrics.linked(len(found), sum(len(one.links) for one in found))
     out = StringIO()
-    here.workspace.registry.create("exporter", _NIF, {}).export(found, out)
+    exporter = here.workspace.registry.create("exporter", _NIF, {})
+    await run_in_threadpool(exporter.export, found, out)
     return Response(out.getvalue(), media_type=_TURTLE)
 
 

@@ -22,6 +22,7 @@ from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
 from kglink_doors.serve.guard import preflight
 
 if TYPE_CHECKING:
+    from kglink.linking.scoring import Scoring
     from kglink_doors.serve.served import Served
 
 router = APIRouter(tags=["reconciliation"])
@@ -75,7 +76,7 @@ _CELLS = TypeAdapter(dict[str, Cell])
 
 class _Extend(BaseModel):
     ids: list[str] = Field(max_length=_MOST_QUERIES)
-    properties: list[dict[str, Any]]
+    properties: list[dict[str, Any]] = Field(max_length=100)
 
 
 class Asked:
@@ -226,6 +227,7 @@ async def _reconciled(service: Asked, queries: str) -> dict[str, object]:
     if len(cells) > _MOST_QUERIES:
         raise UsageError(f"{len(cells):,} queries", hint=f"Ask {_MOST_QUERIES:,} at once at most.")
     answers: dict[str, object] = {}
+    scoring = (await run_in_threadpool(service.here.workspace.linker, service.kbs)).scoring
     for types in dict.fromkeys(one.types for one in cells.values()):
         asked = {name: one for name, one in cells.items() if one.types == types}
         try:
@@ -234,7 +236,7 @@ async def _reconciled(service: Asked, queries: str) -> dict[str, object]:
             answers |= {name: {"result": []} for name in asked}
             continue
         for (name, cell), document in zip(asked.items(), found, strict=True):
-            answers[name] = {"result": _results(service, document)[: cell.limit]}
+            answers[name] = {"result": _results(service, document, scoring)[: cell.limit]}
     return {name: answers[name] for name in cells}
 
 
@@ -246,14 +248,13 @@ async def _linked(
     found: list[LinkedDocument] = []
     for first in range(0, len(inputs), BATCH_TEXTS):
         part = inputs[first : first + BATCH_TEXTS]
-        found += await here.batches.link(part, options, here.limits.seconds)
+        found += await here.batches.link(part, options, here.limits.seconds, patient=True)
     return found
 
 
-def _results(service: Asked, document: LinkedDocument) -> list[dict[str, object]]:
+def _results(service: Asked, document: LinkedDocument, scoring: Scoring) -> list[dict[str, object]]:
     """The candidates of a cell, each with how probably it is right, in percent."""
     (link,) = document.links
-    scoring = service.here.workspace.linker(service.kbs).scoring
     best = link.candidates[0].score if link.candidates else 0.0
     return [
         {
@@ -273,7 +274,7 @@ def _results(service: Asked, document: LinkedDocument) -> list[dict[str, object]
 
 
 def _suggested(service: Asked, prefix: str) -> list[dict[str, Any]]:
-    found = service.here.workspace.search(prefix[:1000], k=20, kbs=service.kbs)
+    found = service.here.workspace.search(prefix[:1000], k=20, kbs=service.kbs, wait=False)
     names = {service.name_of(one.id): one for one in found}
     known = service.entities(names)
     return [
@@ -293,7 +294,7 @@ def _extended(service: Asked, extend: str) -> dict[str, object]:
     except ValidationError as error:
         hint = 'extend={"ids": ["a"], "properties": [{"id": "title"}]}'
         raise UsageError(f"extend: {error.errors()[0]['msg']}", hint=hint) from error
-    wanted = [str(one.get("id", "")) for one in asked.properties]
+    wanted = list(dict.fromkeys(str(one.get("id", "")) for one in asked.properties))
     for one in wanted:
         if one not in PROPERTIES:
             raise UnknownNameError("property", one, PROPERTIES)

@@ -29,7 +29,7 @@ class Served:
     limits: Limits
 
 
-def served(request: Request) -> Served:
+async def served(request: Request) -> Served:
     """What the server of a request serves; a dependency of routes."""
     here = cast("Served", request.app.state.served)
     if not (here.workspace.folder / CONFIG_FILE).is_file():

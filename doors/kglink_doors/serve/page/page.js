@@ -242,7 +242,8 @@
     const kb = make("select", { "aria-label": "KB" }, ...kbNames.map((name) => make("option", {}, name)));
     const about = make("input", { "aria-label": "Description", placeholder: "what it is, in a sentence", autocomplete: "off" });
     const add = async () => {
-      const key = one.text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "_");
+      const name = one.text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "_");
+      const key = `${name}-${Date.now().toString(36)}`; // no key that an entity has
       await ask("POST", `/entities/${kb.value}`, { key, title: one.text, description: about.value });
       await correct(one, `${kb.value}:${key}`);
     };
