@@ -282,4 +282,4 @@ def test_disease_names_by_names_alone(realdata: Path, tmp_path: Path) -> None:
     matches = [one for one in answers if one and one.entity]
     right = sum(one.entity.id.key in golds[one.name] for one in matches if one.entity)
     assert len(matches) > 100
-    assert right / len(matches) > 0.9
+    assert right / len(matches) > 0.8
