@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 #: What anybody may have: the page, which asks for the token, and whether the server is alive.
 OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
+_TOO_LARGE = 413
+#: Seconds and bytes of a body that is too large, before its sender is told so.
+_READING_AWAY, _MOST_READ_AWAY = 2.0, 64 * 2**20
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "content-security-policy": (
@@ -77,6 +81,8 @@ class Guard:
             await self._app(scope, body, answer)
         except Refused as refused:
             if not answer.status:
+                if refused.status_code == _TOO_LARGE:
+                    await _read_away(receive)
                 await refused.response(scope, receive, answer)
         finally:
             self._at_work -= 1
@@ -174,10 +180,22 @@ def _changes(method: str, path: str) -> bool:
 
 def _too_large(most: int) -> Refused:
     return Refused(
-        413,
+        _TOO_LARGE,
         f"the body is larger than {most / 2**20:g} MB",
         "Send less at once; --body-mb and --upload-mb raise the limits.",
     )
+
+
+async def _read_away(receive: Receive) -> None:
+    """Read what still comes for a moment: who sends sees the answer, not a broken connection."""
+    read = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_READING_AWAY):
+            while read < _MOST_READ_AWAY:
+                message = await receive()
+                read += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 def _headers(scope: Scope) -> dict[str, str]:
