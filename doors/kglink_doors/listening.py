@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Annotated
+
+import typer
 
 from kglink.errors import UsageError
+
+Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[
+    int, typer.Option("--port", help="Port to listen on; 0: a free one.", min=0, max=65_535)
+]
+TokenFrom = Annotated[
+    str,
+    typer.Option(
+        "--token-from",
+        help="Environment variable with the token that whoever asks must send; needed where other "
+        "machines can ask.",
+    ),
+]
 
 #: Names of this machine, which no page of another site can have.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

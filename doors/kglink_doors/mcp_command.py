@@ -14,7 +14,7 @@ from kglink.errors import UsageError
 from kglink_cli.console import note
 from kglink_cli.interrupts import stop_at_once
 from kglink_cli.session import session_of
-from kglink_doors.listening import LOOPBACK, address, listen, token_of
+from kglink_doors.listening import LOOPBACK, Host, Port, TokenFrom, address, listen, token_of
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
@@ -30,18 +30,9 @@ def mcp(
     http: Annotated[
         bool, typer.Option("--http", help="Answer over HTTP, not on standard input and output.")
     ] = False,
-    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", help="The port; 0 takes a free one.", min=0, max=65_535)
-    ] = 8765,
-    token_from: Annotated[
-        str,
-        typer.Option(
-            "--token-from",
-            help="Variable that holds the token that callers must send; needed for hosts that "
-            "others can reach.",
-        ),
-    ] = "",
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    token_from: TokenFrom = "",
 ) -> None:
     """Let agents ask this workspace by MCP: link texts, search and show entities."""
     try:

@@ -11,7 +11,7 @@ from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note
 from kglink_cli.session import session_of
-from kglink_doors.listening import token_of
+from kglink_doors.listening import Host, Port, TokenFrom, token_of
 from kglink_doors.serve.limits import Limits
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
@@ -19,18 +19,9 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
 def serve(
     context: typer.Context,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", help="Port to listen on; 0: a free one.", min=0, max=65535)
-    ] = 8017,
-    token_from: Annotated[
-        str,
-        typer.Option(
-            "--token-from",
-            help="Environment variable with the token that whoever asks must send; needed where "
-            "other machines can ask.",
-        ),
-    ] = "",
+    host: Host = "127.0.0.1",
+    port: Port = 8017,
+    token_from: TokenFrom = "",
     origin: Annotated[
         list[str] | None,
         typer.Option(

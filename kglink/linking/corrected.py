@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from kglink.linking.describe import EntityFacts, described
 from kglink.records import (
     CORRECTIONS,
     Candidate,
+    Document,
     EntityId,
     Link,
     LinkedDocument,
@@ -28,11 +29,15 @@ NOT_A_MENTION = "no mention"
 Corrected = Mapping[str, Sequence[Mention]]
 
 
-def corrected_texts(store: Store) -> Corrected:
+def corrected_documents(store: Store) -> Iterator[Document]:
     """All texts that people corrected."""
-    if all(info.name != CORRECTIONS for info in store.kbs()):
-        return {}
-    return {one.id: one.mentions for one in store.documents(CORRECTIONS, unresolved=True)}
+    if any(info.name == CORRECTIONS for info in store.kbs()):
+        yield from store.documents(CORRECTIONS, unresolved=True)
+
+
+def corrected_texts(store: Store) -> Corrected:
+    """What people said of places, by the digests of their texts."""
+    return {one.id: one.mentions for one in corrected_documents(store)}
 
 
 def as_corrected(

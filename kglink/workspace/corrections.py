@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kglink.errors import UnknownNameError, UsageError
 from kglink.files.digest import text_digest
 from kglink.files.lock import file_lock
-from kglink.linking.corrected import NOT_A_MENTION, corrected_texts
+from kglink.linking.corrected import NOT_A_MENTION, corrected_documents, corrected_texts
 from kglink.records import CORRECTIONS, Document, EntityId, Mention
 from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.kbs import add_kb, remove_kb
@@ -98,7 +98,9 @@ def correct(
 
 def corrections(opened: Opened) -> list[Correction]:
     """All that was said, by texts, and in the order of each."""
-    return [_said(one, mention) for one in _documents(opened) for mention in one.mentions]
+    return [
+        _said(one, mention) for one in corrected_documents(opened.store) for mention in one.mentions
+    ]
 
 
 def take_back(opened: Opened, correction: str) -> Correction:
@@ -110,7 +112,7 @@ def take_back(opened: Opened, correction: str) -> Correction:
     []
     """
     with _changing(opened):
-        documents = list(_documents(opened))
+        documents = list(corrected_documents(opened.store))
         said = {
             _said(one, mention).id: (one, mention) for one in documents for mention in one.mentions
         }
@@ -143,12 +145,6 @@ def _changing(opened: Opened) -> Iterator[None]:
     busy = UsageError("another process is correcting", hint="Try again.")
     with file_lock(opened.folder / ".corrections.lock", busy, wait=_WAIT_S), opened.lock:
         yield
-
-
-def _documents(opened: Opened) -> Iterator[Document]:
-    """The corrected texts."""
-    if any(info.name == CORRECTIONS for info in opened.store.kbs()):
-        yield from opened.store.documents(CORRECTIONS, unresolved=True)
 
 
 def _said(document: Document, mention: Mention) -> Correction:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from conftest import Kglink
 
+from browsers import BROWSER, HEADLESS
 from kglink.linking.scoring import SCORING_FILE
 from kglink.records import EntityId
 from kglink.training.job import FinetuneJob
@@ -321,12 +322,7 @@ def test_a_smaller_map_keeps_overlaps_and_a_share_of_each_kb(folder: Path) -> No
 
 
 # ------------------------------------------------------------------------- in a real browser
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 EVIL = "<img src=x onerror=\"document.title='owned'\">"
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr",
-)  # fmt: skip
 #: Leaves what a script saw in the DOM, where --dump-dom prints it.
 PROBE = """
 const $ = (selector) => document.querySelector(selector);
@@ -355,7 +351,13 @@ def probed(page: Path, script: str) -> Any:
     copy = page.with_name("probe.html")
     copy.write_text(text.replace("</body>", f"<script>{code}</script></body>"), "utf-8")
     assert BROWSER is not None
-    command = [BROWSER, *FLAGS, f"--user-data-dir={page.parent / 'profile'}", "--dump-dom"]
+    command = [
+        BROWSER,
+        *HEADLESS,
+        "--enable-logging=stderr",
+        f"--user-data-dir={page.parent / 'profile'}",
+        "--dump-dom",
+    ]
     done = subprocess.run([*command, copy.as_uri()], capture_output=True, timeout=120, check=True)
     assert b"CONSOLE" not in done.stderr, done.stderr
     seen = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout.decode("utf-8"), re.DOTALL)

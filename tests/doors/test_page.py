@@ -9,25 +9,15 @@ from typing import Any
 
 import pytest
 
+from browsers import BROWSER, FLAGS
 from kglink import Entity, Workspace
 from served import Server, serving
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="there is no chromium in PATH"),
     pytest.mark.slow,
 ]
 
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 TEXT = "\U0001f9d1\u200d\U0001f680 Mercury rose over Halley's well; a heron stood still."
 

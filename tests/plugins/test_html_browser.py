@@ -7,7 +7,6 @@ import hashlib
 import html
 import json
 import re
-import shutil
 import struct
 import subprocess
 import zlib
@@ -17,27 +16,14 @@ from typing import Any
 
 import pytest
 
+from browsers import BROWSER, HEADLESS
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="there is no chromium in PATH"),
     pytest.mark.slow,
 ]
-
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-)
 
 # Runs in a copy of the page and leaves what it saw in the DOM, where --dump-dom prints it.
 PROBE = """
@@ -90,7 +76,7 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     def run(page: Path, *flags: str) -> str:
         profile = tmp_path_factory.mktemp("profile")
         assert BROWSER is not None
-        command = [BROWSER, *FLAGS, f"--user-data-dir={profile}", *flags, page.as_uri()]
+        command = [BROWSER, *HEADLESS, f"--user-data-dir={profile}", *flags, page.as_uri()]
         done = subprocess.run(command, capture_output=True, timeout=120, check=True)
         return done.stdout.decode("utf-8")
 

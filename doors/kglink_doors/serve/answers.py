@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -122,9 +121,9 @@ def options_of(
     return LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
 
 
-def json_response(value: object) -> Response:
+def json_response(value: object, status: int = 200) -> Response:
     """JSON that every reader takes, halves of surrogate pairs written out."""
-    return Response(printable_json(value), media_type="application/json")
+    return Response(printable_json(value), status, media_type="application/json")
 
 
 @router.post("/link", tags=["texts"], responses={200: {"model": None}})
@@ -299,11 +298,3 @@ def counterparts(here: Here, kb: str, key: str) -> Response:
     """The same thing in other KBs."""
     found = here.workspace.entity(EntityId(kb, key), examples=0)
     return json_response([one.as_json() for one in found.counterparts])
-
-
-def read_json(text: str) -> object:
-    """JSON that somebody sent within a form; a sentence where it is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"this is no JSON: {error}", hint="Send a JSON object.") from error

@@ -72,9 +72,7 @@ def correct(said: Said, here: Here) -> Response:
     done = here.workspace.correct(
         said.text, said.start, said.end, said.entity, is_mention=said.mention
     )
-    answer = json_response(done.as_json())
-    answer.status_code = 201
-    return answer
+    return json_response(done.as_json(), 201)
 
 
 @router.get("/corrections", tags=["corrections"])
@@ -99,9 +97,7 @@ def add_entity(kb: str, new: NewEntity, here: Here) -> Response:
     entity = Entity(new.key, new.title, new.description, new.type, aliases=names)
     here.workspace.add_entity(kb, entity)
     here.workspace.build_if_stale(wait=False)
-    answer = json_response(here.workspace.entity(EntityId(kb, new.key)).as_json())
-    answer.status_code = 201
-    return answer
+    return json_response(here.workspace.entity(EntityId(kb, new.key)).as_json(), 201)
 
 
 @router.get("/overlaps", tags=["overlaps"])

@@ -36,8 +36,7 @@ class NewJob(BaseModel):
 
 
 def _accepted(job: Job) -> Response:
-    answer = json_response(job.as_json())
-    answer.status_code = 202
+    answer = json_response(job.as_json(), 202)
     answer.headers["location"] = f"/jobs/{job.id}"
     return answer
 

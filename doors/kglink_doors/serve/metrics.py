@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 
 #: Upper bounds of a request's seconds.
 _BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -18,7 +18,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._within: Counter[tuple[str, float]] = Counter()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         self.texts = 0
         self.mentions = 0
 
@@ -27,7 +27,7 @@ class Metrics:
         method = method if method in _METHODS else "OTHER"
         with self._lock:
             self._requests[method, route, status] += 1
-            self._seconds[route] += seconds  # type: ignore[assignment]  # a sum of seconds
+            self._seconds[route] += seconds
             for bound in (*_BOUNDS, float("inf")):
                 self._within[route, bound] += seconds <= bound
 
