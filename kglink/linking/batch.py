@@ -17,7 +17,7 @@ from kglink.linking.contexts import (
     TokenSearchOf,
 )
 from kglink.linking.evidence_used import EvidenceUsed
-from kglink.linking.memory import Recalled
+from kglink.linking.memory import Likeness, Recalled
 from kglink.linking.names import Surface
 from kglink.linking.reading import Reader, ReadMentions, long_forms_of
 from kglink.records import MentionInText
@@ -45,6 +45,8 @@ class Batch(NamedTuple):
     """The mentions whose text was not read, because it would decide nothing."""
     recalled: Recalled = Recalled()
     """What memory knows of the surfaces."""
+    likeness: Sequence[Likeness] = ()
+    """For each mention how its text weighs the sources of memory."""
 
 
 class BatchReader:
@@ -70,9 +72,12 @@ class BatchReader:
         """Whether the texts of all mentions are read: where they bring candidates."""
         return self._use.texts_bring or self._token_search is not None
 
-    def read(self, mentions: Sequence[MentionInText]) -> tuple[Batch, list[int]]:
-        """Read the mentions, those of the same words once; and the place of each in the batch.
+    def read(
+        self, mentions: Sequence[MentionInText], likeness: Sequence[Likeness]
+    ) -> tuple[Batch, list[int]]:
+        """Read the mentions, and the place of each in the batch.
 
+        Those of the same words are one, if their texts are equally like the sources of memory.
         Where all texts are read no two mentions are the same.
         """
         own = [mention.surface for mention in mentions]
@@ -83,15 +88,16 @@ class BatchReader:
             text: Surface(text, fold(text) or text, None if read.names is None else read.names[at])
             for at, text in enumerate(texts)
         }
-        alike = list(zip(own, long, strict=True))
+        alike = list(zip(own, long, likeness, strict=True))
         kept = alike if self.reads_all else list(dict.fromkeys(alike))
         place_of = {words: place for place, words in enumerate(kept)}
         places = list(range(len(kept))) if self.reads_all else [place_of[one] for one in alike]
         batch = Batch(
             list(surfaces.values()),
-            [surfaces[text] for text, _ in kept],
-            [surfaces[text] if text else None for _, text in kept],
+            [surfaces[text] for text, _, _ in kept],
+            [surfaces[text] if text else None for _, text, _ in kept],
             self._contexts(read, [surfaces[text] for text in own]),
+            likeness=[of for _, _, of in kept],
         )
         return batch, places
 
@@ -127,6 +133,7 @@ class BatchReader:
         expanded = batch._replace(
             own=[batch.own[row] for row in rows],
             long=[batch.long[row] for row in rows],
+            likeness=[batch.likeness[row] for row in rows],
             contexts=PooledContexts(self._space, self._measure, vectors, vectors),
             unread=frozenset(range(len(rows))) - read.keys(),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cache
 from itertools import permutations
@@ -17,7 +17,7 @@ from kglink.linking.describe import EntityFacts, described
 from kglink.linking.evidence_used import FoundBy, chosen_scoring, evidence_used
 from kglink.linking.kinds import ranked
 from kglink.linking.memory import Memory, Recalled
-from kglink.linking.names import Found, NameSearch, Surface
+from kglink.linking.names import Found, NameSearch
 from kglink.linking.reading import Reader
 from kglink.linking.sameness import Counterparts, Sameness
 from kglink.linking.scoring import Scoring
@@ -111,8 +111,13 @@ class CandidateSearch:
         """
         if not mentions:
             return []
-        batch, places = self.reading.read(mentions)
-        batch = batch._replace(recalled=self._recalled(batch.surfaces))
+        memory = self.memory if self.scoring.counts("memory") else None
+        texts = (one.text for one in mentions)
+        likeness = memory.likeness(texts) if memory else [()] * len(mentions)
+        batch, places = self.reading.read(mentions, likeness)
+        if memory:
+            recalled = Recalled.of(memory, self._remembered, batch.surfaces)
+            batch = batch._replace(recalled=recalled)
         tables = {kb: self._in_kb(batch, kb) for kb in kbs}
         # Worked out once for each mention: nothing that follows changes who bears its name.
         is_open = cache(
@@ -142,11 +147,6 @@ class CandidateSearch:
         }
         return [{kb: column[place] for kb, column in best.items()} for place in places]
 
-    def _recalled(self, surfaces: Collection[Surface]) -> Recalled:
-        if self.memory is None or not self.scoring.counts("memory"):
-            return Recalled()
-        return Recalled.of(self.memory, self._remembered, surfaces)
-
     def _in_kb(self, batch: Batch, kb: str) -> list[Found]:
         """The candidates of all mentions in one KB, with all evidence but that of other KBs."""
         segment = self.space.segments[kb]
@@ -175,7 +175,7 @@ class CandidateSearch:
         found = by_surface[own.text]
         if long is not None:
             found = self._name_search.with_long_form(found, by_surface[long.text], own, segment)
-        said = batch.recalled.said(filter(None, (own, long)), segment)
+        said = batch.recalled.said(filter(None, (own, long)), segment, batch.likeness[at])
         brought = np.array(sorted({*said.own, *said.like}), dtype=np.int64)
         if near is not None:
             brought = np.union1d(brought, near)
@@ -200,7 +200,7 @@ class CandidateSearch:
             if not any(values.any() for values in told) or not is_open(at):
                 continue
             bearers = sum(int(np.count_nonzero(one.evidence["exact"])) for one in here.values())
-            trust = np.float32(batch.recalled.trust(own, bearers))
+            trust = np.float32(batch.recalled.trust(own, bearers, batch.likeness[at]))
             for kb, one in here.items():
                 doubted = {kind: one.evidence[kind] * trust for kind in _OF_MEMORY}
                 tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})

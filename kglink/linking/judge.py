@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 
 from kglink.linking.detect import log_odds, probability
-from kglink.linking.memory import Meaning, Memory
+from kglink.linking.memory import Memory, Weighed, weighed
 from kglink.linking.scoring import DEFAULT_THRESHOLD, Scoring
 from kglink.records import NO_MENTION, Candidate, Ranking
 from kglink.text.fold import fold
@@ -130,10 +130,14 @@ def known_before(rankings: Sequence[Ranking], memory: Memory | None) -> list[flo
         return [0.0] * len(rankings)
     folded = [fold(one.mention.surface) for one in rankings]
     meanings = memory.meanings(map(name_key, set(folded)))
-    return [_preference(name, meanings.get(name_key(name), ())) for name in folded]
+    likeness = memory.likeness(one.mention.text for one in rankings)
+    return [
+        _preference(name, weighed(meanings.get(name_key(name), ()), of))
+        for name, of in zip(folded, likeness, strict=True)
+    ]
 
 
-def _preference(name: str, meanings: Sequence[Meaning]) -> float:
+def _preference(name: str, meanings: Sequence[Weighed]) -> float:
     same = [one for one in meanings if one.folded == name]
     never = sum(one.times for one in same if one.entity == NO_MENTION)
     often = max((one.times for one in same if one.entity != NO_MENTION), default=0.0)

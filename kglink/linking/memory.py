@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -35,16 +36,53 @@ class Meaning(Protocol):
         """How often."""
         ...
 
+    @property
+    def source(self) -> str:
+        """Where."""
+        ...
+
+
+#: The weights of memory's sources for a text, by how like it their documents are; empty: all 1.
+Likeness = Sequence[tuple[str, float]]
+
 
 class Memory(Protocol):
     """What surfaces meant in annotated documents."""
+
+    def likeness(self, texts: Iterable[str]) -> Sequence[Likeness]:
+        """For each text the weights of the sources."""
+        ...
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
         """All meanings of surfaces, by one key for all inflections of a surface."""
         ...
 
 
-def remembered(meanings: Sequence[Meaning], folded: str, kb: str) -> dict[str, float]:
+class Weighed(NamedTuple):
+    """A surface meant an entity so often, as a text weighs the sources that say so."""
+
+    folded: str
+    entity: EntityId
+    times: float
+
+
+def weighed(meanings: Sequence[Meaning], likeness: Likeness) -> list[Weighed]:
+    """The meanings of one surface for a text.
+
+    The most alike of the sources that know the surface counts as it is, and the others count as
+    much less as they are less alike: a foreign source speaks where no other does.
+    """
+    weights = dict(likeness)
+    most = max((weights.get(one.source, 1.0) for one in meanings), default=0.0)
+    summed: dict[tuple[str, EntityId], float] = {}
+    for one in meanings:
+        share = weights.get(one.source, 1.0) / most if most else 1.0
+        what = one.folded, one.entity
+        summed[what] = summed.get(what, 0.0) + one.times * share
+    return [Weighed(*what, times) for what, times in summed.items() if times]
+
+
+def remembered(meanings: Sequence[Weighed], folded: str, kb: str) -> dict[str, float]:
     """For each entity of a KB, by its key, how sure memory is that a surface means it, 0 to 1.
 
     The empty key is NIL.
@@ -88,6 +126,7 @@ class Recalled:
     ) -> None:
         self._meanings = meanings or {}
         self._like = like or {}
+        self._weighed = cache(lambda key, of: weighed(self._meanings.get(key, ()), of))
 
     @classmethod
     def of(
@@ -104,28 +143,27 @@ class Recalled:
         keys.update(one.remembered.key for near in like.values() for one in near)
         return cls(memory.meanings(keys), like)
 
-    def said(self, surfaces: Iterable[Surface], segment: Segment) -> Said:
+    def said(self, surfaces: Iterable[Surface], segment: Segment, likeness: Likeness) -> Said:
         """What it says in a KB of a mention: of its words, and of what they are short for."""
         said = Said({}, {}, 0.0)
         for surface in surfaces:
-            own = self._told(name_key(surface.folded), surface.folded, segment.kb)
+            key = name_key(surface.folded)
+            own = remembered(self._weighed(key, likeness), surface.folded, segment.kb)
             _keep_best(said.own, own, segment, 1.0)
             said = said._replace(nil=max(said.nil, own.get("", 0.0)))
             for one in self._like.get(surface.text, ()):
-                told = self._told(one.remembered.key, one.remembered.folded, segment.kb)
+                near = one.remembered
+                told = remembered(self._weighed(near.key, likeness), near.folded, segment.kb)
                 _keep_best(said.like, told, segment, one.cosine)
         return said
 
-    def trust(self, surface: Surface, bearers: int) -> float:
+    def trust(self, surface: Surface, bearers: int, likeness: Likeness) -> float:
         """How far memory is believed where several things bear a name: there the text decides.
 
         The more of them, the more often it must have seen the name.
         """
-        uses = sum(one.times for one in self._meanings.get(name_key(surface.folded), ()))
+        uses = sum(one.times for one in self._weighed(name_key(surface.folded), likeness))
         return uses / (uses + _DOUBT * (bearers - 1)) if uses else 0.0
-
-    def _told(self, key: str, folded: str, kb: str) -> dict[str, float]:
-        return remembered(self._meanings.get(key, ()), folded, kb)
 
 
 def _keep_best(

@@ -15,7 +15,7 @@ import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Select, delete, func, insert, select, tuple_, update
@@ -36,10 +36,11 @@ from kglink.records import (
 from kglink.store.database import Database
 from kglink.store.document_reader import learning_split, read_annotated
 from kglink.store.kbs import kb_ids
+from kglink.store.likeness import MOST_WORDS, Likeness, SourceWords, words_of
 from kglink.store.occurrences import Meaning, Occurrences
 from kglink.store.schema import kbs as kbs_table
 from kglink.store.schema import learnt as learnt_table
-from kglink.store.schema import memories, store_state
+from kglink.store.schema import memories, source_words, store_state
 from kglink.store.values import json_of
 from kglink.store.witnesses import Witnesses
 from kglink.text.fold import fold
@@ -130,6 +131,8 @@ class MemoryTable:
     """The memory of a store, as a part of it."""
 
     _db: Database
+    #: The words of the sources of memory, and the state of memory that they are of.
+    _words: tuple[str, SourceWords] | None = None
 
     def learn(
         self,
@@ -171,7 +174,7 @@ class MemoryTable:
                     return chain(seen.known(), self._read(kept))
 
                 finding = partial(unmarked, known=known)
-                self._count(connection, sources, seen, finding, progress)
+                words = self._count(connection, sources, seen, finding, progress)
             surfaces = seen.surfaces()
             for number, one in enumerate(sources):
                 told = surfaces.get(number) or one.name == CORRECTIONS
@@ -190,7 +193,7 @@ class MemoryTable:
                 if connection.scalar(select(store_state.c.memory)) != state:
                     return False
                 connection.execute(update(store_state).values(memory=secrets.token_hex(8)))
-                for table in (memories, learnt_table):
+                for table in (memories, learnt_table, source_words):
                     gone = table.c.source.in_([*names, *forgotten])
                     connection.execute(delete(table).where(gone))
                 while batch := list(islice(rows, _BATCH)):
@@ -200,6 +203,10 @@ class MemoryTable:
                     for number, one in enumerate(sources)
                 ]
                 self._db.bulk(connection, insert(learnt_table), facts)
+                for name, counts in words.items():
+                    frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
+                    counted = [(name, word, counts[word]) for word in frequent]
+                    self._db.bulk(connection, insert(source_words), counted)
         return True
 
     def _count(
@@ -209,13 +216,18 @@ class MemoryTable:
         seen: Occurrences,
         unmarked: Callable[[str, str | None], Places | None],
         progress: OnProgress,
-    ) -> None:
-        """Note what mentions mean, then which places that look like mentions are none."""
+    ) -> dict[str, Counter[str]]:
+        """Note what mentions mean, then which places that look like mentions are none.
+
+        Returns how often each source uses words.
+        """
+        words: dict[str, Counter[str]] = {one.name: Counter() for one in sources}
         for number, one in enumerate(sources):
             for done, (document, golds) in enumerate(
                 read_annotated(connection, one.name, one.split), 1
             ):
                 progress(Progress(f"reading {one.name}", done))
+                words[one.name].update(words_of(document.text))
                 for mention, rows in zip(document.mentions, golds, strict=True):
                     said = meanings(mention, one.witnesses.lacking(rows), one.times)
                     seen.add(number, document.text, (mention.start, mention.end), said)
@@ -231,6 +243,7 @@ class MemoryTable:
                 for start, end in places(document):
                     none = _meaning(document.text[start:end], NO_MENTION, one.times)
                     seen.add(number, document.text, (start, end), [none])
+        return words
 
     def learnt(self) -> list[Learnt]:
         """The sources that memory was learnt from, by their names."""
@@ -265,13 +278,27 @@ class MemoryTable:
         """Another text after every change of the memory."""
         return str(self._db.rows(select(store_state.c.memory))[0][0])
 
+    def likeness(self, texts: Iterable[str]) -> list[Likeness]:
+        """For each text the weights of the sources of memory, by how like their documents are."""
+        state = self.memory_state()
+        if self._words is None or self._words[0] != state:
+            counts: dict[str, dict[str, int]] = defaultdict(dict)
+            for source, word, count in self._db.rows(select(source_words)):
+                if source != CORRECTIONS:  # what people say of their own texts stands everywhere
+                    counts[source][word] = count
+            self._words = state, SourceWords(counts if len(counts) > 1 else {})
+        return list(map(self._words[1].likeness, texts))
+
     def meanings(self, keys: Iterable[str]) -> Mapping[str, list[Meaning]]:
-        """What surfaces with these keys (`kglink.text.name_words.name_key`) meant."""
+        """What surfaces with these keys (`kglink.text.name_words.name_key`) meant, by source."""
         wanted = sorted(key for key in set(keys) if not _NEVER_STORED.search(key))
         found: dict[str, list[Meaning]] = defaultdict(list)
+        m = memories.c
         for first in range(0, len(wanted), _LOOKUP):
             part = wanted[first : first + _LOOKUP]
-            for one in self._read(self._query().where(memories.c.key.in_(part))):
+            query = select(m.key, m.folded, m.kb, m.entity, m.count, m.surface, m.source)
+            order = (m.key, m.folded, m.kb, m.entity, m.source)
+            for one in self._read(query.where(m.key.in_(part)).order_by(*order)):
                 found[one.key].append(one)
         return found
 
@@ -299,8 +326,8 @@ class MemoryTable:
 
     def _read(self, query: Select[Any]) -> list[Meaning]:
         return [
-            Meaning(str(key), str(folded), EntityId(str(kb), str(entity)), float(times), str(text))
-            for key, folded, kb, entity, times, text in self._db.rows(query)
+            Meaning(key, folded, EntityId(kb, entity), float(times), text, *source)
+            for key, folded, kb, entity, times, text, *source in self._db.rows(query)
         ]
 
 
@@ -326,12 +353,20 @@ class PartOfMemory:
 
     def __init__(self, whole: MemoryTable, documents: Iterable[Document]) -> None:
         self._whole = whole
-        self._less: dict[tuple[str, str, EntityId], float] = defaultdict(float)
+        #: By surface and entity what the documents say, each for the source that it is most like.
+        self._less: dict[tuple[str, str, EntityId], dict[str, float]] = {}
         kbs = whole.memory_kbs()
         for document in documents:
+            (likeness,) = whole.likeness([document.text])
+            source = max(likeness, key=lambda one: one[1])[0] if likeness else ""
             for mention in document.mentions:
                 for one in meanings(mention, kbs):
-                    self._less[one[:3]] += one.times
+                    less = self._less.setdefault(one[:3], {})
+                    less[source] = less.get(source, 0.0) + one.times
+
+    def likeness(self, texts: Iterable[str]) -> list[Likeness]:
+        """The weights of the sources of memory, as in the whole memory."""
+        return self._whole.likeness(texts)
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
         """What surfaces with these keys meant elsewhere."""
@@ -351,7 +386,14 @@ class PartOfMemory:
         return digest_of([self._whole.memory_state(), repr(sorted(self._less.items()))])
 
     def _elsewhere(self, told: Iterable[Meaning]) -> Iterator[Meaning]:
-        for one in told:
-            times = one.times - self._less.get(one[:3], 0.0)
-            if times > _NOTHING:
-                yield one._replace(times=times)
+        for what, group in groupby(told, key=lambda one: one[:3]):
+            rows, less = list(group), self._less.get(what, {})
+            # First of the source that a document is most like, the rest of any that says the same.
+            own = [min(one.times, less.get(one.source, 0.0)) for one in rows]
+            rest = sum(less.values()) - sum(own)
+            for one, taken in zip(rows, own, strict=True):
+                more = min(rest, one.times - taken)
+                rest -= more
+                times = one.times - taken - more
+                if times > _NOTHING:
+                    yield one._replace(times=times)

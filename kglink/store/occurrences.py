@@ -46,7 +46,7 @@ class Meaning(NamedTuple):
     Where documents are annotated with several KBs, a mention that means something in one of them
     alone means nothing in the others: an entity of a KB with an empty key. ``key`` is one for all
     inflections of ``folded``; ``surface`` is one of its spellings. A mention with several right
-    answers in one KB counts a part for each.
+    answers in one KB counts a part for each. ``source`` is empty where it was summed over all.
     """
 
     key: str
@@ -54,6 +54,7 @@ class Meaning(NamedTuple):
     entity: EntityId
     times: float
     surface: str
+    source: str = ""
 
 
 class Occurrences:

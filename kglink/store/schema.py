@@ -39,7 +39,7 @@ from sqlalchemy.types import TypeEngine
 
 #: The Alembic revision that this code reads and writes; the last of ``migrations/versions``. A new
 #: store is made by `make_tables` and has it at once.
-SCHEMA_VERSION = "0003"
+SCHEMA_VERSION = "0004"
 VERSION_TABLE = "kglink_schema"
 
 #: Longest key and document id, and longest folded name that is indexed: what fits into an index
@@ -281,6 +281,15 @@ learnt = Table(
     *_columns(Text, "split"),
     *_columns(Integer, "revision"),
     *_columns(BigInteger, "surfaces"),
+    sqlite_with_rowid=False,
+)
+
+# How often words stand in the documents of these sources.
+source_words = Table(
+    "source_words",
+    metadata,
+    *_key("source", "word"),
+    *_columns(BigInteger, "count"),
     sqlite_with_rowid=False,
 )
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import Kglink
 
 import kglink_cli
-from kglink.linking.memory import remembered
+from kglink.linking.memory import Weighed, remembered, weighed
 from kglink.linking.sameness import Counterparts
 from kglink.records import NIL, EntityId, Overlap
 from kglink.store.occurrences import Meaning
@@ -19,13 +19,28 @@ from kglink.workspace import Workspace
 BIRD, PERSON = EntityId("k", "bird"), EntityId("k", "person")
 
 
-def meaning(folded: str, entity: EntityId, times: float) -> Meaning:
-    return Meaning("heron", folded, entity, times, folded)
+def test_sources_weigh_as_a_text_is_like_them() -> None:
+    told = [
+        Meaning("heron", "heron", BIRD, 4, "heron", "ponds"),
+        Meaning("heron", "heron", PERSON, 2, "Heron", "novels"),
+        Meaning("heron", "herons", BIRD, 1, "herons", "novels"),
+    ]
+    once = Weighed("herons", BIRD, 1.0)
+    heron = [Weighed("heron", BIRD, 4.0), Weighed("heron", PERSON, 2.0)]
+    assert weighed(told, ()) == [*heron, once]
+    assert weighed(told, (("novels", 0.5), ("ponds", 1.0))) == [
+        heron[0], Weighed("heron", PERSON, 1.0), Weighed("herons", BIRD, 0.5),
+    ]  # fmt: skip
+    # What no other source knows counts as it is, however foreign its source is.
+    assert weighed(told[1:], (("novels", 0.1), ("ponds", 1.0))) == [heron[1], once]
+    assert weighed(told[1:], (("novels", 0.0), ("ponds", 1.0))) == [heron[1], once]
+    # So does a source whose words nobody counted, such as corrections.
+    assert weighed(told, (("novels", 0.0),)) == heron[:1]
 
 
 def test_memory_by_hand() -> None:
     # "heron" meant the bird 3 times and nothing once; its plural meant the person once.
-    told = [meaning("heron", BIRD, 3), meaning("heron", NIL, 1), meaning("herons", PERSON, 1)]
+    told = [Weighed("heron", BIRD, 3), Weighed("heron", NIL, 1), Weighed("herons", PERSON, 1)]
     sure = remembered(told, "heron", "k")
     # All forms: 5 mentions and one of nothing; this form: 4 and one as all forms say.
     assert sure["bird"] == pytest.approx((3 + 3 / 6) / 5)
@@ -35,9 +50,9 @@ def test_memory_by_hand() -> None:
         "bird": pytest.approx(3 / 6), "person": pytest.approx(1 / 6), "": pytest.approx(1 / 6),
     }  # fmt: skip
     assert remembered(told, "heron", "another") == {"": pytest.approx((1 + 1 / 2) / 2)}
-    assert remembered([meaning("heron", BIRD, 1)], "heron", "k")["bird"] == pytest.approx(0.75)
+    assert remembered([Weighed("heron", BIRD, 1)], "heron", "k")["bird"] == pytest.approx(0.75)
     # Twice it meant nothing of this KB, but something of another one.
-    elsewhere = [meaning("heron", BIRD, 1), meaning("heron", EntityId("k", ""), 2)]
+    elsewhere = [Weighed("heron", BIRD, 1), Weighed("heron", EntityId("k", ""), 2)]
     assert remembered(elsewhere, "heron", "k") == {
         "bird": pytest.approx((1 + 1 / 4) / 4), "": pytest.approx((2 + 2 / 4) / 4),
     }  # fmt: skip

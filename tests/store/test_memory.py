@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ import pytest
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention
 from kglink.store import Store
+from kglink.store.likeness import SourceWords
 from kglink.store.memory import Learnt, Unmarked, meanings
 from kglink.store.occurrences import Meaning
 from store_support import entity, job
@@ -62,8 +66,10 @@ def marks(*surfaces: str) -> Unmarked:
 
 
 def told(store: Store, *keys: str) -> dict[tuple[str, EntityId], float]:
-    found = store.meanings(keys)
-    return {(one.folded, one.entity): one.times for key in keys for one in found.get(key, ())}
+    found: Counter[tuple[str, EntityId]] = Counter()
+    for one in chain.from_iterable(store.meanings(keys).values()):
+        found[one.folded, one.entity] += one.times  # type: ignore[assignment]  # parts of mentions
+    return dict(found)
 
 
 def test_each_mention_counts_once_for_each_kb_that_it_has_an_answer_in() -> None:
@@ -98,6 +104,39 @@ def test_sources_add_up_and_are_forgotten_alone(store: Store) -> None:
     assert told(store, "tumor") == {("tumours", A): 1, ("tumours", B): 1}
     with pytest.raises(UnknownNameError, match="notes"):
         store.learn({}, forgotten=["notes"])
+
+
+def test_the_weight_of_a_source_by_hand() -> None:
+    words = SourceWords({"ponds": {"heron": 30, "water": 10}, "novels": {"heron": 10, "said": 30}})
+    # Of two sources that count the same, heron is a half of all words.
+    pond = math.log((30 / 0.5 + 1000) / (40 + 1000)) * 0.15
+    novel = math.log((10 / 0.5 + 1000) / (40 + 1000)) * 0.15
+    assert words.likeness("A heron, one heron!") == (
+        ("ponds", 1.0), ("novels", round(math.exp(novel - pond), 1)),
+    )  # fmt: skip
+    assert words.likeness("No such word.") == (("ponds", 1.0), ("novels", 1.0))
+    assert SourceWords({}).likeness("heron") == ()
+
+
+def test_texts_are_compared_with_the_documents_of_each_source(store: Store) -> None:
+    def source(name: str, words: str) -> None:
+        text = f"tumours {words} " * 200
+        learn(store, name, [Document(name, text, (Mention(0, 7, "tumours", (A,)),))])
+
+    source("notes", "of mice in cages")
+    assert store.likeness(["mice in cages"]) == [()]  # one source alone
+    source("mails", "were bought and sold by merchants")
+    notes, mails = (
+        dict(one) for one in store.likeness(["of mice in cages", "bought and sold by merchants"])
+    )
+    assert notes["notes"] == mails["mails"] == 1
+    assert notes["mails"] < 0.9 > mails["notes"]
+    # The documents that are left out are those of the source that they are like.
+    said = Document("n", "tumours of mice in cages", (Mention(0, 7, "tumours", (A,)),))
+    left = store.memory_without([said]).meanings(["tumor"])["tumor"]
+    assert [(one.source, one.times) for one in left] == [("mails", 1.0)]
+    store.learn({}, forgotten=["mails"])
+    assert store.likeness(["mice in cages"]) == [()]
 
 
 def test_documents_that_are_judged_are_no_part_of_what_is_asked(store: Store) -> None:
