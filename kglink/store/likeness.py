@@ -1,8 +1,9 @@
 """Which sources of memory a text is like, by the words of their documents.
 
 A text is compared with each source by a mixture of how often the source's documents use a word and
-how often those of all sources do, each source counting the same. The ratio of these likelihoods,
-drawn towards 1 because the words of a text depend on each other, is the weight of the source.
+how often those of all sources do, each source counting the same. The ratio of these likelihoods is
+the weight of the source. It is drawn towards 1, because the words of a text depend on each other,
+and more so in short texts: a sentence hardly shows which corpus it is like.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 #: The weight of each source for a text, 1 for the one that is most like it; empty: all count alike.
@@ -20,8 +21,8 @@ Likeness = tuple[tuple[str, float], ...]
 MOST_WORDS = 20_000
 #: Words of all sources that are mixed into those of each.
 _MIXED = 1000
-#: What the ratio of a word counts; on abstracts values from .05 to .5 are equally good.
-_OF_A_WORD = 0.15
+#: What the ratio of a word counts in a long text, and how many words count half of that each.
+_OF_A_WORD, _FEW_WORDS = 0.2, 50
 _TEXTS = 64
 _WORD = re.compile(r"[^\W\d_]{3,40}")
 
@@ -49,10 +50,15 @@ class SourceWords:
         best = max(ratios.values(), default=0.0)
         return tuple((source, round(math.exp(one - best), 1)) for source, one in ratios.items())
 
-    def _ratio(self, source: str, words: Iterable[str]) -> float:
+    def _ratio(self, source: str, words: Sequence[str]) -> float:
         """The logarithm of how much likelier this source uses some words than all sources do."""
         counts, total = self._counts[source], self._totals[source]
-        return _OF_A_WORD * sum(
-            math.log((counts.get(word, 0) / self._shares[word] + _MIXED) / (total + _MIXED))
-            for word in words
+        return (
+            _OF_A_WORD
+            * len(words)
+            / (len(words) + _FEW_WORDS)
+            * sum(
+                math.log((counts.get(word, 0) / self._shares[word] + _MIXED) / (total + _MIXED))
+                for word in words
+            )
         )

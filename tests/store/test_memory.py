@@ -106,37 +106,39 @@ def test_sources_add_up_and_are_forgotten_alone(store: Store) -> None:
         store.learn({}, forgotten=["notes"])
 
 
+def words(subject: str, count: int) -> list[str]:
+    """Words that no other subject has."""
+    return [subject + chr(97 + at // 26) + chr(97 + at % 26) for at in range(count)]
+
+
 def test_the_weight_of_a_source_by_hand() -> None:
-    words = SourceWords({"ponds": {"heron": 30, "water": 10}, "novels": {"heron": 10, "said": 30}})
-    # Of two sources that count the same, heron is a half of all words.
-    pond = math.log((30 / 0.5 + 1000) / (40 + 1000)) * 0.15
-    novel = math.log((10 / 0.5 + 1000) / (40 + 1000)) * 0.15
-    assert words.likeness("A heron, one heron!") == (
-        ("ponds", 1.0), ("novels", round(math.exp(novel - pond), 1)),
-    )  # fmt: skip
-    assert words.likeness("No such word.") == (("ponds", 1.0), ("novels", 1.0))
-    assert SourceWords({}).likeness("heron") == ()
+    ponds, novels = words("pond", 100), words("novel", 100)
+    found = SourceWords({"ponds": dict.fromkeys(ponds, 1), "novels": dict.fromkeys(novels, 1)})
+    # Each word is .005 of all words. Of the 50 that the text has each counts .2 * 50 / 100 = .1.
+    pond = 50 * 0.1 * math.log((1 / 0.005 + 1000) / (100 + 1000))
+    novel = 50 * 0.1 * math.log(1000 / (100 + 1000))
+    assert round(math.exp(novel - pond), 2) == 0.40
+    assert found.likeness(" ".join(ponds[:50] * 2)) == (("ponds", 1.0), ("novels", 0.4))
+    assert found.likeness(ponds[0]) == (("ponds", 1.0), ("novels", 1.0))  # too few words
+    assert found.likeness("No such word.") == (("ponds", 1.0), ("novels", 1.0))
+    assert SourceWords({}).likeness("pond") == ()
 
 
 def test_texts_are_compared_with_the_documents_of_each_source(store: Store) -> None:
-    def source(name: str, words: str) -> None:
-        text = f"tumours {words} " * 200
-        learn(store, name, [Document(name, text, (Mention(0, 7, "tumours", (A,)),))])
-
-    source("notes", "of mice in cages")
-    assert store.likeness(["mice in cages"]) == [()]  # one source alone
-    source("mails", "were bought and sold by merchants")
-    notes, mails = (
-        dict(one) for one in store.likeness(["of mice in cages", "bought and sold by merchants"])
-    )
-    assert notes["notes"] == mails["mails"] == 1
-    assert notes["mails"] < 0.9 > mails["notes"]
-    # The documents that are left out are those of the source that they are like.
-    said = Document("n", "tumours of mice in cages", (Mention(0, 7, "tumours", (A,)),))
-    left = store.memory_without([said]).meanings(["tumor"])["tumor"]
+    own = {"notes": "tumours " + " ".join(words("pond", 90) * 20)}
+    own["mails"] = "tumours " + " ".join(words("novel", 90) * 20)
+    learn(store, "notes", [Document("1", own["notes"], (Mention(0, 7, "tumours", (A,)),))])
+    assert store.likeness([own["notes"]]) == [()]  # one source alone
+    learn(store, "mails", [Document("2", own["mails"], (Mention(0, 7, "tumours", (A,)),))])
+    notes, mails = map(dict, store.likeness(own.values()))
+    assert notes == {"notes": 1, "mails": 0}
+    assert mails == {"notes": 0, "mails": 1}
+    # What a document says leaves the source that it is like.
+    again = Document("3", own["notes"], (Mention(0, 7, "tumours", (A,)),))
+    left = store.memory_without([again]).meanings(["tumor"])["tumor"]
     assert [(one.source, one.times) for one in left] == [("mails", 1.0)]
     store.learn({}, forgotten=["mails"])
-    assert store.likeness(["mice in cages"]) == [()]
+    assert store.likeness([own["notes"]]) == [()]
 
 
 def test_documents_that_are_judged_are_no_part_of_what_is_asked(store: Store) -> None:
