@@ -144,7 +144,7 @@ def judged(found: Sequence[list[Ranking]], texts: Texts) -> Sample:
     for own, document in zip(found, texts.documents, strict=True):
         marked = texts.marked(document).right
         for one in own:
-            told = span_facts(one, 0.0, texts.linker.scoring)
+            told = span_facts(one, {}, texts.linker.scoring)
             facts.append([told.get(name, 0.0) for name in FACTS if name != "bias"])
             right.append((one.mention.start, one.mention.end) in marked)
     return Sample(np.array(facts, dtype=np.float64), np.array(right), texts.judge_weight)
@@ -240,7 +240,7 @@ def fit_detector(texts: Sequence[Texts]) -> dict[str, float]:
 def fit_judge(texts: Sequence[Texts]) -> dict[str, float]:
     """The judge's weights; prints what they do, and what others' do that saw no such text."""
     facts = (*(name for name in FACTS if name != "bias"), "bias")
-    known = {"known": default_weights()["known"]}
+    known = {name: default_weights()[name] for name in ("known", "kind")}
     found = [list(rankings(one)) for one in texts]
     parts = [judged(own, one) for own, one in zip(found, texts, strict=True)]
     weights = table(facts, fitted(parts)) | known

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from kglink.linking.fit import FOLDS, fold_of
 from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
-from kglink.linking.judge import FACTS, known_before, span_facts, with_scores
+from kglink.linking.judge import FACTS, remembered_facts, span_facts, with_scores
 from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, EntityId, Link, OnProgress, Progress, Ranking
@@ -118,7 +118,7 @@ def _texts(linker: Linker, documents: Sequence[Document], memory: Memory | None)
         rankings = linker.proposed(document.text, memory)
         told = zip(
             rankings,
-            known_before(rankings, memory),
+            remembered_facts(rankings, memory),
             map(linker.decided, with_scores(linker.described(rankings), [1.0] * len(rankings))),
             strict=True,
         )

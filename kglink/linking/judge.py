@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 
 from kglink.linking.detect import log_odds, probability
-from kglink.linking.memory import Memory, Weighed, weighed
+from kglink.linking.memory import Kind, Memory, Weighed, weighed
 from kglink.linking.scoring import DEFAULT_THRESHOLD, Scoring
 from kglink.records import NO_MENTION, Candidate, Ranking
 from kglink.text.fold import fold
@@ -32,10 +32,15 @@ from kglink.text.name_words import name_key
 #: ``title``     1 where its words are the title of the best candidate
 #: ``case``      1 where a name of the best candidate is written so, to the letter
 #: ``known``     log odds of its words being a mention where documents were learnt from
-FACTS = ("detector", "link", "expanded", "agreed", "bearers", "title", "case", "known", "bias")
+#: ``kind``      the same of things of the kind of its best candidate, where they are negative
+FACTS = (
+    "detector", "link", "expanded", "agreed", "bearers", "title", "case", "known", "kind", "bias",
+)  # fmt: skip
 #: A KB whose best candidate scores so little less than the best of all has the same thing.
 _NEAR = 0.1
 _MOST_KNOWN = 3.0
+#: So many places, marked and unmarked, are added to those of a kind: few say little.
+_OF_ANY_KIND = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class SpanJudge:
 
     def judged(self, rankings: Sequence[Ranking], memory: Memory | None) -> list[Ranking]:
         """The rankings of one text, each with the probability that it is a mention."""
-        told = zip(rankings, known_before(rankings, memory), strict=True)
+        told = zip(rankings, remembered_facts(rankings, memory), strict=True)
         return with_scores(rankings, [self._score(one, known) for one, known in told])
 
     def likely(self, judged: Iterable[Ranking]) -> list[Ranking]:
@@ -77,7 +82,7 @@ class SpanJudge:
         kept = add(others, add(likely, []))
         return sorted(kept, key=lambda one: (one.mention.start, one.mention.end))
 
-    def _score(self, ranking: Ranking, known: float) -> float:
+    def _score(self, ranking: Ranking, known: Mapping[str, float]) -> float:
         facts = span_facts(ranking, known, self.scoring)
         return probability(
             sum(self.weights.get(name, 0.0) * value for name, value in facts.items())
@@ -101,9 +106,11 @@ def with_scores(rankings: Sequence[Ranking], scores: Sequence[float]) -> list[Ra
     ]
 
 
-def span_facts(ranking: Ranking, known: float, scoring: Scoring) -> dict[str, float]:
-    """What speaks for a proposal being a mention."""
-    facts = {"detector": log_odds(ranking.mention.score), "known": known, "bias": 1.0}
+def span_facts(
+    ranking: Ranking, remembered: Mapping[str, float], scoring: Scoring
+) -> dict[str, float]:
+    """What speaks for a proposal being a mention, with what memory says of it."""
+    facts = {"detector": log_odds(ranking.mention.score), **remembered, "bias": 1.0}
     if not ranking.candidates:
         return facts
     best = ranking.candidates[0]
@@ -124,17 +131,32 @@ def span_facts(ranking: Ranking, known: float, scoring: Scoring) -> dict[str, fl
     }
 
 
-def known_before(rankings: Sequence[Ranking], memory: Memory | None) -> list[float]:
-    """How much oftener each surface was a mention than not where documents were learnt from."""
+def remembered_facts(rankings: Sequence[Ranking], memory: Memory | None) -> list[dict[str, float]]:
+    """How much oftener surfaces, and things of their kind, were marked than not where learnt."""
     if memory is None or not rankings:
-        return [0.0] * len(rankings)
+        return [{}] * len(rankings)
     folded = [fold(one.mention.surface) for one in rankings]
     meanings = memory.meanings(map(name_key, set(folded)))
     likeness = memory.likeness(one.mention.text for one in rankings)
+    best = [one.candidates[0] if one.candidates else None for one in rankings]
+    kinds = iter(memory.kinds((one.id.kb, one.title) for one in best if one))
     return [
-        _preference(name, weighed(meanings.get(name_key(name), ()), of))
-        for name, of in zip(folded, likeness, strict=True)
+        {
+            "known": _preference(name, weighed(meanings.get(name_key(name), ()), of)),
+            "kind": _doubt(next(kinds), dict(of)) if candidate else 0.0,
+        }
+        for name, of, candidate in zip(folded, likeness, best, strict=True)
     ]
+
+
+def _doubt(kinds: Sequence[Kind], likeness: Mapping[str, float]) -> float:
+    """The log odds of a kind being marked where it seldom is, else 0."""
+    marked = unmarked = _OF_ANY_KIND
+    for one in kinds:
+        weight = likeness.get(one.source, 1.0)
+        marked += weight * one.marked
+        unmarked += weight * one.unmarked
+    return max(min(math.log(marked / unmarked), 0.0), -_MOST_KNOWN)
 
 
 def _preference(name: str, meanings: Sequence[Weighed]) -> float:

@@ -42,6 +42,25 @@ class Meaning(Protocol):
         ...
 
 
+class Kind(Protocol):
+    """How often names of entities of a kind were mentions in a source, and how often not."""
+
+    @property
+    def source(self) -> str:
+        """Where."""
+        ...
+
+    @property
+    def marked(self) -> float:
+        """How often they were."""
+        ...
+
+    @property
+    def unmarked(self) -> float:
+        """How often they were not."""
+        ...
+
+
 #: The weights of memory's sources for a text, by how like it their documents are; empty: all 1.
 Likeness = Sequence[tuple[str, float]]
 
@@ -51,6 +70,10 @@ class Memory(Protocol):
 
     def likeness(self, texts: Iterable[str]) -> Sequence[Likeness]:
         """For each text the weights of the sources."""
+        ...
+
+    def kinds(self, entities: Iterable[tuple[str, str]]) -> Sequence[Sequence[Kind]]:
+        """For entities, each by its KB and title, how often things of their kind are marked."""
         ...
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:

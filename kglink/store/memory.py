@@ -36,11 +36,12 @@ from kglink.records import (
 from kglink.store.database import Database
 from kglink.store.document_reader import learning_split, read_annotated
 from kglink.store.kbs import kb_ids
+from kglink.store.kinds import Kind, count_kinds, kind_of
 from kglink.store.likeness import MOST_WORDS, Likeness, SourceWords, words_of
 from kglink.store.occurrences import Meaning, Occurrences
 from kglink.store.schema import kbs as kbs_table
 from kglink.store.schema import learnt as learnt_table
-from kglink.store.schema import memories, source_words, store_state
+from kglink.store.schema import memories, source_kinds, source_words, store_state
 from kglink.store.values import json_of
 from kglink.store.witnesses import Witnesses
 from kglink.text.fold import fold
@@ -127,12 +128,20 @@ def _meaning(surface: str, entity: EntityId, times: float) -> Meaning:
     return Meaning(name_key(folded), folded, entity, times, surface)
 
 
+class _SourcesOfMemory(NamedTuple):
+    """What is known of all sources of memory, in one of its states."""
+
+    state: str
+    words: SourceWords
+    kinds: Mapping[tuple[str, str], Sequence[Kind]]
+    """By KB and kind."""
+
+
 class MemoryTable:
     """The memory of a store, as a part of it."""
 
     _db: Database
-    #: The words of the sources of memory, and the state of memory that they are of.
-    _words: tuple[str, SourceWords] | None = None
+    _sources: _SourcesOfMemory | None = None
 
     def learn(
         self,
@@ -193,7 +202,7 @@ class MemoryTable:
                 if connection.scalar(select(store_state.c.memory)) != state:
                     return False
                 connection.execute(update(store_state).values(memory=secrets.token_hex(8)))
-                for table in (memories, learnt_table, source_words):
+                for table in (memories, learnt_table, source_words, source_kinds):
                     gone = table.c.source.in_([*names, *forgotten])
                     connection.execute(delete(table).where(gone))
                 while batch := list(islice(rows, _BATCH)):
@@ -207,6 +216,9 @@ class MemoryTable:
                     frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
                     counted = [(name, word, counts[word]) for word in frequent]
                     self._db.bulk(connection, insert(source_words), counted)
+                # What people say of places of their own texts says nothing of a kind.
+                kinds = list(count_kinds(connection, [one for one in names if one != CORRECTIONS]))
+                self._db.bulk(connection, insert(source_kinds), kinds)
         return True
 
     def _count(
@@ -280,14 +292,26 @@ class MemoryTable:
 
     def likeness(self, texts: Iterable[str]) -> list[Likeness]:
         """For each text the weights of the sources of memory, by how like their documents are."""
+        return list(map(self._sources_now().words.likeness, texts))
+
+    def kinds(self, entities: Iterable[tuple[str, str]]) -> list[Sequence[Kind]]:
+        """For entities, each by its KB and title, how often sources mark things of their kind."""
+        kinds = self._sources_now().kinds
+        return [kinds.get((kb, kind_of(title)), ()) for kb, title in entities]
+
+    def _sources_now(self) -> _SourcesOfMemory:
         state = self.memory_state()
-        if self._words is None or self._words[0] != state:
-            counts: dict[str, dict[str, int]] = defaultdict(dict)
+        if self._sources is None or self._sources.state != state:
+            words: dict[str, dict[str, int]] = defaultdict(dict)
             for source, word, count in self._db.rows(select(source_words)):
                 if source != CORRECTIONS:  # what people say of their own texts stands everywhere
-                    counts[source][word] = count
-            self._words = state, SourceWords(counts if len(counts) > 1 else {})
-        return list(map(self._words[1].likeness, texts))
+                    words[source][word] = count
+            kinds: dict[tuple[str, str], list[Kind]] = defaultdict(list)
+            for source, kb, word, *counts in self._db.rows(select(source_kinds)):
+                kinds[kb, word].append(Kind(source, *counts))
+            compared = SourceWords(words if len(words) > 1 else {})
+            self._sources = _SourcesOfMemory(state, compared, kinds)
+        return self._sources
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, list[Meaning]]:
         """What surfaces with these keys (`kglink.text.name_words.name_key`) meant, by source."""
@@ -367,6 +391,10 @@ class PartOfMemory:
     def likeness(self, texts: Iterable[str]) -> list[Likeness]:
         """The weights of the sources of memory, as in the whole memory."""
         return self._whole.likeness(texts)
+
+    def kinds(self, entities: Iterable[tuple[str, str]]) -> list[Sequence[Kind]]:
+        """How often sources mark things of the kind of entities, as in the whole memory."""
+        return self._whole.kinds(entities)
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
         """What surfaces with these keys meant elsewhere."""

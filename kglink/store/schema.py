@@ -293,6 +293,16 @@ source_words = Table(
     sqlite_with_rowid=False,
 )
 
+# How often names of a KB's entities whose titles end with a word were marked in these sources,
+# and how often not.
+source_kinds = Table(
+    "source_kinds",
+    metadata,
+    *_key("source", "kb", "word"),
+    *_columns(Float(53), "marked", "unmarked"),
+    sqlite_with_rowid=False,
+)
+
 # The last finished search of each pair of KBs, ``left_kb < right_kb``.
 overlap_runs = Table(
     "overlap_runs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kglink.linking.judge import FACTS, SpanJudge, default_weights, span_facts
-from kglink.linking.memory import Likeness
+from kglink.linking.judge import FACTS, SpanJudge, default_weights, remembered_facts, span_facts
+from kglink.linking.memory import Kind, Likeness
 from kglink.linking.memory import Meaning as AnyMeaning
 from kglink.linking.scoring import NAME_SCORING
 from kglink.records import NO_MENTION, Candidate, EntityId, MentionInText, Ranking
+from kglink.store.kinds import Kind as StoredKind
 from kglink.store.occurrences import Meaning
 from kglink.text.name_words import name_key
 
@@ -22,13 +24,17 @@ ONLY_DETECTOR = {"detector": 1.0, "known": 1.0}
 
 
 class Told:
-    """A memory of a few surfaces."""
+    """A memory of a few surfaces, and of how often things of a kind were marked."""
 
-    def __init__(self, *told: tuple[str, EntityId, float]) -> None:
+    def __init__(self, *told: tuple[str, EntityId, float], kinds: Sequence[Kind] = ()) -> None:
+        self.of_kind = kinds
         self.told = [Meaning(name_key(name), name, one, times, name) for name, one, times in told]
 
     def likeness(self, texts: Iterable[str]) -> Sequence[Likeness]:
         return [()] * len(list(texts))
+
+    def kinds(self, entities: Iterable[tuple[str, str]]) -> Sequence[Sequence[Kind]]:
+        return [self.of_kind] * len(list(entities))
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[AnyMeaning]]:
         return {key: [one for one in self.told if one.key == key] for key in set(keys)}
@@ -80,6 +86,24 @@ def test_words_that_were_mostly_no_mention_are_left_out() -> None:
     assert kept([doubtful, onset], memory) == ["disease"]
 
 
+def test_kinds_that_are_seldom_marked_are_doubted() -> None:
+    gene = Candidate(EntityId("x", "1"), "Onset Gene", 0.9)
+    onset = Ranking(proposal(20, 25, 0.7).mention, (gene,))
+
+    def doubt(marked: float, unmarked: float) -> float:
+        memory = Told(kinds=[StoredKind("notes", marked, unmarked)])
+        (facts,) = remembered_facts([onset], memory)
+        return facts["kind"]
+
+    # Five of each are added to 3 marked places and 27 that are not.
+    assert doubt(3, 27) == pytest.approx(math.log(8 / 32))
+    assert doubt(0, 1000) == -3
+    assert doubt(27, 3) == 0  # no kind is a mention because others of it are
+    judge = SpanJudge(NAME_SCORING, {"detector": 1.0, "kind": 1.0}, 0.4)
+    assert judge.keep([onset], None)
+    assert not judge.keep([onset], Told(kinds=[StoredKind("notes", 3, 27)]))
+
+
 def test_the_facts_of_a_proposal() -> None:
     def candidate(kb: str, key: str, score: float, exact: float) -> Candidate:
         evidence = {"name": 0.8, "exact": exact}
@@ -91,11 +115,11 @@ def test_the_facts_of_a_proposal() -> None:
         candidate("x", "3", 0.5, 1.0),
         candidate("y", "4", 0.2, 0.0),
     )
-    facts = span_facts(Ranking(DISEASE.mention, found), 0.0, NAME_SCORING)
+    facts = span_facts(Ranking(DISEASE.mention, found), {}, NAME_SCORING)
     assert facts["agreed"] == 1.0  # both KBs have it
     assert facts["bearers"] == pytest.approx(0.30, abs=0.01)  # two entities of the first
     assert set(facts) <= set(FACTS)
-    assert set(span_facts(DISEASE, 0.0, NAME_SCORING)) == {"detector", "known", "bias"}
+    assert set(span_facts(DISEASE, {}, NAME_SCORING)) == {"detector", "bias"}
     assert set(default_weights()) <= set(FACTS)
 
 

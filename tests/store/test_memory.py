@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from kglink.errors import UnknownNameError, UsageError
-from kglink.records import NIL, NO_MENTION, Document, EntityId, Mention
+from kglink.records import NIL, NO_MENTION, Alias, Document, Entity, EntityId, Mention
 from kglink.store import Store
+from kglink.store.kinds import Kind
 from kglink.store.likeness import SourceWords
 from kglink.store.memory import Learnt, Unmarked, meanings
 from kglink.store.occurrences import Meaning
@@ -139,6 +140,26 @@ def test_texts_are_compared_with_the_documents_of_each_source(store: Store) -> N
     assert [(one.source, one.times) for one in left] == [("mails", 1.0)]
     store.learn({}, forgotten=["mails"])
     assert store.likeness([own["notes"]]) == [()]
+
+
+def test_kinds_of_things_that_documents_leave_unmarked(store: Store) -> None:
+    genes = [
+        Entity(f"g{at}", f"{name} Gene", aliases=(Alias(name),)) for at, name in enumerate("PQR")
+    ]
+    store.ingest(job("genes", fingerprint="1"), [*genes, Entity("d", "Common Cold")])
+    store.ingest(job("others"), [Entity("o", "P Gene")])
+    gold = EntityId("genes", "g0")
+    one = Document("1", "cold, P, Q, R, R", (Mention(6, 7, "P", (gold,)),))
+    store.ingest(job("notes", links_to=("genes",)), [one])
+    store.learn({"notes": ""}, marks("cold", "P", "Q", "R"))
+    gene, cold, of_another_kb = store.kinds(
+        [("genes", "Any other GENE"), ("genes", "Common Cold"), ("others", "P Gene")]
+    )
+    assert gene == [Kind("notes", 1, 3)]
+    assert (cold, of_another_kb) == ((), ())  # "cold" is no name of the KB
+    assert store.memory_without([one]).kinds([("genes", "x gene")]) == [gene]
+    store.learn({}, forgotten=["notes"])
+    assert store.kinds([("genes", "x gene")]) == [()]
 
 
 def test_documents_that_are_judged_are_no_part_of_what_is_asked(store: Store) -> None:

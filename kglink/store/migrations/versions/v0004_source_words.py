@@ -1,4 +1,4 @@
-"""How often words stand in documents that memory was learnt from; unknown of those before."""
+"""Words and kinds of the sources of memory; nothing is known of those learnt before."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,5 +17,14 @@ def upgrade() -> None:
         sa.Column("source", name, primary_key=True),
         sa.Column("word", name, primary_key=True),
         sa.Column("count", sa.BigInteger, nullable=False),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "source_kinds",
+        sa.Column("source", name, primary_key=True),
+        sa.Column("kb", name, primary_key=True),
+        sa.Column("word", name, primary_key=True),
+        sa.Column("marked", sa.Float(53), nullable=False),
+        sa.Column("unmarked", sa.Float(53), nullable=False),
         sqlite_with_rowid=False,
     )
