@@ -266,13 +266,15 @@ class DocumentMaker:
             text = exact_text(values.get("text"), "text")
             listed = values.get("mentions") or [] if form == "listed" else []
             if form == "single":
-                found.append(self._single_mention(text, record))
+                span = _span(self._single.values(record))
+                offsets = character_offsets(text, span, self._settings.offsets)
+                found.append(self._placed(text, span, offsets, record, self._single))
             elif isinstance(listed, list):
                 found.extend(self._mentions(text, listed, place, problems, self._listed))
                 if listed and not found:
                     return None
         return Document(
-            id=key_text(values.get("id"), "id") or _made_id(place, line),
+            id=key_text(values.get("id"), "id") or f"{place.removesuffix(f', line {line}')}:{line}",
             text=text,
             mentions=tuple(sorted(found, key=lambda mention: (mention.start, mention.end))),
             title=one_line(values.get("title"), "title"),
@@ -349,11 +351,6 @@ class DocumentMaker:
         if not left or not right or left[-1].isspace() or right[0].isspace():
             return ""
         return self._settings.join
-
-    def _single_mention(self, text: str, record: Mapping[str, object]) -> Mention:
-        span = _span(self._single.values(record))
-        offsets = character_offsets(text, span, self._settings.offsets)
-        return self._placed(text, span, offsets, record, self._single)
 
     def _mentions(
         self, text: str, listed: list[object], place: str, problems: Problems, shapes: Shapes
@@ -459,8 +456,3 @@ def _split(value: object) -> Split:
     if name not in _SPLITS:
         raise BadValue(f"the split {name!r} is none of train, dev and test")
     return _SPLITS[name]
-
-
-def _made_id(place: str, line: int) -> str:
-    """``dev.jsonl:12`` for a record without an id: the same on every read of the same file."""
-    return f"{place.removesuffix(f', line {line}')}:{line}"

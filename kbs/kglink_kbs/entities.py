@@ -92,6 +92,14 @@ class EntityMaker:
         if not title:
             missing = "no title" if get("title") is None else "an empty title"
             raise BadValue(missing, _fix("title", names))
+        # The aliases, and codes that people write: other codes, and the key if it is one.
+        aliases = self._aliases(get("aliases"))
+        codes = get(CODES)
+        written = [key] if _MODEL_NUMBER.match(key) else []
+        if isinstance(codes, list):
+            texts = (one_line(code, "a code") for code in codes)
+            written += (code for code in texts if is_code_name(code))
+        known = {title, *(alias.surface for alias in aliases)}
         return Entity(
             key=key,
             title=title,
@@ -100,7 +108,9 @@ class EntityMaker:
             url=one_line(get("url"), "url"),
             popularity=finite_number(get("popularity"), "popularity"),
             language=one_line(get("language"), "language"),
-            aliases=_with_codes(key, title, self._aliases(get("aliases")), get(CODES)),
+            aliases=(
+                (*aliases, *(Alias(code) for code in dict.fromkeys(written) if code not in known))
+            ),
             xrefs=tuple(dict.fromkeys(text_list(get("xrefs"), self._separator, "xrefs"))),
             parents=tuple(dict.fromkeys(text_list(get("parents"), self._separator, "parents"))),
         )
@@ -128,18 +138,6 @@ class EntityMaker:
             _kind(values.get("kind")),
             1 if count is None else whole_number(count, "the count of an alias"),
         )
-
-
-def _with_codes(
-    key: str, title: str, aliases: tuple[Alias, ...], codes: object
-) -> tuple[Alias, ...]:
-    """The aliases, and codes that people write: other codes, and the key if it is one."""
-    written = [key] if _MODEL_NUMBER.match(key) else []
-    if isinstance(codes, list):
-        texts = (one_line(code, "a code") for code in codes)
-        written += (code for code in texts if is_code_name(code))
-    known = {title, *(alias.surface for alias in aliases)}
-    return (*aliases, *(Alias(code) for code in dict.fromkeys(written) if code not in known))
 
 
 def _kind(value: object) -> AliasKind:

@@ -199,7 +199,7 @@ class _StanzaReader:
         term = Term(
             key=key,
             title=title,
-            definition=next(self._definitions(), ""),
+            definition=next((quoted_text(text, "def")[0] for text in self._texts(b"def")), ""),
             url=_address(key),
             namespace=next(self._bare(b"namespace"), ""),
             synonyms=list(self._synonyms()),
@@ -248,9 +248,6 @@ class _StanzaReader:
             self.line = self.line if texts else self._stanza.line
             raise BadValue(f"a term without {'an id' if tag == b'id' else 'a name'}")
         return texts[0]
-
-    def _definitions(self) -> Iterator[str]:
-        return (quoted_text(text, "def")[0] for text in self._texts(b"def"))
 
     def _synonyms(self) -> Iterator[tuple[str, str]]:
         for tag, scope in _SYNONYM_TAGS.items():

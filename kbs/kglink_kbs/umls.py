@@ -120,16 +120,13 @@ class UmlsAdapter:
                 found = True
                 yield entity
         if not found and not problems.total:
-            raise self._nothing_found(source, seen)
-
-    def _nothing_found(self, source: Source, seen: Counter[str]) -> SourceError:
-        """The error of a release without a concept that is wanted."""
-        there = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(12))
-        return SourceError(
-            f"{source.label} holds no concept that is wanted",
-            hint="Wanted are names in the `language`, not suppressed, of the `sources` and the "
-            f"`subset`. There is: {there or 'nothing'}.",
-        )
+            # The error of a release without a concept that is wanted.
+            there = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(12))
+            raise SourceError(
+                f"{source.label} holds no concept that is wanted",
+                hint="Wanted are names in the `language`, not suppressed, of the `sources` and the "
+                f"`subset`. There is: {there or 'nothing'}.",
+            )
 
     def _is_spoken(self, atom: list[str]) -> bool:
         return atom[1] == self._language and atom[16] == "N"

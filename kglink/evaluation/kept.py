@@ -105,7 +105,18 @@ class _Beside:
         self.path = path
         self._lines = read_lines(path, KEPT_HINT)
         self._count = 0
-        self.kept = _read_header(path, next(self._lines, None), evaluated)
+        # What a kept file is of; refuse one that cannot be compared with this evaluation.
+        first = next(self._lines, None)
+        values = first[1] if first else {}
+        told: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
+        lists = {name: tuple(told[name] or ()) for name in ("docs", "kbs")}
+        is_ours = values.get("format") == FORMAT and type(told["depth"]) is int
+        if not is_ours or None in told.values() or () in lists.values():
+            raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
+        kept = Evaluated(**told | lists)
+        if differences := evaluated.differences(kept):
+            raise _misfit(path, f"another evaluation ({'; '.join(differences)})")
+        self.kept = kept
 
     def _next(self, ours: Mapping[str, object], named: str) -> tuple[int, dict[str, Any]]:
         """The next line, which must be of the same thing."""
@@ -260,22 +271,6 @@ def read_lines(path: Path, hint: str) -> Iterator[tuple[int, dict[str, Any]]]:
             if not isinstance(record, dict):
                 raise unreadable(path, f"line {line.number} is no record", hint)
             yield line.number, record
-
-
-def _read_header(
-    path: Path, first: tuple[int, dict[str, Any]] | None, evaluated: Evaluated
-) -> Evaluated:
-    """What a kept file is of; refuse one that cannot be compared with this evaluation."""
-    values = first[1] if first else {}
-    told: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
-    lists = {name: tuple(told[name] or ()) for name in ("docs", "kbs")}
-    is_ours = values.get("format") == FORMAT and type(told["depth"]) is int
-    if not is_ours or None in told.values() or () in lists.values():
-        raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
-    kept = Evaluated(**told | lists)
-    if differences := evaluated.differences(kept):
-        raise _misfit(path, f"another evaluation ({'; '.join(differences)})")
-    return kept
 
 
 def _misfit(path: Path, why: str) -> UsageError:

@@ -70,7 +70,21 @@ def find_learnt(
     """
     if seen_in == AUTO:
         learnt = _of_train(store, docs, split) if runs is None else _of_runs(runs)
-        return _united(learnt, _of_memory(store))
+        # What `kglink learn` reads of the sources that memory has learnt from.
+        annotated = {info.name for info in store.kbs() if info.mentions}
+        other = _of_splits(
+            store,
+            [
+                (name, "train" if _has(store, name, "train") else None)
+                for name in store.memory_sources()
+                if name in annotated
+            ],
+        )
+        if learnt is None or other is None or set(other.words) <= set(learnt.words):
+            return learnt or other
+        words = dict.fromkeys((*learnt.words, *other.words))
+        parts = (*(learnt.parts or (learnt.mentions,)), *(other.parts or (other.mentions,)))
+        return Learnt(tuple(words), lambda: chain(learnt.mentions(), other.mentions()), parts)
     named = [_read_name(store, text.strip()) for text in seen_in.split(",") if text.strip()]
     return _of_splits(store, named) if named else None
 
@@ -100,27 +114,6 @@ def _of_train(store: Store, docs: Sequence[str], split: str) -> Learnt | None:
     if split in ("", "train"):
         return None
     return _of_splits(store, [(name, "train") for name in docs if _has(store, name, "train")])
-
-
-def _of_memory(store: Store) -> Learnt | None:
-    """What `kglink learn` reads of the sources that memory has learnt from."""
-    annotated = {info.name for info in store.kbs() if info.mentions}
-    return _of_splits(
-        store,
-        [
-            (name, "train" if _has(store, name, "train") else None)
-            for name in store.memory_sources()
-            if name in annotated
-        ],
-    )
-
-
-def _united(one: Learnt | None, other: Learnt | None) -> Learnt | None:
-    if one is None or other is None or set(other.words) <= set(one.words):
-        return one or other
-    words = dict.fromkeys((*one.words, *other.words))
-    parts = (*(one.parts or (one.mentions,)), *(other.parts or (other.mentions,)))
-    return Learnt(tuple(words), lambda: chain(one.mentions(), other.mentions()), parts)
 
 
 def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt | None:

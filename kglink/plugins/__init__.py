@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kglink.plugins.hooks import *
     from kglink.plugins.loading import *
-    from kglink.plugins.overlaps import *
     from kglink.plugins.protocols import *
     from kglink.plugins.protocols import FloatArray as FloatArray
     from kglink.plugins.protocols import IntArray as IntArray

@@ -36,11 +36,12 @@ from kglink.sources.encoding import (
 from kglink.sources.files import (
     RawFile,
     near_names,
+    open_stream,
     sampled_ranges,
+    spooled,
     unreadable,
     visible_files,
 )
-from kglink.sources.spool import open_stream, spooled
 from kglink.sources.values import Line, Problems, SourceHead, SourceLimits, Step, text_too_long
 
 STDIN = "-"
@@ -321,7 +322,10 @@ class Source:
                 start, offset = offset, offset + len(raw)
                 line = _without_break(raw)
                 if len(line) > limit:
-                    offset += _skip_line(stream, raw)
+                    skipped, piece = 0, raw
+                    while not piece.endswith(b"\n") and (piece := stream.readline(_BUFFER)):
+                        skipped += len(piece)
+                    offset += skipped
                     problems.report(self._too_long(number))
                     continue
                 if start == 0 and line.startswith(_BOM):
@@ -466,11 +470,3 @@ def _without_break(line: bytes) -> bytes:
     if line.endswith(b"\r\n"):
         return line[:-2]
     return line[:-1] if line.endswith(b"\n") else line
-
-
-def _skip_line(stream: BinaryIO, begun: bytes) -> int:
-    """Read past the rest of a line that begins with ``begun``; how many bytes that was."""
-    skipped, piece = 0, begun
-    while not piece.endswith(b"\n") and (piece := stream.readline(_BUFFER)):
-        skipped += len(piece)
-    return skipped

@@ -224,9 +224,9 @@ register_overlap_evidence = offers(
         "names alike in words, letters and words that the KBs use for each other"),
     Row("neighbours", "neighbours:NeighbourEvidence", NeighbourSettings,
         "names and texts near each other in the joint space, hubs held back"),
-    Row("description", "meaning:DescriptionEvidence", PluginSettings,
+    Row("description", "neighbours:DescriptionEvidence", PluginSettings,
         "descriptions that mean the same to the encoder"),
-    Row("type", "meaning:TypeEvidence", PluginSettings,
+    Row("type", "neighbours:TypeEvidence", PluginSettings,
         "types that mean the same to the encoder"),
     Row("parents", "parents:ParentEvidence", PluginSettings,
         "parents and children that match (second pass)"),
@@ -234,7 +234,7 @@ register_overlap_evidence = offers(
         "how far a pair leads other pairs of its entities (second pass)"),
     Row("through", "through:ThroughEvidence", PluginSettings,
         "both are one entity of a third KB, or of different ones (second pass)"),
-    Row("xrefs", "xrefs:XrefEvidence", PluginSettings,
+    Row("xrefs", "names:XrefEvidence", PluginSettings,
         "codes that both entities name: what curators know; not in use by default"),
 )
 # fmt: on

@@ -92,7 +92,7 @@ class _Reading:
 
     def _export(self, file: Source) -> Export:
         check_text(file.label, file.head.head, file.file)
-        size = _between(LEAST_PIECE, self._source.bytes_total // PIECES, MOST_PIECE)
+        size = max(LEAST_PIECE, min((self._source.bytes_total // PIECES), MOST_PIECE))
         return Export(
             file.open(),
             file.label,
@@ -233,7 +233,3 @@ def _joining(plan: Plan, chunks: int, groups: int) -> list[_Jobs]:
         *answers,
         (jobs("join"), lambda job: plan.joined(job["part"])),
     ]
-
-
-def _between(least: int, wanted: int, most: int) -> int:
-    return max(least, min(wanted, most))

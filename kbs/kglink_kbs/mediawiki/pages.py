@@ -262,20 +262,17 @@ class Export:
     def header(self) -> bytes:
         """Everything before the first page."""
         if self._header is None:
-            self._header = self._read_header()
+            while (start := _first_page(self._held)) < 0 and self._more():
+                if len(self._held) > _MOST_HEADER:
+                    raise SourceError(
+                        f"{self._label}: no page in the first {_MOST_HEADER:,} bytes",
+                        hint="A MediaWiki export has its pages right behind <siteinfo>.",
+                    )
+            if start < 0:
+                end = self._held.find(_END)
+                start = end if end >= 0 else len(self._held)
+            self._header = self._take(start)
         return self._header
-
-    def _read_header(self) -> bytes:
-        while (start := _first_page(self._held)) < 0 and self._more():
-            if len(self._held) > _MOST_HEADER:
-                raise SourceError(
-                    f"{self._label}: no page in the first {_MOST_HEADER:,} bytes",
-                    hint="A MediaWiki export has its pages right behind <siteinfo>.",
-                )
-        if start < 0:
-            end = self._held.find(_END)
-            start = end if end >= 0 else len(self._held)
-        return self._take(start)
 
     def pieces(self) -> Iterator[Piece]:
         """The pages, in pieces of about the same size."""

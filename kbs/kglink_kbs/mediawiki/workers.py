@@ -131,7 +131,14 @@ class Workers:
             done.set_result(self._here.do(job, data))
             return done
         if len(self._started) < self.count:
-            self._start()
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "kglink_kbs.mediawiki.workers"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            self._started.append(process)
+            send(cast("IO[bytes]", process.stdin), self._plan.as_json())  # type: ignore[arg-type]  # JSON is a job
+            self._idle.put(process)
         return self._threads.submit(self._do, job, data)
 
     def close(self) -> None:
@@ -154,16 +161,6 @@ class Workers:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _start(self) -> None:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kglink_kbs.mediawiki.workers"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self._started.append(process)
-        send(cast("IO[bytes]", process.stdin), self._plan.as_json())  # type: ignore[arg-type]  # JSON is a job
-        self._idle.put(process)
 
     def _do(self, job: Job, data: bytes) -> Job:
         process = self._idle.get()

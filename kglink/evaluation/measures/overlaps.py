@@ -199,8 +199,17 @@ def ranks_of_counterparts(
             for start, rows in _blocks(segment):
                 scores = vectors @ rows.T
                 if kb == queries.kb:
-                    _leave_out(scores, asking - start)
-                ahead += _count_ahead(scores, cosines, place - start)
+                    columns = asking - start
+                    here = np.flatnonzero((columns >= 0) & (columns < scores.shape[1]))
+                    scores[here, columns[here]] = -np.inf
+                # How many of a block come before each answer; columns below ``before`` win ties.
+                before = place - start
+                difference = scores - cosines[:, None]
+                larger = difference > _ROUNDING
+                equal = np.abs(difference) <= _ROUNDING
+                wins = np.arange(scores.shape[1]) < before[:, None]
+                count: IntArray = (larger | (equal & wins)).sum(axis=1)
+                ahead += count
         yield ahead + 1, cosines
 
 
@@ -251,22 +260,6 @@ def _whole(segment: Segment, *, is_first: bool) -> IntArray:
 def _blocks(segment: Segment) -> Iterator[tuple[int, FloatArray]]:
     for start in range(0, segment.row_count("text"), _ROWS):
         yield start, _unit(segment.vectors("text", slice(start, start + _ROWS)))
-
-
-def _leave_out(scores: FloatArray, columns: IntArray) -> None:
-    """Take the queries themselves out of a block of scores."""
-    here = np.flatnonzero((columns >= 0) & (columns < scores.shape[1]))
-    scores[here, columns[here]] = -np.inf
-
-
-def _count_ahead(scores: FloatArray, cosines: FloatArray, before: IntArray) -> IntArray:
-    """How many of a block come before each answer; columns below ``before`` win ties."""
-    difference = scores - cosines[:, None]
-    larger = difference > _ROUNDING
-    equal = np.abs(difference) <= _ROUNDING
-    wins = np.arange(scores.shape[1]) < before[:, None]
-    count: IntArray = (larger | (equal & wins)).sum(axis=1)
-    return count
 
 
 def _unit(vectors: FloatArray) -> FloatArray:

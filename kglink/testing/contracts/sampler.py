@@ -74,7 +74,10 @@ class SamplerContract(PluginContract):
         pool, batch = self._large()
         vectors = np.random.default_rng(6).integers(-9, 9, (len(pool), DIM)).astype(np.float32)
         wide = self._draw(replace(pool, vectors=vectors), batch, 4, 7)
-        for kept in (vectors.astype(np.float16), _bf16_bits(vectors)):
+        for kept in (
+            vectors.astype(np.float16),
+            (vectors.view(np.uint32) >> 16).astype(np.uint16).view(np.int16),
+        ):
             assert np.array_equal(self._draw(replace(pool, vectors=kept), batch, 4, 7), wide)
 
     def test_another_seed_draws_other_rows_if_stochastic(self) -> None:
@@ -186,11 +189,6 @@ class _InnerProducts:
     def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
         scores: FloatArray = self._scores[np.ix_(mentions, rows)]
         return scores
-
-
-def _bf16_bits(vectors: FloatArray) -> npt.NDArray[np.int16]:
-    """The upper halves of numbers whose lower halves are zero."""
-    return (vectors.view(np.uint32) >> 16).astype(np.uint16).view(np.int16)
 
 
 def _copies(*arrays: npt.NDArray[Any] | None) -> list[npt.NDArray[Any]]:

@@ -118,7 +118,11 @@ class _Body:
         if self.settings.rejected:
             yield from _rejected(document.rejected)
         if document.meta:
-            yield _details(document)
+            rows = "".join(
+                f"<dt>{escaped(str(key))}</dt><dd>{escaped(_value(value))}</dd>"
+                for key, value in document.meta.items()
+            )
+            yield f"<details><summary>How it was linked</summary>\n<dl>{rows}</dl></details>\n"
         data = [self._link_data(link) for link in links]
         yield f'<script type="application/json">{page_json(data)}</script>\n</article>\n'
 
@@ -271,14 +275,6 @@ def _rejected(rejected: Sequence[Rejected]) -> Iterator[str]:
     for one in rejected:
         yield f"<tr><td>{escaped(one.surface)}</td><td>{escaped(one.why)}</td></tr>\n"
     yield "</tbody>\n</table></details>\n"
-
-
-def _details(document: LinkedDocument) -> str:
-    rows = "".join(
-        f"<dt>{escaped(str(key))}</dt><dd>{escaped(_value(value))}</dd>"
-        for key, value in document.meta.items()
-    )
-    return f"<details><summary>How it was linked</summary>\n<dl>{rows}</dl></details>\n"
 
 
 def _value(value: object) -> str:

@@ -103,16 +103,12 @@ def load(folder: Path, key: bytes) -> Lexicon | None:
             return None
         if damaged_files(folder, manifest.files, thorough=True):
             return None
-        return _mapped(folder, manifest.longest)
+        tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
+        arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
+        variants = Bags(*(map_array(folder / f"{name}.npy") for name in _VARIANTS))
+        return Lexicon(**tries, **arrays, longest=manifest.longest, variants=variants)
     except (DamagedFileError, NewerFileError, FileNotFoundError, *_NO_TRIE):
         return None  # never written, damaged, or replaced by another process while we read
-
-
-def _mapped(folder: Path, longest: int) -> Lexicon:
-    tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
-    arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
-    variants = Bags(*(map_array(folder / f"{name}.npy") for name in _VARIANTS))
-    return Lexicon(**tries, **arrays, longest=longest, variants=variants)
 
 
 def _digest(fingerprint: str, settings: DictionarySettings, key: bytes) -> str:
