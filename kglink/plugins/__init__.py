@@ -90,7 +90,7 @@ __all__ = [
 ]
 
 #: The modules that define these names, the lightest first.
-_MODULES = ("hooks", "training", "overlaps", "protocols", "loading", "settings", "registry")
+_MODULES = ("hooks", "training", "protocols", "loading", "settings", "registry")
 
 
 if not TYPE_CHECKING:  # else a type checker would take any name for a public one

@@ -36,12 +36,11 @@ from kglink.sources.encoding import (
 from kglink.sources.files import (
     RawFile,
     near_names,
-    open_stream,
     sampled_ranges,
-    spooled,
     unreadable,
     visible_files,
 )
+from kglink.sources.spool import open_stream, spooled
 from kglink.sources.values import Line, Problems, SourceHead, SourceLimits, Step, text_too_long
 
 STDIN = "-"

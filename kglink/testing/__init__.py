@@ -40,8 +40,8 @@ __all__ = [
 
 #: The modules of these names, those that load torch last.
 _MODULES = (
-    *("base", "kb", "detector", "exporter", "evidence", "ranking", "pair_evidence", "index"),
-    *("objective", "sampler", "scorer"),
+    *("base", "kb", "detector", "exporter", "ranking", "pair_evidence", "index"),
+    *("objective", "sampler"),
 )
 
 

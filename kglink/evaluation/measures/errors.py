@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from kglink.evaluation.measures.end_to_end import Answer, Gold, JudgedText, overlapping
 from kglink.evaluation.measures.retrieval import RERANKED
 from kglink.evaluation.rankings import JSON_KEYS, Rank, RankedMention, Ranker, rank_mentions
-from kglink.evaluation.seen import Learnt, folded
+from kglink.evaluation.seen import LearntFrom
 from kglink.records import Candidate, Document, Entity, EntityId, MentionInText
 from kglink.store import Store
 from kglink.text.fold import fold
@@ -229,36 +229,6 @@ class Case:
     def _named(self, entity: EntityId) -> dict[str, str]:
         title = self.entities[entity].title if entity in self.entities else ""
         return {"id": str(entity), "title": title, "type": self.type_of(entity)}
-
-
-class LearntFrom:
-    """What of the evaluated mentions was learnt from: their surfaces, and their golds how often."""
-
-    def __init__(self, learnt: Learnt, evaluated: Iterable[Document]) -> None:
-        self.words = learnt.words
-        golds: set[EntityId] = set()
-        wanted: set[str] = set()
-        for document in evaluated:
-            for mention in document.mentions:
-                wanted.add(folded(mention.surface))
-                golds.update(mention.gold or ())
-        self._times: Counter[EntityId] = Counter()
-        self._surfaces: set[str] = set()
-        for mentions in learnt.parts or (learnt.mentions,):
-            times: Counter[EntityId] = Counter()
-            for mention in mentions():
-                times.update(golds.intersection(mention.gold or ()))
-                if (surface := folded(mention.surface)) in wanted:
-                    self._surfaces.add(surface)
-            self._times |= times  # the larger count: parts may hold the same mentions
-
-    def has_seen(self, surface: str) -> bool:
-        """Whether a surface was learnt from."""
-        return folded(surface) in self._surfaces
-
-    def times(self, golds: Iterable[EntityId]) -> int:
-        """How many mentions that were learnt from mean one of these entities."""
-        return max((self._times[gold] for gold in golds), default=0)
 
 
 def reason_of(case: Case, counterparts: Collection[EntityId], *, right: bool) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import zstandard
 
 from kglink.errors import KglinkError, RecordError
-from kglink.plugins import KBAdapter, Sniff
+from kglink.plugins import Sniff
 from kglink.records import CodeMapping, Document, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing.contracts.base import PluginContract, installed_plugins
@@ -49,11 +49,6 @@ class KBAdapterContract(PluginContract):
     """Sources of other formats, which the adapter must not take for its own."""
     sniffs: bool = True
     """Whether it is registered with a sniff."""
-
-    def make(self) -> KBAdapter:
-        """The adapter under test."""
-        adapter: KBAdapter = self.create()
-        return adapter
 
     def sniff(self) -> Sniff | None:
         """The function by which its format is guessed."""

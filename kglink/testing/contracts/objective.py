@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from kglink.plugins import Encoded, Objective, PoolingScorer, Scorer
+from kglink.plugins import Encoded, PoolingScorer, Scorer
 from kglink.testing.contracts.base import PluginContract
 
 DIM = 12
@@ -167,11 +167,6 @@ class ObjectiveContract(PluginContract):
     tolerance: float = 1e-5
     """How far two ways to the same loss may lie apart, in relation to it."""
 
-    def make(self) -> Objective:
-        """The objective under test."""
-        objective: Objective = self.create()
-        return objective
-
     def expected_loss(self, scores: list[list[float]], positive: list[list[bool]]) -> float | None:
         """The loss by the paper's formula; None: not said."""
         return None
@@ -185,7 +180,7 @@ class ObjectiveContract(PluginContract):
                 loss = self.make().loss(scores, batch.positive)
                 assert loss.shape == (), "the loss is a scalar"
                 assert torch.isfinite(loss)
-                loss.backward()  # type: ignore[no-untyped-call] # torch does not type it
+                loss.backward()
                 gradient = scores.grad
                 assert gradient is not None
                 assert torch.isfinite(gradient).all(), "a gradient is not finite"

@@ -9,7 +9,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
-from kglink.plugins import CandidateEvidence
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
 
@@ -27,11 +26,6 @@ class RankingContract(PluginContract):
 
     tolerance: float = 1e-5
     """How far the scores of one ranking, asked in two ways, may lie apart."""
-
-    def make(self) -> Ranker:
-        """The plugin under test."""
-        ranker: Ranker = self.create()
-        return ranker
 
     def test_answers_every_ranking_in_order(self) -> None:
         rankings = sample_rankings()
@@ -135,11 +129,6 @@ class CandidateEvidenceContract(PluginContract):
     """How far two answers for the same candidate may lie apart."""
     expected: Sequence[tuple[Ranking, Sequence[float]]] = ()
     """Mentions that are alone in their texts, and the value of each of their candidates."""
-
-    def make(self) -> CandidateEvidence:
-        """The evidence under test."""
-        evidence: CandidateEvidence = self.create()
-        return evidence
 
     def test_gives_each_candidate_a_number_from_minus_one_to_one(self) -> None:
         mentions = mentions_of_a_text()

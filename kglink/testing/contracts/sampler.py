@@ -12,7 +12,6 @@ from kglink.plugins import (
     Encoded,
     MentionSampler,
     MixingSampler,
-    Sampler,
     SamplerBatch,
     SamplerPool,
 )
@@ -32,11 +31,6 @@ class SamplerContract(PluginContract):
     kind = "sampler"
     stochastic: bool = True
     """Whether another seed draws other rows; False where the rows follow from the vectors."""
-
-    def make(self) -> Sampler:
-        """The sampler under test."""
-        sampler: Sampler = self.create()
-        return sampler
 
     def eligible(self, pool: SamplerPool, batch: SamplerBatch, mention: int) -> set[int]:
         """The rows that may be drawn for a mention; override it for a sampler that is choosy.
@@ -132,7 +126,7 @@ class SamplerContract(PluginContract):
         return bool(getattr(self.make(), "by_score", False))
 
     def _draw(self, pool: SamplerPool, batch: SamplerBatch, k: int, seed: int) -> IntArray:
-        drawn = self.make().sample(pool, batch, k, np.random.default_rng(seed))
+        drawn: IntArray = self.make().sample(pool, batch, k, np.random.default_rng(seed))
         assert drawn.shape == (len(batch.gold), k)
         assert drawn.dtype == np.int64
         return drawn
