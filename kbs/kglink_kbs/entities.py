@@ -119,7 +119,16 @@ class EntityMaker:
         if not value:
             return ()
         if isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            return _merged(self._alias(item) for item in value)
+            # Every surface and kind once, counts added up, blank surfaces left out.
+            aliases = (self._alias(item) for item in value)
+            counts: dict[tuple[str, AliasKind], int] = {}
+            named = tuple(alias for alias in aliases if alias.surface)
+            for alias in named:
+                place = (alias.surface, alias.kind)
+                counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
+            if len(counts) == len(named):
+                return named
+            return tuple(Alias(surface, kind, count) for (surface, kind), count in counts.items())
         surfaces = text_list(value, self._separator, "aliases")
         return tuple(Alias(surface) for surface in dict.fromkeys(surfaces))
 
@@ -146,18 +155,6 @@ def _kind(value: object) -> AliasKind:
     if "synonym" in kind or kind in ("exact", "broad", "narrow", "related"):
         return "synonym"
     return _KINDS.get(kind, "alias")
-
-
-def _merged(aliases: Iterable[Alias]) -> tuple[Alias, ...]:
-    """Every surface and kind once, counts added up, blank surfaces left out."""
-    counts: dict[tuple[str, AliasKind], int] = {}
-    named = tuple(alias for alias in aliases if alias.surface)
-    for alias in named:
-        place = (alias.surface, alias.kind)
-        counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
-    if len(counts) == len(named):
-        return named
-    return tuple(Alias(surface, kind, count) for (surface, kind), count in counts.items())
 
 
 def _fix(field: str, names: Iterable[str]) -> str:

@@ -315,22 +315,31 @@ def sniff_jsonl(head: SourceHead) -> float:
         return 0.0
     if document_share(objects) > 0.5:
         return 0.3
-    if entity_share(objects) > 0.5:
+    found = [find_fields(fields, ENTITY).keys() & {"key", "title"} for fields in objects]
+    if 2 * sum(len(names) == 2 for names in found) > len(objects):
         return 0.9
-    return 0.2 if known_share(objects) > 0.5 else 0.05
+    return 0.2 if 2 * sum(map(bool, found)) > len(objects) else 0.05
 
 
 def sniff_documents(head: SourceHead) -> float:
-    """Sure of texts with spans, fairly sure of texts alone."""
+    """Sure of texts with spans, fairly sure of texts alone and of answers."""
     objects = head_objects(head)
     if not objects:
         return 0.0
     if document_share(objects) > 0.5:
         return 0.9
     maker = DocumentMaker(DocumentFields(), {})
-    if sum(map(maker.is_answer, objects)) > 0.5 * len(objects):
-        return 0.5
-    return 0.5 if bare_text_share(objects) > 0.5 else 0.0
+    answers = sum(map(maker.is_answer, objects))
+    # An id and a text, and little that speaks of more.
+    plain = {"id", "text", "split", "language", "lang", "meta"}
+    bare = sum({"id", "text"} <= fields.keys() <= plain for fields in objects)
+    return 0.5 if 2 * max(answers, bare) > len(objects) else 0.0
+
+
+def document_share(objects: list[dict[str, Any]]) -> float:
+    """Which part of ``objects`` are annotated documents."""
+    maker = DocumentMaker(DocumentFields(), {})
+    return sum(maker.form(fields) not in ("", "bare") for fields in objects) / len(objects)
 
 
 def head_objects(head: SourceHead) -> list[dict[str, Any]]:
@@ -401,31 +410,3 @@ def _array_objects(text: str) -> list[dict[str, Any]]:
 def _objects_only(values: list[object]) -> list[dict[str, Any]]:
     objects = [value for value in values if isinstance(value, dict)]
     return objects if len(objects) == len(values) else []
-
-
-def document_share(objects: list[dict[str, Any]]) -> float:
-    """Which part of ``objects`` are annotated documents."""
-    maker = DocumentMaker(DocumentFields(), {})
-    documents = sum(maker.form(fields) not in ("", "bare") for fields in objects)
-    return documents / len(objects)
-
-
-def entity_share(objects: list[dict[str, Any]]) -> float:
-    """Which part of ``objects`` have an id and a title by names that are known."""
-    named = sum(find_fields(fields, ENTITY).keys() >= {"key", "title"} for fields in objects)
-    return named / len(objects)
-
-
-def bare_text_share(objects: list[dict[str, Any]]) -> float:
-    """Which part of ``objects`` have an id and a text, and little that speaks of more."""
-    bare = sum(
-        {"id", "text"} <= fields.keys() <= {"id", "text", "split", "language", "lang", "meta"}
-        for fields in objects
-    )
-    return bare / len(objects)
-
-
-def known_share(objects: list[dict[str, Any]]) -> float:
-    """Which part of ``objects`` have an id or a title by names that are known."""
-    known = sum(bool({"key", "title"} & find_fields(fields, ENTITY).keys()) for fields in objects)
-    return known / len(objects)

@@ -99,9 +99,10 @@ def choose_key(
             ranks[name] = rank
 
     def order(name: str) -> tuple[bool, Rank, int, int]:
-        distinct = len(set(columns[name]))
+        cells, distinct = columns[name], len(set(columns[name]))
         tied = -distinct if ranks[name] == Rank.WEAK else 0
-        return not _is_usable(columns[name]), ranks[name], tied, _place(name)
+        has_own = all(cells) and distinct == len(cells)  # every row has a value of its own
+        return not has_own, ranks[name], tied, _place(name)
 
     key = chosen or min(ranks, key=order, default="")
     own = ranks.pop(key, None)
@@ -220,11 +221,6 @@ def _parts(name: str) -> Iterator[str]:
     yield fold_name(name)
     for size in (1, 2, 3):
         yield from (fold_name("".join(words[at:][:size])) for at in range(len(words) - size + 1))
-
-
-def _is_usable(cells: Sequence[str]) -> bool:
-    """Whether every row has a value of its own."""
-    return all(cells) and len(set(cells)) == len(cells)
 
 
 def _differ(cells: Sequence[str]) -> bool:

@@ -50,8 +50,7 @@ class SkosSettings(PluginSettings):
         "empty: all.",
     )
     matches: Literal["exact", "close", "none"] = Field(
-        "exact",
-        description="Which mappings are xrefs: `exact` ones, `close` ones too, or `none`.",
+        "exact", description="Which mappings are xrefs: `exact` ones, `close` ones too, or `none`."
     )
     syntax: Syntax = Field("auto", description="The syntax of the file; `auto`: by its content.")
     grouped: bool = Field(

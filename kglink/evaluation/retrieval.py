@@ -11,13 +11,7 @@ from typing import get_args
 from kglink.errors import UsageError
 from kglink.evaluation.measures.retrieval import RERANKED, RetrievalReport
 from kglink.evaluation.rankings import RankedMention, Ranker, rank_mentions
-from kglink.evaluation.seen import (
-    AUTO,
-    LearntFrom,
-    Mentions,
-    check_annotated,
-    find_learnt,
-)
+from kglink.evaluation.seen import AUTO, LearntFrom, Mentions, check_annotated, find_learnt
 from kglink.records import Document, OnProgress, Progress, Split
 from kglink.store import Store
 
@@ -92,9 +86,7 @@ def evaluate_retrieval(
     )
     seen = LearntFrom(learnt, documents) if learnt else None
     report = RetrievalReport(
-        question.ks,
-        counterparts=question.counterparts,
-        seen_in=learnt.words if learnt else (),
+        question.ks, counterparts=question.counterparts, seen_in=learnt.words if learnt else ()
     )
     for mention in _ranked(store, ranker, question, progress):
         report.add_to_slices(

@@ -72,11 +72,7 @@ def not_utf8(where: str, line: bytes, position: int, file: str) -> RecordError:
         found = f"byte 0x{line[error.start]:02x} at byte {position:,} of the unpacked file"
     else:
         found = "a lone surrogate"
-    return RecordError(
-        "not valid UTF-8",
-        where=f"{where}, {found}",
-        hint=convert_hint(file),
-    )
+    return RecordError("not valid UTF-8", where=f"{where}, {found}", hint=convert_hint(file))
 
 
 def convert_hint(file: str) -> str:
@@ -243,10 +239,7 @@ class Guess(NamedTuple):
 
 
 def guess_dialect(
-    head: str,
-    known: Callable[[Sequence[str]], int],
-    delimiter: str = "",
-    quoting: Quoting = "auto",
+    head: str, known: Callable[[Sequence[str]], int], delimiter: str = "", quoting: Quoting = "auto"
 ) -> Guess:
     """The dialect that fits best: known column names first, then rows as long as the header.
 

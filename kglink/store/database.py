@@ -89,10 +89,7 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """A transaction that is committed at the end, or leaves nothing behind."""
         if self.backend.read_only:
-            raise StoreError(
-                f"the store {self.where} may not be written",
-                hint=RIGHTS,
-            )
+            raise StoreError(f"the store {self.where} may not be written", hint=RIGHTS)
         with self._explained(), self._writing.begin() as connection:
             yield connection
 
@@ -195,10 +192,7 @@ class Database:
         with self.read() as connection:
             problems = self.backend.quick_problems(connection)
         if problems:
-            raise StoreError(
-                f"the store {self.where} is damaged ({problems[0]})",
-                hint=RESTORE,
-            )
+            raise StoreError(f"the store {self.where} is damaged ({problems[0]})", hint=RESTORE)
         if not self.backend.read_only:
             with self.write() as connection:
                 connection.execute(update(store_state).values(origin=origin))

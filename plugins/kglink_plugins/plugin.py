@@ -563,9 +563,7 @@ class FlatSettings(IndexSettings):
     @classmethod
     def presets(cls) -> Mapping[str, IndexPreset]:
         """The exact index by its short name."""
-        return {
-            "flat": IndexPreset({}, "exact: every row in fp32, compared with every query"),
-        }
+        return {"flat": IndexPreset({}, "exact: every row in fp32, compared with every query")}
 
 
 class FactorySettings(IndexSettings):

@@ -179,16 +179,13 @@ class _Reading:
     def _cleaning(self, plan: Plan, chunks: int) -> list[_Jobs]:
         if not plan.documents:
             return []
-        largest = self._largest_lot(plan, chunks)
+        lots = (lot for chunk in range(chunks) for lot in _about(plan, chunk)["lots"])
+        largest = self._lottery.largest(lots)
         jobs = [{"do": "clean", "chunk": chunk, "largest": largest} for chunk in range(chunks)]
         return [(jobs, lambda job: plan.texts(job["chunk"]))]
 
     def _report(self, page: BadPage) -> None:
         self._problems.report(RecordError(page.reason, where=page.where, hint=page.hint))
-
-    def _largest_lot(self, plan: Plan, chunks: int) -> int:
-        lots = (lot for chunk in range(chunks) for lot in _about(plan, chunk)["lots"])
-        return self._lottery.largest(lots)
 
 
 def _pieces(exports: Iterable[Export]) -> Iterator[Piece]:

@@ -19,7 +19,6 @@ import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from types import TracebackType
 from typing import IO, Any, BinaryIO, Self, cast
 
 from kglink.errors import KglinkError, SourceError
@@ -154,12 +153,7 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _do(self, job: Job, data: bytes) -> Job:

@@ -77,8 +77,9 @@ class ErrorSummary:
 
         A KB none of whose golds has a type has no group of types.
         """
+        places = {kb: place for place, kb in enumerate(self.kbs)}
         orders: dict[str, Callable[[str], Any]] = {
-            "kb": self._place_of_kb,
+            "kb": lambda kb: (places.get(kb, len(places)), kb),
             "type": lambda group: (-self._groups["type"][group].total(), group),
             "frequency": _first_number,
             "ambiguity": _first_number,
@@ -110,9 +111,6 @@ class ErrorSummary:
                 for gold, answer in (pair,)
             ],
         }
-
-    def _place_of_kb(self, name: str) -> tuple[int, str]:
-        return (self.kbs.index(name) if name in self.kbs else len(self.kbs)), name
 
 
 def _counts(counts: Counter[str | None]) -> dict[str, Any]:
@@ -349,28 +347,24 @@ class ErrorAnalysis:
         }
         known = self._store.get_entities(wanted)
         same = self._store.counterparts({gold for case in cases for gold in case.gold})
-        bearers = self._bearers({fold(case.mention.surface) for case in cases})
+        surfaces = {fold(case.mention.surface) for case in cases} - {""}
+        bearers: Counter[str] = Counter()
+        for kb in self._kbs:
+            found = {(one.folded, one.key) for one in self._store.bearers_of(kb, surfaces)}
+            bearers.update(folded for folded, _ in found)
         for case in cases:
             others = {other for gold in case.gold for other in same.get(gold, ())}
             surface = case.mention.surface
             told = replace(
                 case,
                 reason=reason_of(case, others, right=self._counterparts),
-                bearers=len(bearers.get(fold(surface), ())),
+                bearers=bearers[fold(surface)],
                 seen=self._learnt.has_seen(surface) if self._learnt else None,
                 times_learnt=self._learnt.times(case.gold) if self._learnt else None,
                 entities=known,
             )
             self._summary.add(told)
             self._each(told)
-
-    def _bearers(self, surfaces: set[str]) -> dict[str, set[EntityId]]:
-        """The entities that bear each folded surface."""
-        found: dict[str, set[EntityId]] = {}
-        for kb in self._kbs:
-            for one in self._store.bearers_of(kb, surfaces - {""}):
-                found.setdefault(one.folded, set()).add(EntityId(kb, one.key))
-        return found
 
 
 def _cases(text: JudgedText, answers: Sequence[Answer]) -> Iterator[Case]:

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kglink.plugins import (
-    Encoded,
-    MentionSampler,
-    MixingSampler,
-    SamplerBatch,
-    SamplerPool,
-)
+from kglink.plugins import Encoded, MentionSampler, MixingSampler, SamplerBatch, SamplerPool
 from kglink.testing.contracts.base import PluginContract
 
 if TYPE_CHECKING:

@@ -21,11 +21,8 @@ FloatArray = npt.NDArray[np.float32]
 CHUNK_ROWS = 65_536
 
 
-class _KB(NamedTuple):
-    """The vectors of one KB: of its names, and of its texts where the space has them."""
-
-    names: EntityVectors
-    texts: EntityVectors | None
+#: The vectors of one KB: of its names, and of its texts where the space has them.
+_KB = tuple[EntityVectors, EntityVectors | None]
 
 
 class _Rows(NamedTuple):
@@ -92,8 +89,8 @@ class NeighbourEvidence:
         values: list[Mapping[str, float]] = [{} for _ in pairs]
         if left is None or right is None:
             return values
-        lefts = left.names.find([pair.left.key for pair in pairs])
-        rights = right.names.find([pair.right.key for pair in pairs])
+        lefts = left[0].find([pair.left.key for pair in pairs])
+        rights = right[0].find([pair.right.key for pair in pairs])
         there = np.flatnonzero((lefts >= 0) & (rights >= 0))
         if len(there):
             columns = _cosines(left, right, lefts[there], rights[there])
@@ -105,17 +102,16 @@ class NeighbourEvidence:
     def _open(self, kbs: PairedKBs, side: Side) -> _KB | None:
         if side not in self._opened:
             names = kbs.vectors(side, "alias")
-            self._opened[side] = (
-                _KB(names, kbs.vectors(side, "text")) if names is not None else None
-            )
+            self._opened[side] = None if names is None else (names, kbs.vectors(side, "text"))
         return self._opened[side]
 
 
 def _cosines(left: _KB, right: _KB, lefts: IntArray, rights: IntArray) -> dict[str, FloatArray]:
-    one, other = _rows(left.names, lefts), _rows(right.names, rights)
+    (left_names, of_left), (right_names, of_right) = left, right
+    one, other = _rows(left_names, lefts), _rows(right_names, rights)
     columns = {"near_names": _best(one, other), "all_names": _dots(one.means, other.means)}
-    if left.texts is not None and right.texts is not None:
-        left_texts, right_texts = _rows(left.texts, lefts), _rows(right.texts, rights)
+    if of_left is not None and of_right is not None:
+        left_texts, right_texts = _rows(of_left, lefts), _rows(of_right, rights)
         columns["texts"] = _best(left_texts, right_texts)
         columns["name_in_text"] = np.maximum(_best(one, right_texts), _best(left_texts, other))
     return {name: np.clip(column, -1, 1) for name, column in columns.items()}
@@ -175,14 +171,15 @@ class DescriptionEvidence:
         described = [pair for pair in pairs if pair.left.description and pair.right.description]
         texts = [text for one, other in described for text in (one.description, other.description)]
         found = iter(cosines(kbs, texts))
-        return [
-            _described(next(found)) if pair.left.description and pair.right.description else {}
-            for pair in pairs
-        ]
-
-
-def _described(cosine: float) -> Mapping[str, float]:
-    return {"description": cosine, "descriptions_differ": max(0.0, _LEAST_ALIKE - cosine)}
+        values: list[Mapping[str, float]] = []
+        for pair in pairs:
+            if pair.left.description and pair.right.description:
+                cosine = next(found)
+                differ = max(0.0, _LEAST_ALIKE - cosine)
+                values.append({"description": cosine, "descriptions_differ": differ})
+            else:
+                values.append({})
+        return values
 
 
 class TypeEvidence:
