@@ -47,7 +47,7 @@ from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import FinetuneJob
 from kglink.training.train import train
 from kglink.workspace import Workspace
-from kglink_kbs.exported import record_line
+from kglink_kbs.jsonl import record_line
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from cluster_choice import best_choice, threshold_grid

@@ -35,8 +35,8 @@ from kglink.space.recall import measure_index
 from kglink.workspace import Workspace
 from kglink.workspace.index import Value, index_queries, presets_of
 from kglink.workspace.linker import reader_of
-from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
+from kglink_plugins.indexes.rows import faiss
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

@@ -35,7 +35,7 @@ from kglink.training.job import FinetuneJob
 from kglink.training.run import read_report
 from kglink.training.train import train
 from kglink.workspace import Workspace
-from kglink_kbs.exported import record_line
+from kglink_kbs.jsonl import record_line
 
 TARGET = "hp"
 TRAIN = ("ncbi_train", "bc5cdr_train")

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from kglink.errors import UsageError
-from kglink.files.atomic import replace_file
+from kglink.files.atomic import file_lock, replace_file
 from kglink.files.digest import text_digest
-from kglink.files.lock import file_lock
 from kglink.records import LinkedDocument, TextInput
 from kglink.workspace.outputs import (
     PACKED,

@@ -11,8 +11,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from kglink.errors import RecordError, SourceError, UnknownNameError, UsageError
 from kglink.sources import Source, check_text
-from kglink.sources.dialect import Dialect, bad_row, guess_dialect
-from kglink.sources.encoding import marked_encoding, not_utf8
+from kglink.sources.encoding import Dialect, bad_row, guess_dialect, marked_encoding, not_utf8
 from kglink.text.printable import same_length_line, spreadsheet_cell, writable
 
 #: A cell as its file has it.

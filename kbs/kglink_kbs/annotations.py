@@ -240,8 +240,10 @@ class DocumentMaker:
             return "contexts"
         if "text" not in fields:
             return ""
-        if "mentions" in fields and _may_be_list(value_at(record, fields["mentions"])):
-            return "listed"
+        if "mentions" in fields:  # an entity may count its mentions
+            mentions = value_at(record, fields["mentions"])
+            if mentions is None or isinstance(mentions, list):
+                return "listed"
         if fields.keys() >= {"start", "end"}:
             return "single"
         return "bare"
@@ -266,17 +268,22 @@ class DocumentMaker:
             text = exact_text(values.get("text"), "text")
             listed = values.get("mentions") or [] if form == "listed" else []
             if form == "single":
-                found.append(self._single_mention(text, record))
+                span = _span(self._single.values(record))
+                offsets = character_offsets(text, span, self._settings.offsets)
+                found.append(self._placed(text, span, offsets, record, self._single))
             elif isinstance(listed, list):
                 found.extend(self._mentions(text, listed, place, problems, self._listed))
                 if listed and not found:
                     return None
+        split = one_line(values.get("split"), "split").lower()
+        if split not in _SPLITS:
+            raise BadValue(f"the split {split!r} is none of train, dev and test")
         return Document(
-            id=key_text(values.get("id"), "id") or _made_id(place, line),
+            id=key_text(values.get("id"), "id") or f"{place.removesuffix(f', line {line}')}:{line}",
             text=text,
             mentions=tuple(sorted(found, key=lambda mention: (mention.start, mention.end))),
             title=one_line(values.get("title"), "title"),
-            split=_split(values.get("split")),
+            split=_SPLITS[split],
             meta=meta,
         )
 
@@ -291,12 +298,7 @@ class DocumentMaker:
         )
 
     def answer(
-        self,
-        record: Mapping[str, Any],
-        texts: Mapping[str, str],
-        *,
-        place: str,
-        problems: Problems,
+        self, record: Mapping[str, Any], texts: Mapping[str, str], *, place: str, problems: Problems
     ) -> Document:
         """A tool's answers to one of the ``texts``, which the record may leave out."""
         values = self._shapes.values(record)
@@ -349,11 +351,6 @@ class DocumentMaker:
         if not left or not right or left[-1].isspace() or right[0].isspace():
             return ""
         return self._settings.join
-
-    def _single_mention(self, text: str, record: Mapping[str, object]) -> Mention:
-        span = _span(self._single.values(record))
-        offsets = character_offsets(text, span, self._settings.offsets)
-        return self._placed(text, span, offsets, record, self._single)
 
     def _mentions(
         self, text: str, listed: list[object], place: str, problems: Problems, shapes: Shapes
@@ -440,11 +437,6 @@ def _field(record: Mapping[str, object], name: str) -> object:
     return record[name] if name in record else value_at(record, tuple(name.split(".")))
 
 
-def _may_be_list(value: object) -> bool:
-    """Whether a value can be a document's mentions; an entity may count its mentions."""
-    return value is None or isinstance(value, list)
-
-
 def _span(values: Mapping[str, object]) -> tuple[int, int]:
     if "start" not in values or not values.keys() & {"end", "length"}:
         raise BadValue("a mention without start and end")
@@ -452,15 +444,3 @@ def _span(values: Mapping[str, object]) -> tuple[int, int]:
     if "end" in values:
         return start, whole_number(values["end"], "end")
     return start, start + whole_number(values["length"], "length")
-
-
-def _split(value: object) -> Split:
-    name = one_line(value, "split").lower()
-    if name not in _SPLITS:
-        raise BadValue(f"the split {name!r} is none of train, dev and test")
-    return _SPLITS[name]
-
-
-def _made_id(place: str, line: int) -> str:
-    """``dev.jsonl:12`` for a record without an id: the same on every read of the same file."""
-    return f"{place.removesuffix(f', line {line}')}:{line}"

@@ -81,7 +81,7 @@ class BlinkAdapter:
             try:
                 if not fields.keys() >= _CONTEXTS:
                     yield self._entity(fields, row=line - 1)
-                elif self._is_wanted(fields):
+                elif self._settings.world in ("", fields.get("world")):
                     yield from self._document(fields, split, line, place, problems)
             except BadValue as bad:
                 problems.report(bad.at(place))
@@ -104,9 +104,6 @@ class BlinkAdapter:
         return Entity(key, title, plain_text(fields.get("text"), "text"), url=url)
 
     # ---------------------------------------------------------------------------- mentions
-    def _is_wanted(self, fields: Mapping[str, object]) -> bool:
-        return not self._settings.world or fields.get("world") == self._settings.world
-
     def _document(
         self, fields: dict[str, Any], split: Split, line: int, place: str, problems: Problems
     ) -> Iterator[Document]:
@@ -134,21 +131,18 @@ class BlinkAdapter:
             case "page_id":
                 return number if page is None else page
         if page is None and (isinstance(number, int) or (number is None and title is not None)):
-            raise _unclear(place, number)
+            what = "no id, only a title," if number is None else f"the number {number}"
+            raise SourceError(
+                f"{place}: {what} says what is meant",
+                hint="Is it the line of a catalogue (--set label=row), a page id (label=page_id), "
+                "or does label_title say it better (label=title)? Read the catalogue in the same "
+                "way.",
+            )
         return number if page is None else page
 
 
 def _first(fields: Mapping[str, object], names: tuple[str, ...]) -> object:
     return next((fields[name] for name in names if fields.get(name) is not None), None)
-
-
-def _unclear(place: str, number: object) -> SourceError:
-    what = "no id, only a title," if number is None else f"the number {number}"
-    return SourceError(
-        f"{place}: {what} says what is meant",
-        hint="Is it the line of a catalogue (--set label=row), a page id (label=page_id), or "
-        "does label_title say it better (label=title)? Read the catalogue in the same way.",
-    )
 
 
 def _stem(file: Source) -> str:
@@ -161,21 +155,15 @@ def _stem(file: Source) -> str:
 def sniff(head: SourceHead) -> float:
     """Sure of catalogues with ``idx`` and of contexts with a label's title or page."""
     if head.path is not None and not head.head:
-        return _sniff_folder(head)
+        try:
+            names = (head.path / f"{stem}.jsonl" for stem in ("entity", *_SPLITS))
+            files = [name for name in names if name.is_file() and name.stat().st_size]
+            return sniff(Source.open_path(files[0]).head) if files else 0.0
+        except (OSError, KglinkError):
+            return 0.0
     objects = [] if is_array(head.head) else head_objects(head)
     ours = sum(_is_ours(fields) for fields in objects)
     return 0.95 if objects and ours > 0.5 * len(objects) else 0.0
-
-
-def _sniff_folder(head: SourceHead) -> float:
-    if head.path is None or not head.path.is_dir():
-        return 0.0
-    try:
-        names = (head.path / f"{stem}.jsonl" for stem in ("entity", *_SPLITS))
-        files = [name for name in names if name.is_file() and name.stat().st_size]
-        return sniff(Source.open_path(files[0]).head) if files else 0.0
-    except (OSError, KglinkError):
-        return 0.0
 
 
 def _is_ours(fields: Mapping[str, object]) -> bool:

@@ -85,7 +85,7 @@ class CirrusSearchAdapter:
         if not self._is_kept(title, templates, problems):
             return None
         opening = plain_text(page.get("opening_text"), "opening_text")
-        wiki, language = _wiki(page)
+        wiki = one_line(page.get("wiki"), "wiki")
         return Entity(
             key=key,
             title=title,
@@ -93,7 +93,7 @@ class CirrusSearchAdapter:
             type=_type(templates, page),
             url=_url(wiki, title),
             popularity=finite_number(page.get(self._settings.popularity), "popularity"),
-            language=language,
+            language=one_line(page.get("language"), "language"),
             aliases=_redirects(page.get("redirect"), title, self._settings.namespaces),
             xrefs=_wikidata(page.get("wikibase_item")),
         )
@@ -184,11 +184,6 @@ def _type(templates: list[str], page: Mapping[str, Any]) -> str:
     if isinstance(given, list):
         given = given[0] if given else ""
     return one_line(given, "description")[:80] if isinstance(given, str) else ""
-
-
-def _wiki(page: Mapping[str, Any]) -> tuple[str, str]:
-    wiki = one_line(page.get("wiki"), "wiki")
-    return wiki, one_line(page.get("language"), "language")
 
 
 def _url(wiki: str, title: str) -> str:

@@ -142,7 +142,8 @@ def _guessed(
 
     for field in wanted:
         endings = folded_names(ENTITY[field])
-        take(field, _most_various([name for name in free if ends_like(name, endings)], free))
+        named_so = [name for name in free if ends_like(name, endings)]
+        take(field, max(named_so, key=lambda name: len(set(free[name])), default=None))
     # Of a table that says nothing of itself the first line may be no header at all.
     if named or guessed:
         if "key" not in named and "key" not in chosen:
@@ -154,10 +155,6 @@ def _guessed(
         if "description" in wanted and "description" not in guessed:
             take("description", _longest_texts(free))
     return guessed
-
-
-def _most_various(names: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str | None:
-    return max(names, key=lambda name: len(set(cells[name])), default=None)
 
 
 def _are_keys(cells: Sequence[str]) -> bool:

@@ -92,6 +92,14 @@ class EntityMaker:
         if not title:
             missing = "no title" if get("title") is None else "an empty title"
             raise BadValue(missing, _fix("title", names))
+        # The aliases, and codes that people write: other codes, and the key if it is one.
+        aliases = self._aliases(get("aliases"))
+        codes = get(CODES)
+        written = [key] if _MODEL_NUMBER.match(key) else []
+        if isinstance(codes, list):
+            texts = (one_line(code, "a code") for code in codes)
+            written += (code for code in texts if is_code_name(code))
+        known = {title, *(alias.surface for alias in aliases)}
         return Entity(
             key=key,
             title=title,
@@ -100,7 +108,9 @@ class EntityMaker:
             url=one_line(get("url"), "url"),
             popularity=finite_number(get("popularity"), "popularity"),
             language=one_line(get("language"), "language"),
-            aliases=_with_codes(key, title, self._aliases(get("aliases")), get(CODES)),
+            aliases=(
+                (*aliases, *(Alias(code) for code in dict.fromkeys(written) if code not in known))
+            ),
             xrefs=tuple(dict.fromkeys(text_list(get("xrefs"), self._separator, "xrefs"))),
             parents=tuple(dict.fromkeys(text_list(get("parents"), self._separator, "parents"))),
         )
@@ -109,7 +119,16 @@ class EntityMaker:
         if not value:
             return ()
         if isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            return _merged(self._alias(item) for item in value)
+            # Every surface and kind once, counts added up, blank surfaces left out.
+            aliases = (self._alias(item) for item in value)
+            counts: dict[tuple[str, AliasKind], int] = {}
+            named = tuple(alias for alias in aliases if alias.surface)
+            for alias in named:
+                place = (alias.surface, alias.kind)
+                counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
+            if len(counts) == len(named):
+                return named
+            return tuple(Alias(surface, kind, count) for (surface, kind), count in counts.items())
         surfaces = text_list(value, self._separator, "aliases")
         return tuple(Alias(surface) for surface in dict.fromkeys(surfaces))
 
@@ -130,36 +149,12 @@ class EntityMaker:
         )
 
 
-def _with_codes(
-    key: str, title: str, aliases: tuple[Alias, ...], codes: object
-) -> tuple[Alias, ...]:
-    """The aliases, and codes that people write: other codes, and the key if it is one."""
-    written = [key] if _MODEL_NUMBER.match(key) else []
-    if isinstance(codes, list):
-        texts = (one_line(code, "a code") for code in codes)
-        written += (code for code in texts if is_code_name(code))
-    known = {title, *(alias.surface for alias in aliases)}
-    return (*aliases, *(Alias(code) for code in dict.fromkeys(written) if code not in known))
-
-
 def _kind(value: object) -> AliasKind:
     """One of our kinds; the synonym scopes of ontologies (EXACT, hasBroadSynonym) are synonyms."""
     kind = value.strip().lower() if isinstance(value, str) else ""
     if "synonym" in kind or kind in ("exact", "broad", "narrow", "related"):
         return "synonym"
     return _KINDS.get(kind, "alias")
-
-
-def _merged(aliases: Iterable[Alias]) -> tuple[Alias, ...]:
-    """Every surface and kind once, counts added up, blank surfaces left out."""
-    counts: dict[tuple[str, AliasKind], int] = {}
-    named = tuple(alias for alias in aliases if alias.surface)
-    for alias in named:
-        place = (alias.surface, alias.kind)
-        counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
-    if len(counts) == len(named):
-        return named
-    return tuple(Alias(surface, kind, count) for (surface, kind), count in counts.items())
 
 
 def _fix(field: str, names: Iterable[str]) -> str:

@@ -15,83 +15,6 @@ from kglink_kbs.values import described
 _READ = 2**18
 
 
-class JsonWindow:
-    """The part of a text stream that is being looked at, and the line on which it begins."""
-
-    def __init__(self, stream: BinaryIO, source: Source) -> None:
-        self._stream = stream
-        self._source = source
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._bytes = 0
-        self.decode = json.JSONDecoder().raw_decode
-        self.text = ""
-        self.start = 0
-        self.line = 1
-        self.ended = False
-
-    def more(self, size: int = _READ) -> None:
-        """Drop what is done with and read on."""
-        data = self._stream.read(size)
-        self.ended = not data
-        try:
-            piece = self._decoder.decode(data, final=self.ended)
-        except UnicodeDecodeError as error:
-            raise SourceError(
-                f"{self._source.label} is not valid UTF-8 near byte {self._bytes:,} (unpacked)",
-                hint=convert_hint(self._source.file),
-            ) from error
-        self._bytes += len(data)
-        self.text = self.text[self.start :] + piece
-        self.start = 0
-
-    def move(self, end: int) -> None:
-        """Be done with everything before ``end``."""
-        self.line += self.text.count("\n", self.start, end)
-        self.start = end
-
-    def sign(self) -> str:
-        """The next character that is no white space; empty at the end."""
-        while True:
-            rest = len(self.text)
-            place = self.start
-            while place < rest and self.text[place] in " \t\r\n":
-                place += 1
-            self.move(place)
-            if place < rest:
-                return self.text[place]
-            if self.ended:
-                return ""
-            self.more()
-
-
-def next_value(source: Source, window: JsonWindow, hint: str) -> object:
-    """The next value; the window grows until it holds all of it."""
-    limit = source.limits.max_line_bytes
-    size = _READ
-    while True:
-        try:
-            value, end = window.decode(window.text, window.start)
-        except RecursionError as error:
-            raise broken(source, window.line, str(error), hint) from error
-        except ValueError as error:
-            if window.ended or len(window.text) - window.start > limit:
-                reason = getattr(error, "msg", str(error))
-                at = getattr(error, "pos", window.start)
-                line = window.line + window.text.count("\n", window.start, at)
-                raise broken(source, line, reason, hint) from error
-        else:
-            if end < len(window.text) or window.ended:
-                window.move(end)
-                return value
-        window.more(size)
-        size *= 2
-
-
-def broken(source: Source, line: int, reason: str, hint: str) -> SourceError:
-    """The error of a text that is no JSON from here on."""
-    return SourceError(f"{source.where(line)}: not valid JSON: {reason}", hint=hint)
-
-
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -148,33 +71,10 @@ _ONE_PER_LINE = "Write one object per line; jq -c . FILE does that."
 def _array_items(source: Source) -> Iterator[tuple[int, object]]:
     check_text(source.label, source.head.head, source.file)
     with source.open_text() as stream:
-        window = JsonWindow(stream, source)
-        window.sign()
-        window.move(window.start + 1)
-        if window.sign() == "]":
-            window.move(window.start + 1)
-        else:
-            yield from _items(source, window)
-        if window.sign():
-            raise _broken(source, window.line, "something follows the array")
-
-
-def _items(source: Source, window: JsonWindow) -> Iterator[tuple[int, object]]:
-    while True:
-        if not window.sign():
-            raise _broken(source, window.line, "the array does not end")
-        line = window.line
-        yield line, next_value(source, window, _HINT)
-        sign = window.sign()
-        if sign not in (",", "]"):
-            raise _broken(source, window.line, "',' or ']' is missing after an item")
-        window.move(window.start + 1)
-        if sign == "]":
-            return
-
-
-def _broken(source: Source, line: int, reason: str) -> SourceError:
-    return broken(source, line, reason, _HINT)
+        walk = JsonWalk(source, stream, _HINT)
+        for _ in walk.items():
+            yield walk.line, walk.value()
+        walk.end()
 
 
 _HINT = (
@@ -187,28 +87,79 @@ class JsonWalk:
     """Stands at a place in a JSON text; `members` and `items` step into what begins there.
 
     Whoever steps through members or items takes (`value`) or passes over (`skip`) each of them
-    before the next.
+    before the next. The text is held as far as the value that is read.
     """
 
     def __init__(self, source: Source, stream: BinaryIO, hint: str) -> None:
         self._source = source
+        self._stream = stream
         self._hint = hint
-        self._window = JsonWindow(stream, source)
+        self._utf8 = codecs.getincrementaldecoder("utf-8-sig")()
+        self._decode = json.JSONDecoder().raw_decode
+        self._bytes = 0
+        self._text = ""
+        self._start = 0
+        self._ended = False
+        self.line = 1
+        """The number of the line."""
         self.sign()
 
-    @property
-    def line(self) -> int:
-        """The number of the line."""
-        return self._window.line
+    def _more(self, size: int = _READ) -> None:
+        """Drop what is done with and read on."""
+        data = self._stream.read(size)
+        self._ended = not data
+        try:
+            piece = self._utf8.decode(data, final=self._ended)
+        except UnicodeDecodeError as error:
+            raise SourceError(
+                f"{self._source.label} is not valid UTF-8 near byte {self._bytes:,} (unpacked)",
+                hint=convert_hint(self._source.file),
+            ) from error
+        self._bytes += len(data)
+        self._text = self._text[self._start :] + piece
+        self._start = 0
+
+    def _move(self, end: int) -> None:
+        """Be done with everything before ``end``."""
+        self.line += self._text.count("\n", self._start, end)
+        self._start = end
 
     def sign(self) -> str:
         """The sign with which the next value or mark begins; empty at the end."""
-        return self._window.sign()
+        while True:
+            rest = len(self._text)
+            place = self._start
+            while place < rest and self._text[place] in " \t\r\n":
+                place += 1
+            self._move(place)
+            if place < rest:
+                return self._text[place]
+            if self._ended:
+                return ""
+            self._more()
 
     def value(self) -> object:
         """The value that begins here, as a whole."""
         self.sign()
-        return next_value(self._source, self._window, self._hint)
+        size = _READ
+        while True:
+            try:
+                value, end = self._decode(self._text, self._start)
+            except RecursionError as error:
+                raise self.broken(str(error)) from error
+            except ValueError as error:
+                if (
+                    self._ended
+                    or len(self._text) - self._start > self._source.limits.max_line_bytes
+                ):
+                    self._move(getattr(error, "pos", self._start))
+                    raise self.broken(getattr(error, "msg", str(error))) from error
+            else:
+                if end < len(self._text) or self._ended:
+                    self._move(end)
+                    return value
+            self._more(size)
+            size *= 2
 
     def skip(self) -> None:
         """Pass over the value that begins here; a list item by item."""
@@ -240,7 +191,8 @@ class JsonWalk:
             self._take("]")
             return
         while True:
-            self.sign()
+            if not self.sign():
+                raise self.broken("the array does not end")
             yield
             if self._separated("]"):
                 return
@@ -252,7 +204,8 @@ class JsonWalk:
 
     def broken(self, reason: str) -> SourceError:
         """The error of a text that is no JSON from here on."""
-        return broken(self._source, self.line, reason, self._hint)
+        where = self._source.where(self.line)
+        return SourceError(f"{where}: not valid JSON: {reason}", hint=self._hint)
 
     def _separated(self, last: str) -> bool:
         """Pass over the mark behind a value; whether it was the ``last`` one."""
@@ -266,4 +219,4 @@ class JsonWalk:
     def _take(self, wanted: str) -> None:
         if self.sign() != wanted:
             raise self.broken(f"{wanted!r} is missing")
-        self._window.move(self._window.start + 1)
+        self._move(self._start + 1)

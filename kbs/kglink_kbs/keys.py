@@ -99,9 +99,10 @@ def choose_key(
             ranks[name] = rank
 
     def order(name: str) -> tuple[bool, Rank, int, int]:
-        distinct = len(set(columns[name]))
+        cells, distinct = columns[name], len(set(columns[name]))
         tied = -distinct if ranks[name] == Rank.WEAK else 0
-        return not _is_usable(columns[name]), ranks[name], tied, _place(name)
+        has_own = all(cells) and distinct == len(cells)  # every row has a value of its own
+        return not has_own, ranks[name], tied, _place(name)
 
     key = chosen or min(ranks, key=order, default="")
     own = ranks.pop(key, None)
@@ -142,7 +143,8 @@ def _rank(name: str, cells: Sequence[str], *, titled: bool, by_ending: bool) -> 
     named = _rank_of_name(name, by_ending=by_ending)
     if named is None and titled and fold_name(name) in folded_names(MODEL_WORDS):
         named = Rank.ARTICLE if _share(values, _is_typed_with_digit) >= _MOST else None
-    if _are_trade(values):
+    right = sum(map(has_check_digit, values))
+    if right >= max(_LEAST_TRADE, _SHARE_TRADE * len(values)):
         return Rank.TRADE
     return named if named is None or not values else _by_values(named, values)
 
@@ -154,7 +156,11 @@ def _by_values(named: Rank, values: Sequence[str]) -> Rank:
         return Rank.MACHINE
     if named == Rank.ID and are_numbers:
         return Rank.ROW_ID
-    if named == Rank.NUMBER and _count_up(values):
+    if named == Rank.NUMBER and (
+        len(values) > 1
+        and all(value.isdecimal() and len(value) < _LONGEST for value in values)
+        and all(int(one) + 1 == int(two) for one, two in pairwise(values))
+    ):
         return Rank.COUNTER
     if named == Rank.NUMBER and not are_numbers and _share(values, _is_typed_with_digit) >= _MOST:
         return Rank.CODE
@@ -209,31 +215,12 @@ def _share(values: Sequence[str], holds: Callable[[str], object]) -> float:
     return sum(bool(holds(value)) for value in values) / len(values) if values else 0.0
 
 
-def _are_trade(values: Sequence[str]) -> bool:
-    right = sum(map(has_check_digit, values))
-    return right >= max(_LEAST_TRADE, _SHARE_TRADE * len(values))
-
-
-def _count_up(values: Sequence[str]) -> bool:
-    """Whether the values are numbers, each one more than the one before."""
-    return (
-        len(values) > 1
-        and all(value.isdecimal() and len(value) < _LONGEST for value in values)
-        and all(int(one) + 1 == int(two) for one, two in pairwise(values))
-    )
-
-
 def _parts(name: str) -> Iterator[str]:
     """Up to three words of a name side by side, folded: "Interne Art.-Nr." says "artnr"."""
     words = re.findall(r"[^\W_]+", name)[:_MOST_WORDS]
     yield fold_name(name)
     for size in (1, 2, 3):
         yield from (fold_name("".join(words[at:][:size])) for at in range(len(words) - size + 1))
-
-
-def _is_usable(cells: Sequence[str]) -> bool:
-    """Whether every row has a value of its own."""
-    return all(cells) and len(set(cells)) == len(cells)
 
 
 def _differ(cells: Sequence[str]) -> bool:

@@ -157,7 +157,10 @@ class LabelStudioAdapter:
                 f"{region.start} to {region.end} is not inside the text of {len(text):,} characters"
             )
         surface = text[start:end]
-        if region.words and not _holds(surface, region.said):
+        # A region that grew to whole words keeps the words that it had.
+        like = len(surface) < 2 * len(region.said) + 200
+        held = like and " ".join(region.said.split()) in " ".join(surface.split())
+        if region.words and not held:
             raise BadValue(
                 f"it is {shortened(region.words)}, and at {start} to {end} stands "
                 f"{shortened(surface)}"
@@ -175,12 +178,6 @@ def sniff(head: SourceHead) -> float:
 
 
 # ------------------------------------------------------------------------------------ reading
-def _holds(surface: str, words: str) -> bool:
-    """Whether a surface is these words; a region that grew to whole words keeps the first ones."""
-    like = len(surface) < 2 * len(words) + 200
-    return like and " ".join(words.split()) in " ".join(surface.split())
-
-
 def _results(task: _Fields, of: str) -> list[_Fields] | None:
     """The results of a task: the ground truth, or the last that was not cancelled."""
     done = [one for one in objects_of(task, of) if not one.get("was_cancelled")]

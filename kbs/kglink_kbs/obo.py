@@ -123,15 +123,6 @@ class _Value(NamedTuple):
     raw: bytes
 
 
-class _Stanza:
-    """The lines of one term that are read, by tag."""
-
-    def __init__(self, line: int) -> None:
-        self.line = line
-        self.values: dict[bytes, list[_Value]] = {}
-        self.bad_line = 0
-
-
 class OboAdapter:
     """Reads one entity from each live ``[Term]`` of an OBO file."""
 
@@ -153,12 +144,11 @@ class OboAdapter:
             survey(source, b"\nid", _ID_STEM).prefixes,
         )
         found = False
-        for stanza in _terms(source, problems):
-            reader = _StanzaReader(source, stanza, own)
+        for stanza in _terms(source, own, problems):
             try:
-                records = list(self._records(reader, header.get(b"default-namespace", "")))
+                records = list(self._records(stanza, header.get(b"default-namespace", "")))
             except BadValue as bad:
-                problems.report(bad.at(source.where(reader.line)))
+                problems.report(bad.at(source.where(stanza.line)))
             except RecordError as error:  # from the decoding of a value
                 problems.report(error)
             else:
@@ -167,54 +157,66 @@ class OboAdapter:
         if not found and not problems.total:
             raise own.nothing_found(source)
 
-    def _records(self, reader: _StanzaReader, default_namespace: str) -> Iterator[Record]:
+    def _records(self, stanza: _Stanza, default_namespace: str) -> Iterator[Record]:
         """The entity of a live term; of an obsolete one what took its place."""
-        term = reader.term()
+        term = stanza.term()
         if term:
             yield self._maker.make(term, default_namespace)
-        elif reader.is_obsolete:
-            yield from reader.successors()
+        elif stanza.is_obsolete:
+            yield from stanza.successors()
 
 
-class _StanzaReader:
-    """Turns the lines of a stanza into a `Term`; ``line`` is the one that was looked at last."""
+class _Stanza:
+    """The lines of one term that are read, by tag; ``line`` is the one that was looked at last."""
 
-    def __init__(self, source: Source, stanza: _Stanza, own: OwnPrefixes) -> None:
+    def __init__(self, source: Source, own: OwnPrefixes, line: int) -> None:
         self._source = source
-        self._stanza = stanza
         self._own = own
-        self.line = stanza.line
+        self.first = self.line = line
+        self.values: dict[bytes, list[_Value]] = {}
+        self.bad_line = 0
+
+    def add(self, number: int, start: int, line: bytes) -> None:
+        """Take in a line."""
+        tag, colon, raw = line.partition(b":")
+        tag = tag.strip()
+        if tag in _TAGS and colon:
+            self.values.setdefault(tag, []).append(
+                _Value(number, start + len(line) - len(raw), raw)
+            )
+        elif tag and not colon and not tag.startswith(b"!"):
+            self.bad_line = self.bad_line or number
 
     def term(self) -> Term | None:
         """The term, or None where it is obsolete, has no name or is of another ontology."""
-        if self._stanza.bad_line:
-            self.line = self._stanza.bad_line
+        if self.bad_line:
+            self.line = self.bad_line
             raise BadValue("a line without a tag", "OBO lines look like name: some text")
         key = curie(self._only(b"id"))
         if key not in self._own or self.is_obsolete:
             return None
-        title = self._only(b"name") if b"name" in self._stanza.values else ""
+        title = self._only(b"name") if b"name" in self.values else ""
         if not title:
             return None
         term = Term(
             key=key,
             title=title,
-            definition=next(self._definitions(), ""),
+            definition=next((quoted_text(text, "def")[0] for text in self._texts(b"def")), ""),
             url=_address(key),
             namespace=next(self._bare(b"namespace"), ""),
             synonyms=list(self._synonyms()),
-            xrefs=[*self._xrefs(), *self._matches()],
+            xrefs=list(self._xrefs()),
             alt_ids=[curie(value) for value in self._bare(b"alt_id")],
             subsets=list(self._bare(b"subset")),
             parents=[curie(value) for value in self._bare(b"is_a")],
         )
-        self.line = self._stanza.line  # what is wrong from here on is wrong with the whole
+        self.line = self.first  # what is wrong from here on is wrong with the whole
         return term
 
     @property
     def is_obsolete(self) -> bool:
         """Whether the term is one no more."""
-        return any(map(_is_true, self._bare(b"is_obsolete")))
+        return any(value.lower() == "true" for value in self._bare(b"is_obsolete"))
 
     def successors(self) -> Iterator[CodeMapping]:
         """What took the place of an obsolete term of this ontology."""
@@ -224,7 +226,7 @@ class _StanzaReader:
             yield from successors(key, replaced_by, map(curie, self._bare(b"consider")))
 
     def _texts(self, tag: bytes) -> Iterator[str]:
-        for value in self._stanza.values.get(tag, ()):
+        for value in self.values.get(tag, ()):
             self.line = value.line
             try:
                 yield value.raw.decode("utf-8").strip()
@@ -245,59 +247,39 @@ class _StanzaReader:
                 f"a second {what} in one term", "An empty line or [Term] may be missing."
             )
         if not texts or not texts[0]:
-            self.line = self.line if texts else self._stanza.line
+            self.line = self.line if texts else self.first
             raise BadValue(f"a term without {'an id' if tag == b'id' else 'a name'}")
         return texts[0]
 
-    def _definitions(self) -> Iterator[str]:
-        return (quoted_text(text, "def")[0] for text in self._texts(b"def"))
-
     def _synonyms(self) -> Iterator[tuple[str, str]]:
         for tag, scope in _SYNONYM_TAGS.items():
-            if tag in self._stanza.values:
-                yield from (synonym_of(text, scope) for text in self._texts(tag))
+            yield from (synonym_of(text, scope) for text in self._texts(tag))
 
     def _xrefs(self) -> Iterator[str]:
+        """Cross-references, then exact matches."""
         for tag in _XREF_TAGS:
-            if tag in self._stanza.values:
-                yield from (curie(xref_text(text)) for text in self._texts(tag))
-
-    def _matches(self) -> Iterator[str]:
+            yield from (curie(xref_text(text)) for text in self._texts(tag))
         for text in self._texts(b"property_value"):
             if target := match_target(text):
                 yield curie(target)
 
 
-def _terms(source: Source, problems: Problems) -> Iterator[_Stanza]:
+def _terms(source: Source, own: OwnPrefixes, problems: Problems) -> Iterator[_Stanza]:
     """The ``[Term]`` stanzas; what stands in others is passed over."""
     stanza: _Stanza | None = None
     for number, start, line in _logical_lines(source, problems):
         if line.startswith(b"["):
             if stanza:
                 yield stanza
-            stanza = _begun(source, number, line, problems)
+            name = line.partition(b"!")[0].strip()
+            stanza = _Stanza(source, own, number) if name == _TERM else None
+            if not name.endswith(b"]"):
+                reason = "the name of a stanza does not end"
+                problems.report(RecordError(reason, where=source.where(number)))
         elif stanza:
-            tag, colon, raw = line.partition(b":")
-            tag = tag.strip()
-            if colon:
-                if tag in _TAGS:
-                    value = _Value(number, start + len(line) - len(raw), raw)
-                    stanza.values.setdefault(tag, []).append(value)
-            elif tag and not tag.startswith(b"!"):
-                stanza.bad_line = stanza.bad_line or number
+            stanza.add(number, start, line)
     if stanza:
         yield stanza
-
-
-def _begun(source: Source, number: int, line: bytes, problems: Problems) -> _Stanza | None:
-    """The stanza that ``line`` begins; None where it is no term's."""
-    name = line.partition(b"!")[0].strip()
-    if not name.endswith(b"]"):
-        problems.report(
-            RecordError("the name of a stanza does not end", where=source.where(number))
-        )
-        return None
-    return _Stanza(number) if name == _TERM else None
 
 
 def _logical_lines(source: Source, problems: Problems) -> Iterator[tuple[int, int, bytes]]:
@@ -324,10 +306,6 @@ def _logical_lines(source: Source, problems: Problems) -> Iterator[tuple[int, in
             parts = []
     if parts:
         yield first, begin, b"".join(parts)
-
-
-def _is_true(text: str) -> bool:
-    return text.lower() == "true"
 
 
 def _address(key: str) -> str:

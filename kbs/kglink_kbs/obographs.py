@@ -156,22 +156,18 @@ def _listed(source: Source, name: str) -> Iterator[tuple[int, object]]:
         walk = JsonWalk(source, stream, _HINT)
         if walk.sign() != "{":
             raise walk.broken("an object is wanted")
-        yield from _of_graphs(walk, name)
+        # The lists ``name`` of the object that begins here: one graph, or all of a file's graphs.
+        for member in walk.members():
+            if member == "graphs" and walk.sign() == "[":
+                for _ in walk.items():
+                    if walk.sign() == "{":
+                        for inner in walk.members():
+                            yield from _of_member(walk, name, inner)
+                    else:
+                        walk.skip()
+            else:
+                yield from _of_member(walk, name, member)
         walk.end()
-
-
-def _of_graphs(walk: JsonWalk, name: str) -> Iterator[tuple[int, object]]:
-    """The lists ``name`` of the object that begins here: one graph, or all of a file's graphs."""
-    for member in walk.members():
-        if member == "graphs" and walk.sign() == "[":
-            for _ in walk.items():
-                if walk.sign() == "{":
-                    for inner in walk.members():
-                        yield from _of_member(walk, name, inner)
-                else:
-                    walk.skip()
-        else:
-            yield from _of_member(walk, name, member)
 
 
 def _of_member(walk: JsonWalk, name: str, member: str) -> Iterator[tuple[int, object]]:

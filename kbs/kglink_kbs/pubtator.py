@@ -141,7 +141,7 @@ class PubtatorAdapter:
                 f"a row of document {shortened(cells[0])} stands in document {id_}",
                 "A blank line separates two documents.",
             )
-        if _is_relation(cells):
+        if len(cells) >= 4 and bool(_WORD.fullmatch(cells[1])) and not _NUMBER.fullmatch(cells[2]):
             return None
         if len(cells) < 5:
             raise BadValue(
@@ -257,11 +257,6 @@ def _add_row(block: _Block, line: Line, place: str) -> None:
             hint="A blank line separates two documents; is this a PubTator file?",
         )
     block.rows.append(_Row(place, line.text.split("\t")))
-
-
-def _is_relation(cells: list[str]) -> bool:
-    """Whether a row joins two concepts: PMID, CID, chemical, disease."""
-    return len(cells) >= 4 and bool(_WORD.fullmatch(cells[1])) and not _NUMBER.fullmatch(cells[2])
 
 
 def _offset(cell: str, what: str) -> int:

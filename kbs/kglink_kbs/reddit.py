@@ -67,7 +67,7 @@ def read_texts(source: Source, kind: Kind, problems: Problems) -> Iterator[Text]
     for number, line in source.lines(problems):
         if begun := begins.fullmatch(line):
             if open_text:
-                yield _whole(open_text, pieces)
+                yield open_text._replace(text="\n".join(pieces).strip())
             open_text, pieces, size = Text(number, begun[1], ""), [begun[2]], len(begun[2])
         elif open_text and size <= limit:
             pieces.append(line)
@@ -79,7 +79,7 @@ def read_texts(source: Source, kind: Kind, problems: Problems) -> Iterator[Text]
             reason = f"not the beginning of a {kind}: {shortened(line)}"
             problems.report(RecordError(reason, where=source.where(number), hint=_HINTS[kind]))
     if open_text:
-        yield _whole(open_text, pieces)
+        yield open_text._replace(text="\n".join(pieces).strip())
 
 
 _HINTS: dict[Kind, str] = {
@@ -87,10 +87,6 @@ _HINTS: dict[Kind, str] = {
     "comment": "A comment is its id, its full name (t1_...), a reference, subreddit and text, "
     "separated by tabs.",
 }
-
-
-def _whole(text: Text, pieces: list[str]) -> Text:
-    return text._replace(text="\n".join(pieces).strip())
 
 
 def read_annotations(source: Source, tier: Tier, problems: Problems) -> Iterator[Annotation]:
@@ -271,16 +267,16 @@ def _mentions(text: Text, found: Iterable[Annotation], problems: Problems) -> li
         if tier == annotation.tier:
             titles[annotation.title] = None
     return [
-        Mention(start, end, text.text[start:end], _ids(titles), quality=tier)
+        Mention(
+            *(start, end, text.text[start:end]),
+            tuple(EntityId("", title) for title in titles),
+            quality=tier,
+        )
         for (start, end), (tier, titles) in sorted(places.items())
     ]
 
 
 _NOWHERE = "the annotated surface stands nowhere in its text"
-
-
-def _ids(titles: Iterable[str]) -> tuple[EntityId, ...]:
-    return tuple(EntityId("", title) for title in titles)
 
 
 def _start(text: str, annotation: Annotation) -> int | None:

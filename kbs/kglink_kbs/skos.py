@@ -50,8 +50,7 @@ class SkosSettings(PluginSettings):
         "empty: all.",
     )
     matches: Literal["exact", "close", "none"] = Field(
-        "exact",
-        description="Which mappings are xrefs: `exact` ones, `close` ones too, or `none`.",
+        "exact", description="Which mappings are xrefs: `exact` ones, `close` ones too, or `none`."
     )
     syntax: Syntax = Field("auto", description="The syntax of the file; `auto`: by its content.")
     grouped: bool = Field(
@@ -150,8 +149,13 @@ class ConceptMaker:
         texts = self._chosen("definition", resource, resources, one=False) or self._chosen(
             "note", resource, resources, one=False
         )
+        key = self._key_of(name, iri, resource)
+        if not key:
+            raise BadValue(
+                f"a concept without a {self._settings.key} key", "--set key=iri always works."
+            )
         return Entity(
-            key=self._key(name, iri, resource),
+            key=key,
             title=title[0],
             description=texts[0][0] if texts else "",
             type=", ".join(sorted(map(local_name, _types(resource) - PLAIN_TYPES))),
@@ -209,14 +213,6 @@ class ConceptMaker:
         self, name: str, kind: AliasKind, resource: Resource, resources: Resources
     ) -> Iterator[Alias]:
         return (Alias(text, kind) for text, _ in self._chosen(name, resource, resources))
-
-    def _key(self, name: str, iri: str, resource: Resource) -> str:
-        key = self._key_of(name, iri, resource)
-        if not key:
-            raise BadValue(
-                f"a concept without a {self._settings.key} key", "--set key=iri always works."
-            )
-        return key
 
     def _key_of(self, name: str, iri: str, resource: Resource) -> str:
         match self._settings.key:

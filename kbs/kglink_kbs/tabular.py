@@ -11,8 +11,15 @@ from pydantic import Field, field_validator
 from kglink.errors import RecordError, SourceError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
-from kglink.sources.dialect import Dialect, Guess, Quoting, bad_row, first_rows, guess_dialect
-from kglink.sources.encoding import not_utf8
+from kglink.sources.encoding import (
+    Dialect,
+    Guess,
+    Quoting,
+    bad_row,
+    first_rows,
+    guess_dialect,
+    not_utf8,
+)
 from kglink_kbs.columns import GUESSED, Columns, find_columns
 from kglink_kbs.entities import Descriptions, EntityFields, EntityMaker
 from kglink_kbs.spellings import ENTITY, find_fields

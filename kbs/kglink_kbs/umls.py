@@ -107,7 +107,8 @@ class UmlsAdapter:
         seen: Counter[str] = Counter()
         found = False
         for cui, rows in _concepts(files[_CONCEPTS], _CONCEPTS, problems):
-            atoms = list(filter(self._is_spoken, (row.cells for row in rows)))
+            cells = (row.cells for row in rows)
+            atoms = [one for one in cells if one[1] == self._language and one[16] == "N"]
             if not found:
                 seen.update(row.cells[1] for row in rows)
                 seen.update(atom[11] for atom in atoms)
@@ -120,19 +121,13 @@ class UmlsAdapter:
                 found = True
                 yield entity
         if not found and not problems.total:
-            raise self._nothing_found(source, seen)
-
-    def _nothing_found(self, source: Source, seen: Counter[str]) -> SourceError:
-        """The error of a release without a concept that is wanted."""
-        there = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(12))
-        return SourceError(
-            f"{source.label} holds no concept that is wanted",
-            hint="Wanted are names in the `language`, not suppressed, of the `sources` and the "
-            f"`subset`. There is: {there or 'nothing'}.",
-        )
-
-    def _is_spoken(self, atom: list[str]) -> bool:
-        return atom[1] == self._language and atom[16] == "N"
+            # The error of a release without a concept that is wanted.
+            there = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(12))
+            raise SourceError(
+                f"{source.label} holds no concept that is wanted",
+                hint="Wanted are names in the `language`, not suppressed, of the `sources` and the "
+                f"`subset`. There is: {there or 'nothing'}.",
+            )
 
     def _entity(
         self, cui: str, atoms: list[list[str]], types: list[_Row], definitions: list[_Row]
@@ -141,7 +136,8 @@ class UmlsAdapter:
         names = list(filter(None, (one_line(atom[14], "a name") for atom in named)))
         if not names or (self._subset and not any(in_st21pv(*row.cells[1:3]) for row in types)):
             return None
-        title = one_line(next(filter(_is_preferred, named), named[0])[14], "a name") or names[0]
+        preferred = (a for a in named if (a[2], a[4], a[6]) == ("P", "PF", "Y"))
+        title = one_line(next(preferred, named[0])[14], "a name") or names[0]
         codes = ((atom[11], atom[13]) for atom in named if atom[13] not in _NO_CODES)
         return Entity(
             key=cui,
@@ -245,10 +241,6 @@ def _rows(file: Source, name: str, problems: Problems) -> Iterator[_Row]:
 
 def _is_cui(cell: str) -> bool:
     return len(cell) == 8 and cell[0] == "C" and cell[1:].isascii() and cell[1:].isdigit()
-
-
-def _is_preferred(atom: list[str]) -> bool:
-    return atom[2] == "P" and atom[4] == "PF" and atom[6] == "Y"
 
 
 def _definition(rows: list[_Row], atoms: set[str]) -> str:

@@ -192,8 +192,7 @@ class WikidataSettings(PluginSettings):
         0, ge=0, description="Only items with at least this number of pages in Wikimedia's wikis."
     )
     xrefs: str = Field(
-        _XREFS,
-        description="Properties whose values are xrefs, each with the prefix that they get.",
+        _XREFS, description="Properties whose values are xrefs, each with the prefix that they get."
     )
 
     @field_validator("languages")

@@ -59,15 +59,6 @@ class _Annotation(NamedTuple):
     category: str
 
 
-class _Page(NamedTuple):
-    """A context document, its words looked up once for all files that annotate it."""
-
-    id: str
-    title: str
-    text: str
-    words: list[tuple[int, int]]
-
-
 #: The annotations of each mention file.
 _ByFile = dict[str, list[_Annotation]]
 
@@ -96,7 +87,9 @@ class ZeshelAdapter:
             if found := waiting.pop(entity.key, None):
                 yield from self._documents(fields, entity, found, mention_files, problems)
         for key, found in waiting.items():
-            for stem, annotation in _each(found):
+            for stem, annotation in (
+                (stem, item) for stem, marked in found.items() for item in marked
+            ):
                 where = mention_files[stem].where(annotation.line)
                 reason = f"the context document is none of {world.label}"
                 problems.report(RecordError(reason, where=where, hint=f"It is {key!r}."))
@@ -150,18 +143,18 @@ class ZeshelAdapter:
         """One document for each mention file that annotates the page."""
         text = exact_text(fields["text"], "text")
         words = [word.span() for word in _WORD.finditer(text)]
-        page = _Page(entity.key, entity.title, text, words)
         for stem, marked in found.items():
             mentions: dict[Mention, None] = {}
             for annotation in marked:
                 try:
-                    mentions[_mention(page, stem, annotation)] = None
+                    mentions[_mention(text, words, stem, annotation)] = None
                 except BadValue as bad:
                     problems.report(bad.at(files[stem].where(annotation.line)))
             if mentions:
                 ordered = sorted(mentions, key=lambda mention: (mention.start, mention.end))
                 split = self._settings.heldout if stem in HELD_OUT else _SPLITS.get(stem, "")
-                yield Document(f"{stem}/{page.id}", text, tuple(ordered), page.title, split)
+                name = f"{stem}/{entity.key}"
+                yield Document(name, text, tuple(ordered), entity.title, split)
 
 
 def _entity(fields: Mapping[str, object]) -> Entity:
@@ -208,51 +201,43 @@ def _annotation(line: int, fields: Mapping[str, object]) -> _Annotation:
     )
 
 
-def _mention(page: _Page, stem: str, annotation: _Annotation) -> Mention:
-    """The mention in characters, once its words have been compared with its text."""
+def _mention(
+    text: str, words: list[tuple[int, int]], stem: str, annotation: _Annotation
+) -> Mention:
+    """The mention in characters, once its ``words`` have been compared with its text."""
     _, first, last, surface, gold, category = annotation
-    if not first <= last < len(page.words):
+    if not first <= last < len(words):
         raise BadValue(
             f"the words {first}..{last} do not lie in the context document",
-            f"It has {len(page.words):,} words; both ends are included, and count from 0.",
+            f"It has {len(words):,} words; both ends are included, and count from 0.",
         )
-    start, end = page.words[first][0], page.words[last][1]
+    start, end = words[first][0], words[last][1]
     # A word and its space are two characters or more: longer spans need no comparison.
     fits = 2 * (last - first) < len(surface)
-    if not fits or " ".join(page.text[start:end].split()) != surface:
+    if not fits or " ".join(text[start:end].split()) != surface:
         raise BadValue(
             f"the words {first}..{last} are not the text of the mention: {described(surface)} is "
-            f"given, {shortened(page.text[start : min(end, start + 81)])} stands there",
+            f"given, {shortened(text[start : min(end, start + 81)])} stands there"
         )
     quality = stem if stem in HELD_OUT else ""
-    return Mention(start, end, page.text[start:end], (EntityId("", gold),), category, quality)
-
-
-def _each(found: _ByFile) -> Iterator[tuple[str, _Annotation]]:
-    return ((stem, item) for stem, marked in found.items() for item in marked)
+    return Mention(start, end, text[start:end], (EntityId("", gold),), category, quality)
 
 
 def sniff(head: SourceHead) -> float:
     """Sure of a folder with documents and mentions, and of pages that begin with their title."""
     if head.path is not None and not head.head:
-        return 0.95 if _is_release(head) else 0.0
+        try:
+            names = (f"documents/{one.name}" for one in (head.path / "documents").iterdir())
+            return (
+                0.95
+                if (head.path / "mentions").is_dir() and any(map(_FILE.fullmatch, names))
+                else 0.0
+            )
+        except OSError:
+            return 0.0
     objects = head_objects(head)
     pages = sum(_is_page(fields) for fields in objects)
     return 0.95 if objects and pages > 0.5 * len(objects) else 0.0
-
-
-def _is_release(head: SourceHead) -> bool:
-    folder = head.path
-    try:
-        return (
-            folder is not None
-            and (folder / "mentions").is_dir()
-            and any(
-                _FILE.fullmatch(f"documents/{f.name}") for f in (folder / "documents").iterdir()
-            )
-        )
-    except OSError:
-        return False
 
 
 def _is_page(fields: Mapping[str, object]) -> bool:

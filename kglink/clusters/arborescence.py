@@ -72,10 +72,7 @@ def nearest_parents(entity: FloatArray, mentions: FloatArray, scope: NnScope = "
 
 
 def random_parents(
-    entity: FloatArray,
-    mentions: FloatArray,
-    rng: np.random.Generator,
-    scope: NnScope = "query",
+    entity: FloatArray, mentions: FloatArray, rng: np.random.Generator, scope: NnScope = "query"
 ) -> IntArray:
     """The same with a random other mention of the entity in the nearest one's place (1-Rand)."""
     count = _checked(entity, mentions)

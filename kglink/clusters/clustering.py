@@ -75,7 +75,9 @@ def cluster(graph: MentionGraph, choice: ClusteringChoice) -> Clusters:
     else:
         roots, labels = _explained(count, arcs)
     entities = np.where(roots < 0, NO_ENTITY, graph.entities[roots]) if count else roots
-    return Clusters(entities, _joined(entities, labels), roots)
+    return Clusters(
+        entities, _first_of(np.where(entities == NO_ENTITY, labels, len(labels) + entities)), roots
+    )
 
 
 def _arcs(graph: MentionGraph, choice: ClusteringChoice) -> _Arcs:
@@ -103,7 +105,15 @@ def _explained(count: int, arcs: _Arcs) -> tuple[IntArray, IntArray]:
     is best, then its second worst, and so on. That one is found by contraction (Edmonds): the best
     arc into each mention stays; where these arcs run in a circle, it becomes one node.
     """
-    reached = _reached(count, arcs)
+    # Which mentions some entity reaches; the last place stands for the entities.
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import breadth_first_order
+
+    ones = np.ones(len(arcs.sources), np.int8)
+    graph = coo_matrix((ones, (arcs.sources, arcs.targets)), shape=(count + 1, count + 1))
+    order = breadth_first_order(graph.tocsr(), count, return_predecessors=False)
+    reached = np.zeros(count + 1, dtype=bool)
+    reached[order] = True
     alone = np.flatnonzero(~reached[arcs.targets])  # such mentions keep all their arcs
     labels = _components(count, arcs.sources[alone], arcs.targets[alone])
     left = np.flatnonzero(reached[arcs.targets] & reached[arcs.sources])
@@ -115,7 +125,9 @@ def _explained(count: int, arcs: _Arcs) -> tuple[IntArray, IntArray]:
         parents = np.full(count + 1, count, dtype=np.int64)
         entered = np.flatnonzero(best >= 0)
         parents[entered] = node[arcs.sources[best[entered]]]
-        circle = _in_circles(parents, count)
+        last: IntArray = np.unique(_last(parents))
+        inside: IntArray = last[last != count]
+        circle = inside
         if not len(circle):
             break
         first = _components(count, parents[circle], circle)
@@ -128,26 +140,6 @@ def _explained(count: int, arcs: _Arcs) -> tuple[IntArray, IntArray]:
     holders[explained] = arcs.targets[best[explained]]
     through = _last(np.where(parents == count, np.arange(count + 1), parents))
     return np.where(reached[:count], holders[through[node[:count]]], -1), labels
-
-
-def _reached(count: int, arcs: _Arcs) -> npt.NDArray[np.bool_]:
-    """Which mentions some entity reaches; the last place stands for the entities."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import breadth_first_order
-
-    ones = np.ones(len(arcs.sources), np.int8)
-    graph = coo_matrix((ones, (arcs.sources, arcs.targets)), shape=(count + 1, count + 1))
-    order = breadth_first_order(graph.tocsr(), count, return_predecessors=False)
-    reached = np.zeros(count + 1, dtype=bool)
-    reached[order] = True
-    return reached
-
-
-def _in_circles(parents: IntArray, end: int) -> IntArray:
-    """The nodes that lie on circles, where each has one parent and ``end`` is its own."""
-    last: IntArray = np.unique(_last(parents))
-    inside: IntArray = last[last != end]
-    return inside
 
 
 def _last(parents: IntArray) -> IntArray:
@@ -190,11 +182,6 @@ def _components(count: int, low: IntArray, high: IntArray) -> IntArray:
     links = coo_matrix((np.ones(len(low), np.int8), (low, high)), shape=(count, count))
     _, numbers = connected_components(links, directed=False)
     return _first_of(numbers)
-
-
-def _joined(entities: IntArray, labels: IntArray) -> IntArray:
-    """Mentions of one entity are one cluster."""
-    return _first_of(np.where(entities == NO_ENTITY, labels, len(labels) + entities))
 
 
 def _first_of(groups: npt.NDArray[np.integer]) -> IntArray:

@@ -162,16 +162,11 @@ def _counted(text: AnnotatedText) -> tuple[int, int]:
     for start, end in places:
         covered[start:end] = b"\1" * (end - start)
     bare = sum(
-        not any(covered[start:end])
+        not any(covered[slice(*found.span())])
         for surface in {text.text[start:end] for start, end in places}
-        for start, end in _whole_words(surface, text.text)
+        for found in re.finditer(rf"(?<!\w){re.escape(surface)}(?!\w)", text.text)
     )
     return len(places), bare
-
-
-def _whole_words(surface: str, text: str) -> Iterator[tuple[int, int]]:
-    for found in re.finditer(rf"(?<!\w){re.escape(surface)}(?!\w)", text):
-        yield found.span()
 
 
 #: A mention's document, start and end.

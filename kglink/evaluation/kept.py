@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from kglink.errors import UsageError
 from kglink.evaluation.measures.end_to_end import Answer, JudgedText
-from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, Value, values_of
+from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, values_of
 from kglink.evaluation.rankings import JSON_KEYS, RankedMention
 from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
 from kglink.records import EntityId
@@ -23,15 +23,6 @@ from kglink.sources import Problems, Source
 
 FORMAT = 1
 KEPT_HINT = "Name a file that `kglink eval --keep` wrote."
-
-
-def _values(ks: Sequence[int], depth: int, *, reranked: bool) -> dict[str, Value]:
-    """What is compared of two evaluations that both ranked ``depth`` candidates."""
-    compared = [k for k in sorted({1, *ks}) if k <= depth]
-    names = (*(f"R@{k}" for k in compared), AP_AT_1, MAP_AT_10, MRR)
-    values = values_of(compared, depth=depth)
-    # Without a reranker AP@1 is R@1.
-    return {name: values[name] for name in names if reranked or name != AP_AT_1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +96,17 @@ class _Beside:
         self.path = path
         self._lines = read_lines(path, KEPT_HINT)
         self._count = 0
-        self.kept = _read_header(path, next(self._lines, None), evaluated)
+        first = next(self._lines, None)
+        values = first[1] if first else {}
+        told: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
+        lists = {name: tuple(told[name] or ()) for name in ("docs", "kbs")}
+        is_ours = values.get("format") == FORMAT and type(told["depth"]) is int
+        if not is_ours or None in told.values() or () in lists.values():
+            raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
+        kept = Evaluated(**told | lists)
+        if differences := evaluated.differences(kept):
+            raise self._misfit(f"another evaluation ({'; '.join(differences)})")
+        self.kept = kept
 
     def _next(self, ours: Mapping[str, object], named: str) -> tuple[int, dict[str, Any]]:
         """The next line, which must be of the same thing."""
@@ -126,7 +127,10 @@ class _Beside:
         return self._misfit(f"other {self.things} (its line {number} is not {named})")
 
     def _misfit(self, why: str) -> UsageError:
-        return _misfit(self.path, why)
+        return UsageError(
+            f"{self.path} cannot be compared with this evaluation: it holds {why}",
+            hint="Keep one of the same documents, split and KBs: `kglink eval ... --keep FILE`.",
+        )
 
 
 class Comparison(_Beside):
@@ -142,7 +146,11 @@ class Comparison(_Beside):
         super().__init__(path, evaluated)
         reranked = bool(evaluated.reranker or self.kept.reranker)
         depth = min(evaluated.depth, self.kept.depth)
-        self._values = _values(ks, depth, reranked=reranked)
+        compared = [k for k in sorted({1, *ks}) if k <= depth]
+        names = (*(f"R@{k}" for k in compared), AP_AT_1, MAP_AT_10, MRR)
+        values = values_of(compared, depth=depth)
+        # Without a reranker AP@1 is R@1.
+        self._values = {name: values[name] for name in names if reranked or name != AP_AT_1}
         self._ours: dict[tuple[str, str], array[float]] = {}
         self._theirs: dict[tuple[str, str], array[float]] = {}
 
@@ -260,29 +268,6 @@ def read_lines(path: Path, hint: str) -> Iterator[tuple[int, dict[str, Any]]]:
             if not isinstance(record, dict):
                 raise unreadable(path, f"line {line.number} is no record", hint)
             yield line.number, record
-
-
-def _read_header(
-    path: Path, first: tuple[int, dict[str, Any]] | None, evaluated: Evaluated
-) -> Evaluated:
-    """What a kept file is of; refuse one that cannot be compared with this evaluation."""
-    values = first[1] if first else {}
-    told: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
-    lists = {name: tuple(told[name] or ()) for name in ("docs", "kbs")}
-    is_ours = values.get("format") == FORMAT and type(told["depth"]) is int
-    if not is_ours or None in told.values() or () in lists.values():
-        raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
-    kept = Evaluated(**told | lists)
-    if differences := evaluated.differences(kept):
-        raise _misfit(path, f"another evaluation ({'; '.join(differences)})")
-    return kept
-
-
-def _misfit(path: Path, why: str) -> UsageError:
-    return UsageError(
-        f"{path} cannot be compared with this evaluation: it holds {why}",
-        hint="Keep one of the same documents, split and KBs: `kglink eval ... --keep FILE`.",
-    )
 
 
 def unreadable(path: Path, why: str, hint: str = KEPT_HINT) -> UsageError:

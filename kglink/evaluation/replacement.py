@@ -71,7 +71,10 @@ def compare_spaces(
     progress: OnProgress = lambda _: None,
 ) -> Replacement:
     """Ask two spaces all mentions of some documents that have their answer in these KBs."""
-    chosen = _spread(documents)
+    # All documents, or some from all places alike with no more mentions than are needed.
+    mentions = sum(len(one.mentions) for one in documents)
+    count = min(len(documents), max(1, len(documents) * MOST_MENTIONS // max(mentions, 1)))
+    chosen = [documents[at * len(documents) // count] for at in range(count)]
     found: dict[str, tuple[list[float], list[float]]] = {}
     done = 0
     for fold in range(FOLDS):
@@ -83,11 +86,11 @@ def compare_spaces(
             ),
             strict=True,
         )
-        for mentions in both if part else ():
-            for pool in mentions[0].ranks:
+        for ranked in both if part else ():
+            for pool in ranked[0].ranks:
                 if pool != JOINT:
                     for values, mention in zip(
-                        found.setdefault(pool, ([], [])), mentions, strict=True
+                        found.setdefault(pool, ([], [])), ranked, strict=True
                     ):
                         values.append(hit(mention.reranked[pool], 1))
         done += len(part)
@@ -96,10 +99,3 @@ def compare_spaces(
     return Replacement(
         {pool: randomization_test(*reversed(found[pool])) for pool in dict.fromkeys(in_order)}
     )
-
-
-def _spread(documents: Sequence[Document]) -> Sequence[Document]:
-    """All documents, or some from all places alike with no more mentions than are needed."""
-    mentions = sum(len(one.mentions) for one in documents)
-    count = min(len(documents), max(1, len(documents) * MOST_MENTIONS // max(mentions, 1)))
-    return [documents[at * len(documents) // count] for at in range(count)]

@@ -11,15 +11,7 @@ from typing import get_args
 from kglink.errors import UsageError
 from kglink.evaluation.measures.retrieval import RERANKED, RetrievalReport
 from kglink.evaluation.rankings import RankedMention, Ranker, rank_mentions
-from kglink.evaluation.seen import (
-    AUTO,
-    Mentions,
-    check_annotated,
-    find_learnt,
-    folded,
-    seen_entities,
-    seen_surfaces,
-)
+from kglink.evaluation.seen import AUTO, LearntFrom, Mentions, check_annotated, find_learnt
 from kglink.records import Document, OnProgress, Progress, Split
 from kglink.store import Store
 
@@ -89,18 +81,18 @@ def evaluate_retrieval(
     """
     check_documents(store, question.docs, question.split)
     learnt = find_learnt(store, question.seen_in, question.docs, question.split, runs)
-    seen = seen_surfaces(learnt, _documents(store, question)) if learnt else frozenset()
-    entities = seen_entities(learnt, _documents(store, question)) if learnt else frozenset()
+    documents = chain.from_iterable(
+        store.documents(name, question.split or None) for name in question.docs
+    )
+    seen = LearntFrom(learnt, documents) if learnt else None
     report = RetrievalReport(
-        question.ks,
-        counterparts=question.counterparts,
-        seen_in=learnt.words if learnt else (),
+        question.ks, counterparts=question.counterparts, seen_in=learnt.words if learnt else ()
     )
     for mention in _ranked(store, ranker, question, progress):
         report.add_to_slices(
             mention,
-            is_seen=folded(mention.surface) in seen,
-            is_seen_entity=not entities.isdisjoint(mention.gold),
+            is_seen=seen is not None and seen.has_seen(mention.surface),
+            is_seen_entity=seen is not None and seen.times(mention.gold) > 0,
         )
         each(mention)
     if not report.mentions:
@@ -133,9 +125,3 @@ def _ranked(
             counterparts=store.counterparts if question.counterparts else None,
             entities=store.get_entities if question.domains else None,
         )
-
-
-def _documents(store: Store, question: Question) -> Iterator[Document]:
-    return chain.from_iterable(
-        store.documents(name, question.split or None) for name in question.docs
-    )

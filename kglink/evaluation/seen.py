@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -29,27 +30,34 @@ class Learnt:
     """The mentions of each run and of memory, which may be the same ones; empty: all are one."""
 
 
-def seen_surfaces(learnt: Learnt, evaluated: Iterable[Document]) -> frozenset[str]:
-    """The folded surfaces of evaluated mentions that were learnt from."""
-    wanted = {
-        folded(mention.surface)
-        for document in evaluated
-        for mention in document.mentions
-        if mention.gold
-    }
-    return frozenset(
-        surface for mention in learnt.mentions() if (surface := folded(mention.surface)) in wanted
-    )
+class LearntFrom:
+    """What of the evaluated mentions was learnt from: their surfaces, and their golds how often."""
 
+    def __init__(self, learnt: Learnt, evaluated: Iterable[Document]) -> None:
+        self.words = learnt.words
+        golds: set[EntityId] = set()
+        wanted: set[str] = set()
+        for document in evaluated:
+            for mention in document.mentions:
+                wanted.add(folded(mention.surface))
+                golds.update(mention.gold or ())
+        self._times: Counter[EntityId] = Counter()
+        self._surfaces: set[str] = set()
+        for mentions in learnt.parts or (learnt.mentions,):
+            times: Counter[EntityId] = Counter()
+            for mention in mentions():
+                times.update(golds.intersection(mention.gold or ()))
+                if (surface := folded(mention.surface)) in wanted:
+                    self._surfaces.add(surface)
+            self._times |= times  # the larger count: parts may hold the same mentions
 
-def seen_entities(learnt: Learnt, evaluated: Iterable[Document]) -> frozenset[EntityId]:
-    """The golds of evaluated mentions that are golds of mentions that were learnt from."""
-    wanted = {
-        gold for document in evaluated for one in document.mentions for gold in one.gold or ()
-    }
-    return frozenset(
-        gold for mention in learnt.mentions() for gold in mention.gold or () if gold in wanted
-    )
+    def has_seen(self, surface: str) -> bool:
+        """Whether a surface was learnt from."""
+        return folded(surface) in self._surfaces
+
+    def times(self, golds: Iterable[EntityId]) -> int:
+        """How many mentions that were learnt from mean one of these entities."""
+        return max((self._times[gold] for gold in golds), default=0)
 
 
 def folded(surface: str) -> str:
@@ -70,7 +78,21 @@ def find_learnt(
     """
     if seen_in == AUTO:
         learnt = _of_train(store, docs, split) if runs is None else _of_runs(runs)
-        return _united(learnt, _of_memory(store))
+        # What `kglink learn` reads of the sources that memory has learnt from.
+        annotated = {info.name for info in store.kbs() if info.mentions}
+        other = _of_splits(
+            store,
+            [
+                (name, "train" if _has(store, name, "train") else None)
+                for name in store.memory_sources()
+                if name in annotated
+            ],
+        )
+        if learnt is None or other is None or set(other.words) <= set(learnt.words):
+            return learnt or other
+        words = dict.fromkeys((*learnt.words, *other.words))
+        parts = (*(learnt.parts or (learnt.mentions,)), *(other.parts or (other.mentions,)))
+        return Learnt(tuple(words), lambda: chain(learnt.mentions(), other.mentions()), parts)
     named = [_read_name(store, text.strip()) for text in seen_in.split(",") if text.strip()]
     return _of_splits(store, named) if named else None
 
@@ -100,27 +122,6 @@ def _of_train(store: Store, docs: Sequence[str], split: str) -> Learnt | None:
     if split in ("", "train"):
         return None
     return _of_splits(store, [(name, "train") for name in docs if _has(store, name, "train")])
-
-
-def _of_memory(store: Store) -> Learnt | None:
-    """What `kglink learn` reads of the sources that memory has learnt from."""
-    annotated = {info.name for info in store.kbs() if info.mentions}
-    return _of_splits(
-        store,
-        [
-            (name, "train" if _has(store, name, "train") else None)
-            for name in store.memory_sources()
-            if name in annotated
-        ],
-    )
-
-
-def _united(one: Learnt | None, other: Learnt | None) -> Learnt | None:
-    if one is None or other is None or set(other.words) <= set(one.words):
-        return one or other
-    words = dict.fromkeys((*one.words, *other.words))
-    parts = (*(one.parts or (one.mentions,)), *(other.parts or (other.mentions,)))
-    return Learnt(tuple(words), lambda: chain(one.mentions(), other.mentions()), parts)
 
 
 def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt | None:

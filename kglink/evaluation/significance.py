@@ -59,7 +59,10 @@ def randomization_test(
     """
     ours, theirs = (np.asarray(values, dtype=np.float64) for values in (left, right))
     _check(ours, theirs, rounds)
-    sizes, positive, count = _sizes(ours - theirs)
+    some = (ours - theirs)[ours != theirs]
+    sizes, place = np.unique(np.abs(some), return_inverse=True)
+    positive = np.bincount(place[some > 0], minlength=len(sizes))
+    count = np.bincount(place, minlength=len(sizes))
     measured = abs(float(sizes @ (2 * positive - count)))
     least = measured - _ROUNDING * float(sizes @ count)
     rng = np.random.default_rng(seed)
@@ -71,14 +74,6 @@ def randomization_test(
     means = float(ours.mean()), float(theirs.mean())
     p = (1 + as_large) / (1 + rounds)
     return RandomizationTest(len(ours), *means, means[0] - means[1], p, rounds, seed)
-
-
-def _sizes(differences: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """The sizes of the differences that are none of 0, how many are positive, how many in all."""
-    some = differences[differences != 0]
-    sizes, place = np.unique(np.abs(some), return_inverse=True)
-    positive = np.bincount(place[some > 0], minlength=len(sizes))
-    return sizes, positive, np.bincount(place, minlength=len(sizes))
 
 
 def _check(left: FloatArray, right: FloatArray, rounds: int) -> None:

@@ -15,8 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from kglink.errors import DamagedFileError, NewerFileError, SpaceError
-from kglink.files.atomic import write_atomically
-from kglink.files.lock import file_lock
+from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.manifest import ManifestPart, read_manifest
 from kglink.linking.kinds import RETRIEVED, EvidenceKind, Weights
 from kglink.records import Candidate

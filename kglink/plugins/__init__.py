@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kglink.plugins.hooks import *
     from kglink.plugins.loading import *
-    from kglink.plugins.overlaps import *
     from kglink.plugins.protocols import *
     from kglink.plugins.protocols import FloatArray as FloatArray
     from kglink.plugins.protocols import IntArray as IntArray
@@ -91,7 +90,7 @@ __all__ = [
 ]
 
 #: The modules that define these names, the lightest first.
-_MODULES = ("hooks", "training", "overlaps", "protocols", "loading", "settings", "registry")
+_MODULES = ("hooks", "training", "protocols", "loading", "settings", "registry")
 
 
 if not TYPE_CHECKING:  # else a type checker would take any name for a public one

@@ -28,7 +28,6 @@ from kglink.plugins.loading import (
     find_modules,
     guarded,
 )
-from kglink.plugins.overlaps import PairEvidence
 from kglink.plugins.protocols import (
     CandidateEvidence,
     Clusterer,
@@ -37,6 +36,7 @@ from kglink.plugins.protocols import (
     Factory,
     IndexBackend,
     KBAdapter,
+    PairEvidence,
     PluginSettings,
     Reranker,
     Sniff,

@@ -26,7 +26,12 @@ def read_settings(
     try:
         return settings.model_validate(dict(raw))
     except ValidationError as first:
-        unpacked = _unpack_text(raw, first)
+        # Read the texts that stand where a list or a table is wanted.
+        unpacked = dict(raw)
+        for problem in first.errors(include_url=False, include_context=False):
+            kind, value = problem["type"], problem["input"]
+            if len(problem["loc"]) == 1 and isinstance(value, str) and kind in _LISTS | _TABLES:
+                unpacked[str(problem["loc"][0])] = _unpacked(value, kind)
         if unpacked == raw:
             raise _told(title, settings, first) from first
     try:
@@ -38,16 +43,6 @@ def read_settings(
 def setting_keys(settings: type[PluginSettings]) -> list[str]:
     """The names of all settings, in the order of the class."""
     return [field.alias or name for name, field in settings.model_fields.items()]
-
-
-def _unpack_text(raw: Mapping[str, object], error: ValidationError) -> dict[str, object]:
-    """Read the texts that stand where a list or a table is wanted."""
-    unpacked = dict(raw)
-    for problem in error.errors(include_url=False, include_context=False):
-        kind, value = problem["type"], problem["input"]
-        if len(problem["loc"]) == 1 and isinstance(value, str) and kind in _LISTS | _TABLES:
-            unpacked[str(problem["loc"][0])] = _unpacked(value, kind)
-    return unpacked
 
 
 def _unpacked(text: str, kind: str) -> object:

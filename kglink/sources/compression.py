@@ -134,10 +134,7 @@ KINDS = (
         BZ2Decompressor,
     ),
     Compression(
-        "zstd",
-        re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
-        (".zst", ".zstd"),
-        _Zstd,
+        "zstd", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), (".zst", ".zstd"), _Zstd
     ),
     Compression("7z", re.compile(rb"7z\xbc\xaf\x27\x1c"), (".7z",), None),
 )

@@ -238,7 +238,10 @@ class SevenZip(Unpacked):
                 hint="Pipe one in: "
                 f"7z x -so -- {shlex.quote(self._name)} {shlex.quote(names[0])} | kglink ... -",
             )
-        if _climbs_out(names[0]):
+        name = names[0]
+        windows = PureWindowsPath(name)
+        parts = {*PurePosixPath(name).parts, *windows.parts}
+        if ".." in parts or name.startswith("/") or bool(windows.anchor):
             raise SourceError(
                 f"{self._name} holds a file whose path leads out of the archive: {names[0]!r}",
                 hint="No packer that is right writes such a path. If you trust the archive, pipe "
@@ -294,12 +297,6 @@ def _push(archive: SevenZipFile, member: str, pipe: _Pipe) -> None:
     except BaseException as error:  # noqa: BLE001 - the reader raises it
         pipe.error = error
     pipe.end()
-
-
-def _climbs_out(name: str) -> bool:
-    windows = PureWindowsPath(name)
-    parts = {*PurePosixPath(name).parts, *windows.parts}
-    return ".." in parts or name.startswith("/") or bool(windows.anchor)
 
 
 def _told(error: BaseException) -> str:

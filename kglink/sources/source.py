@@ -14,7 +14,6 @@ from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path, PurePath
 from threading import Lock
-from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 from kglink.errors import RecordError, SourceError
@@ -26,20 +25,8 @@ from kglink.sources.compression import (
     unpacked,
     without_suffix,
 )
-from kglink.sources.encoding import (
-    AsUtf8,
-    check_text,
-    checked_encoding,
-    marked_encoding,
-    not_utf8,
-)
-from kglink.sources.files import (
-    RawFile,
-    near_names,
-    sampled_ranges,
-    unreadable,
-    visible_files,
-)
+from kglink.sources.encoding import AsUtf8, check_text, checked_encoding, marked_encoding, not_utf8
+from kglink.sources.files import RawFile, near_names, sampled_ranges, unreadable, visible_files
 from kglink.sources.spool import open_stream, spooled
 from kglink.sources.values import Line, Problems, SourceHead, SourceLimits, Step, text_too_long
 
@@ -321,7 +308,10 @@ class Source:
                 start, offset = offset, offset + len(raw)
                 line = _without_break(raw)
                 if len(line) > limit:
-                    offset += _skip_line(stream, raw)
+                    skipped, piece = 0, raw
+                    while not piece.endswith(b"\n") and (piece := stream.readline(_BUFFER)):
+                        skipped += len(piece)
+                    offset += skipped
                     problems.report(self._too_long(number))
                     continue
                 if start == 0 and line.startswith(_BOM):
@@ -402,12 +392,7 @@ class Source:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -466,11 +451,3 @@ def _without_break(line: bytes) -> bytes:
     if line.endswith(b"\r\n"):
         return line[:-2]
     return line[:-1] if line.endswith(b"\n") else line
-
-
-def _skip_line(stream: BinaryIO, begun: bytes) -> int:
-    """Read past the rest of a line that begins with ``begun``; how many bytes that was."""
-    skipped, piece = 0, begun
-    while not piece.endswith(b"\n") and (piece := stream.readline(_BUFFER)):
-        skipped += len(piece)
-    return skipped

@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError
-from kglink.files.atomic import atomic_folder, sweep_drafts, write_atomically
-from kglink.files.lock import file_lock
+from kglink.files.atomic import atomic_folder, file_lock, sweep_drafts, write_atomically
 from kglink.files.manifest import FileInfo, damaged_files
 from kglink.models.source import ModelInfo
 from kglink.space.manifest import SegmentInfo, SpaceManifest, read_part

@@ -2,14 +2,7 @@
 
 from kglink.store.ingest import check_kb_name, suggested_name
 from kglink.store.store import Store
-from kglink.store.values import (
-    IngestJob,
-    IngestSummary,
-    KBInfo,
-    Resolve,
-    StoredAlias,
-    Tally,
-)
+from kglink.store.values import IngestJob, IngestSummary, KBInfo, Resolve, StoredAlias, Tally
 
 __all__ = [
     "IngestJob",

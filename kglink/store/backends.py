@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import Insert
 
 from kglink.errors import StoreError, UsageError
-from kglink.files.lock import LockedError, file_lock
+from kglink.files.atomic import LockedError, file_lock
 
 BUSY_SECONDS = 30.0
 PAGES_OF_WAL = 16_384  # 64 MiB: index pages that many batches touch reach the file once

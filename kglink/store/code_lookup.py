@@ -6,7 +6,7 @@ Codes are compared in their one form (`kglink.text.codes`), in pages, by index.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from sqlalchemy import select
@@ -39,7 +39,9 @@ class CodeLookup:
         mapped to an answer of another KB: its key is taken for a code of the same thing.
         """
         wanted = list(dict.fromkeys(filter(None, codes)))
-        direct = self._direct(wanted)
+        direct: Found[str] = defaultdict(dict)
+        for part in (self.keyed(wanted), self._referring(wanted), self._mapped(wanted)):
+            _merge(direct, part)
         beside = self._beside({name for found in direct.values() for name in found})
         answer: Found[str] = defaultdict(dict)
         for code in wanted:
@@ -59,12 +61,6 @@ class CodeLookup:
             rows = self._connection.execute(query.where(entities.c.key.in_(page)))
             for key, number in sorted(rows.all()):
                 found[asked[key]][EntityId(self._names[number], key)] = None
-        return found
-
-    def _direct(self, codes: Sequence[str]) -> Found[str]:
-        found: Found[str] = defaultdict(dict)
-        for part in (self.keyed(codes), self._referring(codes), self._mapped(codes)):
-            _merge(found, part)
         return found
 
     def _referring(self, codes: Iterable[str]) -> Found[str]:

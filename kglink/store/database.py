@@ -89,10 +89,7 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """A transaction that is committed at the end, or leaves nothing behind."""
         if self.backend.read_only:
-            raise StoreError(
-                f"the store {self.where} may not be written",
-                hint=RIGHTS,
-            )
+            raise StoreError(f"the store {self.where} may not be written", hint=RIGHTS)
         with self._explained(), self._writing.begin() as connection:
             yield connection
 
@@ -165,7 +162,17 @@ class Database:
         with self.write() as connection:
             self.backend.lock_schema(connection)
             if not self._is_current(connection):  # another process may have been faster
-                self._upgrade(connection, is_new=self.version(connection) is None)
+                # Make the tables, or run the missing scripts: all takes effect, or nothing.
+                is_new = self.version(connection) is None
+                from alembic import command
+
+                config = alembic_config()
+                config.attributes["connection"] = connection
+                if is_new:
+                    make_tables(connection)
+                    command.stamp(config, SCHEMA_VERSION)
+                else:
+                    command.upgrade(config, SCHEMA_VERSION)
 
     def problems(self) -> list[str]:
         """What is broken in the database itself."""
@@ -185,26 +192,10 @@ class Database:
         with self.read() as connection:
             problems = self.backend.quick_problems(connection)
         if problems:
-            raise StoreError(
-                f"the store {self.where} is damaged ({problems[0]})",
-                hint=RESTORE,
-            )
+            raise StoreError(f"the store {self.where} is damaged ({problems[0]})", hint=RESTORE)
         if not self.backend.read_only:
             with self.write() as connection:
                 connection.execute(update(store_state).values(origin=origin))
-
-    @staticmethod
-    def _upgrade(connection: Connection, *, is_new: bool) -> None:
-        """Make the tables, or run the missing scripts: all takes effect, or nothing."""
-        from alembic import command
-
-        config = alembic_config()
-        config.attributes["connection"] = connection
-        if is_new:
-            make_tables(connection)
-            command.stamp(config, SCHEMA_VERSION)
-        else:
-            command.upgrade(config, SCHEMA_VERSION)
 
     def _is_current(self, connection: Connection) -> bool:
         version = self.version(connection)

@@ -211,25 +211,21 @@ def _entities_where(
 
     names = rows_of(aliases, a.surface, a.kind, a.count, a.folded)
     refs = rows_of(xrefs, xrefs.c.xref)
-    broader = rows_of(parents, parents.c.key) if _has_parents(connection, number) else {}
+    (first, stop), owner = id_range(number), parents.c.entity_id
+    of_kb = select(owner).where(owner >= first, owner < stop).limit(1)
+    # Most KBs have no parents at all.
+    has_parents = connection.scalar(of_kb) is not None
+    broader = rows_of(parents, parents.c.key) if has_parents else {}
     columns = (e.key, e.title, e.description, e.type, e.url, e.popularity, e.language)
     rows = connection.execute(select(e.id, *columns).where(mine).order_by(e.key))
-    for owner, key, title, description, kind, url, popularity, language in rows:
+    for id_, key, title, description, kind, url, popularity, language in rows:
         entity = Entity(
             key, title, description, kind, url, popularity, language,
-            aliases=tuple(Alias(*name[:3]) for name in names[owner]),
-            xrefs=tuple(xref for (xref,) in refs[owner]),
-            parents=tuple(parent for (parent,) in broader.get(owner, ())),
+            aliases=tuple(Alias(*name[:3]) for name in names[id_]),
+            xrefs=tuple(xref for (xref,) in refs[id_]),
+            parents=tuple(parent for (parent,) in broader.get(id_, ())),
         )  # fmt: skip
-        yield FoldedEntity(entity, tuple(name[3] for name in names[owner]))
-
-
-def _has_parents(connection: Connection, number: int) -> bool:
-    """Whether any entity of a KB has parents; most KBs have none at all."""
-    first, stop = id_range(number)
-    owner = parents.c.entity_id
-    of_kb = select(owner).where(owner >= first, owner < stop).limit(1)
-    return connection.scalar(of_kb) is not None
+        yield FoldedEntity(entity, tuple(name[3] for name in names[id_]))
 
 
 class Successor(NamedTuple):

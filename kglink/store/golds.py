@@ -86,9 +86,21 @@ def resolve_golds(
     after = (-1, -1, -1)
     while True:
         with transaction() as connection:
-            page = _open_golds(connection, kb_id, after)
+            c = golds.c
+            place = (c.document_id, c.mention, c.position)
+            query = (
+                select(*place, c.key)
+                .where(_of_kb(kb_id), c.kb == "", tuple_(*place) > after)
+                .order_by(*place)
+                .limit(PAGE)
+            )
+            page = [_Open(*row) for row in connection.execute(query)]
             found = _found(connection, page, numbers, targets, resolve)
-            _renew(db, connection, found)
+            db.bulk(connection, _delete_answers, [gold[:3] for gold in found])
+            rows = [
+                (*gold[:3], name.kb, name.key) for gold, names in found.items() for name in names
+            ]
+            db.bulk(connection, _insert_golds, rows)
             if resolve == "key":
                 # Here the answers stand in the place of the golds that name them.
                 answered = [gold[:3] for gold, names in found.items() if names]
@@ -121,45 +133,27 @@ def _found(
 ) -> _Found:
     match resolve:
         case "key":
-            return _by_key(connection, page, numbers, targets)
+            wanted = {gold: candidates(gold.text, numbers.keys(), list(targets)) for gold in page}
+            names = {name for found in wanted.values() for name in found}
+            exist = existing(connection, names, numbers)
+            found = {
+                gold: [name for name in names if name in exist] for gold, names in wanted.items()
+            }
+            addresses = {
+                gold.text for gold, some in found.items() if not some and "://" in gold.text
+            }
+            at = at_addresses(connection, sorted(addresses)) if addresses else {}
+            for gold in found:
+                found[gold] += [one for one in at.get(gold.text, ()) if one.kb in targets]
+            return found
         case "xref":
-            return _by_code(connection, page, targets)
+            codes = {gold: code_of(gold.text) for gold in page}
+            named = CodeLookup(connection, targets).entities_of(codes.values())
+            return {gold: list(named.get(code, ())) for gold, code in codes.items()}
         case "title":
-            return _by_title(connection, page, numbers, targets)
-
-
-def _by_key(
-    connection: Connection,
-    page: Sequence[_Open],
-    numbers: dict[str, int],
-    targets: Mapping[str, int],
-) -> _Found:
-    wanted = {gold: candidates(gold.text, numbers.keys(), list(targets)) for gold in page}
-    names = {name for found in wanted.values() for name in found}
-    exist = existing(connection, names, numbers)
-    found = {gold: [name for name in names if name in exist] for gold, names in wanted.items()}
-    addresses = {gold.text for gold, some in found.items() if not some and "://" in gold.text}
-    at = at_addresses(connection, sorted(addresses)) if addresses else {}
-    for gold in found:
-        found[gold] += [one for one in at.get(gold.text, ()) if one.kb in targets]
-    return found
-
-
-def _by_code(connection: Connection, page: Sequence[_Open], targets: Mapping[str, int]) -> _Found:
-    codes = {gold: code_of(gold.text) for gold in page}
-    found = CodeLookup(connection, targets).entities_of(codes.values())
-    return {gold: list(found.get(code, ())) for gold, code in codes.items()}
-
-
-def _by_title(
-    connection: Connection,
-    page: Sequence[_Open],
-    numbers: Mapping[str, int],
-    targets: Mapping[str, int],
-) -> _Found:
-    asked = {gold: asked_title(gold.text, numbers) for gold in page}
-    found = titled_entities(connection, asked.values(), numbers, targets)
-    return {gold: found[one] for gold, one in asked.items()}
+            asked = {gold: asked_title(gold.text, numbers) for gold in page}
+            titled = titled_entities(connection, asked.values(), numbers, targets)
+            return {gold: titled[one] for gold, one in asked.items()}
 
 
 def candidates(text: str, known: Collection[str], links_to: Sequence[str]) -> list[EntityId]:
@@ -253,25 +247,6 @@ def _of_kb(kb_id: int) -> ColumnElement[bool]:
     owner = golds.c.document_id
     visible = exists().where(documents.c.id == owner, documents.c.kb_id == kb_id)
     return (owner >= first) & (owner < stop) & visible
-
-
-def _open_golds(connection: Connection, kb_id: int, after: tuple[int, int, int]) -> Sequence[_Open]:
-    c = golds.c
-    place = (c.document_id, c.mention, c.position)
-    query = (
-        select(*place, c.key)
-        .where(_of_kb(kb_id), c.kb == "", tuple_(*place) > after)
-        .order_by(*place)
-        .limit(PAGE)
-    )
-    return [_Open(*row) for row in connection.execute(query)]
-
-
-def _renew(db: Database, connection: Connection, found: _Found) -> None:
-    """Put the entities beside the golds, in the place of those that an earlier run found."""
-    db.bulk(connection, _delete_answers, [gold[:3] for gold in found])
-    rows = [(*gold[:3], name.kb, name.key) for gold, names in found.items() for name in names]
-    db.bulk(connection, _insert_golds, rows)
 
 
 # ------------------------------------------------------------------------------- by title

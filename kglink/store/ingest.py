@@ -114,7 +114,15 @@ class Ingest:
                 return state
         remove_hidden(self._db, state.kb_id, all_of_it=state.is_new)
         with self._db.write() as connection:
-            connection.execute(insert(ingests).values(**_new_ingest(self._job, state)))
+            values = {
+                "kb_id": state.kb_id,
+                "fingerprint": fingerprint(self._job),
+                **dict.fromkeys(("read", "complete"), 0),
+                "counts": "[]",
+                "holder": holder(),
+                "started_at": now(),
+            }
+            connection.execute(insert(ingests).values(**values))
             mine = kbs.c.id == state.kb_id
             connection.execute(update(kbs).where(mine).values(run=state.run))
         return state
@@ -124,7 +132,15 @@ class Ingest:
         job = self._job
         row = connection.execute(select(kbs).where(kbs.c.name == job.kb)).mappings().first()
         if row is None:
-            made = insert(kbs).values(**_new_kb(job)).returning(kbs.c.id)
+            values = {
+                "name": job.kb,
+                "licence": job.licence,
+                "updated_at": now(),
+                **_described(job),
+                **dict.fromkeys(("revision", "run", "removing"), 0),
+                **dataclasses.asdict(Totals()),
+            }
+            made = insert(kbs).values(**values).returning(kbs.c.id)
             return IngestState(connection.execute(made).scalar_one(), run=1, is_new=True)
         kb_id, is_new = row["id"], row["revision"] == 0
         mine = ingests.c.kb_id == kb_id
@@ -232,7 +248,11 @@ class Ingest:
             # A source of documents alone takes no entity away, and the other way round.
             if tally.seen:
                 if writer is ENTITIES and not self._job.merge:
-                    self._note_removed(connection)
+                    # Keep the keys that this run did not see.
+                    staged = entities.alias("staged")
+                    comes = staged.c.kb_id == at.kb_id + STAGED, staged.c.key == entities.c.key
+                    unseen = (entities.c.run != at.run) & ~exists().where(*comes)
+                    note_removed(connection, at.kb_id, unseen)
                 retired = writer.publish_staged(
                     self._db, connection, at.kb_id, at.run, merge=self._job.merge
                 )
@@ -243,12 +263,6 @@ class Ingest:
                         self._refuse_to_shrink(gone, gone + tally.changed + tally.unchanged)
             tallies.append(tally + Tally(removed=gone))
         return tuple(tallies)
-
-    def _note_removed(self, connection: Connection) -> None:
-        """Keep the keys that this run did not see."""
-        staged, at = entities.alias("staged"), self._at
-        comes = staged.c.kb_id == at.kb_id + STAGED, staged.c.key == entities.c.key
-        note_removed(connection, at.kb_id, (entities.c.run != at.run) & ~exists().where(*comes))
 
     def _refuse_to_shrink(self, gone: int, before: int) -> None:
         if gone <= MOST_GONE or 2 * gone <= before:
@@ -364,27 +378,4 @@ def _described(job: IngestJob) -> dict[str, object]:
         "source": job.source,
         "settings": _json({"options": dict(job.options)}),
         "links_to": _json(job.links_to),
-    }
-
-
-def _new_kb(job: IngestJob) -> dict[str, object]:
-    return {
-        "name": job.kb,
-        "licence": job.licence,
-        "updated_at": now(),
-        **_described(job),
-        **dict.fromkeys(("revision", "run", "removing"), 0),
-        **dataclasses.asdict(Totals()),
-    }
-
-
-def _new_ingest(job: IngestJob, state: IngestState) -> dict[str, object]:
-    return {
-        "kb_id": state.kb_id,
-        "fingerprint": fingerprint(job),
-        "read": 0,
-        "complete": 0,
-        "counts": "[]",
-        "holder": holder(),
-        "started_at": now(),
     }

@@ -34,18 +34,102 @@ from kglink.records import (
     Progress,
 )
 from kglink.store.database import Database
-from kglink.store.document_reader import learning_split, read_annotated
+from kglink.store.document_reader import GoldRow, learning_split, read_annotated
 from kglink.store.kbs import kb_ids
 from kglink.store.kinds import Kind, count_kinds, kind_of
 from kglink.store.likeness import MOST_WORDS, Likeness, SourceWords, words_of
 from kglink.store.occurrences import Meaning, Occurrences
+from kglink.store.schema import (
+    documents,
+    golds,
+    memories,
+    source_kinds,
+    source_words,
+    store_state,
+)
 from kglink.store.schema import kbs as kbs_table
 from kglink.store.schema import learnt as learnt_table
-from kglink.store.schema import memories, source_kinds, source_words, store_state
 from kglink.store.values import json_of
-from kglink.store.witnesses import Witnesses
+from kglink.text.codes import code_of
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
+
+#: A KB is believed where it has entities for this share of such codes.
+LEAST_FOUND = 0.1
+_PAGE = 1000
+
+#: The vocabularies of a mention's codes, and the KBs besides one that have entities for them.
+_Group = tuple[frozenset[str], frozenset[str]]
+
+
+class Witnesses:
+    """What the golds of a source tell of the KBs ``links_to``."""
+
+    def __init__(self, links_to: Sequence[str], mentions: Iterable[Sequence[GoldRow]]) -> None:
+        self._links_to = links_to
+        self._named: set[str] = set()
+        self._asked: Counter[tuple[str, _Group]] = Counter()
+        self._found: Counter[tuple[str, _Group]] = Counter()
+        counted: set[frozenset[str]] = set()
+        for rows in mentions:
+            codes, found = _codes(rows), _kbs(rows)
+            if not codes:
+                self._named |= found
+            elif found and codes not in counted:
+                counted.add(codes)
+                for kb in links_to:
+                    group = _group(codes, found - {kb})
+                    self._asked[kb, group] += 1
+                    self._found[kb, group] += kb in found
+
+    @classmethod
+    def of(cls, connection: Connection, kb_id: int, links_to: Sequence[str]) -> Witnesses:
+        """Of the documents of a KB."""
+        return cls(links_to, _mentions(connection, kb_id))
+
+    def lacking(self, rows: Sequence[GoldRow]) -> list[str]:
+        """The KBs that lack what a mention with these golds means."""
+        codes, found = _codes(rows), _kbs(rows)
+        others = [kb for kb in self._links_to if kb not in found]
+        if not codes:
+            return [kb for kb in others if kb in self._named]
+        group = _group(codes, found)
+        return [
+            kb
+            for kb in others
+            if self._found[kb, group] >= LEAST_FOUND * self._asked[kb, group] > 0
+        ]
+
+
+def _codes(rows: Sequence[GoldRow]) -> frozenset[str]:
+    """The golds of a mention as its source has them; none where it names entities by key."""
+    codes = {row.position: row.key for row in rows if not row.kb}
+    is_keyed = any(row.kb and row.position not in codes for row in rows)
+    return frozenset() if is_keyed else frozenset(codes.values())
+
+
+def _kbs(rows: Sequence[GoldRow]) -> frozenset[str]:
+    return frozenset(row.kb for row in rows if row.kb)
+
+
+def _group(codes: Iterable[str], others: frozenset[str]) -> _Group:
+    return frozenset(code_of(code).partition(":")[0] for code in codes), others
+
+
+def _mentions(connection: Connection, kb_id: int) -> Iterator[list[GoldRow]]:
+    """The golds of each mention of a KB's documents."""
+    g, d = golds.c, documents.c
+    query = (
+        select(g.document_id, g.mention, g.position, g.kb, g.key)
+        .join_from(documents, golds, g.document_id == d.id)
+        .where(d.kb_id == kb_id)
+        .order_by(g.document_id, g.mention, g.position, g.kb, g.key)
+        .execution_options(yield_per=_PAGE)
+    )
+    rows = connection.execute(query)
+    for _, of_mention in groupby(rows, key=lambda row: (row.document_id, row.mention)):
+        yield [GoldRow(row.position, row.kb, row.key) for row in of_mention]
+
 
 #: A place that people corrected counts so many mentions: who corrects one means all like it.
 CORRECTED = 10.0
@@ -235,12 +319,12 @@ class MemoryTable:
         """
         words: dict[str, Counter[str]] = {one.name: Counter() for one in sources}
         for number, one in enumerate(sources):
-            for done, (document, golds) in enumerate(
+            for done, (document, meant) in enumerate(
                 read_annotated(connection, one.name, one.split), 1
             ):
                 progress(Progress(f"reading {one.name}", done))
                 words[one.name].update(words_of(document.text))
-                for mention, rows in zip(document.mentions, golds, strict=True):
+                for mention, rows in zip(document.mentions, meant, strict=True):
                     said = meanings(mention, one.witnesses.lacking(rows), one.times)
                     seen.add(number, document.text, (mention.start, mention.end), said)
         progress(Progress("reading the names of KBs"))

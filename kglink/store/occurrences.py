@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from kglink.files.digest import text_hash
@@ -73,12 +72,7 @@ class Occurrences:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
     def add(self, source: int, text: str, place: tuple[int, int], said: Iterable[Meaning]) -> None:

@@ -14,7 +14,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, replace
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from sqlalchemy import Column, ColumnElement, delete, exists, insert, or_, select, tuple_, update
 from sqlalchemy.engine import Connection
@@ -41,12 +41,10 @@ _READ = (
 )
 
 
-class _Side(NamedTuple):
-    kb: Column[Any]
-    key: Column[Any]
-
-
-_LEFT, _RIGHT = _Side(o.left_kb, o.left_key), _Side(o.right_kb, o.right_key)
+#: The columns of a side's KB and key.
+_Side = tuple[Column[Any], Column[Any]]
+_LEFT: _Side = (o.left_kb, o.left_key)
+_RIGHT: _Side = (o.right_kb, o.right_key)
 
 
 class OverlapTable:
@@ -142,7 +140,7 @@ class OverlapTable:
 
     def overlaps_of(self, entity: EntityId) -> list[Overlap]:
         """All overlaps of one entity, which stands on the left, the surest first."""
-        mine = [(side.kb == entity.kb) & (side.key == entity.key) for side in (_LEFT, _RIGHT)]
+        mine = [(kb == entity.kb) & (key == entity.key) for kb, key in (_LEFT, _RIGHT)]
         rows = self._db.rows(select(*_READ).where(or_(*mine), _exists(_LEFT), _exists(_RIGHT)))
         found = [
             _overlap(row, entity.kb, None, stale)
@@ -213,8 +211,8 @@ class OverlapTable:
         for kb, keys in wanted.items():
             for chunk in chunks(keys, LOOKUP_PAGE):
                 for mine, other in ((_LEFT, _RIGHT), (_RIGHT, _LEFT)):
-                    query = select(mine.key, other.kb, other.key, o.probability, o.verdict).where(
-                        mine.kb == kb, mine.key.in_(chunk), good, _exists(mine), _exists(other)
+                    query = select(mine[1], *other, o.probability, o.verdict).where(
+                        mine[0] == kb, mine[1].in_(chunk), good, _exists(mine), _exists(other)
                     )
                     for key, other_kb, other_key, probability, verdict in self._db.rows(query):
                         pair = EntityId(kb, key), EntityId(other_kb, other_key)
@@ -225,7 +223,7 @@ def _exists(side: _Side) -> ColumnElement[bool]:
     return (
         select(entities.c.id)
         .join(kbs, kbs.c.id == entities.c.kb_id)
-        .where(kbs.c.name == side.kb, is_readable(), entities.c.key == side.key)
+        .where(kbs.c.name == side[0], is_readable(), entities.c.key == side[1])
         .exists()
     )
 

@@ -11,14 +11,7 @@ from sqlalchemy import URL, select
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UnknownNameError
-from kglink.records import (
-    Entity,
-    EntityId,
-    Judgement,
-    OnProgress,
-    Record,
-    Verdict,
-)
+from kglink.records import Entity, EntityId, Judgement, OnProgress, Record, Verdict
 from kglink.store import document_reader, entity_reader
 from kglink.store.branches import read_types, read_wanted
 from kglink.store.database import Database
@@ -118,11 +111,7 @@ class Store(OverlapTable, MemoryTable):
         return found[name]
 
     def ingest(
-        self,
-        job: IngestJob,
-        records: Iterable[Record],
-        *,
-        progress: OnProgress = lambda _: None,
+        self, job: IngestJob, records: Iterable[Record], *, progress: OnProgress = lambda _: None
     ) -> IngestSummary:
         """Read a source into a KB: make it, update it, or go on with an interrupted ingest.
 
@@ -218,9 +207,7 @@ class Store(OverlapTable, MemoryTable):
         judge(self._db, [(left, right, verdict)], source)
 
     def set_verdicts(
-        self,
-        judged: Iterable[tuple[EntityId, EntityId, Verdict | None]],
-        source: str = "review",
+        self, judged: Iterable[tuple[EntityId, EntityId, Verdict | None]], source: str = "review"
     ) -> int:
         """Set or clear many verdicts, batch by batch; says how many there were."""
         return judge(self._db, judged, source)

@@ -11,7 +11,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from sqlalchemy import bindparam, delete, exists, insert, select, tuple_, update
 from sqlalchemy.engine import Connection
@@ -77,7 +77,12 @@ def judge(db: Database, judged: Iterable[JudgedPair], source: str) -> int:
 
 
 def _judge_batch(db: Database, batch: Sequence[JudgedPair], source: str) -> None:
-    said = {pair_of(left, right): _checked(verdict) for left, right, verdict in batch}
+    for _, _, verdict in batch:
+        if verdict is not None and verdict not in get_args(Verdict):
+            raise UsageError(
+                f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
+            )
+    said = {pair_of(left, right): verdict for left, right, verdict in batch}
     with db.read() as connection:
         hashes = text_hashes(connection, (name for one in batch for name in one[:2]))
     for left, right, _ in batch:
@@ -163,22 +168,7 @@ def pair_of(left: EntityId, right: EntityId) -> Pair:
     return (*first, *second)
 
 
-def _checked(verdict: Verdict | None) -> Verdict | None:
-    if verdict is not None and verdict not in get_args(Verdict):
-        raise UsageError(
-            f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
-        )
-    return verdict
-
-
 # ------------------------------------------------------------------- verdicts of mappings
-class _Said(NamedTuple):
-    """What a mapping says of a pair of entities."""
-
-    confidence: float
-    verdict: str
-
-
 def apply_verdicts(
     db: Database, connection: Connection, kb_id: int, name: str, links_to: Sequence[str]
 ) -> int:
@@ -219,14 +209,14 @@ def _apply(
 ) -> int:
     codes = {code: None for row in page for code in row[1:3]}
     keyed = CodeLookup(connection, numbers).keyed(codes)
-    found: dict[Pair, _Said] = {}
+    found: dict[Pair, tuple[float, str]] = {}
     open_ends = 0
     for _, subject, object_, confidence, verdict in page:
         both = product(keyed[subject], keyed[object_])
         pairs = [pair_of(one, other) for one, other in both if one.kb != other.kb]
         open_ends += not pairs
         for pair in pairs:
-            found.setdefault(pair, _Said(confidence, verdict))
+            found.setdefault(pair, (confidence, verdict))
     if not found:
         return open_ends
     touch(connection)
@@ -236,8 +226,8 @@ def _apply(
         connection,
         _set_verdict,
         [
-            (said.verdict, source, *pair)
-            for pair, said in found.items()
+            (verdict, source, *pair)
+            for pair, (_, verdict) in found.items()
             if pair in standing and standing[pair] is None
         ],
     )
@@ -245,16 +235,8 @@ def _apply(
         connection,
         _insert,
         [
-            (
-                *pair,
-                said.confidence,
-                json.dumps({MAPPING_EVIDENCE: said.confidence}),
-                said.verdict,
-                source,
-                None,
-                None,
-            )
-            for pair, said in found.items()
+            (*pair, sure, json.dumps({MAPPING_EVIDENCE: sure}), verdict, source, None, None)
+            for pair, (sure, verdict) in found.items()
             if pair not in standing
         ],
     )

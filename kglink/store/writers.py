@@ -74,13 +74,6 @@ class Plan(NamedTuple):
         return Tally(len(self.added), len(self.changed), 0, len(self.unchanged))
 
 
-class _Known(NamedTuple):
-    id: int
-    content_hash: str
-    run: int
-    record: int
-
-
 def _parameters(name: str, count: int) -> list[BindParameter[Any]]:
     return [bindparam(f"{name}_{number}") for number in range(count)]
 
@@ -205,14 +198,14 @@ def _known_rows(
     owners: tuple[int, ...],
     run: int,
     keys: Sequence[str],
-) -> dict[str, _Known]:
+) -> dict[str, Any]:
     """The rows of these keys; where a key was published and staged, the staged one."""
     query = _lookup(table, len(owners))
-    known: dict[str, _Known] = {}
+    known: dict[str, Any] = {}
     for wanted in chunks(keys, LOOKUP_SIZE):
         for row in db.raw_rows(connection, query, (*owners, *_filled(wanted))):
             if row.run == run or row.key not in known:
-                known[row.key] = _Known(row.id, row.content_hash, row.run, row.record)
+                known[row.key] = row
     return known
 
 

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kglink.testing.contracts.base import PluginContract
     from kglink.testing.contracts.detector import DetectorContract
-    from kglink.testing.contracts.evidence import CandidateEvidenceContract
     from kglink.testing.contracts.exporter import ExporterContract
     from kglink.testing.contracts.index import IndexBackendContract
     from kglink.testing.contracts.kb import KBAdapterContract
-    from kglink.testing.contracts.objective import ObjectiveContract
+    from kglink.testing.contracts.objective import ObjectiveContract, ScorerContract
     from kglink.testing.contracts.pair_evidence import PairEvidenceContract
-    from kglink.testing.contracts.ranking import ClustererContract, RerankerContract
+    from kglink.testing.contracts.ranking import (
+        CandidateEvidenceContract,
+        ClustererContract,
+        RerankerContract,
+    )
     from kglink.testing.contracts.sampler import SamplerContract
-    from kglink.testing.contracts.scorer import ScorerContract
 
 __all__ = [
     "CandidateEvidenceContract",
@@ -38,8 +40,8 @@ __all__ = [
 
 #: The modules of these names, those that load torch last.
 _MODULES = (
-    *("base", "kb", "detector", "exporter", "evidence", "ranking", "pair_evidence", "index"),
-    *("objective", "sampler", "scorer"),
+    *("base", "kb", "detector", "exporter", "ranking", "pair_evidence", "index"),
+    *("objective", "sampler"),
 )
 
 

@@ -43,7 +43,9 @@ def long_forms(text: str) -> dict[str, str]:
 
 def _defined(short: str, before: str) -> tuple[str, str]:
     """A short form and its long form in the words before it; of "(EDDs)" the singular too."""
-    words = _last_words(before, short)
+    letters = sum(letter.isalnum() for letter in short)
+    last = list(re.finditer(r"\S+", before))[-min(letters + 5, letters * 2) :]
+    words = before[last[0].start() :] if last else ""
     if found := _long_form(short, words):
         return short, found
     singular = short[:-1] if re.fullmatch(r".*[A-Z]s", short) else ""
@@ -68,13 +70,6 @@ def is_short_form(text: str) -> bool:
     )
 
 
-def _last_words(before: str, short: str) -> str:
-    """The words before the parenthesis, as many as the long form may have."""
-    letters = sum(letter.isalnum() for letter in short)
-    words = list(re.finditer(r"\S+", before))[-min(letters + 5, letters * 2) :]
-    return before[words[0].start() :] if words else ""
-
-
 def _long_form(short: str, words: str) -> str:
     """The shortest end of some words that has the letters of a short form in their order."""
     at = len(words)
@@ -87,13 +82,8 @@ def _long_form(short: str, words: str) -> str:
         while number == 0 and at > 0 and lower[at - 1].isalnum():
             at = lower.rfind(letter, 0, at)
         if at < 0:
-            return _by_initials(letters, words)
+            last = list(re.finditer(r"\w+", words))[-len(letters) :]
+            initials = [word[0][0].lower() for word in last]
+            return words[last[0].start() :] if last and sorted(initials) == sorted(letters) else ""
     found = words[at:].strip()
     return found if len(found) > len(short) and short not in found.split() else ""
-
-
-def _by_initials(letters: list[str], words: str) -> str:
-    """The last words, if their initials are the letters in another order."""
-    last = list(re.finditer(r"\w+", words))[-len(letters) :]
-    initials = [word[0][0].lower() for word in last]
-    return words[last[0].start() :] if last and sorted(initials) == sorted(letters) else ""

@@ -27,10 +27,7 @@ _VOCABULARIES: dict[str, tuple[str, ...]] = {
 }
 #: Codes that say by their shape what they are. UMLS writes C and seven digits; MeSH D or C and
 #: six or nine.
-_BARE = {
-    "UMLS": re.compile(r"C\d{7}"),
-    "MESH": re.compile(r"[CD](?:\d{6}|\d{9})"),
-}
+_BARE = {"UMLS": re.compile(r"C\d{7}"), "MESH": re.compile(r"[CD](?:\d{6}|\d{9})")}
 _RELEASE = re.compile(r"_(?:19|20)\d\d_\d\d_\d\d$")  # SNOMEDCT_US_2018_03_01
 _IRI = re.compile(r"https?://.*?([^/#]*)[/#]([^/#]+)/?")
 _LONGEST = 256
@@ -43,7 +40,8 @@ def code_of(text: str) -> str:
         return ""
     prefix, colon, local = text.partition(":")
     if not colon:
-        return _of_bare(text)
+        bare = (f"{name}:{text}" for name, shape in _BARE.items() if shape.fullmatch(text))
+        return next(bare, "")
     if local.startswith("//"):
         return _of_iri(text)
     vocabulary, local = _vocabulary(prefix), local.strip()
@@ -83,13 +81,6 @@ def _names() -> dict[str, str]:
         for vocabulary, others in _VOCABULARIES.items()
         for name in (vocabulary, *others)
     }
-
-
-def _of_bare(text: str) -> str:
-    for vocabulary, shape in _BARE.items():
-        if shape.fullmatch(text):
-            return f"{vocabulary}:{text}"
-    return ""
 
 
 def _of_iri(text: str) -> str:

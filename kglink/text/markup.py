@@ -33,7 +33,15 @@ def mark(text: str, spans: Sequence[Span]) -> str:
     pieces: list[str] = []
     place = 0
     for span in spans:
-        _check_span(text, span, place)
+        where = f"span [{span.start}, {span.end})"
+        if not place <= span.start < span.end <= len(text):
+            raise UsageError(
+                f"{where} does not fit in a text of {len(text)} characters after position {place}",
+                hint="Give spans in reading order that neither overlap nor are empty.",
+            )
+        surface = text[span.start : span.end]
+        if not surface.strip() or "\n" in surface or "\r" in surface:
+            raise UsageError(f"{where} is blank or runs over a line break", hint=_HINT)
         pieces += [_escaped(text[place : span.start], ahead="["), "[["]
         pieces += [_escaped(text[span.start : span.end], ahead="]", inside=True), "]]"]
         place = span.end
@@ -78,25 +86,20 @@ class _Parser:
             self._add("\\" * (count // 2) + escaped)
             return token.end() + len(escaped)
         if token[0] == "[[":
-            self._open(token.start())
+            place = token.start()
+            if self._mark is not None:
+                raise self._error("[[ inside a mark that is still open", place)
+            self._mark = _Open(place, self._length, len(self._pieces))
         elif self._mark is None:
             self._add(token[0])
         elif token[0] == "]]":
-            self._close(self._mark)
+            if not "".join(self._pieces[self._mark.piece :]).strip():
+                raise self._error("the mark holds no text", self._mark.place)
+            self._spans.append(Span(self._mark.start, self._length))
+            self._mark = None
         else:
             raise self._error("the mark [[ is not closed on its line", self._mark.place)
         return token.end()
-
-    def _open(self, place: int) -> None:
-        if self._mark is not None:
-            raise self._error("[[ inside a mark that is still open", place)
-        self._mark = _Open(place, self._length, len(self._pieces))
-
-    def _close(self, opened: _Open) -> None:
-        if not "".join(self._pieces[opened.piece :]).strip():
-            raise self._error("the mark holds no text", opened.place)
-        self._spans.append(Span(opened.start, self._length))
-        self._mark = None
 
     def _add(self, piece: str) -> None:
         self._pieces.append(piece)
@@ -119,15 +122,3 @@ def _escaped(piece: str, ahead: str, *, inside: bool = False) -> str:
         return f"\\{found[0]}" if mistaken else found[0]
 
     return _SLASHES_OR_BRACKET.sub(escape, piece)
-
-
-def _check_span(text: str, span: Span, place: int) -> None:
-    where = f"span [{span.start}, {span.end})"
-    if not place <= span.start < span.end <= len(text):
-        raise UsageError(
-            f"{where} does not fit in a text of {len(text)} characters after position {place}",
-            hint="Give spans in reading order that neither overlap nor are empty.",
-        )
-    surface = text[span.start : span.end]
-    if not surface.strip() or "\n" in surface or "\r" in surface:
-        raise UsageError(f"{where} is blank or runs over a line break", hint=_HINT)

@@ -68,10 +68,6 @@ def one_form(word: str) -> str:
         for pattern, plain in _SPELLINGS:
             word = pattern.sub(plain, word)
         word = _BRITISH_END.sub(r"or\1", word)
-    return _singular(word)
-
-
-def _singular(word: str) -> str:
     if len(word) > 4 and word.endswith("ies"):
         return f"{word[:-3]}y"
     if len(word) > 4 and word.endswith(_LONG_PLURALS):

@@ -29,7 +29,11 @@ def cuts_word(text: str, position: int) -> bool:
     left, right = text[position - 1], text[position]
     if left == "\r" and right == "\n":
         return True
-    if _ZERO_WIDTH_JOINER in (left, right) or _extends(right):
+    if _ZERO_WIDTH_JOINER in (left, right) or (
+        unicodedata.category(right)[0] == "M"
+        or "\U0001f3fb" <= right <= "\U0001f3ff"
+        or "\U000e0020" <= right <= "\U000e007f"
+    ):
         return True
     if is_unspaced(left) or is_unspaced(right):
         return False
@@ -56,12 +60,3 @@ def mention_window(text: str, start: int, end: int, max_chars: int) -> str:
 
 def _in_word(character: str) -> bool:
     return unicodedata.category(character)[0] in "LMN"
-
-
-def _extends(character: str) -> bool:
-    """Whether it is drawn on the character before it: a mark, a skin tone, a tag of a flag."""
-    return (
-        unicodedata.category(character)[0] == "M"
-        or "\U0001f3fb" <= character <= "\U0001f3ff"
-        or "\U000e0020" <= character <= "\U000e007f"
-    )

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kglink.errors import TrainingError, UsageError
-from kglink.files.atomic import sweep_drafts, write_atomically
-from kglink.files.lock import file_lock, is_locked
+from kglink.files.atomic import file_lock, is_locked, sweep_drafts, write_atomically
 from kglink.files.manifest import library_versions
 from kglink.models.hardware import Hardware
 from kglink.store import Store

@@ -41,9 +41,8 @@ def write_candidates(
     entity among the candidates where none was found. ``form`` is ``jsonl``, or ``trec``: a run.
     ``qrels`` is where TREC's tools read what is right. ``evaluate`` reads both forms back.
     """
-    from kglink.evaluation.candidate_files import line_of
+    from kglink.evaluation.candidate_files import line_of, qrels_lines, run_lines
     from kglink.evaluation.retrieval import check_documents, judged_split
-    from kglink.evaluation.trec import qrels_lines, run_lines
 
     if form not in FORMS:
         raise UsageError(f"unknown format {form!r}", hint=f"There is: {', '.join(FORMS)}.")
@@ -108,11 +107,11 @@ def _united(
     """What several files list, as one list for each mention."""
     from kglink.evaluation.candidate_files import (
         Found,
+        Place,
         judged_mentions,
         read_candidates,
         united,
     )
-    from kglink.evaluation.trec import Place
 
     documents = {name: list(opened.store.documents(name, split or None)) for name in names}
     existing = opened.store.existing

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import UnknownNameError, UsageError
+from kglink.files.atomic import file_lock
 from kglink.files.digest import text_digest
-from kglink.files.lock import file_lock
 from kglink.linking.corrected import NOT_A_MENTION, corrected_documents, corrected_texts
 from kglink.records import CORRECTIONS, Document, EntityId, Mention
 from kglink.workspace.entities import entity as entity_of

@@ -11,8 +11,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from kglink.errors import DamagedFileError, KglinkError, NewerFileError, UsageError
-from kglink.files.atomic import write_atomically
-from kglink.files.lock import file_lock
+from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.manifest import ManifestPart, read_manifest
 from kglink.linking.discovery import Discovery
 from kglink.text.fold import fold

@@ -10,8 +10,9 @@ from kglink.workspace.build import build_if_stale
 from kglink.workspace.named import named
 
 if TYPE_CHECKING:
-    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary, LearntFrom
+    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary
     from kglink.evaluation.retrieval import Question
+    from kglink.evaluation.seen import LearntFrom
     from kglink.workspace.judging import EndToEnd
     from kglink.workspace.opened import Opened
 
@@ -84,8 +85,7 @@ def error_analysis(
 
 def _learnt_from(opened: Opened, question: Question | EndToEnd, seen_in: str) -> LearntFrom | None:
     """What of the evaluated mentions was learnt from; None where nobody knows."""
-    from kglink.evaluation.measures.errors import LearntFrom
-    from kglink.evaluation.seen import find_learnt
+    from kglink.evaluation.seen import LearntFrom, find_learnt
     from kglink.training.documents import mentions_of_runs
     from kglink.training.run import run_of_model
 

@@ -17,7 +17,7 @@ from kglink.evaluation.annotated import (
     with_nil,
     without_golds,
 )
-from kglink.evaluation.candidate_files import ListedRanker, read_candidates
+from kglink.evaluation.candidate_files import ListedRanker, Place, read_candidates
 from kglink.evaluation.kept import Evaluated
 from kglink.evaluation.measures.end_to_end import (
     Answer,
@@ -30,7 +30,6 @@ from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.predictions import read_predictions
 from kglink.evaluation.rankings import RankedMention, in_text
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
-from kglink.evaluation.trec import Place
 from kglink.linking.read_together import ReadOrder, read_together
 from kglink.linking.stages import Stage
 from kglink.records import OnProgress

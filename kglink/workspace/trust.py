@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Section, without_passwords
 from kglink.errors import ConfigError, KglinkError, UsageError
-from kglink.files.atomic import write_atomically
+from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.digest import file_digest, user_folder
-from kglink.files.lock import file_lock
 from kglink.text.printable import MOST_SHOWN, printable
 from kglink.workspace.named import expanded
 

@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 def offers(package: str, *rows: Row) -> Callable[[Register], None]:
-    """The hook that registers some rows; their modules lie in a package of this one."""
+    """The hook that registers some rows; ``package``: the beginning of their modules' names."""
 
     @hookimpl
     def hook(register: Register) -> None:
@@ -46,7 +46,7 @@ def offers(package: str, *rows: Row) -> Callable[[Register], None]:
 
 
 def _made(package: str, module: str, name: str, *arguments: object) -> Any:
-    return getattr(import_module(f"kglink_plugins.{package}.{module}"), name)(*arguments)
+    return getattr(import_module(f"kglink_plugins.{package}{module}"), name)(*arguments)
 
 
 class FolderSettings(PluginSettings):
@@ -160,7 +160,7 @@ class GlinerSettings(FolderSettings):
 
 # fmt: off
 register_detectors = offers(
-    "detectors",
+    "detectors.",
     Row("dictionary", "dictionary.detector:name_detector", DictionarySettings,
         "finds the names of the linked KBs, inflected, reordered, misspelt or in part"),
     Row("capitals", "capitals:CapitalsDetector", PluginSettings,
@@ -180,14 +180,14 @@ register_detectors = offers(
 # --------------------------------------------------------------------------------------- evidence
 # fmt: off
 register_evidence = offers(
-    "evidence",
-    Row("numbers", "numbers:Numbers", PluginSettings,
+    "",
+    Row("numbers", "evidence:Numbers", PluginSettings,
         "-1 where no name of the candidate has the numbers of the mention"),
-    Row("document", "document:SameInDocument", PluginSettings,
+    Row("document", "evidence:SameInDocument", PluginSettings,
         "another mention of the text, in other words, may well mean the candidate"),
-    Row("broader", "relatives:Broader", PluginSettings,
+    Row("broader", "evidence:Broader", PluginSettings,
         "1 where what another mention of the text means is a kind of the candidate"),
-    Row("siblings", "relatives:Siblings", PluginSettings,
+    Row("siblings", "evidence:Siblings", PluginSettings,
         "1 where what another mention of the text means has a parent of the candidate"),
 )
 # fmt: on
@@ -217,16 +217,16 @@ class NeighbourSettings(PluginSettings):
 
 # fmt: off
 register_overlap_evidence = offers(
-    "overlap_evidence",
+    "overlap_evidence.",
     Row("names", "names:NameEvidence", PluginSettings,
         "names in common, and who else bears them"),
     Row("fuzzy", "fuzzy:FuzzyEvidence", FuzzySettings,
         "names alike in words, letters and words that the KBs use for each other"),
     Row("neighbours", "neighbours:NeighbourEvidence", NeighbourSettings,
         "names and texts near each other in the joint space, hubs held back"),
-    Row("description", "meaning:DescriptionEvidence", PluginSettings,
+    Row("description", "neighbours:DescriptionEvidence", PluginSettings,
         "descriptions that mean the same to the encoder"),
-    Row("type", "meaning:TypeEvidence", PluginSettings,
+    Row("type", "neighbours:TypeEvidence", PluginSettings,
         "types that mean the same to the encoder"),
     Row("parents", "parents:ParentEvidence", PluginSettings,
         "parents and children that match (second pass)"),
@@ -234,7 +234,7 @@ register_overlap_evidence = offers(
         "how far a pair leads other pairs of its entities (second pass)"),
     Row("through", "through:ThroughEvidence", PluginSettings,
         "both are one entity of a third KB, or of different ones (second pass)"),
-    Row("xrefs", "xrefs:XrefEvidence", PluginSettings,
+    Row("xrefs", "names:XrefEvidence", PluginSettings,
         "codes that both entities name: what curators know; not in use by default"),
 )
 # fmt: on
@@ -261,7 +261,7 @@ class DualSettings(ScorerSettings):
 
 # fmt: off
 register_scorers = offers(
-    "scorers",
+    "scorers.",
     Row("dual", "vectors:DualScorer", DualSettings,
         "one vector of each side, the first state or the mean (DUAL)"),
     Row("mean", "vectors:MeanScorer", ScorerSettings,
@@ -330,7 +330,7 @@ class MixupSettings(PluginSettings):
 
 # fmt: off
 register_samplers = offers(
-    "samplers",
+    "samplers.",
     Row("in_batch", "random:InBatch", PluginSettings,
         "right answers of the batch's other mentions"),
     Row("random_cross_domain", "random:RandomCrossDomain", PluginSettings,
@@ -399,7 +399,7 @@ class DistillationSettings(PluginSettings):
 
 # fmt: off
 register_objectives = offers(
-    "objectives",
+    "objectives.",
     Row("nce", "losses:Nce", NceSettings,
         "softmax of the right answer over its row (BLINK, T-Biencoder)"),
     Row("pos_neg", "losses:PosNeg", ObjectiveSettings,
@@ -486,7 +486,7 @@ class LlmSettings(PluginSettings):
 
 # fmt: off
 register_rerankers = offers(
-    "rerankers",
+    "rerankers.",
     Row("cross_encoder", "cross_encoder:CrossEncoderReranker", CrossEncoderSettings,
         "a ready cross-encoder of Hugging Face, from your folder"),
     Row("llm", "llm.reranker:LlmReranker", LlmSettings,
@@ -523,7 +523,7 @@ class MentionsSettings(PluginSettings):
 
 # fmt: off
 register_clusterers = offers(
-    "clusterers",
+    "clusterers.",
     Row("mentions", "mentions:MentionsClusterer", MentionsSettings,
         "an easy mention helps a hard one like it, in the same text or another"),
 )
@@ -533,7 +533,7 @@ register_clusterers = offers(
 # -------------------------------------------------------------------------------------- exporters
 # fmt: off
 register_exporters = offers(
-    "exporters",
+    "exporters.",
     Row("table", "table:TableExporter", TableSettings,
         "for people: the text with its mentions marked, then a line per mention"),
     Row("jsonl", "json_records:JsonlExporter", JsonSettings,
@@ -563,9 +563,7 @@ class FlatSettings(IndexSettings):
     @classmethod
     def presets(cls) -> Mapping[str, IndexPreset]:
         """The exact index by its short name."""
-        return {
-            "flat": IndexPreset({}, "exact: every row in fp32, compared with every query"),
-        }
+        return {"flat": IndexPreset({}, "exact: every row in fp32, compared with every query")}
 
 
 class FactorySettings(IndexSettings):
@@ -625,7 +623,7 @@ class FactorySettings(IndexSettings):
 
 # fmt: off
 register_index_backends = offers(
-    "indexes",
+    "indexes.",
     Row("flat", "flat:FlatBackend", FlatSettings,
         "exact search over all vectors, memory-mapped"),
     Row("faiss", "factory:FactoryBackend", FactorySettings,

@@ -16,11 +16,10 @@ from kglink.evaluation.measures.errors import (
     REASONS,
     Case,
     ErrorSummary,
-    LearntFrom,
     reason_of,
 )
 from kglink.evaluation.rankings import JOINT
-from kglink.evaluation.seen import Learnt
+from kglink.evaluation.seen import Learnt, LearntFrom
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText
 from kglink.workspace import Workspace, init_workspace
 

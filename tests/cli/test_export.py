@@ -30,8 +30,7 @@ from kglink.records import (
 from kglink.sources import Problems, Source
 from kglink.store import IngestJob, Store
 from kglink.workspace import Workspace
-from kglink_kbs.exported import record_line
-from kglink_kbs.jsonl import DocumentsAdapter, JsonlAdapter, JsonSettings
+from kglink_kbs.jsonl import DocumentsAdapter, JsonlAdapter, JsonSettings, record_line
 
 FULL = Entity(
     "Q:525",

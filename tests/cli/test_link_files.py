@@ -14,7 +14,7 @@ import pytest
 from conftest import Kglink
 
 from kglink.errors import SourceError
-from kglink.files.lock import file_lock
+from kglink.files.atomic import file_lock
 from kglink.records import EntityId, LinkedDocument
 from kglink.workspace import Workspace
 from kglink_kbs.texts.html import HtmlAdapter

@@ -13,7 +13,7 @@ from hand_made_rankings import HandMade
 from kglink.errors import UnknownNameError, UsageError
 from kglink.evaluation.rankings import JOINT
 from kglink.evaluation.retrieval import Question, evaluate_retrieval
-from kglink.evaluation.seen import Learnt, find_learnt, folded, seen_entities, seen_surfaces
+from kglink.evaluation.seen import Learnt, LearntFrom, find_learnt, folded
 from kglink.models import Hardware
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.store import Store
@@ -60,7 +60,9 @@ def seen(store: Store, seen_in: str, run: Path | None = None) -> tuple[tuple[str
     runs = None if run is None else mentions_of_runs(store, run)
     learnt = find_learnt(store, seen_in, ["both"], "dev", runs)
     assert learnt
-    return learnt.words, set(seen_surfaces(learnt, store.documents("both", "dev")))
+    known = LearntFrom(learnt, store.documents("both", "dev"))
+    surfaces = (one.surface for text in store.documents("both", "dev") for one in text.mentions)
+    return learnt.words, {folded(one) for one in surfaces if known.has_seen(one)}
 
 
 def test_surfaces_are_the_same_where_they_fold_to_the_same() -> None:
@@ -80,14 +82,13 @@ def test_entities_are_seen_where_a_mention_meant_them(store: Store) -> None:
     """Of dev a:1 and b:1 were meant in train; of `more`, which no other split teaches, none."""
     learnt = find_learnt(store, "both:train", ["both"], "dev", None)
     assert learnt
-    assert seen_entities(learnt, store.documents("both", "dev")) == {
-        EntityId("a", "1"),
-        EntityId("b", "1"),
-    }
-    assert seen_entities(learnt, []) == frozenset()
+    ids = EntityId("a", "1"), EntityId("b", "1")
+    assert all(LearntFrom(learnt, store.documents("both", "dev")).times([one]) for one in ids)
+    assert not LearntFrom(learnt, []).times(ids)
     question = Question(("both",), "dev", KBS, (1,), seen_in="both:train")
     only = Learnt(("one",), lambda: iter([Mention(0, 1, "x", (EntityId("b", "1"),))]))
-    assert seen_entities(only, store.documents("both", "dev")) == {EntityId("b", "1")}
+    known = LearntFrom(only, store.documents("both", "dev"))
+    assert [known.times([one]) for one in ids] == [0, 1]
     surfaces = ("heron ", "AMBER", "crane", "kelp")
     linker = HandMade({surface: ["a:1", "b:1"] for surface in surfaces}, kbs=KBS)
     report = evaluate_retrieval(store, linker, question)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kglink.errors import UsageError
-from kglink.evaluation.trec import Place, qrels_lines, read_run, run_lines
+from kglink.evaluation.candidate_files import Place, qrels_lines, read_run, run_lines
 from kglink.records import EntityId
 
 PLACE = Place("my docs", "Ünit 1/a", 0, 12)

@@ -17,15 +17,17 @@ import pytest
 
 from kglink.errors import DamagedFileError, NewerFileError
 from kglink.files.atomic import (
+    LockedError,
     atomic_file,
     atomic_folder,
+    file_lock,
+    is_locked,
     recover_folder,
     replace_folder,
     sweep_drafts,
     write_atomically,
 )
 from kglink.files.digest import digest_of, file_digest, text_hash
-from kglink.files.lock import LockedError, file_lock, is_locked
 from kglink.files.manifest import (
     FileInfo,
     ManifestPart,

@@ -293,11 +293,11 @@ def test_a_bad_item_of_an_array_is_told_with_its_line() -> None:
     ("array", "message"),
     [
         ('[{"id": 1, "title": "T"},\n{"id": 2 "title"}]', "line 2: not valid JSON: Expecting ','"),
-        ('[{"id": 1, "title": "T"}\n', "line 2: not valid JSON: ',' or ']' is missing"),
+        ('[{"id": 1, "title": "T"}\n', "line 2: not valid JSON: the text ends where ',' or ']'"),
         ('[{"id": 1, "title": "T"},\n\n', "line 3: not valid JSON: the array does not end"),
         ('[{"id": 1, "title": "T"},]', "line 1: not valid JSON: Expecting value"),
-        ('[{"id": 1, "title": "T"}]\n7', "line 2: not valid JSON: something follows the array"),
-        ('[{"id": 1, "title": "T"} {}]', "line 1: not valid JSON: ',' or ']' is missing"),
+        ('[{"id": 1, "title": "T"}]\n7', "line 2: not valid JSON: something follows the end"),
+        ('[{"id": 1, "title": "T"} {}]', "line 1: not valid JSON: '{' stands where ',' or ']'"),
         ("[" * 100_000, "line 1: not valid JSON: maximum recursion depth"),
     ],
 )

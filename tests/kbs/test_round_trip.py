@@ -32,7 +32,7 @@ from kglink.sources import Problems, Source
 from kglink.store import IngestSummary
 from kglink.testing import KBAdapterContract
 from kglink.workspace import Workspace, init_workspace
-from kglink_kbs.exported import record_line
+from kglink_kbs.jsonl import record_line
 from store_support import content_hashes
 
 ADAPTERS = load_registry(only="builtin").names("kb")

@@ -21,8 +21,8 @@ from kglink.overlap.train import train
 from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PairEvidence, PluginSettings
 from kglink.records import Alias, Document, Entity, EntityId, Overlap
 from kglink.store import Store
-from kglink_plugins.overlap_evidence.meaning import DescriptionEvidence
 from kglink_plugins.overlap_evidence.names import NameEvidence
+from kglink_plugins.overlap_evidence.neighbours import DescriptionEvidence
 from store_support import job
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from kglink.plugins import CandidateEvidence, load_registry
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.testing import CandidateEvidenceContract
-from kglink_plugins.evidence.numbers import numbers_in
+from kglink_plugins.evidence import numbers_in
 
 TEXT = "Breast cancer, ovarian cancer and cancer; AquaJet 3000, type IVA."
 

@@ -13,8 +13,8 @@ from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.records import Alias, Entity
 from kglink.testing import PairEvidenceContract, PluginContract
 from kglink.testing.contracts.base import check_names
-from kglink_plugins.overlap_evidence.meaning import DescriptionEvidence
 from kglink_plugins.overlap_evidence.names import NameEvidence
+from kglink_plugins.overlap_evidence.neighbours import DescriptionEvidence
 from reference_plugins import ReferencePairEvidence
 
 Values = list[Mapping[str, float]]

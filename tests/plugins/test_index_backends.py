@@ -15,9 +15,8 @@ import pytest
 from kglink.errors import ConfigError, DamagedSpaceError, SpaceError, UsageError
 from kglink.plugins import IndexBackend, RowRange, VectorIndex
 from kglink_plugins.indexes.factory import FactoryBackend, FactoryIndex
-from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
-from kglink_plugins.indexes.rows import merge_ranges
+from kglink_plugins.indexes.rows import faiss, merge_ranges
 from kglink_plugins.plugin import FactorySettings
 
 FloatArray = npt.NDArray[np.float32]

@@ -12,8 +12,8 @@ import pytest
 from kglink.plugins import IndexSettings, RowRange, VectorIndex, load_registry
 from kglink.workspace.index import presets_of
 from kglink_plugins.indexes.factory import FactoryBackend, suitable_lists
-from kglink_plugins.indexes.faiss_library import faiss
 from kglink_plugins.indexes.flat import FlatBackend
+from kglink_plugins.indexes.rows import faiss
 from kglink_plugins.plugin import FactorySettings
 
 FloatArray = npt.NDArray[np.float32]

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kglink import Progress
 from kglink.errors import KglinkError, SpaceBusyError, UnknownNameError
-from kglink.files.atomic import write_atomically
-from kglink.files.lock import LockedError, file_lock
+from kglink.files.atomic import LockedError, file_lock, write_atomically
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink_doors.serve.errors import BusyError, error_shape
 

@@ -92,7 +92,7 @@ class _Reading:
 
     def _export(self, file: Source) -> Export:
         check_text(file.label, file.head.head, file.file)
-        size = _between(LEAST_PIECE, self._source.bytes_total // PIECES, MOST_PIECE)
+        size = max(LEAST_PIECE, min((self._source.bytes_total // PIECES), MOST_PIECE))
         return Export(
             file.open(),
             file.label,
@@ -179,16 +179,13 @@ class _Reading:
     def _cleaning(self, plan: Plan, chunks: int) -> list[_Jobs]:
         if not plan.documents:
             return []
-        largest = self._largest_lot(plan, chunks)
+        lots = (lot for chunk in range(chunks) for lot in _about(plan, chunk)["lots"])
+        largest = self._lottery.largest(lots)
         jobs = [{"do": "clean", "chunk": chunk, "largest": largest} for chunk in range(chunks)]
         return [(jobs, lambda job: plan.texts(job["chunk"]))]
 
     def _report(self, page: BadPage) -> None:
         self._problems.report(RecordError(page.reason, where=page.where, hint=page.hint))
-
-    def _largest_lot(self, plan: Plan, chunks: int) -> int:
-        lots = (lot for chunk in range(chunks) for lot in _about(plan, chunk)["lots"])
-        return self._lottery.largest(lots)
 
 
 def _pieces(exports: Iterable[Export]) -> Iterator[Piece]:
@@ -233,7 +230,3 @@ def _joining(plan: Plan, chunks: int, groups: int) -> list[_Jobs]:
         *answers,
         (jobs("join"), lambda job: plan.joined(job["part"])),
     ]
-
-
-def _between(least: int, wanted: int, most: int) -> int:
-    return max(least, min(wanted, most))

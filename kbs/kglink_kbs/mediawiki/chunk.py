@@ -149,11 +149,19 @@ class _Chunk:
         if ns not in self._reader.kept:
             return
         if not _ID.fullmatch(page.id) or not page.title:
-            self._incomplete(page)
+            missing = (
+                "without a title" if not page.title else f"whose id is {page.id[:40]!r}, no number"
+            )
+            where = f"{self._label}, page {page.title or page.id!r}"
+            self._bad.append(BadPage(f"a page {missing}", where, "An export names both."))
             return
         target = page.redirect or redirect_target(page.text)
         if target:
-            self._redirect(title, target)
+            kind, to = self._reader.titles.target(target)
+            self._leave_out("redirect")
+            if kind == "article" and to != title:
+                part = self._plan.part_of(title)
+                self._out.add(self._plan.titles_section(part), f"{title}\t{to}")
         elif is_wikitext(page):
             self._article(page, ns, title)
         else:
@@ -174,13 +182,6 @@ class _Chunk:
             line = f"{title}\t{anchor}\t{count}"
             self._out.add(plan.links_section(plan.part_of(title)), line)
         return self._out.packed()
-
-    def _redirect(self, title: str, target: str) -> None:
-        kind, to = self._reader.titles.target(target)
-        self._leave_out("redirect")
-        if kind == "article" and to != title:
-            part = self._plan.part_of(title)
-            self._out.add(self._plan.titles_section(part), f"{title}\t{to}")
 
     def _article(self, page: RawPage, ns: int, title: str) -> None:
         text = without_opaque(page.text)
@@ -229,13 +230,6 @@ class _Chunk:
 
     def _clean(self, text: str) -> str:
         return prose(text, self._reader.titles, self._plan.language)
-
-    def _incomplete(self, page: RawPage) -> None:
-        missing = (
-            "without a title" if not page.title else f"whose id is {page.id[:40]!r}, no number"
-        )
-        where = f"{self._label}, page {page.title or page.id!r}"
-        self._bad.append(BadPage(f"a page {missing}", where, "An export names both."))
 
     def _leave_out(self, what: str) -> None:
         self._left_out[what] = self._left_out.get(what, 0) + 1

@@ -50,7 +50,8 @@ def sort_page(title: str, ns: int, text: str, lead: str) -> PageSort:
     if ns == CATEGORY:
         return PageSort("category")
     templates = (found[1] for found in _TEMPLATE_NAME.finditer(text))
-    if _says_disambiguation(text) or is_disambiguation(title, templates):
+    lower = "disambig" in text or "Disambig" in text or "DISAMBIG" in text
+    if (lower and bool(_DISAMBIGUATION_WORD.search(text))) or is_disambiguation(title, templates):
         return PageSort("disambiguation")
     kind: PageKind = "list" if is_list(title) else "article"
     return PageSort(kind, _type(text, lead))
@@ -77,11 +78,6 @@ def infobox_type(template: str) -> str:
         return ""
     said = (box["behind"] or box["before"] or "").strip(" :-/").lower()
     return (said or INFOBOX_TYPES.get(name.lower(), ""))[:_LONGEST_TYPE]
-
-
-def _says_disambiguation(text: str) -> bool:
-    lower = "disambig" in text or "Disambig" in text or "DISAMBIG" in text
-    return lower and bool(_DISAMBIGUATION_WORD.search(text))
 
 
 def _is_disambiguation_template(name: str) -> bool:

@@ -178,7 +178,8 @@ class _Stack:
         unclosed, end = [], 0
         for kind, start, _ in self._open:
             if start >= end:
-                end = self._guessed_end(kind, start)
+                found = (_BLANK if kind == "{" else _HEADING).search(self._text, start + 1)
+                end = found.start() if found else len(self._text)
                 unclosed.append((start, end))
         return sorted(self._done + unclosed)
 
@@ -191,10 +192,6 @@ class _Stack:
         while self._done and self._done[-1][0] >= start:  # what it holds goes with it
             self._done.pop()
         self._done.append((start, end))
-
-    def _guessed_end(self, kind: str, start: int) -> int:
-        found = (_BLANK if kind == "{" else _HEADING).search(self._text, start + 1)
-        return found.start() if found else len(self._text)
 
 
 def _regions(text: str) -> list[tuple[int, int]]:
@@ -285,14 +282,9 @@ def _content(call: re.Match[str]) -> str:
         value.replace("\0", "|").strip() for value in linked.split("|") if not _NAMED.match(value)
     ]
     if name in _MEASURES:
-        return _measure(values)
+        if len(values) >= 4 and values[1] in {"to", "and", "or", "-", "–", "by", "x"}:
+            return " ".join(values[:4])
+        return " ".join(values[:2])
     place = _SHOWN.get(name, 1)
     shown = values[place - 1] if len(values) >= place else ""
     return _WORDS.get(name, "") + shown if shown else ""
-
-
-def _measure(values: list[str]) -> str:
-    """``5 km`` of ``5|km|mi``, ``5 to 10 km`` of ``5|to|10|km``."""
-    if len(values) >= 4 and values[1] in {"to", "and", "or", "-", "–", "by", "x"}:
-        return " ".join(values[:4])
-    return " ".join(values[:2])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Self
 from xml.parsers import expat
 
@@ -251,31 +250,23 @@ class Export:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
 
     def header(self) -> bytes:
         """Everything before the first page."""
         if self._header is None:
-            self._header = self._read_header()
+            while (start := _first_page(self._held)) < 0 and self._more():
+                if len(self._held) > _MOST_HEADER:
+                    raise SourceError(
+                        f"{self._label}: no page in the first {_MOST_HEADER:,} bytes",
+                        hint="A MediaWiki export has its pages right behind <siteinfo>.",
+                    )
+            if start < 0:
+                end = self._held.find(_END)
+                start = end if end >= 0 else len(self._held)
+            self._header = self._take(start)
         return self._header
-
-    def _read_header(self) -> bytes:
-        while (start := _first_page(self._held)) < 0 and self._more():
-            if len(self._held) > _MOST_HEADER:
-                raise SourceError(
-                    f"{self._label}: no page in the first {_MOST_HEADER:,} bytes",
-                    hint="A MediaWiki export has its pages right behind <siteinfo>.",
-                )
-        if start < 0:
-            end = self._held.find(_END)
-            start = end if end >= 0 else len(self._held)
-        return self._take(start)
 
     def pieces(self) -> Iterator[Piece]:
         """The pages, in pieces of about the same size."""

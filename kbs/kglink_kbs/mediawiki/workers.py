@@ -19,7 +19,6 @@ import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from types import TracebackType
 from typing import IO, Any, BinaryIO, Self, cast
 
 from kglink.errors import KglinkError, SourceError
@@ -131,7 +130,14 @@ class Workers:
             done.set_result(self._here.do(job, data))
             return done
         if len(self._started) < self.count:
-            self._start()
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "kglink_kbs.mediawiki.workers"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            self._started.append(process)
+            send(cast("IO[bytes]", process.stdin), self._plan.as_json())  # type: ignore[arg-type]  # JSON is a job
+            self._idle.put(process)
         return self._threads.submit(self._do, job, data)
 
     def close(self) -> None:
@@ -147,23 +153,8 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _start(self) -> None:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kglink_kbs.mediawiki.workers"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self._started.append(process)
-        send(cast("IO[bytes]", process.stdin), self._plan.as_json())  # type: ignore[arg-type]  # JSON is a job
-        self._idle.put(process)
 
     def _do(self, job: Job, data: bytes) -> Job:
         process = self._idle.get()

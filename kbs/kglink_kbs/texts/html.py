@@ -109,7 +109,10 @@ class _Reader:
     def take(self, token: _Token) -> None:
         """Add a piece of text, or what a tag does to it."""
         if self._left_out:
-            self._pass_over(token)
+            if token.tag == self._left_out:
+                self._depth += -1 if token.closes else 1
+                if not self._depth:
+                    self._left_out = ""
         elif not token.tag:
             self._add(token.text)
         elif token.tag in _RAW:
@@ -129,12 +132,6 @@ class _Reader:
 
     def _is_left_out(self, tag: str) -> bool:
         return tag in _LEFT_OUT or (tag == "pre" and not self._settings.code)
-
-    def _pass_over(self, token: _Token) -> None:
-        if token.tag == self._left_out:
-            self._depth += -1 if token.closes else 1
-            if not self._depth:
-                self._left_out = ""
 
     def _add(self, text: str) -> None:
         text = unescaped(text)

@@ -132,10 +132,7 @@ class Coreference:
     """
 
     def __init__(
-        self,
-        meant: Mapping[tuple[str, int, int], Hashable] | None = None,
-        *,
-        complete: bool = True,
+        self, meant: Mapping[tuple[str, int, int], Hashable] | None = None, *, complete: bool = True
     ) -> None:
         self._meant = meant or {}
         self._complete = complete
@@ -179,21 +176,21 @@ class Coreference:
 
 def _shared(found: IntArray, gold: IntArray) -> _Shared:
     """Counted, with the clusters numbered anew."""
-    _, found_at, found_sizes = _numbered(found)
-    _, gold_at, gold_sizes = _numbered(gold)
+    found_at, found_sizes = _numbered(found)
+    gold_at, gold_sizes = _numbered(gold)
     both = (found != ABSENT) & (gold != ABSENT)
     width = max(len(gold_sizes), 1)
     pairs, counts = np.unique(found_at[both] * width + gold_at[both], return_counts=True)
     return _Shared(pairs // width, pairs % width, counts.astype(float), found_sizes, gold_sizes)
 
 
-def _numbered(labels: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """The labels that there are, each mention's place among them, and their sizes."""
+def _numbered(labels: IntArray) -> tuple[IntArray, FloatArray]:
+    """Each mention's label as its place among those that there are, and their sizes."""
     present = labels != ABSENT
-    names, places, sizes = np.unique(labels[present], return_inverse=True, return_counts=True)
+    _, places, sizes = np.unique(labels[present], return_inverse=True, return_counts=True)
     at = np.full(len(labels), ABSENT, dtype=np.int64)
     at[present] = places
-    return names, at, sizes.astype(float)
+    return at, sizes.astype(float)
 
 
 def _ratios(right: float, found: float, right_of_gold: float, gold: float) -> PrecisionRecall:

@@ -200,7 +200,11 @@ class JudgedText:
         self.mentions = [Gold(one.start, one.end) for one in source.mentions]
         #: Mentions with gold in the KBs, which links are judged by.
         self.golds = [
-            Gold(one.start, one.end, _right(one.gold, same or {}))
+            Gold(
+                one.start,
+                one.end,
+                frozenset(chain(one.gold, *((same or {}).get(gold, ()) for gold in one.gold))),
+            )
             for one in source.mentions
             if one.gold and any(gold.kb in self._kbs for gold in one.gold)
         ]
@@ -311,7 +315,17 @@ class EndToEndReport(Shown):
             if one.entity is None and (one.start, one.end) not in text.unknown
         ]
         self.nil.add(*_counts(nil, to_none, strict=True))
-        self._add_surfaces(text, answers)
+
+        def surface(place: Gold | Answer) -> str:
+            return text.source.text[place.start : place.end]
+
+        self._missed.update(map(surface, _alone(text.mentions, answers)))
+        self._invented.update(map(surface, _alone(answers, text.mentions)))
+        self._borders.update(
+            (surface(gold), surface(one))
+            for gold, one in _matched(text.mentions, answers, strict=False)
+            if (gold.start, gold.end) != (one.start, one.end)
+        )
 
     def add_of_kb(self, kb: str, text: JudgedText, answers: Sequence[Answer]) -> None:
         """Count what one KB alone gave for a text, of which only that KB is judged."""
@@ -362,18 +376,6 @@ class EndToEndReport(Shown):
             ],
         }
 
-    def _add_surfaces(self, text: JudgedText, answers: Sequence[Answer]) -> None:
-        def surface(place: Gold | Answer) -> str:
-            return text.source.text[place.start : place.end]
-
-        self._missed.update(map(surface, _alone(text.mentions, answers)))
-        self._invented.update(map(surface, _alone(answers, text.mentions)))
-        self._borders.update(
-            (surface(gold), surface(one))
-            for gold, one in _matched(text.mentions, answers, strict=False)
-            if (gold.start, gold.end) != (one.start, one.end)
-        )
-
 
 def answers_of(linked: LinkedDocument) -> list[Answer]:
     """What a text was linked to, as it is judged."""
@@ -423,12 +425,6 @@ def evaluate_answers(
 def linked_answers(linker: Linker, texts: Sequence[AnnotatedText]) -> Iterator[Sequence[Answer]]:
     """What a linker gives for raw texts: the mentions are looked for."""
     return map(answers_of, linker.link(TextInput(text.id, text.text) for text in texts))
-
-
-def _right(
-    golds: Sequence[EntityId], same: Mapping[EntityId, Sequence[EntityId]]
-) -> frozenset[EntityId]:
-    return frozenset(chain(golds, *(same.get(gold, ()) for gold in golds)))
 
 
 def _counts(

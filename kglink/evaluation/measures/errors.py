@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from kglink.evaluation.measures.end_to_end import Answer, Gold, JudgedText, overlapping
 from kglink.evaluation.measures.retrieval import RERANKED
 from kglink.evaluation.rankings import JSON_KEYS, Rank, RankedMention, Ranker, rank_mentions
-from kglink.evaluation.seen import Learnt, folded
+from kglink.evaluation.seen import LearntFrom
 from kglink.records import Candidate, Document, Entity, EntityId, MentionInText
 from kglink.store import Store
 from kglink.text.fold import fold
@@ -77,8 +77,9 @@ class ErrorSummary:
 
         A KB none of whose golds has a type has no group of types.
         """
+        places = {kb: place for place, kb in enumerate(self.kbs)}
         orders: dict[str, Callable[[str], Any]] = {
-            "kb": self._place_of_kb,
+            "kb": lambda kb: (places.get(kb, len(places)), kb),
             "type": lambda group: (-self._groups["type"][group].total(), group),
             "frequency": _first_number,
             "ambiguity": _first_number,
@@ -110,9 +111,6 @@ class ErrorSummary:
                 for gold, answer in (pair,)
             ],
         }
-
-    def _place_of_kb(self, name: str) -> tuple[int, str]:
-        return (self.kbs.index(name) if name in self.kbs else len(self.kbs)), name
 
 
 def _counts(counts: Counter[str | None]) -> dict[str, Any]:
@@ -229,36 +227,6 @@ class Case:
     def _named(self, entity: EntityId) -> dict[str, str]:
         title = self.entities[entity].title if entity in self.entities else ""
         return {"id": str(entity), "title": title, "type": self.type_of(entity)}
-
-
-class LearntFrom:
-    """What of the evaluated mentions was learnt from: their surfaces, and their golds how often."""
-
-    def __init__(self, learnt: Learnt, evaluated: Iterable[Document]) -> None:
-        self.words = learnt.words
-        golds: set[EntityId] = set()
-        wanted: set[str] = set()
-        for document in evaluated:
-            for mention in document.mentions:
-                wanted.add(folded(mention.surface))
-                golds.update(mention.gold or ())
-        self._times: Counter[EntityId] = Counter()
-        self._surfaces: set[str] = set()
-        for mentions in learnt.parts or (learnt.mentions,):
-            times: Counter[EntityId] = Counter()
-            for mention in mentions():
-                times.update(golds.intersection(mention.gold or ()))
-                if (surface := folded(mention.surface)) in wanted:
-                    self._surfaces.add(surface)
-            self._times |= times  # the larger count: parts may hold the same mentions
-
-    def has_seen(self, surface: str) -> bool:
-        """Whether a surface was learnt from."""
-        return folded(surface) in self._surfaces
-
-    def times(self, golds: Iterable[EntityId]) -> int:
-        """How many mentions that were learnt from mean one of these entities."""
-        return max((self._times[gold] for gold in golds), default=0)
 
 
 def reason_of(case: Case, counterparts: Collection[EntityId], *, right: bool) -> str | None:
@@ -379,28 +347,24 @@ class ErrorAnalysis:
         }
         known = self._store.get_entities(wanted)
         same = self._store.counterparts({gold for case in cases for gold in case.gold})
-        bearers = self._bearers({fold(case.mention.surface) for case in cases})
+        surfaces = {fold(case.mention.surface) for case in cases} - {""}
+        bearers: Counter[str] = Counter()
+        for kb in self._kbs:
+            found = {(one.folded, one.key) for one in self._store.bearers_of(kb, surfaces)}
+            bearers.update(folded for folded, _ in found)
         for case in cases:
             others = {other for gold in case.gold for other in same.get(gold, ())}
             surface = case.mention.surface
             told = replace(
                 case,
                 reason=reason_of(case, others, right=self._counterparts),
-                bearers=len(bearers.get(fold(surface), ())),
+                bearers=bearers[fold(surface)],
                 seen=self._learnt.has_seen(surface) if self._learnt else None,
                 times_learnt=self._learnt.times(case.gold) if self._learnt else None,
                 entities=known,
             )
             self._summary.add(told)
             self._each(told)
-
-    def _bearers(self, surfaces: set[str]) -> dict[str, set[EntityId]]:
-        """The entities that bear each folded surface."""
-        found: dict[str, set[EntityId]] = {}
-        for kb in self._kbs:
-            for one in self._store.bearers_of(kb, surfaces - {""}):
-                found.setdefault(one.folded, set()).add(EntityId(kb, one.key))
-        return found
 
 
 def _cases(text: JudgedText, answers: Sequence[Answer]) -> Iterator[Case]:

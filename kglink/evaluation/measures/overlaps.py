@@ -88,17 +88,15 @@ def evaluate_overlaps(
             continue
         # The later KB asks first: the papers' source KB is there before their targets.
         for queries, answers in (sides[::-1], sides):
-            found.append(_figures(segments, queries, answers, progress))
+            means = (
+                float(one.mean()) for one in _values(segments, queries, answers, progress=progress)
+            )
+            found.append(OverlapFigures(queries.kb, answers.kb, len(queries.rows), *means))
     return found
 
 
 def overlap_values(
-    space: Space,
-    store: Store,
-    *,
-    queries: str,
-    answers: str,
-    least: float = LEAST_PROBABILITY,
+    space: Space, store: Store, *, queries: str, answers: str, least: float = LEAST_PROBABILITY
 ) -> dict[str, npt.NDArray[np.float64]]:
     """The `FIGURES` of each accepted overlap of two KBs, all entities of both ranked."""
     _check_texts(space)
@@ -168,10 +166,18 @@ def _pairs(segments: Mapping[str, Segment], sides: tuple[Side, Side]) -> list[tu
 
 
 def _values(
-    segments: Mapping[str, Segment], queries: Side, answers: Side
+    segments: Mapping[str, Segment],
+    queries: Side,
+    answers: Side,
+    *,
+    progress: OnProgress = lambda _: None,
 ) -> list[npt.NDArray[np.float64]]:
     """The `FIGURES` of each overlap, whose means are those of `OverlapFigures`."""
-    found = list(ranks_of_counterparts(segments, queries, answers))
+    found, done = [], 0
+    for part in ranks_of_counterparts(segments, queries, answers):
+        found.append(part)
+        done += len(part[0])
+        progress(Progress(f"overlaps of {queries.kb} and {answers.kb}", done, len(queries.rows)))
     ranks = np.concatenate([part for part, _ in found])
     cosines = np.concatenate([part for _, part in found]).astype(np.float64)
     # Nothing is nearer to the query than itself, and of equals it is first.
@@ -195,33 +201,23 @@ def ranks_of_counterparts(
         ahead = np.zeros(len(asking), dtype=np.int64)
         for kb, segment in segments.items():
             # The row that an answer would have in this KB: rows before it win ties with it.
-            place = right if kb == answers.kb else _whole(segment, is_first=kb in earlier)
+            border = np.array([segment.row_count("text") if kb in earlier else 0])
+            place = right if kb == answers.kb else border
             for start, rows in _blocks(segment):
                 scores = vectors @ rows.T
                 if kb == queries.kb:
-                    _leave_out(scores, asking - start)
-                ahead += _count_ahead(scores, cosines, place - start)
+                    columns = asking - start
+                    here = np.flatnonzero((columns >= 0) & (columns < scores.shape[1]))
+                    scores[here, columns[here]] = -np.inf
+                # How many of a block come before each answer; columns below ``before`` win ties.
+                before = place - start
+                difference = scores - cosines[:, None]
+                larger = difference > _ROUNDING
+                equal = np.abs(difference) <= _ROUNDING
+                wins = np.arange(scores.shape[1]) < before[:, None]
+                count: IntArray = (larger | (equal & wins)).sum(axis=1)
+                ahead += count
         yield ahead + 1, cosines
-
-
-def _figures(
-    segments: Mapping[str, Segment],
-    queries: Side,
-    answers: Side,
-    progress: OnProgress,
-) -> OverlapFigures:
-    with_self = without = cosine = 0.0
-    done, count = 0, len(queries.rows)
-    for ranks, cosines in ranks_of_counterparts(segments, queries, answers):
-        # Nothing is nearer to the query than itself, and of equals it is first.
-        with_self += float((1 / (ranks + 1)).sum())
-        without += float((1 / ranks).sum())
-        cosine += float(cosines.sum(dtype=np.float64))
-        done += len(ranks)
-        progress(Progress(f"overlaps of {queries.kb} and {answers.kb}", done, count))
-    return OverlapFigures(
-        queries.kb, answers.kb, count, with_self / count, without / count, cosine / count
-    )
 
 
 def _check_texts(space: Space) -> None:
@@ -243,30 +239,9 @@ def _accepted(store: Store, left: Segment, right: Segment, least: float) -> tupl
     return Side(left.kb, rows[:, 0]), Side(right.kb, rows[:, 1])
 
 
-def _whole(segment: Segment, *, is_first: bool) -> IntArray:
-    """The border behind, or before, all rows of a KB, for any number of queries."""
-    return np.array([segment.row_count("text") if is_first else 0])
-
-
 def _blocks(segment: Segment) -> Iterator[tuple[int, FloatArray]]:
     for start in range(0, segment.row_count("text"), _ROWS):
         yield start, _unit(segment.vectors("text", slice(start, start + _ROWS)))
-
-
-def _leave_out(scores: FloatArray, columns: IntArray) -> None:
-    """Take the queries themselves out of a block of scores."""
-    here = np.flatnonzero((columns >= 0) & (columns < scores.shape[1]))
-    scores[here, columns[here]] = -np.inf
-
-
-def _count_ahead(scores: FloatArray, cosines: FloatArray, before: IntArray) -> IntArray:
-    """How many of a block come before each answer; columns below ``before`` win ties."""
-    difference = scores - cosines[:, None]
-    larger = difference > _ROUNDING
-    equal = np.abs(difference) <= _ROUNDING
-    wins = np.arange(scores.shape[1]) < before[:, None]
-    count: IntArray = (larger | (equal & wins)).sum(axis=1)
-    return count
 
 
 def _unit(vectors: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
-from kglink.files.lock import file_lock
+from kglink.files.atomic import file_lock
 from kglink.overlap.review.journal import (
     Answer,
     Entry,

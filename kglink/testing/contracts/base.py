@@ -27,6 +27,10 @@ class PluginContract:
     generic: ClassVar[bool] = False
     """True where nobody described the plugin: checks that need a description are loosened."""
 
+    def make(self, *args: Any, **named: Any) -> Any:
+        """The plugin under test; a contract says what it is made with."""
+        return self.create(*args)
+
     def create(self, *args: object) -> Any:
         """Make the registered plugin."""
         create: Any = installed_plugins().create

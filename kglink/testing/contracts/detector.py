@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from kglink.plugins import Detector, NameRow, Names, ReadingDetector
+from kglink.plugins import NameRow, ReadingDetector
 from kglink.records import Span
 from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
 from kglink.text.fold import fold
@@ -51,11 +51,6 @@ class DetectorContract(PluginContract):
     """
     texts: Sequence[str] = NASTY_TEXTS
     """The texts on which the promises are checked."""
-
-    def make(self, names: Names) -> Detector:
-        """The detector under test for these names."""
-        detector: Detector = self.create(names)
-        return detector
 
     def test_spans_hold_for_every_text(self) -> None:
         for surfaces in (self.surfaces, ()):

@@ -31,11 +31,6 @@ class ExporterContract(PluginContract):
     streams: bool = True
     """Whether a document is written before the last one has come."""
 
-    def make(self) -> Exporter:
-        """The exporter under test."""
-        exporter: Exporter = self.create()
-        return exporter
-
     def exported_spans(self, output: str) -> Iterable[ExportedSpan]:
         """The spans that an output states; override it for JSON of another shape than ours.
 

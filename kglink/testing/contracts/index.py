@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kglink.plugins import IndexBackend, RowRange, VectorIndex
+from kglink.plugins import RowRange, VectorIndex
 from kglink.testing.contracts.base import PluginContract
 
 if TYPE_CHECKING:
@@ -30,11 +30,6 @@ class IndexBackendContract(PluginContract):
     """What part of the best rows an index that is not exact must find."""
     score_tolerance: float = 0.0
     """How far its scores may lie from the inner products."""
-
-    def make(self) -> IndexBackend:
-        """The back end under test."""
-        backend: IndexBackend = self.create()
-        return backend
 
     def test_finds_what_a_scan_finds(self) -> None:
         rows, queries = vectors(300, seed=1), vectors(20, seed=2)

@@ -14,7 +14,7 @@ from pathlib import Path
 import zstandard
 
 from kglink.errors import KglinkError, RecordError
-from kglink.plugins import KBAdapter, Sniff
+from kglink.plugins import Sniff
 from kglink.records import CodeMapping, Document, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing.contracts.base import PluginContract, installed_plugins
@@ -49,11 +49,6 @@ class KBAdapterContract(PluginContract):
     """Sources of other formats, which the adapter must not take for its own."""
     sniffs: bool = True
     """Whether it is registered with a sniff."""
-
-    def make(self) -> KBAdapter:
-        """The adapter under test."""
-        adapter: KBAdapter = self.create()
-        return adapter
 
     def sniff(self) -> Sniff | None:
         """The function by which its format is guessed."""
@@ -167,14 +162,27 @@ class KBAdapterContract(PluginContract):
 def check_record(record: Record) -> None:
     """Assert what holds for every record of every adapter."""
     if isinstance(record, Entity):
-        _check_entity(record)
+        assert record.key, f"{record!r} has no key"
+        assert math.isfinite(record.popularity), f"{record!r}: popularity is not finite"
+        for alias in record.aliases:
+            assert alias.surface.strip(), f"{record!r} has an empty alias"
+            assert alias.count >= 0
+        assert isinstance(record.aliases, tuple)
+        assert isinstance(record.xrefs, tuple)
     elif isinstance(record, CodeMapping):
         assert code_of(record.subject), f"{record!r} has no code for its subject"
         assert code_of(record.object), f"{record!r} has no code for its object"
         assert 0 <= record.confidence <= 1, f"{record!r}"
     else:
         assert isinstance(record, Document), f"{record!r} is no record"
-        _check_document(record)
+        assert record.id, f"{record!r} has no id"
+        assert record.split in ("", "train", "dev", "test")
+        for mention in record.mentions:
+            assert 0 <= mention.start < mention.end <= len(record.text), f"{mention!r}"
+            assert record.text[mention.start : mention.end] == mention.surface, f"{mention!r}"
+            gold = mention.gold
+            assert gold is None or (isinstance(gold, tuple) and all(entity.key for entity in gold))
+            assert gold is None or len(gold) == len(set(gold)), f"{mention!r} names an answer twice"
 
 
 def mangled(sample: bytes) -> Iterator[bytes]:
@@ -193,27 +201,6 @@ def mangled(sample: bytes) -> Iterator[bytes]:
         yield bytes(damaged)
     yield sample + sample
     yield GARBAGE
-
-
-def _check_entity(entity: Entity) -> None:
-    assert entity.key, f"{entity!r} has no key"
-    assert math.isfinite(entity.popularity), f"{entity!r}: popularity is not finite"
-    for alias in entity.aliases:
-        assert alias.surface.strip(), f"{entity!r} has an empty alias"
-        assert alias.count >= 0
-    assert isinstance(entity.aliases, tuple)
-    assert isinstance(entity.xrefs, tuple)
-
-
-def _check_document(document: Document) -> None:
-    assert document.id, f"{document!r} has no id"
-    assert document.split in ("", "train", "dev", "test")
-    for mention in document.mentions:
-        assert 0 <= mention.start < mention.end <= len(document.text), f"{mention!r}"
-        assert document.text[mention.start : mention.end] == mention.surface, f"{mention!r}"
-        gold = mention.gold
-        assert gold is None or (isinstance(gold, tuple) and all(entity.key for entity in gold))
-        assert gold is None or len(gold) == len(set(gold)), f"{mention!r} names an answer twice"
 
 
 def _unnamed(records: Iterable[Record], source: Source) -> list[Record]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pytest
 
-from kglink.plugins import EntityPair, EntityVectors, PairEvidence, Side
+from kglink.plugins import EntityPair, EntityVectors, Side
 from kglink.records import Alias, Entity, Progress
 from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
 from kglink.text.entity_text import entity_text
@@ -34,11 +34,6 @@ class PairEvidenceContract(PluginContract):
     """Entities of two KBs that hold nothing else, and whether they are proposed as a pair."""
     weighs: tuple[tuple[Entity, Entity, Mapping[str, float]], ...] = ()
     """The same, and all values of the pair."""
-
-    def make(self) -> PairEvidence:
-        """The evidence under test."""
-        evidence: PairEvidence = self.create()
-        return evidence
 
     def test_says_in_which_pass_it_weighs(self) -> None:
         assert isinstance(self.make().second_pass, bool)
@@ -105,7 +100,8 @@ class PairEvidenceContract(PluginContract):
     def _weighed(self, kbs: ListedKBs, pairs: Sequence[EntityPair]) -> Values:
         evidence = self.make()
         list(evidence.propose(kbs))
-        return evidence.weigh(kbs, pairs)
+        values: Values = evidence.weigh(kbs, pairs)
+        return values
 
     def _same(self, first: Mapping[str, float], second: Mapping[str, float]) -> None:
         assert first.keys() == second.keys()

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kglink.plugins import (
-    Encoded,
-    MentionSampler,
-    MixingSampler,
-    Sampler,
-    SamplerBatch,
-    SamplerPool,
-)
+from kglink.plugins import Encoded, MentionSampler, MixingSampler, SamplerBatch, SamplerPool
 from kglink.testing.contracts.base import PluginContract
 
 if TYPE_CHECKING:
@@ -32,11 +25,6 @@ class SamplerContract(PluginContract):
     kind = "sampler"
     stochastic: bool = True
     """Whether another seed draws other rows; False where the rows follow from the vectors."""
-
-    def make(self) -> Sampler:
-        """The sampler under test."""
-        sampler: Sampler = self.create()
-        return sampler
 
     def eligible(self, pool: SamplerPool, batch: SamplerBatch, mention: int) -> set[int]:
         """The rows that may be drawn for a mention; override it for a sampler that is choosy.
@@ -74,7 +62,10 @@ class SamplerContract(PluginContract):
         pool, batch = self._large()
         vectors = np.random.default_rng(6).integers(-9, 9, (len(pool), DIM)).astype(np.float32)
         wide = self._draw(replace(pool, vectors=vectors), batch, 4, 7)
-        for kept in (vectors.astype(np.float16), _bf16_bits(vectors)):
+        for kept in (
+            vectors.astype(np.float16),
+            (vectors.view(np.uint32) >> 16).astype(np.uint16).view(np.int16),
+        ):
             assert np.array_equal(self._draw(replace(pool, vectors=kept), batch, 4, 7), wide)
 
     def test_another_seed_draws_other_rows_if_stochastic(self) -> None:
@@ -129,7 +120,7 @@ class SamplerContract(PluginContract):
         return bool(getattr(self.make(), "by_score", False))
 
     def _draw(self, pool: SamplerPool, batch: SamplerBatch, k: int, seed: int) -> IntArray:
-        drawn = self.make().sample(pool, batch, k, np.random.default_rng(seed))
+        drawn: IntArray = self.make().sample(pool, batch, k, np.random.default_rng(seed))
         assert drawn.shape == (len(batch.gold), k)
         assert drawn.dtype == np.int64
         return drawn
@@ -186,11 +177,6 @@ class _InnerProducts:
     def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
         scores: FloatArray = self._scores[np.ix_(mentions, rows)]
         return scores
-
-
-def _bf16_bits(vectors: FloatArray) -> npt.NDArray[np.int16]:
-    """The upper halves of numbers whose lower halves are zero."""
-    return (vectors.view(np.uint32) >> 16).astype(np.uint16).view(np.int16)
 
 
 def _copies(*arrays: npt.NDArray[Any] | None) -> list[npt.NDArray[Any]]:

@@ -120,7 +120,12 @@ class MentionsClusterer:
 def _compared(
     rankings: Sequence[Ranking], read: MentionVectors, context: float, neighbours: int
 ) -> _Compared:
-    places = sorted(range(len(rankings)), key=lambda at: _place(rankings[at]))
+
+    def place(at: int) -> tuple[str, int, int, str]:
+        mention = rankings[at].mention
+        return mention.document, mention.start, mention.end, mention.text
+
+    places = sorted(range(len(rankings)), key=place)
     names, contexts = read([rankings[at].mention for at in places])
     shares = np.float32(1 - context) ** 0.5, np.float32(context) ** 0.5
     vectors = np.hstack([names * shares[0], contexts * shares[1]]).astype(np.float32)
@@ -140,11 +145,6 @@ def _with_first(ranking: Ranking, meant: Candidate, alike: float) -> Ranking:
         evidence={**own.evidence, "mentions": round(alike, 4)},
     )
     return replace(ranking, candidates=(helped, *others))
-
-
-def _place(ranking: Ranking) -> tuple[str, int, int, str]:
-    mention = ranking.mention
-    return mention.document, mention.start, mention.end, mention.text
 
 
 def _first(ranking: Ranking) -> EntityId | None:

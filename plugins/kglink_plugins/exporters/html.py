@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from string import Template
 from tempfile import SpooledTemporaryFile
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from pydantic import Field
 
@@ -18,7 +18,6 @@ from kglink.plugins import PluginSettings
 from kglink.records import (
     Candidate,
     EntityId,
-    KBAnswer,
     Link,
     LinkedDocument,
     Rejected,
@@ -75,20 +74,14 @@ class HtmlExporter:
         out.flush()
 
 
-class _Heading(NamedTuple):
-    """A document as the table of contents shows it."""
-
-    name: str
-    mentions: int
-
-
 @dataclass
 class _Body:
     """Renders documents and keeps what the rest of the page must know about them."""
 
     settings: HtmlSettings
     tally: Tally = field(default_factory=Tally)
-    headings: list[_Heading] = field(default_factory=list)
+    headings: list[tuple[str, int]] = field(default_factory=list)
+    """The name of each document, and how many mentions it has."""
     kbs: dict[str, int] = field(default_factory=dict)
     entities: dict[EntityId, int] = field(default_factory=dict)
     entity_data: list[object] = field(default_factory=list)
@@ -100,7 +93,7 @@ class _Body:
         self.tally.add(document)
         page = len(self.headings) + 1
         name = document.id or f"document {page}"
-        self.headings.append(_Heading(name, len(document.links)))
+        self.headings.append((name, len(document.links)))
         links = document.in_order
         numbers = {id(link): number for number, link in enumerate(links)}
         yield f'<article id="d{page}" aria-labelledby="d{page}-name">\n<header>'
@@ -118,7 +111,12 @@ class _Body:
         if self.settings.rejected:
             yield from _rejected(document.rejected)
         if document.meta:
-            yield _details(document)
+            rows = "".join(
+                f"<dt>{escaped(str(key))}</dt><dd>{escaped(shown)}</dd>"
+                for key, value in document.meta.items()
+                for shown in [value if isinstance(value, str) else json_text(json_value(value))]
+            )
+            yield f"<details><summary>How it was linked</summary>\n<dl>{rows}</dl></details>\n"
         data = [self._link_data(link) for link in links]
         yield f'<script type="application/json">{page_json(data)}</script>\n</article>\n'
 
@@ -137,7 +135,8 @@ class _Body:
 
     def _attributes(self, link: Link, page: int, index: int, kind: str = "m") -> str:
         kb = link.chosen.id.kb if link.chosen else "NIL"
-        answer = str(link.chosen.id) if link.chosen else _no_entity(link)
+        cluster = f", {link.cluster}" if link.cluster else ""
+        answer = str(link.chosen.id) if link.chosen else f"no entity (NIL{cluster})"
         label = f"{link.surface}: {answer}, {percent(link.confidence)} sure"
         return (
             f'class="{kind} {self._kb_class(link.chosen)}" id="m{page}-{index}" role="button"'
@@ -180,13 +179,16 @@ class _Body:
             "sure": json_number(link.confidence),
             "chosen": chosen,
             **({"cluster": for_page(link.cluster)} if link.cluster else {}),
-            "per_kb": [self._kb_data(one) for one in link.per_kb],
+            "per_kb": [
+                [
+                    self._kb(one.kb),
+                    self._entity(one.chosen) if one.chosen else None,
+                    json_number(one.confidence),
+                ]
+                for one in link.per_kb
+            ],
             "candidates": [self._candidate_data(item) for item in link.candidates],
         }
-
-    def _kb_data(self, answer: KBAnswer) -> list[object]:
-        entity = self._entity(answer.chosen) if answer.chosen else None
-        return [self._kb(answer.kb), entity, json_number(answer.confidence)]
 
     def _candidate_data(self, item: Candidate) -> dict[str, object]:
         data: dict[str, object] = {"entity": self._entity(item), "score": json_number(item.score)}
@@ -250,7 +252,7 @@ def _legend(body: _Body) -> str:
     )
 
 
-def _contents(headings: list[_Heading]) -> str:
+def _contents(headings: list[tuple[str, int]]) -> str:
     if len(headings) < 2:
         return ""
     items = "\n".join(
@@ -273,29 +275,12 @@ def _rejected(rejected: Sequence[Rejected]) -> Iterator[str]:
     yield "</tbody>\n</table></details>\n"
 
 
-def _details(document: LinkedDocument) -> str:
-    rows = "".join(
-        f"<dt>{escaped(str(key))}</dt><dd>{escaped(_value(value))}</dd>"
-        for key, value in document.meta.items()
-    )
-    return f"<details><summary>How it was linked</summary>\n<dl>{rows}</dl></details>\n"
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else json_text(json_value(value))
-
-
 def _entity(candidate: Candidate | None) -> str:
     return linked_name(str(candidate.id), candidate.url) if candidate else ""
 
 
 def _kb_class(index: int) -> str:
     return f"kb{index} c{index % len(COLOURS)} u{index % len(UNDERLINES)}"
-
-
-def _no_entity(link: Link) -> str:
-    """What a NIL says of itself."""
-    return f"no entity (NIL, {link.cluster})" if link.cluster else "no entity (NIL)"
 
 
 def _cut(text: str, limit: int) -> str:

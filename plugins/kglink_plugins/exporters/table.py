@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice, zip_longest
 from typing import Literal, NamedTuple, TextIO
 
@@ -14,12 +15,7 @@ from rich.text import Text
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, Link, LinkedDocument, Rejected
 from kglink_plugins.exporters.escape import encodable, one_line, terminal_lines
-from kglink_plugins.exporters.summary import (
-    Tally,
-    counted,
-    marks,
-    notes,
-)
+from kglink_plugins.exporters.summary import Tally, counted, marks, notes
 
 # Okabe and Ito's palette without black and yellow: told apart by colour-blind people, readable
 # on dark and light. The KB's name always stands beside the colour.
@@ -113,15 +109,18 @@ class _Page:
 
     # --------------------------------------------------------------------------- the text
     def _print_text(self, document: LinkedDocument) -> None:
-        shown = Text()
-        position = 0
+        shown, position = Text(), 0
         groups = marks(document.links)
         end = _cut(document.text, [group.link for group in groups], self._settings.text_limit)
         for link, _ in groups:
             if link.end > end:
                 break
             shown.append_text(_body(document.text[position : link.start]))
-            shown.append_text(self._mark(link, document.text[link.start : link.end]))
+            name = one_line(link.chosen.id.kb) if link.chosen else "NIL"
+            style = self._style(link.chosen)
+            surface = one_line(document.text[link.start : link.end])
+            shown.append("[", "dim").append(surface, f"{style} underline")
+            shown.append(f"|{name}]", f"dim {style}")
             position = link.end
         shown.append_text(_body(document.text[position:end]))
         self._print(shown, wrap=True)
@@ -130,13 +129,6 @@ class _Page:
             below = "; every mention is listed below" if document.links else ""
             self._print(Text(f"… {left} not shown{below}", style="dim"))
         self._print(Text())
-
-    def _mark(self, link: Link, surface: str) -> Text:
-        name = one_line(link.chosen.id.kb) if link.chosen else "NIL"
-        style = self._style(link.chosen)
-        return Text.assemble(
-            ("[", "dim"), (one_line(surface), f"{style} underline"), (f"|{name}]", f"dim {style}")
-        )
 
     # ----------------------------------------------------------------------- the mentions
     def _rows(self, link: Link) -> Iterator[list[Cell]]:
@@ -225,17 +217,10 @@ def _console(settings: TableSettings, out: TextIO) -> Console | None:
     """A console for coloured output, or None for plain text."""
     if settings.colour == "never":
         return None
+    plain = partial(Console, file=out, markup=False, highlight=False, emoji=False)
     if settings.colour == "always":
-        return Console(
-            file=out,
-            markup=False,
-            highlight=False,
-            emoji=False,
-            force_terminal=True,
-            no_color=False,
-            color_system="truecolor",
-        )
-    console = Console(file=out, markup=False, highlight=False, emoji=False)
+        return plain(force_terminal=True, no_color=False, color_system="truecolor")
+    console = plain()
     coloured = console.is_terminal and not console.no_color and not console.is_dumb_terminal
     return console if coloured else None
 

@@ -14,24 +14,22 @@ import numpy.typing as npt
 
 from kglink.errors import ConfigError, DamagedSpaceError
 from kglink.plugins import RowRange, VectorIndex
-from kglink_plugins.indexes.faiss_library import (
-    configure_faiss,
-    faiss,
-    faiss_errors,
-    read_index,
-    selector_of,
-    write_index,
-)
 from kglink_plugins.indexes.flat import FlatIndex
 from kglink_plugins.indexes.rows import (
     FloatArray,
     IntArray,
     best_first,
     check_queries,
+    configure_faiss,
+    faiss,
+    faiss_errors,
     merge_ranges,
     no_rows,
+    read_index,
     row_count,
+    selector_of,
     spool_rows,
+    write_index,
 )
 from kglink_plugins.plugin import LISTS, FactorySettings
 

@@ -12,22 +12,20 @@ import numpy.typing as npt
 
 from kglink.errors import SpaceError
 from kglink.plugins import RowRange
-from kglink_plugins.indexes.faiss_library import (
-    configure_faiss,
-    faiss,
-    read_index,
-    selector_of,
-    write_index,
-)
 from kglink_plugins.indexes.rows import (
     FloatArray,
     IntArray,
     best_first,
     check_queries,
+    configure_faiss,
+    faiss,
     merge_ranges,
     no_rows,
+    read_index,
     row_count,
+    selector_of,
     spool_rows,
+    write_index,
 )
 from kglink_plugins.plugin import FlatSettings
 
@@ -124,15 +122,13 @@ class FlatIndex:
         """
         if len(spans) > _MOST_SEARCHES:
             return self._fetch_selected(queries, count, selector_of(spans, self.size))
-        parts = [self._fetch_span(queries, min(count, row_count([s])), s) for s in spans]
+        parts = [
+            self._fetch_selected(queries, min(count, row_count([s])), selector_of([s], self.size))
+            for s in spans
+        ]
         scores = np.concatenate([part[0] for part in parts], axis=1)
         rows = np.concatenate([part[1] for part in parts], axis=1)
         return best_first(scores, rows, count)
-
-    def _fetch_span(
-        self, queries: FloatArray, count: int, span: RowRange
-    ) -> tuple[FloatArray, IntArray]:
-        return self._fetch_selected(queries, count, selector_of([span], self.size))
 
     def _fetch_selected(
         self, queries: FloatArray, count: int, selector: Any

@@ -36,10 +36,7 @@ class FuzzyEvidence:
         self._space = WordSpace(kbs)
         if self._settings.neighbours:
             yield from similar_names(
-                kbs,
-                self._space,
-                k=self._settings.neighbours,
-                max_block=self._settings.max_block,
+                kbs, self._space, k=self._settings.neighbours, max_block=self._settings.max_block
             )
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
@@ -99,10 +96,7 @@ def _equal(
 
 
 def _spelling(
-    left: Sequence[list[str]],
-    right: Sequence[list[str]],
-    left_rows: IntArray,
-    right_rows: IntArray,
+    left: Sequence[list[str]], right: Sequence[list[str]], left_rows: IntArray, right_rows: IntArray
 ) -> FloatArray:
     lefts = [" ".join(sorted(words)) for words in left]
     rights = [" ".join(sorted(words)) for words in right]

@@ -1,10 +1,11 @@
-"""Names in common: how many, which ones, and who else bears them."""
+"""Names and cross-references that both entities have: how many, which, and who else has them."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,9 @@ import numpy.typing as npt
 from kglink.files.digest import text_hash
 from kglink.overlap.names import folded_names
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
+from kglink.records import Entity
+from kglink.space.names import places_in
+from kglink.text.codes import code_of
 from kglink.text.fold import fold
 
 #: Names in common, and other bearers of one, beyond which more say nothing more.
@@ -85,3 +89,47 @@ class _Bearers:
         known = at < len(self._names) and self._names[at] == hashed
         # A name that too many bear is passed over by the store, and so not known here.
         return int(self._counts[at]) - 2 if known else MOST_BEARERS
+
+
+#: A code that more entities of one KB name says nothing of any two of them.
+MOST_BEARERS_OF_A_CODE = 100
+
+
+class XrefEvidence:
+    """Proposes entities that have a code in common; the key of an entity is one of its codes."""
+
+    second_pass = False
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        """Pairs with a code in common."""
+        bearers: dict[str, list[str]] = {}
+        codes = (text_hash(code) for one in kbs.entities("left") for code in codes_of(one))
+        common = np.unique(np.fromiter(codes, np.uint64))
+        for entity in kbs.entities("right"):
+            own = list(codes_of(entity))
+            _, known = places_in(common, np.array([text_hash(code) for code in own], np.uint64))
+            for code in compress(own, known.tolist()):
+                bearers.setdefault(code, []).append(entity.key)
+        for entity in kbs.entities("left"):
+            for code in codes_of(entity):
+                others = bearers.get(code, ())
+                if len(others) <= MOST_BEARERS_OF_A_CODE:
+                    for other in others:
+                        yield entity.key, other
+
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
+        """``xref``: whether they have a code in common; absent where both have none but the key."""
+        return [
+            {"xref": float(not codes_of(pair.left).isdisjoint(codes_of(pair.right)))}
+            if pair.left.xrefs or pair.right.xrefs
+            else {}
+            for pair in pairs
+        ]
+
+
+def codes_of(entity: Entity) -> set[str]:
+    """The codes of an entity in one spelling, its key among them where it is one."""
+    return {code_of(text) for text in (entity.key, *entity.xrefs)} - {""}

@@ -1,4 +1,4 @@
-"""Neighbours in the joint space: entities whose names or texts mean nearly the same."""
+"""Neighbours in the joint space, and descriptions and types that mean the same to the encoder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.overlap.neighbours import nearest_neighbours
-from kglink.plugins import EntityPair, EntityVectors, PairedKBs, Side
+from kglink.overlap.paper import cosines
+from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PluginSettings, Side
+from kglink.text.fold import fold
 from kglink_plugins.overlap_evidence.word_blocks import quotas
 from kglink_plugins.overlap_evidence.word_space import MOST_NAMES
 from kglink_plugins.plugin import NeighbourSettings
@@ -19,11 +21,8 @@ FloatArray = npt.NDArray[np.float32]
 CHUNK_ROWS = 65_536
 
 
-class _KB(NamedTuple):
-    """The vectors of one KB: of its names, and of its texts where the space has them."""
-
-    names: EntityVectors
-    texts: EntityVectors | None
+#: The vectors of one KB: of its names, and of its texts where the space has them.
+_KB = tuple[EntityVectors, EntityVectors | None]
 
 
 class _Rows(NamedTuple):
@@ -90,8 +89,8 @@ class NeighbourEvidence:
         values: list[Mapping[str, float]] = [{} for _ in pairs]
         if left is None or right is None:
             return values
-        lefts = left.names.find([pair.left.key for pair in pairs])
-        rights = right.names.find([pair.right.key for pair in pairs])
+        lefts = left[0].find([pair.left.key for pair in pairs])
+        rights = right[0].find([pair.right.key for pair in pairs])
         there = np.flatnonzero((lefts >= 0) & (rights >= 0))
         if len(there):
             columns = _cosines(left, right, lefts[there], rights[there])
@@ -103,17 +102,16 @@ class NeighbourEvidence:
     def _open(self, kbs: PairedKBs, side: Side) -> _KB | None:
         if side not in self._opened:
             names = kbs.vectors(side, "alias")
-            self._opened[side] = (
-                _KB(names, kbs.vectors(side, "text")) if names is not None else None
-            )
+            self._opened[side] = None if names is None else (names, kbs.vectors(side, "text"))
         return self._opened[side]
 
 
 def _cosines(left: _KB, right: _KB, lefts: IntArray, rights: IntArray) -> dict[str, FloatArray]:
-    one, other = _rows(left.names, lefts), _rows(right.names, rights)
+    (left_names, of_left), (right_names, of_right) = left, right
+    one, other = _rows(left_names, lefts), _rows(right_names, rights)
     columns = {"near_names": _best(one, other), "all_names": _dots(one.means, other.means)}
-    if left.texts is not None and right.texts is not None:
-        left_texts, right_texts = _rows(left.texts, lefts), _rows(right.texts, rights)
+    if of_left is not None and of_right is not None:
+        left_texts, right_texts = _rows(of_left, lefts), _rows(of_right, rights)
         columns["texts"] = _best(left_texts, right_texts)
         columns["name_in_text"] = np.maximum(_best(one, right_texts), _best(left_texts, other))
     return {name: np.clip(column, -1, 1) for name, column in columns.items()}
@@ -150,3 +148,60 @@ def _best(one: _Rows, other: _Rows) -> FloatArray:
 def _dots(one: FloatArray, other: FloatArray) -> FloatArray:
     products: FloatArray = np.einsum("nd,nd->n", one, other)
     return products
+
+
+#: Descriptions of one thing in two KBs rarely have a smaller cosine.
+_LEAST_ALIKE = 0.5
+
+
+class DescriptionEvidence:
+    """Weighs the cosine of the descriptions where both entities have one; proposes nothing."""
+
+    second_pass = False
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        """Nothing: descriptions are compared where something else proposes a pair."""
+        return iter(())
+
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
+        """``description``: the cosine; ``descriptions_differ``: by how much it is below a half."""
+        described = [pair for pair in pairs if pair.left.description and pair.right.description]
+        texts = [text for one, other in described for text in (one.description, other.description)]
+        found = iter(cosines(kbs, texts))
+        values: list[Mapping[str, float]] = []
+        for pair in pairs:
+            if pair.left.description and pair.right.description:
+                cosine = next(found)
+                differ = max(0.0, _LEAST_ALIKE - cosine)
+                values.append({"description": cosine, "descriptions_differ": differ})
+            else:
+                values.append({})
+        return values
+
+
+class TypeEvidence:
+    """Weighs the cosine of the types where both entities have one; proposes nothing."""
+
+    second_pass = False
+
+    def __init__(self, settings: PluginSettings) -> None:
+        self._known: dict[tuple[str, str], float] = {}
+
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        """Nothing: too many entities are of one type."""
+        return iter(())
+
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
+        """``type``: 1 where the types are written alike, else the cosine of their words."""
+        types = [(fold(pair.left.type), fold(pair.right.type)) for pair in pairs]
+        new = [one for one in dict.fromkeys(types) if all(one) and one not in self._known]
+        # KBs have few types, so each two are compared once.
+        found = cosines(kbs, [text for one in new for text in one])
+        self._known.update(zip(new, found, strict=True))
+        return [
+            {"type": 1.0 if one == other else self._known[one, other]} if one and other else {}
+            for one, other in types
+        ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings, Side
 
@@ -14,21 +13,14 @@ MOST_ODDS = 8.0
 MOST_REMEMBERED = 200_000
 
 
-class _Best(NamedTuple):
-    """The best pair of an entity, and the log odds of the best and of the next one."""
-
-    key: str
-    odds: float
-    next_odds: float
-
-
 class RivalEvidence:
     """Weighs how far a pair leads the other pairs of its entities after the first pass."""
 
     second_pass = True
 
     def __init__(self, settings: PluginSettings) -> None:
-        self._best: dict[tuple[Side, str], _Best] = {}
+        #: The best pair of an entity, and the log odds of the best and of the next one.
+        self._best: dict[tuple[Side, str], tuple[str, float, float]] = {}
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         """Nothing: it weighs what others propose."""
@@ -61,7 +53,7 @@ class RivalEvidence:
             if len(self._best) >= MOST_REMEMBERED:
                 self._best.clear()
             best = self._best[side, key] = _best(kbs.partners(side, key))
-        rival = best.next_odds if best.key == other else best.odds
+        rival = best[2] if best[0] == other else best[1]
         return max(-1.0, min(1.0, (odds - rival) / MOST_ODDS))
 
 
@@ -73,9 +65,9 @@ def log_odds(probability: float) -> float:
     return max(-MOST_ODDS, min(MOST_ODDS, odds))
 
 
-def _best(partners: Mapping[str, float]) -> _Best:
+def _best(partners: Mapping[str, float]) -> tuple[str, float, float]:
     """The best and the next pair; where there is none, it is as sure as a pair can be wrong."""
     ranked = sorted(partners.items(), key=lambda one: (-one[1], one[0]))[:2]
     odds = [log_odds(probability) for _, probability in ranked]
-    odds += [-MOST_ODDS] * (2 - len(odds))
-    return _Best(ranked[0][0] if ranked else "", *odds)
+    first, second = (*odds, -MOST_ODDS, -MOST_ODDS)[:2]
+    return ranked[0][0] if ranked else "", first, second

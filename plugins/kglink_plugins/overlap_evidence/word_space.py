@@ -89,7 +89,9 @@ class WordSpace:
         )
         if spread == "equivalents":
             matrix = matrix + matrix @ self._spread
-        return _of_length_one(matrix)
+        lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+        scaled = sp.diags(1 / np.where(lengths > 0, lengths, 1)) @ matrix
+        return scaled.tocsr().astype(np.float32)
 
     def trigrams(self, names: Sequence[str]) -> sp.csr_matrix:
         """A row of trigram weights for each folded name."""
@@ -138,12 +140,6 @@ def row_products(
         products = left[left_rows[part]].multiply(right[right_rows[part]])
         found[part] = np.asarray(products.sum(axis=1)).ravel()
     return np.clip(found, 0, 1)
-
-
-def _of_length_one(matrix: sp.csr_matrix) -> sp.csr_matrix:
-    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-    scaled = sp.diags(1 / np.where(lengths > 0, lengths, 1)) @ matrix
-    return scaled.tocsr().astype(np.float32)
 
 
 class Equivalents:

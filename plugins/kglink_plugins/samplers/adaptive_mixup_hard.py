@@ -55,17 +55,15 @@ class AdaptiveMixupHard:
         chosen, missing = highest.indices[:, :k], highest.values[:, :k].isneginf()
         own = scores.gather(1, gold.unsqueeze(1))
         unmixed = scores.gather(1, chosen).masked_fill(missing, -torch.inf)
-        strong = self._mixture(entities, gold, chosen, self._weight(own, unmixed))
+        logits = torch.cat([own, unmixed], dim=1) / self._settings.temperature
+        weight = logits.softmax(dim=1)[:, 0]
+        strong = self._mixture(
+            entities, gold, chosen, (weight if self._settings.w_grad else weight.detach())
+        )
         made = own_scores(scorer, mentions, strong).masked_fill(missing, -torch.inf)
         lacking = made.new_full((len(made), k - made.shape[1]), -torch.inf)
         row = torch.cat([own, made, lacking], dim=1)
         return row.masked_fill(~positive.any(dim=1, keepdim=True), -torch.inf)
-
-    def _weight(self, own: Tensor, others: Tensor) -> Tensor:
-        """W of each mention, through a softmax that cannot overflow."""
-        logits = torch.cat([own, others], dim=1) / self._settings.temperature
-        weight = logits.softmax(dim=1)[:, 0]
-        return weight if self._settings.w_grad else weight.detach()
 
     def _mixture(self, entities: Encoded, gold: Tensor, chosen: Tensor, weight: Tensor) -> Encoded:
         """The mixed entities, (mentions, k, length, dim): position by position."""

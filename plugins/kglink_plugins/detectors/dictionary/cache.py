@@ -90,29 +90,32 @@ def save(lexicon: Lexicon, folder: Path, key: bytes) -> None:
         manifest = _Manifest(longest=lexicon.longest, files=files)
         manifest = manifest.model_copy(update={"seal": manifest.sealed_by(key, folder.name)})
         (made / MANIFEST).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
-    _forget_old(folder)
+    # Remove compiled aliases of earlier states, and what a killed process left.
+    sweep_drafts(folder.parent)
+    published = sorted(folder.parent.glob("dictionary-*"), key=_written_at, reverse=True)
+    for path in published[_KEPT_FOLDERS:]:
+        if path != folder:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def load(folder: Path, key: bytes) -> Lexicon | None:
     """The aliases compiled there, memory-mapped; None: missing, damaged or somebody else's."""
     try:
         manifest = read_manifest(_Manifest, folder / MANIFEST, newest=FORMAT)
-        if manifest.format != FORMAT or set(manifest.files) != _file_names():
+        if manifest.format != FORMAT or set(manifest.files) != (
+            {f"{name}.marisa" for name in _TRIES} | {f"{name}.npy" for name in _ARRAYS + _VARIANTS}
+        ):
             return None
         if manifest.seal != manifest.sealed_by(key, folder.name):
             return None
         if damaged_files(folder, manifest.files, thorough=True):
             return None
-        return _mapped(folder, manifest.longest)
+        tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
+        arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
+        variants = Bags(*(map_array(folder / f"{name}.npy") for name in _VARIANTS))
+        return Lexicon(**tries, **arrays, longest=manifest.longest, variants=variants)
     except (DamagedFileError, NewerFileError, FileNotFoundError, *_NO_TRIE):
         return None  # never written, damaged, or replaced by another process while we read
-
-
-def _mapped(folder: Path, longest: int) -> Lexicon:
-    tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
-    arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
-    variants = Bags(*(map_array(folder / f"{name}.npy") for name in _VARIANTS))
-    return Lexicon(**tries, **arrays, longest=longest, variants=variants)
 
 
 def _digest(fingerprint: str, settings: DictionarySettings, key: bytes) -> str:
@@ -129,19 +132,6 @@ def _digest(fingerprint: str, settings: DictionarySettings, key: bytes) -> str:
         sorted(settings.stop_words),
     ]
     return digest_of(parts, size=16)
-
-
-def _file_names() -> set[str]:
-    return {f"{name}.marisa" for name in _TRIES} | {f"{name}.npy" for name in _ARRAYS + _VARIANTS}
-
-
-def _forget_old(folder: Path) -> None:
-    """Remove compiled aliases of earlier states, and what a killed process left."""
-    sweep_drafts(folder.parent)
-    published = sorted(folder.parent.glob("dictionary-*"), key=_written_at, reverse=True)
-    for path in published[_KEPT_FOLDERS:]:
-        if path != folder:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _written_at(path: Path) -> float:

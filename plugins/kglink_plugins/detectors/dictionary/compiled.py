@@ -107,9 +107,7 @@ def is_text(surface: str) -> bool:
     return surface.isascii() or not any("\ud800" <= character <= "\udfff" for character in surface)
 
 
-def _collected(
-    rows: Iterable[NameRow],
-) -> tuple[dict[str, tuple[int, int]], set[str]]:
+def _collected(rows: Iterable[NameRow]) -> tuple[dict[str, tuple[int, int]], set[str]]:
     """The sum of counts and the union of shapes of each folded alias, and all surfaces."""
     entries: dict[str, tuple[int, int]] = {}
     surfaces: set[str] = set()

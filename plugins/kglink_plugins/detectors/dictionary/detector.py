@@ -45,11 +45,7 @@ class NameDetector:
     """Finds names in texts, and says how probable each place is a mention."""
 
     def __init__(
-        self,
-        lexicon: Lexicon,
-        guard: Guard,
-        weights: Mapping[str, float],
-        language: str = "auto",
+        self, lexicon: Lexicon, guard: Guard, weights: Mapping[str, float], language: str = "auto"
     ) -> None:
         self._exact = DictionaryDetector(lexicon, guard)
         self._variants = VariantFinder(lexicon.variants, language)

@@ -134,7 +134,16 @@ class DictionaryDetector:
 
     def _matches(self, text: str, piece: _Piece, known: dict[str, _Known]) -> Iterator[Match]:
         offset, folded, borders, first, stop = piece
-        begins = self._promising(text, piece)
+        # Where the filter lets a word pass.
+        bits, words = self._lexicon.bits, words_of(piece.folded.text)
+        found = passes(bits, ONE_WORD, words.one) | passes(bits, TWO_WORDS, words.two)
+        capital = ~found & passes(bits, ONE_CAPITAL_WORD, words.one)
+        rows = np.flatnonzero(capital)
+        if rows.size:
+            firsts = piece.folded.starts[words.starts[rows]]
+            lasts = piece.folded.ends[words.ends[rows] - 1]
+            found[rows] = _perhaps_capital(text, piece.offset, firsts, lasts)
+        begins = words.starts[found]
         begins = begins[(begins >= first) & (begins < stop) & borders.begin[begins]]
         # Reading one number from a memory view is several times faster than from an array.
         starts, ends = folded.starts.data, folded.ends.data
@@ -149,18 +158,6 @@ class DictionaryDetector:
                     match = self._judged(text, *span, key, known)
                     if match is not None:
                         yield match
-
-    def _promising(self, text: str, piece: _Piece) -> npt.NDArray[np.int64]:
-        """Where the filter lets a word pass."""
-        bits, words = self._lexicon.bits, words_of(piece.folded.text)
-        found = passes(bits, ONE_WORD, words.one) | passes(bits, TWO_WORDS, words.two)
-        capital = ~found & passes(bits, ONE_CAPITAL_WORD, words.one)
-        rows = np.flatnonzero(capital)
-        if rows.size:
-            firsts = piece.folded.starts[words.starts[rows]]
-            lasts = piece.folded.ends[words.ends[rows] - 1]
-            found[rows] = _perhaps_capital(text, piece.offset, firsts, lasts)
-        return words.starts[found]
 
     def _judged(
         self, text: str, start: int, end: int, key: str, known: dict[str, _Known]

@@ -185,7 +185,9 @@ def begins_sentence(text: str, start: int) -> bool:
     gap = before[0] if before else ""
     if len(gap) == len(window):
         return True
-    return window[len(window) - len(gap) - 1] in _SENTENCE_ENDS or _blank_line(gap)
+    return window[len(window) - len(gap) - 1] in _SENTENCE_ENDS or (
+        gap.replace("\r\n", "\n").replace("\r", "\n").count("\n") > 1
+    )
 
 
 def among_capitals(text: str, start: int, end: int) -> bool:
@@ -194,10 +196,6 @@ def among_capitals(text: str, start: int, end: int) -> bool:
     after = _cased_words(text[end : end + _WINDOW])[:_WORDS_BESIDE]
     beside = before + after
     return len(beside) >= _WORDS_BESIDE and all(map(str.isupper, beside))
-
-
-def _blank_line(gap: str) -> bool:
-    return gap.replace("\r\n", "\n").replace("\r", "\n").count("\n") > 1
 
 
 def _cased_words(text: str) -> list[str]:

@@ -173,7 +173,10 @@ class VariantFinder:
             hit
             for hit in (*self._runs(words, hashes), *self._pairs(words))
             if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
-            and not (_is_word_of_name(hit) and misspelt[hit.first])
+            and not (
+                (hit.stop - hit.first == 1 and not hit.kind & (WHOLE | JOINED))
+                and misspelt[hit.first]
+            )
         ]
         others = [(hit.first, hit.stop) for hit in hits if _has_another_number(hit, words)]
         other = _longest(others, len(words.forms))
@@ -407,11 +410,6 @@ def _has_another_number(hit: Hit, words: TextWords) -> bool:
 
 def _has_digit(word: str) -> bool:
     return any(map(str.isdigit, word))
-
-
-def _is_word_of_name(hit: Hit) -> bool:
-    """Whether it is a single word that is a part of a name."""
-    return hit.stop - hit.first == 1 and not hit.kind & (WHOLE | JOINED)
 
 
 def _is_one_name(surface: str) -> bool:

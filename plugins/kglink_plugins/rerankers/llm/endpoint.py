@@ -109,7 +109,14 @@ class Endpoint:
         self._secure = url.scheme == "https"
         self._path = url.path.rstrip("/") + "/chat/completions"
         self.name = f"{url.scheme}://{url.netloc}"
-        self._key = _key_of(settings.key_from)
+        key = os.environ.get(settings.key_from, "") if settings.key_from else ""
+        if not key.isascii() or any(one.isspace() or not one.isprintable() for one in key):
+            # The library would name the key in its own error.
+            raise UsageError(
+                f"the environment variable {settings.key_from} holds no key",
+                hint="A key has no spaces, line breaks or letters beyond ASCII.",
+            )
+        self._key = key
         if self._key and not self._secure and not _is_local(self._host):
             raise UsageError(
                 f"the key in {settings.key_from} would go to {self.name} unencrypted",
@@ -256,17 +263,6 @@ def _bad_url() -> UsageError:
         hint='In kglink.toml: [link.reranker_settings] url = "http://localhost:8080/v1" and '
         'model = "NAME".',
     )
-
-
-def _key_of(variable: str) -> str:
-    key = os.environ.get(variable, "") if variable else ""
-    if not key.isascii() or any(one.isspace() or not one.isprintable() for one in key):
-        # The library would name the key in its own error.
-        raise UsageError(
-            f"the environment variable {variable} holds no key",
-            hint="A key has no spaces, line breaks or letters beyond ASCII.",
-        )
-    return key
 
 
 def _is_local(host: str) -> bool:

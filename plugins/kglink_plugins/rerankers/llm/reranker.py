@@ -16,9 +16,8 @@ from typing import NamedTuple
 from kglink.records import Candidate, Ranking
 from kglink_plugins.exporters.summary import counted
 from kglink_plugins.plugin import LlmSettings
-from kglink_plugins.rerankers.llm.answers import Answers
 from kglink_plugins.rerankers.llm.endpoint import Endpoint, NoReplyError
-from kglink_plugins.rerankers.llm.prompt import Prompt, chosen_number
+from kglink_plugins.rerankers.llm.prompt import Answers, Prompt, chosen_number
 
 #: After this number of failures in a row the endpoint is left alone for a number of seconds.
 MOST_FAILURES = 3
@@ -136,7 +135,11 @@ class LlmReranker:
         try:
             reply = self._endpoint.ask(prompt)
         except NoReplyError as error:
-            self._note_failure()
+            with self._lock:
+                self._failures += 1
+                if self._failures >= MOST_FAILURES:
+                    self._failures = 0
+                    self._rests_until = time.monotonic() + REST
             return _Answer(problem=str(error))
         with self._lock:
             self._failures = 0
@@ -147,13 +150,6 @@ class LlmReranker:
         if self._answers:
             self._answers.put(model, prompt, number)
         return _Answer(number)
-
-    def _note_failure(self) -> None:
-        with self._lock:
-            self._failures += 1
-            if self._failures >= MOST_FAILURES:
-                self._failures = 0
-                self._rests_until = time.monotonic() + REST
 
     def _ranked(self, ranking: Ranking, answer: _Answer) -> Ranking:
         if answer.problem:

@@ -1,0 +1,189 @@
+"""Evidence that is asked for the best candidates of the mentions of a text.
+
+One document speaks of few things, and of related ones; and numbers agree: `AquaJet 3000` is not the
+5000, and type IVA is type 4A.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+
+from kglink.plugins import DefaultWeights, PluginSettings
+from kglink.records import Candidate, EntityId, Ranking
+from kglink.text.abbreviations import long_form_of
+from kglink.text.fold import fold
+from kglink.text.name_words import name_words, numbers_of
+
+#: How many surfaces speak for one thing at most; those after them say the same.
+_MOST = 16
+#: Of how many candidates of another mention it is said that they may be meant again.
+_DEPTH = 3
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
+    "η": "eta", "θ": "theta", "κ": "kappa", "λ": "lambda", "σ": "sigma", "ω": "omega",
+}  # fmt: skip
+_GREEK_NAMES = frozenset(_GREEK.values())
+_GREEK_LETTER = re.compile("|".join(_GREEK))
+#: After these a Roman number may have a letter: ``type IVA``.
+_ROMAN_AND_LETTER = re.compile(
+    r"\b(class|factor|grade|group|phase|stage|type|variant) (i{1,3}|iv|vi{0,3}|ix|x)([a-e])\b"
+)
+
+Support = dict[EntityId, list[tuple[frozenset[str], float]]]
+
+
+class Numbers:
+    """-1 for candidates none of whose names has the numbers that the mention has."""
+
+    weights = DefaultWeights(untrained=0.15, trained=0.15)
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
+        """Each mention by itself; one without numbers says nothing."""
+        return [self._of_mention(one) for one in mentions]
+
+    def _of_mention(self, ranking: Ranking) -> list[float]:
+        mention = ranking.mention
+        long = long_form_of(mention.surface, mention.text)
+        wanted = {numbers for form in (mention.surface, long) if (numbers := numbers_in(form))}
+        if not wanted:
+            return [0.0] * len(ranking.candidates)
+        return [
+            -float(all(numbers_in(name) not in wanted for name in (one.title, *one.aliases)))
+            for one in ranking.candidates
+        ]
+
+
+@lru_cache(maxsize=1 << 14)
+def numbers_in(name: str) -> frozenset[str]:
+    """What tells the members of a series apart: numbers, single letters, Greek letters, ``b46``."""
+    folded = _GREEK_LETTER.sub(lambda letter: f" {_GREEK[letter[0]]} ", fold(name))
+    words = name_words(" ".join(_ROMAN_AND_LETTER.sub(r"\1 \2 \3", folded).split()))
+    return numbers_of(words) | {
+        word for word in words if word in _GREEK_NAMES or any(map(str.isdigit, word))
+    }
+
+
+class SameInDocument:
+    """How near a candidate is to the best one of another mention of the text, in other words.
+
+    Where the other mention has all words of this one and more, it says nothing: "cancer" is not
+    "breast cancer".
+    """
+
+    weights = DefaultWeights(untrained=0.06)
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
+        """For each mention by what the others say; alone in its text it learns nothing."""
+        said = best_candidates(mentions, _DEPTH)
+        found = supports((one.id, words, value) for words, one, value in said)
+        return strongest(mentions, lambda one: [one.id], found, lambda own, words: not own <= words)
+
+
+class Broader:
+    """1 where the best candidate of another mention of the text is a kind of this one."""
+
+    weights = DefaultWeights(untrained=0.05)
+
+    def __init__(self, settings: PluginSettings) -> None:
+        pass
+
+    def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
+        """For each mention by what the others say; alone in its text it learns nothing."""
+        found = supports(
+            (parent, words, 1.0)
+            for words, best, _ in best_candidates(mentions, 1)
+            for parent in parents_of(best)
+        )
+        return strongest(mentions, self.things, found, lambda own, words: words != own)
+
+    def things(self, candidate: Candidate) -> list[EntityId]:
+        """What has to be a parent of another mention's best candidate: the candidate itself."""
+        return [candidate.id]
+
+
+class Siblings(Broader):
+    """1 where the best candidate of another mention of the text has a parent of this one."""
+
+    def things(self, candidate: Candidate) -> list[EntityId]:
+        """What has to be a parent of another mention's best candidate: one of the candidate's."""
+        return parents_of(candidate)
+
+
+def parents_of(candidate: Candidate) -> list[EntityId]:
+    """The broader entities of a candidate."""
+    return [EntityId(candidate.id.kb, parent) for parent in candidate.parents]
+
+
+def words_of(ranking: Ranking) -> frozenset[str]:
+    """The words of a mention."""
+    return frozenset(fold(ranking.mention.surface).split())
+
+
+def best_candidates(
+    mentions: Iterable[Ranking], depth: int
+) -> Iterator[tuple[frozenset[str], Candidate, float]]:
+    """The words of each different surface with its first ``depth`` candidates of each KB.
+
+    With their scores in relation to the KB's best one, in the order of the words: that of the
+    mentions changes nothing.
+    """
+    best: dict[frozenset[str], dict[str, list[Candidate]]] = {}
+    for ranking in sorted(
+        mentions, key=lambda one: (one.mention.text, one.mention.start, one.mention.end)
+    ):
+        words = words_of(ranking)
+        if words not in best:
+            by_kb = best[words] = {}
+            for one in ranking.candidates:
+                own = by_kb.setdefault(one.id.kb, [])
+                if len(own) < depth:
+                    own.append(one)
+    for words in sorted(best, key=sorted):
+        for candidates in best[words].values():
+            first = max(candidates[0].score, 0.1)
+            for one in candidates:
+                yield words, one, min(max(one.score / first, 0.0), 1.0)
+
+
+def supports(said: Iterable[tuple[EntityId, frozenset[str], float]]) -> Support:
+    """By entity the words of the surfaces that speak for it, and how strongly each does."""
+    found: Support = {}
+    for entity, words, value in said:
+        own = found.setdefault(entity, [])
+        if len(own) < _MOST:
+            own.append((words, value))
+    return found
+
+
+def strongest(
+    mentions: Sequence[Ranking],
+    things: Callable[[Candidate], list[EntityId]],
+    found: Support,
+    counts: Callable[[frozenset[str], frozenset[str]], bool],
+) -> list[list[float]]:
+    """How strongly other surfaces speak for each candidate, by what stands for it (``things``).
+
+    ``counts`` says from a mention's words and those of a surface whether the surface is heard.
+    """
+    values = []
+    for mention in mentions:
+        own = words_of(mention)
+        heard = (
+            [
+                value
+                for one in things(candidate)
+                for words, value in found.get(one, ())
+                if counts(own, words)
+            ]
+            for candidate in mention.candidates
+        )
+        values.append([max(each, default=0.0) for each in heard])
+    return values
