@@ -35,8 +35,7 @@ def add_kb(
         str, typer.Option("--adapter", "-a", help="How to read it; guessed where not told.")
     ] = "",
     links_to: Annotated[
-        str | None,
-        typer.Option("--links-to", help="KBs that the source's annotations mean: a,b"),
+        str | None, typer.Option("--links-to", help="KBs that the source's annotations mean: a,b")
     ] = None,
     split: Annotated[
         str, typer.Option("--split", help="train, dev or test: the split of its documents.")
@@ -69,16 +68,13 @@ def add_kb(
         str, typer.Option("--licence", help="The source's licence, for `doctor --licences`.")
     ] = "",
     allow_shrink: Annotated[
-        bool,
-        typer.Option("--allow-shrink", help="Let an update remove most entities of the KB."),
+        bool, typer.Option("--allow-shrink", help="Let an update remove most entities of the KB.")
     ] = False,
     merge: Annotated[
-        bool,
-        typer.Option("--merge", help="Add to the KB: what the source does not hold stays."),
+        bool, typer.Option("--merge", help="Add to the KB: what the source does not hold stays.")
     ] = False,
     defaults: Annotated[
-        bool,
-        typer.Option("--defaults", help="Leave out the options that were kept the last time."),
+        bool, typer.Option("--defaults", help="Leave out the options that were kept the last time.")
     ] = False,
     on_error: Annotated[
         str | None, typer.Option("--on-error", help="stop or skip at a bad record.")

@@ -64,8 +64,7 @@ def demo(
         bool, typer.Option("--quick", help="Leave out the fine-tuning, which takes half a minute.")
     ] = False,
     rerank: Annotated[
-        bool,
-        typer.Option("--rerank", help="Train a reranker as well, and see whether it helps."),
+        bool, typer.Option("--rerank", help="Train a reranker as well, and see whether it helps.")
     ] = False,
 ) -> None:
     """Add two KBs, build their space, find what they share, link, learn, train; measure each step.

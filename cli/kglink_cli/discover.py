@@ -32,8 +32,7 @@ def discover(
     ] = None,
     kb: Annotated[str | None, typer.Option("--kb", help="Unknown to these KBs: a,b")] = None,
     least: Annotated[
-        float,
-        typer.Option("--least", help="Least probability that no KB has it.", min=0, max=1),
+        float, typer.Option("--least", help="Least probability that no KB has it.", min=0, max=1)
     ] = LEAST_UNKNOWN,
     at_least: Annotated[
         int,
@@ -52,8 +51,7 @@ def discover(
     ] = False,
     all_: Annotated[bool, typer.Option("--all", help="List what was rejected too.")] = False,
     detector: Annotated[
-        str | None,
-        typer.Option("--detector", help="What finds the mentions (`kglink plugins`)."),
+        str | None, typer.Option("--detector", help="What finds the mentions (`kglink plugins`).")
     ] = None,
     space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -108,12 +108,7 @@ class _Reviewing:
         from rapidfuzz import fuzz, process
 
         others = {other.id: other.title for other in self._everything if other.id != one.id}
-        found = process.extract(
-            one.title,
-            others,
-            scorer=fuzz.token_set_ratio,
-            limit=_MOST_CHOICES,
-        )
+        found = process.extract(one.title, others, scorer=fuzz.token_set_ratio, limit=_MOST_CHOICES)
         return [(name, title) for title, _, name in found]
 
     def _choice(self, offered: Sequence[tuple[str, str]]) -> str:

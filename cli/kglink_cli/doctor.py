@@ -18,8 +18,7 @@ _SIGNS = {"ok": "ok", "note": "note", "bad": "BAD"}
 def doctor(
     context: typer.Context,
     show_licences: Annotated[
-        bool,
-        typer.Option("--licences", help="List the licence of every model, KB and dataset."),
+        bool, typer.Option("--licences", help="List the licence of every model, KB and dataset.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -121,8 +121,7 @@ def evaluate(
         ),
     ] = None,
     errors: Annotated[
-        bool,
-        typer.Option("--errors", help="Also why mentions are answered wrongly, by group."),
+        bool, typer.Option("--errors", help="Also why mentions are answered wrongly, by group.")
     ] = False,
     errors_to: Annotated[
         Path | None,
@@ -263,8 +262,7 @@ def _refuse_mixture(
     """Refuse options of the one kind of evaluation in the other."""
     if not end_to_end and any(value is not None for value in of_answers):
         raise UsageError(
-            "--complete, --partial and --joint-only are of whole answers",
-            hint="Add --end-to-end.",
+            "--complete, --partial and --joint-only are of whole answers", hint="Add --end-to-end."
         )
     if end_to_end and any(of_ranks):
         raise UsageError(

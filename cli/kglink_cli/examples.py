@@ -54,10 +54,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink link letter.txt mails/ --explain",
         "kglink link mails/ --kb products --format jsonl -o links.jsonl",
     ),
-    "discover": (
-        "kglink discover mails/",
-        "kglink discover --mentions 2 --json",
-    ),
+    "discover": ("kglink discover mails/", "kglink discover --mentions 2 --json"),
     "promote": ("kglink promote", "kglink promote --kb people --json"),
     "explain": (
         'kglink explain "A grey heron stood in the pond." --surface heron',

@@ -68,8 +68,7 @@ def finetune(
         typer.Option("--recipe", help="Recipe by its name (`kglink recipes`), or a .toml file."),
     ] = None,
     changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a value of the recipe: train.epochs=2"),
+        list[str] | None, typer.Option("--set", help="Change a value of the recipe: train.epochs=2")
     ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", help="Seed of all random choices.", min=0)
@@ -78,8 +77,7 @@ def finetune(
         str, typer.Option("--run", help="Name of the run; by default the recipe's and a number.")
     ] = "",
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with the run, or with the last unfinished one."),
+        bool, typer.Option("--resume", help="Go on with the run, or with the last unfinished one.")
     ] = False,
     space: Annotated[
         str | None, typer.Option("--space", help="Space to build with the model.")

@@ -10,8 +10,7 @@ import typer
 from kglink.errors import UsageError
 
 Types = Annotated[
-    list[str] | None,
-    typer.Option("--type", help="Only entities of this type; may be repeated."),
+    list[str] | None, typer.Option("--type", help="Only entities of this type; may be repeated.")
 ]
 Under = Annotated[
     list[str] | None,

@@ -86,8 +86,7 @@ def link(
     ] = False,
     rerank: Rerank = None,
     clustered: Annotated[
-        bool,
-        typer.Option("--cluster", help="Mentions of all texts help those that are like them."),
+        bool, typer.Option("--cluster", help="Mentions of all texts help those that are like them.")
     ] = False,
     nested: Annotated[
         bool | None, typer.Option("--nested", help="Mentions may lie in other mentions.")
@@ -96,8 +95,7 @@ def link(
         bool, typer.Option("--explain", help="Show what speaks for each candidate.")
     ] = False,
     rejected: Annotated[
-        bool,
-        typer.Option("--rejected", help="Show what was not linked, and why."),
+        bool, typer.Option("--rejected", help="Show what was not linked, and why.")
     ] = False,
     marked: Annotated[
         bool, typer.Option("--marked", help="Mentions are marked in the text: [[like this]].")
@@ -290,11 +288,7 @@ def _make_vectors(workspace: Workspace) -> None:
 
 
 def _tell_linked(
-    mentions: int,
-    seconds: float,
-    output: Path | None,
-    reader: TextReader,
-    problems: Problems,
+    mentions: int, seconds: float, output: Path | None, reader: TextReader, problems: Problems
 ) -> None:
     where = f" to {output}" if output else ""
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")

@@ -31,8 +31,7 @@ Docs = Annotated[
     str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
 ]
 Split = Annotated[
-    str,
-    typer.Option("--split", help="train, dev or test; else train, or all where there is none."),
+    str, typer.Option("--split", help="train, dev or test; else train, or all where there is none.")
 ]
 
 

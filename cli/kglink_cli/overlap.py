@@ -134,8 +134,7 @@ def overlap(
         typer.Option(help="Export or compare only our pairs at least this probable.", min=0, max=1),
     ] = None,
     verdict: Annotated[
-        str | None,
-        typer.Option(help="Export only these: correct,wrong,unclear,unjudged."),
+        str | None, typer.Option(help="Export only these: correct,wrong,unclear,unjudged.")
     ] = None,
     author: Annotated[
         str, typer.Option(help="Who judged, for SSSOM: a name, or orcid:0000-0000-0000-0000.")

@@ -34,12 +34,10 @@ def report(
     ] = None,
     split: JudgedSplit = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The page to write; else report.html."),
+        Path | None, typer.Option("--output", "-o", help="The page to write; else report.html.")
     ] = None,
     map_entities: Annotated[
-        int,
-        typer.Option("--map", min=0, help="Most entities shown on the map; 0: no map."),
+        int, typer.Option("--map", min=0, help="Most entities shown on the map; 0: no map.")
     ] = MAP,
     plots: Annotated[
         Path | None,

@@ -164,10 +164,7 @@ def find_overlaps(
     with open_search(tools, left, right, progress) as search:
         first, second = search.infos
         kept = tools.store.save_overlaps(
-            first.name,
-            second.name,
-            search.found(),
-            run=lambda kept: search.run(tools.store, kept),
+            first.name, second.name, search.found(), run=lambda kept: search.run(tools.store, kept)
         )
         tally = search.tally
         return OverlapReport(

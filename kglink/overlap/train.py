@@ -41,10 +41,7 @@ class _Lessons:
 
 
 def train(
-    tools: OverlapTools,
-    *,
-    prior: OverlapModel,
-    progress: OnProgress = lambda _: None,
+    tools: OverlapTools, *, prior: OverlapModel, progress: OnProgress = lambda _: None
 ) -> Training:
     """Fit a model to all verdicts of the store; an unclear one teaches nothing.
 

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def build(
-    opened: Opened,
-    *,
-    model: str = "",
-    fresh: bool = False,
-    progress: OnProgress = lambda _: None,
+    opened: Opened, *, model: str = "", fresh: bool = False, progress: OnProgress = lambda _: None
 ) -> BuildReport:
     """Build and publish the joint space of all KBs; only what changed is encoded.
 

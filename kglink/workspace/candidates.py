@@ -106,12 +106,7 @@ def _united(
     files: Sequence[Path],
 ) -> Iterator[Found]:
     """What several files list, as one list for each mention."""
-    from kglink.evaluation.candidate_files import (
-        Found,
-        judged_mentions,
-        read_candidates,
-        united,
-    )
+    from kglink.evaluation.candidate_files import Found, judged_mentions, read_candidates, united
     from kglink.evaluation.trec import Place
 
     documents = {name: list(opened.store.documents(name, split or None)) for name in names}

@@ -246,8 +246,7 @@ def _found(opened: Opened, name: str | EntityId) -> tuple[EntityId, Entity]:
         raise UnknownNameError("entity", str(name), None, hint=hint)
     if len(known) > 1:
         raise UsageError(
-            f"{str(name)!r} is a key of several KBs",
-            hint=f"Name one: {', '.join(map(str, known))}",
+            f"{str(name)!r} is a key of several KBs", hint=f"Name one: {', '.join(map(str, known))}"
         )
     return next(iter(known.items()))
 

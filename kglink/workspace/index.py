@@ -131,11 +131,7 @@ def change_index(
 
 
 def _wanted(
-    registry: Registry,
-    has: IndexChoice,
-    preset: str,
-    factory: str,
-    changes: Mapping[str, object],
+    registry: Registry, has: IndexChoice, preset: str, factory: str, changes: Mapping[str, object]
 ) -> IndexChoice:
     from kglink.space.index import IndexChoice
 
@@ -275,9 +271,7 @@ def index_queries(store: Store, space: Space, reader: Reader, count: int) -> Ind
     return IndexQueries(
         "mentions of annotated documents, drawn at random",
         _of_rows(
-            space,
-            names=np.stack([names[one.surface] for one in mentions]),
-            texts=np.stack(texts),
+            space, names=np.stack([names[one.surface] for one in mentions]), texts=np.stack(texts)
         ),
     )
 

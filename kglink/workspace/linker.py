@@ -219,12 +219,7 @@ def preferred_kbs(
 
 
 def search(
-    space: Space,
-    encoder: Encoder,
-    registry: Registry,
-    text: str,
-    k: int,
-    kbs: Sequence[str],
+    space: Space, encoder: Encoder, registry: Registry, text: str, k: int, kbs: Sequence[str]
 ) -> list[Candidate]:
     """The entities of some KBs that a text names or describes, best first."""
     if not isinstance(k, int) or k < 1:

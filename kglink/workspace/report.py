@@ -184,12 +184,7 @@ def _evaluated(
     from kglink.evaluation.kept import Comparison, KeptWriter
     from kglink.evaluation.retrieval import Question
     from kglink.workspace.errors import error_analysis
-    from kglink.workspace.judging import (
-        EndToEnd,
-        evaluate,
-        evaluate_end_to_end,
-        evaluated,
-    )
+    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end, evaluated
 
     question = Question(docs, split, (), KS, domains=True)
     facts = evaluated(other, question)

@@ -9,14 +9,7 @@ from kglink.workspace.corrections import correct, corrections, take_back
 from kglink.workspace.discover import discover, discovered, judge_discovery, promote
 from kglink.workspace.distill import distill
 from kglink.workspace.doctor import doctor, licences, plugins
-from kglink.workspace.entities import (
-    add_entity,
-    entities,
-    entity,
-    remove_entity,
-    vector,
-    vectors,
-)
+from kglink.workspace.entities import add_entity, entities, entity, remove_entity, vector, vectors
 from kglink.workspace.errors import evaluate_errors
 from kglink.workspace.evaluate import (
     evaluate,

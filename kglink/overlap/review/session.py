@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.files.lock import file_lock
-from kglink.overlap.review.journal import (
-    Answer,
-    Entry,
-    Journal,
-    journals,
-    lock_path,
-    next_journal,
-)
+from kglink.overlap.review.journal import Answer, Entry, Journal, journals, lock_path, next_journal
 from kglink.overlap.review.sample import Keys, ReviewPlan, ReviewTable, draw, keys_of
 from kglink.records import EntityId, Overlap
 
