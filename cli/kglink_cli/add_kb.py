@@ -12,7 +12,7 @@ import typer
 from kglink.errors import ShrinkError
 from kglink.records import Progress
 from kglink.text.printable import printable_line
-from kglink.workspace.random_split import read_random_split
+from kglink.workspace.kept_options import read_random_split
 from kglink_cli.console import Reached, counted, note, print_json, say, watching
 from kglink_cli.kbs import tell_of_gone
 from kglink_cli.session import Encoding, parse_options, session_of, split_names

@@ -11,7 +11,7 @@ import typer
 
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError
-from kglink.workspace.build import answers
+from kglink.workspace.spaces import answers
 from kglink_cli.console import counted, note, print_json, progress
 from kglink_cli.session import session_of
 

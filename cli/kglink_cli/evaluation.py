@@ -87,7 +87,7 @@ class Judged(NamedTuple):
 
 def _judged(workspace: Workspace, question: Question | EndToEnd, wanted: Wanted) -> Judged:
     """Judge all mentions or texts, and tell each to what is wanted besides."""
-    from kglink.workspace.clusters import coreference, figures_of
+    from kglink.workspace.evaluate import coreference, figures_of
     from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
 
     raw = isinstance(question, EndToEnd)
@@ -121,7 +121,7 @@ def _analysis(
     workspace: Workspace, question: Question | EndToEnd, wanted: Wanted, stack: ExitStack
 ) -> ErrorAnalysis:
     """What finds why answers are wrong, and writes every mention where that is wanted."""
-    from kglink.workspace.errors import error_analysis
+    from kglink.workspace.evaluate import error_analysis
 
     out = stack.enter_context(whole_file(workspace, wanted.errors_to)) if wanted.errors_to else None
 

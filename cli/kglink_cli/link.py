@@ -16,7 +16,7 @@ import typer
 
 from kglink.errors import SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
-from kglink.workspace.clusters import CLUSTERER
+from kglink.workspace.memory import CLUSTERER
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import counted, note
 from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
@@ -174,8 +174,8 @@ def link(
     KBs that are new, and long to encode, are answered at once by their names alone; their vectors
     are made after the answers, and Ctrl-C keeps those that are made.
     """
+    from kglink.workspace.link import linked_by_workers
     from kglink.workspace.texts import TextReader
-    from kglink.workspace.workers import answers
     from kglink_cli.link_texts import (
         InputProblems,
         arriving_lines,
@@ -236,7 +236,7 @@ def link(
         clustering = tell_clusterer(workspace)
         found_by = _announced_detector(workspace, published)
         linker = workspace.linker(space=published)
-        answer = linker.link if lines else partial(answers, workspace, linker)
+        answer = linker.link if lines else partial(linked_by_workers, workspace, linker)
         began, mentions = time.monotonic(), 0
         with ExitStack() as closing:
             opened = None if streamed else closing.enter_context(workspace.open_source(*sources))
@@ -353,7 +353,7 @@ def _tell_of_rest(reader: TextReader, problems: Problems) -> None:
 
 def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:
     """The detector of a run, its settings checked; says where it comes from if it was trained."""
-    from kglink.workspace.linker import detector_settings
+    from kglink.workspace.detectors import detector_settings
 
     detector = workspace.detector(space)
     # Where all mentions are given no detector is made, and none would refuse its settings.

@@ -12,7 +12,7 @@ from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Entity, EntityId, OnProgress, Verdict
 from kglink.shown import html_of, linked_name
 from kglink.text.entity_text import shared_names
-from kglink.workspace.build import build_if_stale
+from kglink.workspace.spaces import build_if_stale
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kglink.config import CONFIG_FILE
 from kglink.errors import ConfigError, UsageError
-from kglink.workspace.named import expanded
-from kglink.workspace.trust import is_own_or_allowed, trust_command
+from kglink.workspace.trust import expanded, is_own_or_allowed, trust_command
 
 WORKSPACE_VARIABLE = "KGLINK_WORKSPACE"
 
@@ -104,3 +103,11 @@ def named_workspace(named: Path | None, env: Mapping[str, str] | None = None) ->
     value = (os.environ if env is None else env).get(WORKSPACE_VARIABLE, "")
     chosen = named or (Path(value) if value else None)
     return expanded(chosen) if chosen else None
+
+
+def named(names: str | Iterable[str]) -> tuple[str, ...]:
+    """The names that were given, each once; a bare string is one name, not its letters."""
+    if not isinstance(names, Iterable):
+        hint = "One name is a str, several are a list of them; leave it out for the default."
+        raise UsageError(f"names are given by the type {type(names).__name__}", hint=hint)
+    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
-from kglink.workspace.folder import REVIEWS_FOLDER
-from kglink.workspace.named import named
+from kglink.workspace.folder import REVIEWS_FOLDER, named
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
 from kglink.records import OnProgress
-from kglink.workspace.build import build_if_stale
-from kglink.workspace.named import named
+from kglink.workspace.folder import named
 from kglink.workspace.shapes import comparison_shape, end_to_end_shape, evaluation_shape
+from kglink.workspace.spaces import build_if_stale
 
 if TYPE_CHECKING:
     from kglink.evaluation.measures.errors import Case
@@ -183,7 +183,7 @@ def _evaluated(
     """Retrieval, whole answers and their errors; the first run's ranks are kept for the others."""
     from kglink.evaluation.kept import Comparison, KeptWriter
     from kglink.evaluation.retrieval import Question
-    from kglink.workspace.errors import error_analysis
+    from kglink.workspace.evaluate import error_analysis
     from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end, evaluated
 
     question = Question(docs, split, (), KS, domains=True)

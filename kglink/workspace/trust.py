@@ -23,7 +23,6 @@ from kglink.files.atomic import write_atomically
 from kglink.files.digest import file_digest, user_folder
 from kglink.files.lock import file_lock
 from kglink.text.printable import MOST_SHOWN, printable
-from kglink.workspace.named import expanded
 
 if TYPE_CHECKING:
     from kglink.plugins import Kind, Plugin, Registry
@@ -255,3 +254,11 @@ def _outside(plugin: Plugin) -> dict[str, Any] | None:
         return dict(plugin.settings.outside or {})
     said = vars(plugin.settings).get("outside")
     return None if said is None else dict(said)
+
+
+def expanded(folder: Path) -> Path:
+    """The whole path, ``~`` written out."""
+    try:
+        return folder.expanduser().resolve()
+    except RuntimeError as error:
+        raise ConfigError(f"{folder}: there is no such user") from error
