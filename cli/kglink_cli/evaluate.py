@@ -1,7 +1,8 @@
-"""`kglink eval`: annotated documents end to end or by retrieval, and how near overlaps are."""
+"""`kglink eval` and `kglink candidates`: options, and what they ask for."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.errors import UsageError
-from kglink_cli.console import note
+from kglink_cli.build import ensure_space
+from kglink_cli.console import counted, note, progress
 from kglink_cli.evaluation import Shown, Wanted, judge_end_to_end, judge_retrieval
-from kglink_cli.limits import (
+from kglink_cli.session import (
     JudgedSplit,
     NotUnder,
     Rerank,
@@ -20,8 +22,9 @@ from kglink_cli.limits import (
     check_rerank,
     limit_flags,
     refuse_ignored,
+    session_of,
+    split_names,
 )
-from kglink_cli.session import session_of, split_names
 from kglink_cli.tables import check_format
 
 if TYPE_CHECKING:
@@ -300,3 +303,77 @@ def _ranks(text: str) -> tuple[int, ...]:
     if ranks[0] < 1:
         raise UsageError(f"--k {text!r}: ranks begin at 1")
     return ranks
+
+
+def candidates(
+    context: typer.Context,
+    docs: Annotated[str, typer.Argument(help="The KBs that hold the documents: a,b")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False
+        ),
+    ] = None,
+    split: JudgedSplit = None,
+    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    k: Annotated[
+        int, typer.Option("--k", min=1, max=1000, help="Number of candidates of each KB.")
+    ] = 64,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="What finds candidates: all, vectors, names, bm25 or tfidf."),
+    ] = None,
+    rerank: Rerank = None,
+    union: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--union",
+            help="Put the lists of this file and of others together instead of finding any; "
+            "repeated for each file.",
+        ),
+    ] = None,
+    with_gold: Annotated[
+        bool,
+        typer.Option(
+            "--with-gold",
+            help="Put a right entity in the place of a KB's last candidate where none was found; "
+            "of united lists, behind them.",
+        ),
+    ] = False,
+    output_format: Annotated[
+        str, typer.Option("--format", "-f", help="jsonl, or trec: a run for tools of retrieval.")
+    ] = "jsonl",
+    qrels: Annotated[
+        Path | None,
+        typer.Option(
+            "--qrels", help="Also write what is right to this file, as TREC's tools read it."
+        ),
+    ] = None,
+    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+) -> None:
+    """Write the candidates of every mention with gold in the KBs, one JSON line for each.
+
+    What kglink eval --candidates FILE judges again, and what another tool can read or order anew.
+    """
+    check_rerank(rerank, by)
+    flags = {"space.name": space, "link.evidence": by, "link.rerank": rerank}
+    with session_of(context).open(flags) as workspace:
+        names = split_names(docs)
+        for name in names:
+            workspace.store.kb(name)
+        if not union:
+            ensure_space(workspace)
+        with progress(visible=output is not None or not sys.stdout.isatty()) as tell:
+            written = workspace.write_candidates(
+                names,
+                output or sys.stdout,
+                split=split,
+                kbs=split_names(kb),
+                k=k,
+                union=union or (),
+                with_gold=with_gold,
+                form=output_format,
+                qrels=qrels,
+                progress=tell,
+            )
+    note("candidates", f"of {counted(written, 'mention')}" + (f" to {output}" if output else ""))

@@ -5,13 +5,26 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from kglink.errors import UsageError
+from kglink.records import Progress
+from kglink.training.job import EpochNews, News, Note, Planned, StepNews
 from kglink.workspace.shapes import finetuned_shape
-from kglink_cli.console import counted, display, note, print_json, print_table, say
+from kglink_cli.console import (
+    Reached,
+    Show,
+    counted,
+    display,
+    note,
+    print_json,
+    print_table,
+    reached,
+    say,
+)
 from kglink_cli.interrupts import go_on_by
 from kglink_cli.session import session_of, split_names
 
@@ -146,8 +159,6 @@ def finetune_with_progress(
 
     ``begun`` is called once there is a run that can be gone on with.
     """
-    from kglink_cli.finetune_progress import FinetuneNews
-
     with display() as show:
         done = workspace.finetune(job, progress=FinetuneNews(show, begun).take)
     _tell(done)
@@ -291,3 +302,67 @@ def _tell_replacement(replacement: Replacement) -> None:
         chance = f"worse by more than chance (p = {test.p:.4f})" if is_worse else ""
         shares = f"{test.right:.3f} before, {test.left:.3f} after"
         note("", f"{pool}: {shares}, of {counted(test.items, 'mention')}   {chance}".rstrip())
+
+
+_OF_STAGES = {"S": "S (source KBs)", "T": "T (target KBs)", "O": "O (overlaps)"}
+#: Seconds from which something was done at all.
+_SEEN = 1e-3
+
+
+class FinetuneNews:
+    """Shows what a run tells: a bar that moves, and a line for what is done."""
+
+    def __init__(self, show: Show, begun: Callable[[], None] = lambda: None) -> None:
+        self._show = show
+        self._begun = begun
+        self._handlers: Mapping[type, Callable[[Any], None]] = {
+            Progress: lambda told: show(reached(told)),
+            Note: lambda news: note("note", news.text),
+            Planned: self._planned,
+            StepNews: self._step,
+            EpochNews: self._epoch,
+        }
+
+    def take(self, news: News) -> None:
+        """Take news of the run."""
+        if not isinstance(news, Progress | Note):  # those may come before its settings are kept
+            self._begun()
+        self._handlers[type(news)](news)
+
+    def _planned(self, news: Planned) -> None:
+        for letter, pairs in news.groups:
+            note("learns", f"{_OF_STAGES[letter]}: {counted(pairs, 'pair')}")
+        steps = ", ".join(f"{stage} {counted(count, 'step')}" for stage, count in news.stages)
+        note("plan", f"{steps}; judged by {counted(news.valid, 'mention')} held back")
+        several = f"{news.processes} processes, each " if news.processes > 1 else ""
+        threads = counted(news.threads, "core")
+        note("model", f"{news.base} on {news.device}, {several}{threads}, {news.precision}")
+
+    def _step(self, news: StepNews) -> None:
+        pace = (
+            f"loss {news.loss:.3f}, rate {news.rate:.1e}, {news.pairs_per_second:,.0f} pairs/s, "
+            f"{_time(news.seconds_left)} left"
+        )
+        label = f"stage {news.stage}, epoch {news.epoch}/{news.epochs}"
+        self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
+
+    def _epoch(self, news: EpochNews) -> None:
+        figures = " ".join(f"{name} {value:.3f}" for name, value in news.figures.items())
+        if not news.epoch:
+            note("before", figures)
+            return
+        parts = [f"{news.epoch}/{news.epochs}", f"loss {news.loss:.3f}"]
+        if figures:
+            parts.append(figures)
+        spent = {"mining": news.mining, "validation": news.validation}
+        inside = [f"{what} {_time(seconds)}" for what, seconds in spent.items() if seconds > _SEEN]
+        parts.append(_time(news.seconds) + (f" ({', '.join(inside)})" if inside else ""))
+        if news.is_best:
+            parts.append("best so far")
+        note(f"stage {news.stage}", "   ".join(parts))
+
+
+def _time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return str(timedelta(seconds=round(seconds)))

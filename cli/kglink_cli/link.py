@@ -19,10 +19,14 @@ from kglink.records import LinkedDocument
 from kglink.workspace.memory import CLUSTERER
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import counted, note
-from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
 from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
 from kglink_cli.session import (
     Encoding,
+    NotUnder,
+    Rerank,
+    Types,
+    Under,
+    limit_flags,
     parse_options,
     session_of,
     split_names,

@@ -5,10 +5,15 @@ from __future__ import annotations
 import errno
 import io
 import os
+import resource
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import MappingProxyType, ModuleType
 from typing import Annotated, NoReturn, TextIO
 
 import typer
@@ -16,9 +21,8 @@ import typer
 from kglink.errors import KglinkError
 from kglink.plugins.loading import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace.folder import WORKSPACE_VARIABLE
-from kglink_cli.address_space import guard_imports
+from kglink_cli.commands import EXAMPLES, add_commands, epilog
 from kglink_cli.console import note, print_error, say, tell
-from kglink_cli.examples import EXAMPLES, epilog
 from kglink_cli.interrupts import (
     forget_interrupts,
     heed_interrupts,
@@ -26,7 +30,6 @@ from kglink_cli.interrupts import (
     stopped_code,
     told_of_stop,
 )
-from kglink_cli.plugin import add_commands
 from kglink_cli.plugins_command import CommandGroup
 from kglink_cli.session import DEBUG_VARIABLE, Session
 
@@ -217,3 +220,39 @@ def _options(
     """Options that stand before the command."""
     del debug, no_plugins, show_version
     context.obj = Session(workspace)
+
+
+#: MiB that each needs from its import to its first result. With less they hang or end by a signal,
+#: in their own initialisation or in a thread of theirs, where no exception can be caught. Measured
+#: with MiniLM, and a fifth more.
+NEEDS = MappingProxyType({"scipy.linalg": 250, "faiss": 450, "torch": 1500})
+_STATM = Path("/proc/self/statm")
+
+
+class _Guard(MetaPathFinder):
+    """Finds nothing; refuses what there is no room for."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Refuse one of the libraries where the limit leaves too little for it."""
+        if fullname in NEEDS and (left := _mib_left()) < NEEDS[fullname]:
+            limit = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
+            raise KglinkError(
+                f"out of memory: {fullname} needs {NEEDS[fullname]:,} MiB of address space, and the"
+                f" limit of {limit:,} MiB leaves {left:,}",
+                hint="Raise the limit of this shell: ulimit -v unlimited",
+            )
+        return None
+
+
+def _mib_left() -> int:
+    taken = int(_STATM.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    return max(0, resource.getrlimit(resource.RLIMIT_AS)[0] - taken) >> 20
+
+
+def guard_imports() -> None:
+    """Refuse libraries that the limit on address space (`ulimit -v`) has no room for."""
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    if limited and _STATM.exists():
+        sys.meta_path.insert(0, _Guard())

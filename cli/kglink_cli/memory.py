@@ -10,8 +10,7 @@ import typer
 from kglink.workspace.memory import scoring as scoring_now
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say_cells
-from kglink_cli.limits import Rerank
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import Rerank, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring

@@ -23,13 +23,13 @@ from kglink_cli.console import (
     progress,
     say,
 )
-from kglink_cli.overlap_review import review
-from kglink_cli.overlap_words import (
+from kglink_cli.overlap_review import (
     evidence_text,
     found_text,
     pair_name,
     print_exported,
     print_list,
+    review,
 )
 from kglink_cli.session import session_of, split_names
 

@@ -1,9 +1,10 @@
-"""`kglink overlap review`: a person judges pairs, one key for each."""
+"""`kglink overlap review`: a person judges pairs; overlaps and lists of them in words."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,16 +18,107 @@ from kglink.text.entity_text import shared_names
 from kglink.text.printable import printable
 from kglink_cli.console import counted, note, print_json, say
 from kglink_cli.overlap_keys import keys
-from kglink_cli.overlap_words import evidence_text, share_text, short
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
-    from kglink.overlap.review.journal import Answer
-    from kglink.overlap.review.sample import ReviewTable
+    from kglink.overlap.review.journal import Answer, ReviewTable, Share
     from kglink.overlap.review.session import Review
+    from kglink.overlap.search import OverlapReport
     from kglink.records import Entity, EntityId, Overlap
     from kglink.store import Store
     from kglink.workspace import Workspace
+    from kglink.workspace.overlaps import ComparedList
+
+
+def pair_name(report: OverlapReport) -> str:
+    """``doid-ncit``."""
+    return f"{report.left}-{report.right}"
+
+
+def found_text(report: OverlapReport) -> str:
+    """``4,212 pairs (3,790 by name, 422 by meaning only)``."""
+    kept = counted(report.kept, "pair")
+    if report.current:
+        return f"{kept} (nothing has changed)"
+    if report.method != "full":
+        return f"{kept} of {report.candidates:,} that share a name"
+    return f"{kept} ({report.by_name:,} by name, {report.by_meaning_only:,} by meaning only)"
+
+
+def evidence_text(overlap: Overlap) -> str:
+    """``description .61  name 1.00``."""
+    return "  ".join(f"{name} {short(value)}" for name, value in sorted(overlap.evidence.items()))
+
+
+def short(value: float) -> str:
+    """``.98`` for 0.98; what is not below one is written out."""
+    return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.2f}"
+
+
+def share_text(share: Share | None) -> str:
+    """``.98 (95% interval .93 to .99)``."""
+    if share is None:
+        return "unknown"
+    return f"{short(share.value)} (95% interval {short(share.low)} to {short(share.high)})"
+
+
+def print_exported(path: Path, written: int, *, as_json: bool) -> None:
+    """Say what was written."""
+    if as_json:
+        print_json({"path": str(path), "pairs": written})
+    note("exported", f"{counted(written, 'pair')} to {path}")
+
+
+def print_list(found: ComparedList, path: Path, *, as_json: bool) -> None:
+    """Say how a list agrees with ours, and what was taken in of it."""
+    if as_json:
+        print_json(found.as_json())
+        return
+    _print(found, path)
+    done = found.imported
+    if done is None:
+        return
+    note("imported", f"{counted(done.set, 'verdict')} set, {done.agreed:,} stood already")
+    if done.conflicts:
+        note("kept", f"{counted(done.conflicts, 'verdict')} of a review here, judged otherwise")
+        for example in done.examples:
+            note("", example)
+
+
+def _print(found: ComparedList, path: Path) -> None:
+    listed, figures = found.listed, found.figures
+    for reason, count in listed.left_out.items():
+        note("left out", f"{count:,} {reason}")
+    if listed.one_kb:
+        note("left out", f"{counted(listed.one_kb, 'pair')} that are not of these two KBs")
+    if listed.contradicted:
+        pairs = counted(len(listed.contradicted), "pair")
+        last = next(reversed(listed.contradicted.values()))
+        note("disagrees", f"with itself on {pairs}: the last row of each counts, such as {last}")
+    if listed.unknown:
+        examples = ", ".join(listed.examples)
+        note("unknown", f"{counted(listed.unknown, 'id')} that neither KB holds: {examples}")
+    pair = f"{listed.left}-{listed.right}"
+    if figures is None:
+        note("compared", f"nobody has looked for overlaps of {pair} yet: kglink overlap")
+        return
+    wrong = f" and {figures.denied:,} wrong" if figures.denied else ""
+    lines = [
+        f"{pair}  {counted(figures.listed, 'pair')}{wrong} in {path.name}, "
+        f"{figures.ours:,} of ours, {figures.both:,} in both",
+        f"precision  {_share(figures.precision)} of ours; {_share(figures.precision_known)} of the "
+        f"{figures.ours_known:,} that touch an entity of the list",
+        f"recall     {_share(figures.recall)}",
+        f"F1         {_share(figures.f1)}; {_share(figures.f1_known)} by the second precision",
+    ]
+    if figures.denied:
+        lines.append(f"wrong      {figures.denied_found:,} of {figures.denied:,} are among ours")
+    say(*lines)
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else short(value)
+
 
 ANSWERS: dict[str, Answer] = {"c": "correct", "w": "wrong", "u": "unclear", "s": "skip"}
 MOST_NAMES = 12
@@ -66,7 +158,9 @@ def review(
     wanted: dict[str, Any] = {"sample": sample, "order": order, "seed": seed}
     with session_of(context).open() as workspace:
         if table:
-            _print(workspace.reviewed_overlaps(left, right, **wanted), as_json=as_json)
+            _print_of_overlap_review(
+                workspace.reviewed_overlaps(left, right, **wanted), as_json=as_json
+            )
             return
         opening = workspace.review_overlaps(left, right, **wanted, undo=undo)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -82,7 +176,7 @@ def review(
             result = session.table()
         if result.open:
             note("left", f"{counted(result.open, 'pair')} to judge; the same command goes on")
-    _print(result, as_json=as_json)
+    _print_of_overlap_review(result, as_json=as_json)
 
 
 def _begin(session: Review) -> None:
@@ -140,7 +234,7 @@ def _show(workspace: Workspace, session: Review, console: Console) -> bool:
     return True
 
 
-def _print(result: ReviewTable, *, as_json: bool) -> None:
+def _print_of_overlap_review(result: ReviewTable, *, as_json: bool) -> None:
     if as_json:
         print_json(result.as_json())
         return

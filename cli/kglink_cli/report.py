@@ -12,8 +12,7 @@ import typer
 from kglink.errors import UsageError
 from kglink.workspace.outputs import cannot_write, whole_file
 from kglink_cli.console import note, print_json, progress
-from kglink_cli.limits import JudgedSplit
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import JudgedSplit, session_of, split_names
 from kglink_cli.tables import TableFormat, write_tables
 
 if TYPE_CHECKING:

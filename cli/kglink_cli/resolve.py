@@ -16,9 +16,16 @@ from kglink.workspace.outputs import whole_file
 from kglink.workspace.resolve import Resolved, Row, cell_text, context_text, resolved_rows
 from kglink_cli.build import ensure_space, tell_names_alone
 from kglink_cli.console import Reached, Show, counted, display, note, print_json_list, print_table
-from kglink_cli.limits import NotUnder, Types, Under, limit_flags
 from kglink_cli.outputs import reserved
-from kglink_cli.session import Encoding, session_of, split_names
+from kglink_cli.session import (
+    Encoding,
+    NotUnder,
+    Types,
+    Under,
+    limit_flags,
+    session_of,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from kglink.linking.pipeline import Linker
@@ -164,8 +171,7 @@ class _Table:
     """A table whose column is resolved."""
 
     def __init__(self, source: Source, column: str, context: Sequence[str]) -> None:
-        from kglink_cli.table_files import places_of, refuse_taken
-        from kglink_cli.table_libraries import opened_table
+        from kglink_cli.table_files import opened_table, places_of, refuse_taken
 
         self._source = source
         self._context = tuple(context)

@@ -1,7 +1,8 @@
-"""`kglink runs`: all runs of fine-tuning, one with its curve, and removing one."""
+"""`kglink runs` and `kglink recipes`: runs of fine-tuning, and what they follow."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,7 @@ from kglink_cli.session import session_of
 if TYPE_CHECKING:
     from kglink.workspace.runs import WorkspaceRun
 
-COLUMNS = ("name", "recipe", "sources", "KBs", "state", "steps", "recall", "began", "space")
+RUN_COLUMNS = ("name", "recipe", "sources", "KBs", "state", "steps", "recall", "began", "space")
 BARS = "▁▂▃▄▅▆▇█"
 #: A curve is drawn in at most this number of columns.
 WIDTH = 60
@@ -65,7 +66,7 @@ def _list(found: Sequence[WorkspaceRun], *, as_json: bool) -> None:
     if as_json:
         print_json([run.as_json() for run in found])
     elif found:
-        print_table(COLUMNS, [_row(run) for run in found], right=(5,))
+        print_table(RUN_COLUMNS, [_row(run) for run in found], right=(5,))
     else:
         note("empty", "no run yet: kglink finetune --source-kb A --target-kb B")
 
@@ -134,3 +135,66 @@ def _evaluation(line: Mapping[str, Any], metrics: Sequence[str]) -> list[object]
     epoch = line["epoch"] or "before"
     shares = [f"{line['mean'][metric]:.3f}" for metric in metrics]
     return [line["stage"], epoch, line["total"], loss, *shares, "best" if line.get("best") else ""]
+
+
+COLUMNS = ("paper", "name", "summary", "follows")
+
+
+def recipes(
+    name: Annotated[str, typer.Argument(help="One recipe, or a .toml file: all its values.")] = "",
+    paper: Annotated[
+        str,
+        typer.Option(help="Only of this paper: amh, arboel, blink, joint, t-biencoder or kglink."),
+    ] = "",
+    table: Annotated[str, typer.Option(help="Only those with a row in this table: 2")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the recipes for `kglink finetune`, or show one whole."""
+    from kglink.training.recipe import list_recipes, load_recipe
+
+    if name and (paper or table):
+        raise UsageError(
+            "one recipe, and a paper or table to list", hint="Leave out the name, or the others."
+        )
+    if name:
+        values = load_recipe(name).model_dump(mode="json")
+        if as_json:
+            print_json({"name": name, **values})
+        else:
+            # With all values written out it begins with no other recipe.
+            values.pop("extends")
+            say(*toml_lines(values))
+        return
+    found = list_recipes(paper, table)
+    if as_json:
+        print_json([recipe.as_json() for recipe in found])
+    else:
+        print_table(COLUMNS, found)
+
+
+def toml_lines(values: Mapping[str, Any], section: str = "") -> Iterator[str]:
+    """A recipe as its file would say it with every value written out."""
+    plain = {key: value for key, value in values.items() if not _is_section(key, value)}
+    for key, value in plain.items():
+        if value is not None and value != "":
+            yield f"{key} = {_toml(value)}"
+    for key, value in values.items():
+        if key not in plain:
+            inner = f"{section}.{key}".lstrip(".")
+            yield ""
+            yield f"[{inner}]"
+            yield from toml_lines(value, inner)
+
+
+def _is_section(key: str, value: object) -> bool:
+    return isinstance(value, Mapping) and not key.endswith("_settings")
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key} = {_toml(item)}" for key, item in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    # Of texts, numbers and truths JSON and TOML say the same.
+    return json.dumps(value, ensure_ascii=False)

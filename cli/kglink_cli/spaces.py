@@ -10,8 +10,7 @@ from rich.filesize import decimal
 
 from kglink.errors import UsageError
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
-from kglink_cli.limits import JudgedSplit
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import JudgedSplit, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace

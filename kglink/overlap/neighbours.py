@@ -17,7 +17,6 @@ import numpy.typing as npt
 import torch
 
 from kglink.models import Precision, choose_hardware
-from kglink.overlap.assign import ranks
 from kglink.plugins import EntityVectors
 from kglink.records import OnProgress, Progress
 
@@ -240,3 +239,12 @@ def _rows_of(vectors: EntityVectors, entities: IntArray) -> tuple[IntArray, IntA
     """The first row of each entity and how many it has."""
     first = np.searchsorted(vectors.owners, entities)
     return first, np.searchsorted(vectors.owners, entities, side="right") - first
+
+
+def ranks(entities: IntArray, others: IntArray, scores: FloatArray) -> IntArray:
+    """For each pair how many of the entity's pairs are better; equal ones by number."""
+    order = np.lexsort((others, -scores, entities))
+    in_order = entities[order]
+    found = np.empty(len(entities), np.int64)
+    found[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
+    return found

@@ -20,9 +20,8 @@ from kglink.files.digest import digest_of
 from kglink.files.manifest import now
 from kglink.overlap.model import OverlapModel
 from kglink.overlap.names import NameJoin, NameRules
-from kglink.overlap.paired import RowKind, StoreKBs
 from kglink.overlap.paper import alike_descriptions, same_names
-from kglink.overlap.scratch import ScratchPairs
+from kglink.overlap.scratch import RowKind, ScratchPairs, StoreKBs
 from kglink.overlap.weigh import SearchCounts, Steps, Verdicts, Weighing, likeliest
 from kglink.plugins import EntityVectors, PairEvidence
 from kglink.records import OnProgress, Overlap, OverlapRun

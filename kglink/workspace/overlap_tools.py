@@ -25,7 +25,7 @@ from kglink.workspace.folder import OVERLAP_MODEL_FILE, VECTORS_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace, encoder_of
 
 if TYPE_CHECKING:
-    from kglink.overlap.paired import RowKind
+    from kglink.overlap.scratch import RowKind
     from kglink.store import Store
 
 #: Where vectors for overlaps are that the space does not have; no space can be called so.

@@ -17,7 +17,7 @@ from kglink.workspace.folder import REVIEWS_FOLDER, named
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
-    from kglink.overlap.review.sample import Order, ReviewTable
+    from kglink.overlap.review.journal import Order, ReviewTable
     from kglink.overlap.review.session import Review
     from kglink.overlap.search import OverlapReport, OverlapTools
     from kglink.overlap.train import Training
@@ -148,7 +148,7 @@ def review_overlaps(
 
     ``undo`` takes the last answer back first.
     """
-    from kglink.overlap.review.sample import ReviewPlan
+    from kglink.overlap.review.journal import ReviewPlan
     from kglink.overlap.review.session import open_review
 
     plan = ReviewPlan(*_reviewed_kbs(opened.store, left, right), sample, order, seed)
@@ -165,8 +165,7 @@ def reviewed_overlaps(
     seed: int = 17,
 ) -> ReviewTable:
     """What a review has found so far."""
-    from kglink.overlap.review.journal import Journal, journals
-    from kglink.overlap.review.sample import ReviewPlan
+    from kglink.overlap.review.journal import Journal, ReviewPlan, journals
     from kglink.overlap.review.session import last_review
 
     plan = ReviewPlan(*_reviewed_kbs(opened.store, left, right), sample, order, seed)

@@ -82,7 +82,7 @@ def reproduce(
     if not name:
         _list(as_json=as_json, options=(data, rows, changes, report, dry_run or None))
         return
-    from kglink_cli.finetune_progress import FinetuneNews
+    from kglink_cli.finetune import FinetuneNews
     from kglink_papers.protocols import find_protocol
     from kglink_papers.reproduce import Reproducer
     from kglink_papers.shown import tables_of

@@ -12,8 +12,7 @@ from itertools import islice
 from typing import TextIO
 
 from kglink.errors import UsageError
-from kglink.overlap.exchange.curies import STANDARD, CurieMaker, source_of
-from kglink.overlap.exchange.lists import HEADERS, MANUAL, TOOL
+from kglink.overlap.exchange.lists import HEADERS, MANUAL, STANDARD, TOOL, CurieMaker, source_of
 from kglink.overlap.exchange.matching import GetEntities
 from kglink.records import Entity, Overlap
 from kglink.text.printable import printable, spreadsheet_cell

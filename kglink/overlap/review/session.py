@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.files.lock import file_lock
-from kglink.overlap.review.journal import Answer, Entry, Journal, journals, lock_path, next_journal
-from kglink.overlap.review.sample import Keys, ReviewPlan, ReviewTable, draw, keys_of
+from kglink.overlap.review.journal import (
+    Answer,
+    Entry,
+    Journal,
+    Keys,
+    ReviewPlan,
+    ReviewTable,
+    draw,
+    journals,
+    keys_of,
+    lock_path,
+    next_journal,
+)
 from kglink.records import EntityId, Overlap
 
 if TYPE_CHECKING:
