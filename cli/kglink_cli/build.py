@@ -77,7 +77,10 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
             "bad records), or `kglink kbs remove`",
         )
     if not answers(workspace, wait=wait):
-        _refuse_slip(workspace)
+        name, known = workspace.settings.space.name, [one.name for one in workspace.spaces()]
+        if known and name not in (*known, SpaceSection().name):
+            hint = f"`kglink build --space {name}` makes it."
+            raise UnknownNameError("space", name, known, hint=hint)
         if any(kb.entities for kb in workspace.kbs()):
             note("space", "some KBs are not in it yet, or changed: building it now")
         began = time.monotonic()
@@ -98,14 +101,6 @@ def tell_names_alone(
         share = f"{found.vectors / max(1, found.of):.0%} of {found.of:,} vectors are made"
         note("names", f"{', '.join(found.kbs)}: answered by names alone, {share}{hint}")
     return found
-
-
-def _refuse_slip(workspace: Workspace) -> None:
-    """Refuse a name that no space has, unless it is that of the first or of the default space."""
-    name, known = workspace.settings.space.name, [one.name for one in workspace.spaces()]
-    if known and name not in (*known, SpaceSection().name):
-        hint = f"`kglink build --space {name}` makes it."
-        raise UnknownNameError("space", name, known, hint=hint)
 
 
 def build_with_progress(

@@ -211,7 +211,19 @@ class _Reviewing:
         at = 0
         while at < len(self._queue):
             one = self._queue[at]
-            self._show(one, at)
+            texts = counted(one.documents, "text")
+            about = f"{counted(one.mentions, 'mention')} in {texts}, {one.confidence:.2f} unknown"
+            head = Text.assemble((printable(one.title), "bold"), f"   {about}")
+            if one.type:
+                head.append(f"\ntype: {printable(one.type)}", style="dim")
+            if names := [printable(name) for name in one.names if name != one.title]:
+                head.append("\nalso: ", style="dim").append(", ".join(names))
+            lines = [Text(f"  {printable(example.sentence)}") for example in one.examples]
+            rule = Rule(f"{at + 1}/{len(self._queue)}  {one.id}", align="left", characters="-",
+                        style="dim")  # fmt: skip
+            self._console.print()
+            self._console.print(Group(rule, head, *lines))
+            self._console.print(KEYS, style="dim", markup=False)
             key = next((key for key in map(str.lower, self._typed) if key in "arlmszq"), "q")
             if key == "q":
                 return at
@@ -223,6 +235,8 @@ class _Reviewing:
 
     def _answer(self, one: Discovery, key: str) -> bool:
         """Keep an answer; False where none was chosen after all."""
+        from rapidfuzz import fuzz, process
+
         if key == "a":
             self._workspace.judge_discovery(one.id, "accept")
             self._say("accepted")
@@ -236,7 +250,11 @@ class _Reviewing:
             self._workspace.judge_discovery(one.id, "link", entity)
             self._say(f"is {entity}")
         else:
-            other = self._choice(self._alike(one))
+            others = {other.id: other.title for other in self._everything if other.id != one.id}
+            found = process.extract(
+                one.title, others, scorer=fuzz.token_set_ratio, limit=_MOST_CHOICES
+            )
+            other = self._choice([(name, title) for title, _, name in found])
             if not other:
                 return False
             self._workspace.judge_discovery(one.id, "merge", other)
@@ -251,14 +269,6 @@ class _Reviewing:
         self._say("taken back")
         return at - 1
 
-    def _alike(self, one: Discovery) -> list[tuple[str, str]]:
-        """The other discoveries whose names are most alike."""
-        from rapidfuzz import fuzz, process
-
-        others = {other.id: other.title for other in self._everything if other.id != one.id}
-        found = process.extract(one.title, others, scorer=fuzz.token_set_ratio, limit=_MOST_CHOICES)
-        return [(name, title) for title, _, name in found]
-
     def _choice(self, offered: Sequence[tuple[str, str]]) -> str:
         """The one whose number is typed; empty: none, any other key."""
         if not offered:
@@ -272,21 +282,6 @@ class _Reviewing:
         key = next(self._typed, "")
         chosen = int(key) - 1 if key.isdecimal() else -1
         return offered[chosen][0] if 0 <= chosen < len(offered[:_MOST_CHOICES]) else ""
-
-    def _show(self, one: Discovery, at: int) -> None:
-        texts = counted(one.documents, "text")
-        about = f"{counted(one.mentions, 'mention')} in {texts}, {one.confidence:.2f} unknown"
-        head = Text.assemble((printable(one.title), "bold"), f"   {about}")
-        if one.type:
-            head.append(f"\ntype: {printable(one.type)}", style="dim")
-        if names := [printable(name) for name in one.names if name != one.title]:
-            head.append("\nalso: ", style="dim").append(", ".join(names))
-        lines = [Text(f"  {printable(example.sentence)}") for example in one.examples]
-        rule = Rule(f"{at + 1}/{len(self._queue)}  {one.id}", align="left", characters="-",
-                    style="dim")  # fmt: skip
-        self._console.print()
-        self._console.print(Group(rule, head, *lines))
-        self._console.print(KEYS, style="dim", markup=False)
 
     def _say(self, what: str) -> None:
         self._console.print(what, style="bold", markup=False)

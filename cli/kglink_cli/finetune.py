@@ -29,7 +29,6 @@ from kglink_cli.interrupts import go_on_by
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
-    from kglink.evaluation.replacement import Replacement
     from kglink.training.detector import DetectorReport
     from kglink.training.job import FinetuneJob
     from kglink.workspace import Workspace
@@ -266,7 +265,13 @@ def _tell(done: Finetuned) -> None:
             note("", f"the dictionary is better on documents that it has not learnt from: {worse}")
             note("", "for texts like these: kglink link --detector dictionary, or learn from them")
     if done.replacement is not None:
-        _tell_replacement(done.replacement)
+        # What the space answers with the model, and what it answered before.
+        note("answers", "right at first, by all evidence, of the mentions held back:")
+        for pool, test in done.replacement.tests.items():
+            is_worse = pool in done.replacement.worse
+            chance = f"worse by more than chance (p = {test.p:.4f})" if is_worse else ""
+            shares = f"{test.right:.3f} before, {test.left:.3f} after"
+            note("", f"{pool}: {shares}, of {counted(test.items, 'mention')}   {chance}".rstrip())
     if done.refused:
         note("unpublished", f"the space stays as it was: {done.refused}")
         again = f"kglink finetune --resume --run {name}"
@@ -292,16 +297,6 @@ def _tell(done: Finetuned) -> None:
         note("scoring", "the weights of evidence are the built-in ones: no mentions to learn them")
         note("unjudged", "no mentions were held back, so nobody knows how well it answers")
     note("next", f"kglink link TEXT{where}, kglink eval --docs DOCS{where}, kglink runs {name}")
-
-
-def _tell_replacement(replacement: Replacement) -> None:
-    """What the space answers with the model, and what it answered before."""
-    note("answers", "right at first, by all evidence, of the mentions held back:")
-    for pool, test in replacement.tests.items():
-        is_worse = pool in replacement.worse
-        chance = f"worse by more than chance (p = {test.p:.4f})" if is_worse else ""
-        shares = f"{test.right:.3f} before, {test.left:.3f} after"
-        note("", f"{pool}: {shares}, of {counted(test.items, 'mention')}   {chance}".rstrip())
 
 
 _OF_STAGES = {"S": "S (source KBs)", "T": "T (target KBs)", "O": "O (overlaps)"}

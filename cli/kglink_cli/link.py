@@ -296,7 +296,17 @@ def _tell_linked(
 ) -> None:
     where = f" to {output}" if output else ""
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")
-    _tell_of_rest(reader, problems)
+    # Say what was not linked, and why.
+    if reader.left_out:
+        names = ", ".join([*reader.left_out][:3]) + (", ..." if len(reader.left_out) > 3 else "")
+        verb = "is" if len(reader.left_out) == 1 else "are"
+        files = counted(len(reader.left_out), "file")
+        note("left out", f"{files} that {verb} not text: {names}")
+        if hint := next(filter(None, reader.left_out.values()), ""):
+            note("convert", hint)
+    if problems.counts:
+        first, *_ = problems.examples[0].splitlines()
+        note("skipped", f"{counted(problems.total, 'bad record')}: {first}")
 
 
 def _asked_format(output_format: str | None, as_json: bool, *, to_stream: bool) -> str | None:
@@ -339,20 +349,6 @@ def _check_streamed(output: Path | None, encoding: str | None) -> None:
             "--lines reads standard input as UTF-8",
             hint=f"... | iconv -f {shlex.quote(encoding)} -t UTF-8 | kglink link - --lines",
         )
-
-
-def _tell_of_rest(reader: TextReader, problems: Problems) -> None:
-    """Say what was not linked, and why."""
-    if reader.left_out:
-        names = ", ".join([*reader.left_out][:3]) + (", ..." if len(reader.left_out) > 3 else "")
-        verb = "is" if len(reader.left_out) == 1 else "are"
-        files = counted(len(reader.left_out), "file")
-        note("left out", f"{files} that {verb} not text: {names}")
-        if hint := next(filter(None, reader.left_out.values()), ""):
-            note("convert", hint)
-    if problems.counts:
-        first, *_ = problems.examples[0].splitlines()
-        note("skipped", f"{counted(problems.total, 'bad record')}: {first}")
 
 
 def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:

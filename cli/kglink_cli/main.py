@@ -135,15 +135,7 @@ def _prepare_output() -> None:
             setattr(sys, name, nowhere)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    _keep_output()
-
-
-def _keep_output() -> None:
-    """Keep standard output for what kglink prints: whatever else is written there goes to errors.
-
-    Libraries, plugins and programs that they start write to descriptor 1; what reads our JSON
-    would stumble over it. On a terminal everything may come.
-    """
+    # Keep standard output for what kglink prints: whatever else is written there goes to errors.
     ours, errors = sys.__stdout__, sys.__stderr__
     if ours is None or errors is None or ours is not sys.stdout or ours.isatty():
         return

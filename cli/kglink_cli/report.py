@@ -60,7 +60,11 @@ def report(
         raise UsageError("--json prints, and -o names a page", hint="Leave one of the two out.")
     with session_of(context).open() as workspace:
         for folder in (plots, tables):
-            _make(folder)
+            if folder is not None:
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise cannot_write(folder, error) from error
         with progress() as tell:
             found = workspace.report(
                 runs, split_names(docs), split=split, map_entities=map_entities, progress=tell
@@ -73,14 +77,6 @@ def report(
             print_json(found)
         else:
             write_page(workspace, found, output or Path("report.html"))
-
-
-def _make(folder: Path | None) -> None:
-    if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(folder, error) from error
 
 
 def write_page(

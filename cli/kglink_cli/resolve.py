@@ -187,7 +187,13 @@ class _Table:
     ) -> None:
         """Write the table with its answers, and say how many there are."""
         began = time.monotonic()
-        self._refuse_other_kind(output)
+        kind = type(self._file).__name__.removesuffix("Table").lower()
+        wanted = _BINARY.get(output.suffix.lower(), "text").lower() if output else kind
+        if wanted != kind:
+            raise UsageError(
+                f"{output} would be {wanted}, and {self._source.label} is {kind}",
+                hint="The output is of the kind of the table: end its name so.",
+            )
 
         def answers(rows: Iterable[Sequence[Cell]]) -> Iterator[Added]:
             asked = (self._row(cells) for cells in rows)
@@ -218,15 +224,6 @@ class _Table:
         if self._file.rows is not None:
             return Reached("rows", done, self._file.rows, done)
         return Reached("rows", source.bytes_read, source.bytes_total, done, "bytes")
-
-    def _refuse_other_kind(self, output: Path | None) -> None:
-        kind = type(self._file).__name__.removesuffix("Table").lower()
-        wanted = _BINARY.get(output.suffix.lower(), "text").lower() if output else kind
-        if wanted != kind:
-            raise UsageError(
-                f"{output} would be {wanted}, and {self._source.label} is {kind}",
-                hint="The output is of the kind of the table: end its name so.",
-            )
 
     def _tell(self, seconds: float, output: Path | None) -> None:
         counts = self._counts

@@ -47,7 +47,13 @@ def runs(
         elif name:
             _show(workspace.run(name), as_json=as_json)
         else:
-            _list(workspace.runs(), as_json=as_json)
+            found = workspace.runs()
+            if as_json:
+                print_json([run.as_json() for run in found])
+            elif found:
+                print_table(RUN_COLUMNS, [_row(run) for run in found], right=(5,))
+            else:
+                note("empty", "no run yet: kglink finetune --source-kb A --target-kb B")
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
@@ -60,15 +66,6 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
     low, high = min(means), max(means)
     step = (high - low) / (len(BARS) - 1) or 1.0
     return "".join(BARS[round((mean - low) / step)] for mean in means)
-
-
-def _list(found: Sequence[WorkspaceRun], *, as_json: bool) -> None:
-    if as_json:
-        print_json([run.as_json() for run in found])
-    elif found:
-        print_table(RUN_COLUMNS, [_row(run) for run in found], right=(5,))
-    else:
-        note("empty", "no run yet: kglink finetune --source-kb A --target-kb B")
 
 
 def _row(run: WorkspaceRun) -> list[object]:

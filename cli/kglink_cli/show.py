@@ -28,7 +28,6 @@ from kglink_cli.session import (
 )
 
 if TYPE_CHECKING:
-    from kglink.linking.explain import Explanation
     from kglink.records import EntityId
     from kglink.workspace.entities import EntityView
 
@@ -174,15 +173,11 @@ def explain(
     for number, one in enumerate(found):
         if number:
             say("")
-        _print(one)
+        link = one.link
+        say(f"{link.surface}  characters {link.start} to {link.end}")
+        if link.candidates:
+            columns, rows = one.evidence()
+            print_table(columns, rows)
+        say(*one.verdict())
     if not found:
         note("nothing", "no mention was found; --surface or --span says where it is")
-
-
-def _print(one: Explanation) -> None:
-    link = one.link
-    say(f"{link.surface}  characters {link.start} to {link.end}")
-    if link.candidates:
-        columns, rows = one.evidence()
-        print_table(columns, rows)
-    say(*one.verdict())

@@ -51,20 +51,16 @@ def spaces(
         elif name:
             _show(workspace, name, as_json=as_json)
         else:
-            _list(workspace, as_json=as_json)
-
-
-def _list(workspace: Workspace, *, as_json: bool) -> None:
-    found = workspace.spaces()
-    if as_json:
-        print_json([space.as_json() for space in found])
-    elif found:
-        print_table(COLUMNS, [_row(space) for space in found], right=(3, 4, 7))
-        for space in found:
-            if space.problem:
-                note(space.name, space.problem)
-    else:
-        note("empty", "no space yet: kglink build")
+            found = workspace.spaces()
+            if as_json:
+                print_json([space.as_json() for space in found])
+            elif found:
+                print_table(COLUMNS, [_row(space) for space in found], right=(3, 4, 7))
+                for space in found:
+                    if space.problem:
+                        note(space.name, space.problem)
+            else:
+                note("empty", "no space yet: kglink build")
 
 
 def _row(space: SpaceSummary) -> list[object]:
@@ -115,6 +111,8 @@ def _compare(
     *,
     as_json: bool,
 ) -> None:
+    from kglink.evaluation.measures.retrieval import AP_AT_1
+
     differences = workspace.compare_spaces(*pair)
     recalls = None
     if docs:
@@ -132,7 +130,15 @@ def _compare(
         return
     _print_differences(pair, differences)
     if recalls:
-        _print_recalls(pair, recalls)
+        rows = [
+            [pool, count, figure, *_beside(recalls, pool, figure)]
+            for pool, count in recalls.left.mentions.items()
+            for figure in recalls.left.of(pool)
+            if figure != AP_AT_1 or figure in recalls.tests.get(pool, {})  # else it is R@1
+        ]
+        say("", "Both on the same mentions; p: paired randomization test")
+        columns = ("pool", "mentions", "figure", *pair, "difference", "p", "significant at .05")
+        print_table(columns, rows, right=(1, 3, 4, 5, 6))
 
 
 def _print_differences(pair: tuple[str, str], differences: Sequence[Difference]) -> None:
@@ -149,20 +155,6 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return _CURRENT[value]
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _print_recalls(pair: tuple[str, str], recalls: RecallComparison) -> None:
-    from kglink.evaluation.measures.retrieval import AP_AT_1
-
-    rows = [
-        [pool, count, figure, *_beside(recalls, pool, figure)]
-        for pool, count in recalls.left.mentions.items()
-        for figure in recalls.left.of(pool)
-        if figure != AP_AT_1 or figure in recalls.tests.get(pool, {})  # else it is R@1
-    ]
-    say("", "Both on the same mentions; p: paired randomization test")
-    columns = ("pool", "mentions", "figure", *pair, "difference", "p", "significant at .05")
-    print_table(columns, rows, right=(1, 3, 4, 5, 6))
 
 
 def _beside(recalls: RecallComparison, pool: str, figure: str) -> list[str]:

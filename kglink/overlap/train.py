@@ -50,7 +50,13 @@ def train(
     wrong by what it does not hold: other pairs of the same entities.
     """
     lessons = _Lessons([], [], [])
-    judged = _judged_kbs(tools)
+    # The KBs, two by two, of which pairs were judged correct or wrong.
+    found: dict[tuple[str, str], None] = {}
+    for overlap in tools.store.overlaps(judged=True):
+        if overlap.verdict != "unclear":
+            first, second = sorted((overlap.left.kb, overlap.right.kb))
+            found[first, second] = None
+    judged = list(found)
     for left, right in judged:
         with open_search(tools, left, right, progress) as search:
             verdicts = search.verdicts()
@@ -86,13 +92,3 @@ def _learn(lessons: _Lessons, weighing: Weighing, verdicts: Verdicts) -> None:
                 lessons.verdicts.append(verdict == "correct")
             elif verdict is None and (pair.left in lefts or pair.right in rights):
                 lessons.rivals.append(pair.evidence)
-
-
-def _judged_kbs(tools: OverlapTools) -> list[tuple[str, str]]:
-    """The KBs, two by two, of which pairs were judged correct or wrong."""
-    found: dict[tuple[str, str], None] = {}
-    for overlap in tools.store.overlaps(judged=True):
-        if overlap.verdict != "unclear":
-            first, second = sorted((overlap.left.kb, overlap.right.kb))
-            found[first, second] = None
-    return list(found)

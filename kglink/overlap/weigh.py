@@ -114,7 +114,10 @@ class Weighing:
                 if pair.proposers == 1 << JUDGED:  # Weighed to teach; no search has found it.
                     continue
                 if chosen is None or (pair.left, pair.right) in chosen:
-                    self._count(pair)
+                    self.tally.keep(shares_name=pair.shares_name)
+                    for number, name in enumerate(self.evidence):
+                        if pair.proposers >> number & 1:
+                            self.tally.proposed_by[name] += 1
                     yield Overlap(
                         EntityId(self.kbs.left, pair.left),
                         EntityId(self.kbs.right, pair.right),
@@ -134,7 +137,13 @@ class Weighing:
             if evidence.second_pass == second_pass
         }
         for batch in self.scratch.batches():
-            known = self._entities(batch)
+            lefts = self.kbs.get("left", dict.fromkeys(pair.left for pair in batch))
+            rights = self.kbs.get("right", dict.fromkeys(pair.right for pair in batch))
+            known = [
+                _Weighed(pair, EntityPair(lefts[pair.left], rights[pair.right]))
+                for pair in batch
+                if pair.left in lefts and pair.right in rights
+            ]
             both = (one.entities for one in known)
             lacking = [not (pair.left.description and pair.right.description) for pair in both]
             values = self._values(chosen, [one.entities for one in known], lacking)
@@ -176,21 +185,6 @@ class Weighing:
                     names = {pair.left: set(folded_names(entities.left))}
                 shares_name = not names[pair.left].isdisjoint(folded_names(entities.right))
             yield pair._replace(shares_name=shares_name, probability=probability, evidence=evidence)
-
-    def _entities(self, batch: Sequence[ScratchPair]) -> list[_Weighed]:
-        lefts = self.kbs.get("left", dict.fromkeys(pair.left for pair in batch))
-        rights = self.kbs.get("right", dict.fromkeys(pair.right for pair in batch))
-        return [
-            _Weighed(pair, EntityPair(lefts[pair.left], rights[pair.right]))
-            for pair in batch
-            if pair.left in lefts and pair.right in rights
-        ]
-
-    def _count(self, pair: ScratchPair) -> None:
-        self.tally.keep(shares_name=pair.shares_name)
-        for number, name in enumerate(self.evidence):
-            if pair.proposers >> number & 1:
-                self.tally.proposed_by[name] += 1
 
 
 def likeliest(
@@ -248,21 +242,15 @@ def assign_one_to_one(
         return kept
     _, left = np.unique(np.asarray(lefts, object), return_inverse=True)
     _, right = np.unique(np.asarray(rights, object), return_inverse=True)
-    weights = _weights(np.asarray(probabilities, np.float64), least)
+    bounded = np.clip(np.asarray(probabilities, np.float64), _LEAST_ODDS, 1 - _LEAST_ODDS)
+    floor = min(max(least, _LEAST_ODDS), 1 - _LEAST_ODDS)
+    odds = np.log(bounded / (1 - bounded)) - math.log(floor / (1 - floor))
+    weights: FloatArray = np.maximum(odds, 0) + _SMALL
     order = np.argsort(_components(left, right), kind="stable")
     labels = _components(left, right)[order]
     for rows in np.split(order, np.flatnonzero(np.diff(labels)) + 1):
         kept[rows[_best(left[rows], right[rows], weights[rows])]] = True
     return kept
-
-
-def _weights(probabilities: FloatArray, least: float) -> FloatArray:
-    """Log odds above those of ``least``, never below a little."""
-    bounded = np.clip(probabilities, _LEAST_ODDS, 1 - _LEAST_ODDS)
-    floor = min(max(least, _LEAST_ODDS), 1 - _LEAST_ODDS)
-    odds = np.log(bounded / (1 - bounded)) - math.log(floor / (1 - floor))
-    weights: FloatArray = np.maximum(odds, 0) + _SMALL
-    return weights
 
 
 def _components(left: IntArray, right: IntArray) -> IntArray:

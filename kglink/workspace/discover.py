@@ -1,99 +1,30 @@
-"""Discoveries: things that the KBs lack; found, judged by people, and added as entities."""
+"""Find things that the KBs lack, let people judge them, and add them as entities."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-from pydantic import TypeAdapter
+from typing import TYPE_CHECKING
 
 from kglink.errors import (
-    DamagedFileError,
-    KglinkError,
-    NewerFileError,
     UnknownNameError,
     UsageError,
 )
-from kglink.files.atomic import write_atomically
-from kglink.files.lock import file_lock
-from kglink.files.manifest import ManifestPart, read_manifest
 from kglink.linking.discovery import Discovery, discoveries, unknown_mentions
 from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
-from kglink.text.fold import fold
-from kglink.workspace.folder import DISCOVERIES_FILE, LEAST_UNKNOWN, PROMOTED
+from kglink.workspace.discoveries import (
+    Answer,
+    Judged,
+    KeptDiscoveries,
+    changing,
+    folded_names,
+    read_discoveries,
+    write_discoveries,
+)
+from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
-
-#: ``accept``: it becomes an entity; ``merge``: it is another discovery; ``link``: it is an entity
-#: that a KB has already; ``reject``: it is nothing.
-Answer = Literal["accept", "merge", "link", "reject"]
-_FORMAT = 1
-_WAIT_S = 10.0
-
-
-class Judged(ManifestPart):
-    """What a person said of a discovery."""
-
-    answer: Answer
-    into: str = ""
-    """The discovery that it is merged with, or the entity that it is."""
-
-
-class KeptDiscoveries(ManifestPart):
-    """The file: what was found last, and before that if it was judged."""
-
-    format: int = _FORMAT
-    found: tuple[Discovery, ...] = ()
-    answers: Mapping[str, Judged] = {}
-
-
-def changing(folder: Path) -> AbstractContextManager[None]:
-    """Nobody else changes what was discovered meanwhile."""
-    busy = UsageError("another process is changing what was discovered", hint="Try again.")
-    return file_lock(folder / f".{DISCOVERIES_FILE}.lock", busy, wait=_WAIT_S)
-
-
-def read_discoveries(folder: Path) -> KeptDiscoveries:
-    """What was discovered, if anything was."""
-    path = folder / DISCOVERIES_FILE
-    if not path.exists():
-        return KeptDiscoveries()
-    try:
-        return read_manifest(KeptDiscoveries, path, newest=_FORMAT)
-    except NewerFileError as error:
-        raise KglinkError(error.message, hint="Upgrade kglink.") from error
-    except DamagedFileError as error:
-        raise KglinkError(
-            error.message, hint="Move it away, and discover again; promoted entities stay."
-        ) from error
-
-
-def write_discoveries(folder: Path, kept: KeptDiscoveries) -> None:
-    """Put this in the place of what was discovered before."""
-    data = TypeAdapter(KeptDiscoveries).dump_json(kept, indent=1)
-    write_atomically(folder / DISCOVERIES_FILE, data + b"\n")
-
-
-def names_of_discoveries(folder: Path) -> dict[str, str]:
-    """By folded name the discovery that alone has it; what was rejected is left out."""
-    kept = read_discoveries(folder)
-    ids: dict[str, set[str]] = defaultdict(set)
-    for one in kept.found:
-        said = kept.answers.get(one.id)
-        if said is None or said.answer != "reject":
-            for name in folded_names(one):
-                ids[name].add(said.into if said and said.answer == "merge" else one.id)
-    return {name: min(several) for name, several in ids.items() if len(several) == 1}
-
-
-def folded_names(one: Discovery) -> set[str]:
-    """The names of a discovery as they are looked up."""
-    return {fold(name) or name for name in one.names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +131,16 @@ def judge_discovery(
         if answer is not None:
             judged = Judged(answer=answer, into=_checked(opened, name, answer, into, found))
             answers[name] = judged
-            _refuse_circle(name, answers)
+            seen = {name}
+            at = answers[name]
+            while at.answer == "merge" and at.into in answers:
+                if at.into in seen:
+                    raise UsageError(
+                        f"{name} and {at.into} would be merged with each other",
+                        hint="Merge one of them only, and accept the other.",
+                    )
+                seen.add(at.into)
+                at = answers[at.into]
         write_discoveries(opened.folder, kept.model_copy(update={"answers": answers}))
     return JudgedDiscovery(found[name], judged)
 
@@ -269,19 +209,6 @@ def _checked(
     if into:
         raise UsageError(f"{answer} takes nothing besides, and was told {into!r}")
     return ""
-
-
-def _refuse_circle(name: str, answers: Mapping[str, Judged]) -> None:
-    seen = {name}
-    at = answers[name]
-    while at.answer == "merge" and at.into in answers:
-        if at.into in seen:
-            raise UsageError(
-                f"{name} and {at.into} would be merged with each other",
-                hint="Merge one of them only, and accept the other.",
-            )
-        seen.add(at.into)
-        at = answers[at.into]
 
 
 def _goal(name: str, answers: Mapping[str, Judged]) -> Judged | None:

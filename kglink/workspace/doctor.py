@@ -120,7 +120,21 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
             yield Check("workspace", "ok", str(folder))
             yield _trust(opened)
             yield _disk("disk", folder)
-            yield from _store_checks(opened)
+            problems = opened.store.check()
+            infos = opened.store.kbs()
+            entities = sum(info.entities for info in infos)
+            if not problems:
+                yield Check("store", "ok", f"{len(infos)} KBs, {entities:,} entities")
+            for problem in problems:
+                yield Check("store", "bad", problem, "Run the add-kb that was interrupted again.")
+            for info in infos:
+                if not info.licence:
+                    yield Check(
+                        "licence",
+                        "note",
+                        f"nobody said which licence {info.name} has",
+                        "Add it again with --licence NAME: nothing else will change.",
+                    )
             yield from _scratch_checks(opened)
             yield from _space_checks(opened)
     except KglinkError as error:
@@ -178,24 +192,6 @@ def _model_licence(encoder: Encoder) -> Licence:
     card = resolve_model(base).path / "README.md" if local else Path()
     name = f"{encoder.info.name}, from {base}"
     return Licence("model", name, _card_licence(card), str(source.path))
-
-
-def _store_checks(opened: Opened) -> Iterator[Check]:
-    problems = opened.store.check()
-    infos = opened.store.kbs()
-    entities = sum(info.entities for info in infos)
-    if not problems:
-        yield Check("store", "ok", f"{len(infos)} KBs, {entities:,} entities")
-    for problem in problems:
-        yield Check("store", "bad", problem, "Run the add-kb that was interrupted again.")
-    for info in infos:
-        if not info.licence:
-            yield Check(
-                "licence",
-                "note",
-                f"nobody said which licence {info.name} has",
-                "Add it again with --licence NAME: nothing else will change.",
-            )
 
 
 def _scratch_checks(opened: Opened) -> Iterator[Check]:

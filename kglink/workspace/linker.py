@@ -282,7 +282,12 @@ def limited_to(space: Space, kbs: Sequence[str], limits: Limits, store: Store) -
     wanted = {kb: WantedEntities(limits.types, under[kb], not_under[kb]) for kb in kbs}
     if not any(map(any, wanted.values())):
         return space
-    _check_types(limits.types, kbs, store)
+    # Refuse a type that no entity has.
+    known = {one for kb in kbs for one in store.types_of(kb)} if limits.types else set()
+    names = {one.casefold() for one in known}
+    for one in limits.types:
+        if one.casefold() not in names:
+            raise UnknownNameError(f"type of entity in {', '.join(kbs)}", one, known - {""})
     keys = {kb: store.wanted_keys(kb, one) for kb, one in wanted.items() if any(one)}
     limited = limited_space(space, keys)
     if not any(_count(limited, kb) for kb in kbs):
@@ -306,15 +311,6 @@ def _branches(space: Space, ids: Iterable[str]) -> Mapping[str, tuple[str, ...]]
         space.kbs([kb])
         found[kb] += (key,)
     return found
-
-
-def _check_types(types: Iterable[str], kbs: Sequence[str], store: Store) -> None:
-    """Refuse a type that no entity has."""
-    known = {one for kb in kbs for one in store.types_of(kb)} if types else set()
-    names = {one.casefold() for one in known}
-    for one in types:
-        if one.casefold() not in names:
-            raise UnknownNameError(f"type of entity in {', '.join(kbs)}", one, known - {""})
 
 
 def _count(space: Space, kb: str) -> int:

@@ -305,7 +305,7 @@ class Opened:
         from kglink.linking.corrected import corrected_texts
         from kglink.linking.fit_clusterer import CHOICE_FILE
         from kglink.linking.scoring import SCORING_FILE
-        from kglink.workspace.discover import names_of_discoveries
+        from kglink.workspace.discoveries import names_of_discoveries
         from kglink.workspace.linker import linker_of, search_of
 
         with self.lock:

@@ -179,6 +179,8 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
     except KglinkError as error:  # its model may be gone, and the list must show it all the same
         current, problem = None, error.message
     run = _RUN_MODEL.fullmatch(manifest.model.path)
+    known = opened.registry.plugins("index")
+    found = [one.name for one in known if manifest.index in (one.name, one.short_name)]
     return replace(
         summary,
         kbs=tuple(shares),
@@ -189,7 +191,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
         dim=manifest.model.dim,
         static=STATIC.is_there(folder.student),
         run=run.group(1) if run else "",
-        index=_index_name(opened, manifest.index),
+        index=(found[0] if len(found) == 1 else manifest.index),
         index_settings=manifest.index_settings,
         index_bytes=manifest.index_bytes,
         created=manifest.created,
@@ -197,13 +199,6 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
         current=current,
         problem=problem,
     )
-
-
-def _index_name(opened: Opened, name: str) -> str:
-    """The full name of an index; of one whose plugin is gone, what the space calls it."""
-    known = opened.registry.plugins("index")
-    found = [one.name for one in known if name in (one.name, one.short_name)]
-    return found[0] if len(found) == 1 else name
 
 
 def _bytes(folder: Path) -> int:

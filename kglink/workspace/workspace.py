@@ -13,6 +13,7 @@ from kglink.workspace.evaluate import (
     evaluate_errors,
     evaluate_overlaps,
     overlap_significance,
+    write_candidates,
 )
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
 from kglink.workspace.kbs import add_kb, export, kb, kbs, remove_kb
@@ -26,7 +27,6 @@ from kglink.workspace.memory import (
     learn,
 )
 from kglink.workspace.opened import Opened
-from kglink.workspace.outputs import write_candidates
 from kglink.workspace.overlaps import (
     compare_overlaps,
     export_overlaps,

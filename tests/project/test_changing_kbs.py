@@ -22,7 +22,7 @@ from kglink.space.folder import SpaceFolder
 from kglink.store import Store
 from kglink.training.data import KBChoice, prepare
 from kglink.workspace import Workspace, fitting, init_workspace
-from kglink.workspace.discover import KeptDiscoveries, write_discoveries
+from kglink.workspace.discoveries import KeptDiscoveries, write_discoveries
 from kglink.workspace.publish import NewSpace
 from store_support import job
 from tiny_models import write_model

@@ -17,7 +17,7 @@ import writers_child
 from kglink.linking.discovery import Discovery
 from kglink.records import EntityId
 from kglink.workspace import Workspace, init_workspace
-from kglink.workspace.discover import KeptDiscoveries, write_discoveries
+from kglink.workspace.discoveries import KeptDiscoveries, write_discoveries
 from store_support import job
 from training_world import fill, world_of, write_world_model
 

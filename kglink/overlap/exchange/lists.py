@@ -171,32 +171,29 @@ class PairList:
     def __iter__(self) -> Iterator[ListedPair]:
         self.left_out.clear()
         if _is_sssom(self.source):
-            yield from self._sssom()
+            reader = SssomReader(self.source, Problems())
+            self.prefixes = reader.head.prefixes
+            head = reader.head.values
+            for row in reader:
+
+                def said(slot: str, row: SssomRow = row) -> str:
+                    """A value of the row or of the head, where other tools put common values."""
+                    return row.values.get(slot, "") or head.get(slot, "")
+
+                reason = self._unusable(row, said("mapping_tool"))
+                if reason:
+                    self.left_out[reason] += 1
+                    continue
+                yield ListedPair(
+                    row.place,
+                    row.subject,
+                    row.object,
+                    "wrong" if row.denied else "correct",
+                    kb_of(said("subject_source")),
+                    kb_of(said("object_source")),
+                )
         else:
             yield from _table(self.source)
-
-    def _sssom(self) -> Iterator[ListedPair]:
-        reader = SssomReader(self.source, Problems())
-        self.prefixes = reader.head.prefixes
-        head = reader.head.values
-        for row in reader:
-
-            def said(slot: str, row: SssomRow = row) -> str:
-                """A value of the row or of the head, where other tools put common values."""
-                return row.values.get(slot, "") or head.get(slot, "")
-
-            reason = self._unusable(row, said("mapping_tool"))
-            if reason:
-                self.left_out[reason] += 1
-                continue
-            yield ListedPair(
-                row.place,
-                row.subject,
-                row.object,
-                "wrong" if row.denied else "correct",
-                kb_of(said("subject_source")),
-                kb_of(said("object_source")),
-            )
 
     def _unusable(self, row: SssomRow, tool: str) -> str:
         """Why a row is no verdict; empty where it is one."""

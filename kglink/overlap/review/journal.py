@@ -8,7 +8,7 @@ import heapq
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -77,7 +77,12 @@ def draw(plan: ReviewPlan, overlaps: Iterable[Overlap]) -> Drawn:
                 yield overlap
 
     if plan.order == "random":
-        chosen = heapq.nsmallest(plan.sample, eligible(), key=_random_rank(plan.seed))
+
+        def rank(overlap: Overlap) -> bytes:
+            text = f"{plan.seed}\0{overlap.left.key}\0{overlap.right.key}"
+            return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+        chosen = heapq.nsmallest(plan.sample, eligible(), key=rank)
     else:
         chosen = heapq.nsmallest(plan.sample, eligible(), key=_uncertainty)
     return Drawn(tuple(map(keys_of, chosen)), tuple(stale), population)
@@ -86,14 +91,6 @@ def draw(plan: ReviewPlan, overlaps: Iterable[Overlap]) -> Drawn:
 def keys_of(overlap: Overlap) -> Keys:
     """The keys of its two entities."""
     return overlap.left.key, overlap.right.key
-
-
-def _random_rank(seed: int) -> Callable[[Overlap], bytes]:
-    def rank(overlap: Overlap) -> bytes:
-        text = f"{seed}\0{overlap.left.key}\0{overlap.right.key}"
-        return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-    return rank
 
 
 def _uncertainty(overlap: Overlap) -> tuple[float, str, str]:

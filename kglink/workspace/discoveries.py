@@ -1,0 +1,85 @@
+"""The file of a workspace that holds what was discovered, and what people said of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from kglink.errors import DamagedFileError, KglinkError, NewerFileError, UsageError
+from kglink.files.atomic import write_atomically
+from kglink.files.lock import file_lock
+from kglink.files.manifest import ManifestPart, read_manifest
+from kglink.linking.discovery import Discovery
+from kglink.text.fold import fold
+from kglink.workspace.folder import DISCOVERIES_FILE
+
+#: ``accept``: it becomes an entity; ``merge``: it is another discovery; ``link``: it is an entity
+#: that a KB has already; ``reject``: it is nothing.
+Answer = Literal["accept", "merge", "link", "reject"]
+_FORMAT = 1
+_WAIT_S = 10.0
+
+
+class Judged(ManifestPart):
+    """What a person said of a discovery."""
+
+    answer: Answer
+    into: str = ""
+    """The discovery that it is merged with, or the entity that it is."""
+
+
+class KeptDiscoveries(ManifestPart):
+    """The file: what was found last, and before that if it was judged."""
+
+    format: int = _FORMAT
+    found: tuple[Discovery, ...] = ()
+    answers: Mapping[str, Judged] = {}
+
+
+def changing(folder: Path) -> AbstractContextManager[None]:
+    """Nobody else changes what was discovered meanwhile."""
+    busy = UsageError("another process is changing what was discovered", hint="Try again.")
+    return file_lock(folder / f".{DISCOVERIES_FILE}.lock", busy, wait=_WAIT_S)
+
+
+def read_discoveries(folder: Path) -> KeptDiscoveries:
+    """What was discovered, if anything was."""
+    path = folder / DISCOVERIES_FILE
+    if not path.exists():
+        return KeptDiscoveries()
+    try:
+        return read_manifest(KeptDiscoveries, path, newest=_FORMAT)
+    except NewerFileError as error:
+        raise KglinkError(error.message, hint="Upgrade kglink.") from error
+    except DamagedFileError as error:
+        raise KglinkError(
+            error.message, hint="Move it away, and discover again; promoted entities stay."
+        ) from error
+
+
+def write_discoveries(folder: Path, kept: KeptDiscoveries) -> None:
+    """Put this in the place of what was discovered before."""
+    data = TypeAdapter(KeptDiscoveries).dump_json(kept, indent=1)
+    write_atomically(folder / DISCOVERIES_FILE, data + b"\n")
+
+
+def names_of_discoveries(folder: Path) -> dict[str, str]:
+    """By folded name the discovery that alone has it; what was rejected is left out."""
+    kept = read_discoveries(folder)
+    ids: dict[str, set[str]] = defaultdict(set)
+    for one in kept.found:
+        said = kept.answers.get(one.id)
+        if said is None or said.answer != "reject":
+            for name in folded_names(one):
+                ids[name].add(said.into if said and said.answer == "merge" else one.id)
+    return {name: min(several) for name, several in ids.items() if len(several) == 1}
+
+
+def folded_names(one: Discovery) -> set[str]:
+    """The names of a discovery as they are looked up."""
+    return {fold(name) or name for name in one.names}
