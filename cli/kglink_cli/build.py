@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.filesize import decimal
+from typer import Option
 
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
@@ -29,27 +30,18 @@ if TYPE_CHECKING:
 
 def build(
     context: typer.Context,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    index: Annotated[
-        str | None, typer.Option("--index", help="Index back end (`kglink plugins`).")
-    ] = None,
-    model: Annotated[
-        str,
-        typer.Option("--model", help="A folder, or a name: in the place of the space's own model."),
-    ] = "",
-    words: Annotated[
-        bool | None,
-        typer.Option(
-            "--words/--no-words",
-            help="Index the words of names and texts as well, for --by bm25 and tfidf; without it: "
-            "where the space has such an index.",
-            show_default=False,
-        ),
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Reuse nothing: encode everything again.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
+    space: str | None = Option(None, help="Name of the space."),
+    index: str | None = Option(None, help="Index back end (`kglink plugins`)."),
+    model: str = Option("", help="A folder, or a name: in the place of the space's own model."),
+    words: bool | None = Option(
+        None,
+        "--words/--no-words",
+        help="Index the words of names and texts as well, for --by bm25 and tfidf; without it: "
+        "where the space has such an index.",
+        show_default=False,
+    ),
+    fresh: bool = Option(False, "--fresh", help="Reuse nothing: encode everything again."),
+    as_json: bool = Option(False, "--json", help="Print the manifest as JSON."),
 ) -> None:
     """Build the joint space of all KBs; only what changed since the last build is encoded."""
     flags = {
@@ -131,11 +123,9 @@ def _tell_built(workspace: Workspace, made: BuildReport, seconds: float) -> None
 
 def distill(
     context: typer.Context,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    into: Annotated[
-        str, typer.Option("--into", help="Name of the new space; a distilled one is replaced.")
-    ] = "static",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    space: str | None = Option(None, help="Name of the space."),
+    into: str = Option("static", help="Name of the new space; a distilled one is replaced."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Make a space for which a static model reads mentions, many times faster on a CPU.
 
@@ -179,23 +169,16 @@ EXACT = "flat"
 
 def index(
     context: typer.Context,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    preset: Annotated[
-        str, typer.Option("--preset", help="An index by name; --presets lists them.")
-    ] = "",
-    factory: Annotated[
-        str, typer.Option("--factory", help="Any index by its faiss factory string.")
-    ] = "",
-    exact: Annotated[bool, typer.Option("--exact", help="The exact index again.")] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the index: ef_search=64. May be repeated."),
-    ] = None,
-    queries: Annotated[
-        int, typer.Option("--queries", min=0, help="Queries to measure with; 0: do not measure.")
-    ] = 256,
-    presets: Annotated[bool, typer.Option("--presets", help="List the presets.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    space: str | None = Option(None, help="Name of the space."),
+    preset: str = Option("", help="An index by name; --presets lists them."),
+    factory: str = Option("", help="Any index by its faiss factory string."),
+    exact: bool = Option(False, "--exact", help="The exact index again."),
+    settings: list[str] | None = Option(
+        None, "--set", help="A setting of the index: ef_search=64. May be repeated."
+    ),
+    queries: int = Option(256, min=0, help="Queries to measure with; 0: do not measure."),
+    presets: bool = Option(False, "--presets", help="List the presets."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Give a space another index, nothing encoded anew, and measure it against exact search.
 

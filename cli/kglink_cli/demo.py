@@ -7,9 +7,9 @@ import tempfile
 import time
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Option
 
 from kglink.records import TextInput
 from kglink.workspace.outputs import whole_file
@@ -53,19 +53,16 @@ fine-tuning makes another model, which is measured without a reranker: it wants 
 
 
 def demo(
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", help="Where to work; a new temporary folder where not told."),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Where the page goes; in the folder else.")
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out the fine-tuning, which takes half a minute.")
-    ] = False,
-    rerank: Annotated[
-        bool, typer.Option("--rerank", help="Train a reranker as well, and see whether it helps.")
-    ] = False,
+    folder: Path | None = Option(
+        None, "--dir", help="Where to work; a new temporary folder where not told."
+    ),
+    html: Path | None = Option(None, help="Where the page goes; in the folder else."),
+    quick: bool = Option(
+        False, "--quick", help="Leave out the fine-tuning, which takes half a minute."
+    ),
+    rerank: bool = Option(
+        False, "--rerank", help="Train a reranker as well, and see whether it helps."
+    ),
 ) -> None:
     """Add two KBs, build their space, find what they share, link, learn, train; measure each step.
 

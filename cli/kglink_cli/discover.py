@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console, Group
 from rich.rule import Rule
 from rich.text import Text
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
@@ -30,35 +31,25 @@ _MOST_OF_SENTENCE = 100
 
 def discover(
     context: typer.Context,
-    source: Annotated[
-        str | None,
-        typer.Argument(help="A file or a folder of texts; none: list what was found before."),
-    ] = None,
-    kb: Annotated[str | None, typer.Option("--kb", help="Unknown to these KBs: a,b")] = None,
-    least: Annotated[
-        float, typer.Option("--least", help="Least probability that no KB has it.", min=0, max=1)
-    ] = LEAST_UNKNOWN,
-    at_least: Annotated[
-        int,
-        typer.Option("--mentions", help="List those with at least this number of mentions.", min=1),
-    ] = 1,
-    answers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--answer",
-            help="ID=accept, ID=reject, ID=OTHER_ID (the same thing) or ID=kb:key (an entity that "
-            "is there); may be repeated.",
-        ),
-    ] = None,
-    in_terminal: Annotated[
-        bool, typer.Option("--review", help="Judge what was found, one key for each.")
-    ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="List what was rejected too.")] = False,
-    detector: Annotated[
-        str | None, typer.Option("--detector", help="What finds the mentions (`kglink plugins`).")
-    ] = None,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    source: str | None = Argument(
+        None, help="A file or a folder of texts; none: list what was found before."
+    ),
+    kb: str | None = Option(None, help="Unknown to these KBs: a,b"),
+    least: float = Option(LEAST_UNKNOWN, help="Least probability that no KB has it.", min=0, max=1),
+    at_least: int = Option(
+        1, "--mentions", help="List those with at least this number of mentions.", min=1
+    ),
+    answers: list[str] | None = Option(
+        None,
+        "--answer",
+        help="ID=accept, ID=reject, ID=OTHER_ID (the same thing) or ID=kb:key (an entity that "
+        "is there); may be repeated.",
+    ),
+    in_terminal: bool = Option(False, "--review", help="Judge what was found, one key for each."),
+    all_: bool = Option(False, "--all", help="List what was rejected too."),
+    detector: str | None = Option(None, help="What finds the mentions (`kglink plugins`)."),
+    space: str | None = Option(None, help="Name of the space."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Find what texts speak of and no KB has, such as people or products that are new.
 
@@ -98,8 +89,8 @@ def discover(
 
 def promote(
     context: typer.Context,
-    kb: Annotated[str, typer.Option("--kb", help="The KB that they go to.")] = PROMOTED,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    kb: str = Option(PROMOTED, help="The KB that they go to."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Make entities of the discoveries that were accepted: the next `kglink link` has them.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from kglink.config import CONFIG_FILE, all_settings, env_name, load_settings
 from kglink.errors import UsageError
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
 
 def init(
     context: typer.Context,
-    folder: Annotated[
-        Path | None,
-        typer.Argument(
-            help="The folder, made where it is missing; else that of --workspace, else this one.",
-            show_default=False,
-        ),
-    ] = None,
+    folder: Path | None = Argument(
+        None,
+        help="The folder, made where it is missing; else that of --workspace, else this one.",
+        show_default=False,
+    ),
 ) -> None:
     """Make a workspace: a folder with kglink.toml, in which store and spaces will lie."""
     made = init_workspace(folder or session_of(context).workspace or Path())
@@ -35,8 +34,7 @@ def init(
 
 
 def settings(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
 ) -> None:
     """Show every setting, its value and origin (default, kglink.toml, variable)."""
     from kglink.plugins import load_registry
@@ -59,9 +57,7 @@ def settings(
 
 def trust(
     context: typer.Context,
-    take_back: Annotated[
-        bool, typer.Option("--revoke", help="Take back what was allowed here.")
-    ] = False,
+    take_back: bool = Option(False, "--revoke", help="Take back what was allowed here."),
 ) -> None:
     """Allow the workspace's kglink.toml, as it is now, to name what lies outside of the workspace.
 
@@ -89,10 +85,10 @@ _SIGNS = {"ok": "ok", "note": "note", "bad": "BAD"}
 
 def doctor(
     context: typer.Context,
-    show_licences: Annotated[
-        bool, typer.Option("--licences", help="List the licence of every model, KB and dataset.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    show_licences: bool = Option(
+        False, "--licences", help="List the licence of every model, KB and dataset."
+    ),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Check versions, device, model, store and spaces, and say how to mend what is not well."""
     from kglink.workspace.doctor import check

@@ -6,9 +6,10 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
+from typer import Option
 
 from kglink.errors import UsageError
 from kglink.records import Progress
@@ -43,74 +44,48 @@ _RANK = "RANK"
 
 def finetune(
     context: typer.Context,
-    what: Annotated[
-        What,
-        typer.Option(
-            "--what",
-            help="linker: the model that reads mentions and entities; detector: what finds "
-            "mentions in texts; all: both, a detector where documents are annotated whole; "
-            "reranker: what reads mention and candidate together (`kglink link --rerank`).",
-        ),
-    ] = "all",
-    sources: Annotated[
-        str,
-        typer.Option(
-            "--sources",
-            help="Stages: S (mentions of the source KBs), T (of the target KBs), O (overlaps), TS, "
-            "TO, SO or TOS; by default the recipe's, or all that have something to learn from.",
-        ),
-    ] = "",
-    source_kb: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source-kb",
-            help="The source KBs: a,b; by default the KB with the most annotated mentions.",
-        ),
-    ] = None,
-    target_kb: Annotated[
-        list[str] | None,
-        typer.Option("--target-kb", help="The target KBs: a,b; by default all the others."),
-    ] = None,
-    docs: Annotated[
-        list[str] | None,
-        typer.Option("--docs", help="KBs with documents to learn from: a,b; by default all."),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option("--recipe", help="Recipe by its name (`kglink recipes`), or a .toml file."),
-    ] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a value of the recipe: train.epochs=2")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of all random choices.", min=0)
-    ] = None,
-    run: Annotated[
-        str, typer.Option("--run", help="Name of the run; by default the recipe's and a number.")
-    ] = "",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run, or with the last unfinished one.")
-    ] = False,
-    space: Annotated[
-        str | None, typer.Option("--space", help="Space to build with the model.")
-    ] = None,
-    publish: Annotated[
-        bool | None,
-        typer.Option(
-            "--publish/--no-publish",
-            help="Publish the space even where it answers no better than the one before; or only "
-            "train. By default it is published where it answers better.",
-        ),
-    ] = None,
-    checkpoint_steps: Annotated[
-        int,
-        typer.Option(
-            "--checkpoint-steps",
-            help="Save a checkpoint every N steps, and after each epoch.",
-            min=1,
-        ),
-    ] = 500,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    what: What = Option(
+        "all",
+        help="linker: the model that reads mentions and entities; detector: what finds "
+        "mentions in texts; all: both, a detector where documents are annotated whole; "
+        "reranker: what reads mention and candidate together (`kglink link --rerank`).",
+    ),
+    sources: str = Option(
+        "",
+        help="Stages: S (mentions of the source KBs), T (of the target KBs), O (overlaps), TS, "
+        "TO, SO or TOS; by default the recipe's, or all that have something to learn from.",
+    ),
+    source_kb: list[str] | None = Option(
+        None, help="The source KBs: a,b; by default the KB with the most annotated mentions."
+    ),
+    target_kb: list[str] | None = Option(
+        None, help="The target KBs: a,b; by default all the others."
+    ),
+    docs: list[str] | None = Option(
+        None, help="KBs with documents to learn from: a,b; by default all."
+    ),
+    recipe: str | None = Option(
+        None, help="Recipe by its name (`kglink recipes`), or a .toml file."
+    ),
+    changes: list[str] | None = Option(
+        None, "--set", help="Change a value of the recipe: train.epochs=2"
+    ),
+    seed: int | None = Option(None, help="Seed of all random choices.", min=0),
+    run: str = Option("", help="Name of the run; by default the recipe's and a number."),
+    resume: bool = Option(
+        False, "--resume", help="Go on with the run, or with the last unfinished one."
+    ),
+    space: str | None = Option(None, help="Space to build with the model."),
+    publish: bool | None = Option(
+        None,
+        "--publish/--no-publish",
+        help="Publish the space even where it answers no better than the one before; or only "
+        "train. By default it is published where it answers better.",
+    ),
+    checkpoint_steps: int = Option(
+        500, help="Save a checkpoint every N steps, and after each epoch.", min=1
+    ),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Fine-tune a model on several KBs, and publish their joint space with it and a detector.
 

@@ -7,9 +7,10 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import ShrinkError, UsageError
 from kglink.records import Progress
@@ -39,58 +40,39 @@ REASONS = 10
 
 def add_kb(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The KB's name: a-z, 0-9, - and _.")],
-    source: Annotated[str, typer.Argument(help="A file, a folder, or - for standard input.")],
-    adapter: Annotated[
-        str, typer.Option("--adapter", "-a", help="How to read it; guessed where not told.")
-    ] = "",
-    links_to: Annotated[
-        str | None, typer.Option("--links-to", help="KBs that the source's annotations mean: a,b")
-    ] = None,
-    split: Annotated[
-        str, typer.Option("--split", help="train, dev or test: the split of its documents.")
-    ] = "",
-    split_random: Annotated[
-        str,
-        typer.Option(
-            "--split-random",
-            help="Draw this number of its mentions for train, dev and test: 6360,640,1334; other "
-            "mentions are left out.",
-        ),
-    ] = "",
-    split_seed: Annotated[
-        int, typer.Option("--split-seed", help="Seed of --split-random.", min=0)
-    ] = 0,
-    resolve: Annotated[
-        str,
-        typer.Option(
-            "--resolve",
-            help="How annotations name entities of those KBs: key, xref (as codes that are "
-            "looked up through cross-references) or title (redirects included); the adapter's "
-            "own way where not told.",
-        ),
-    ] = "",
-    options: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the adapter, key=value; may be repeated."),
-    ] = None,
-    licence: Annotated[
-        str, typer.Option("--licence", help="The source's licence, for `doctor --licences`.")
-    ] = "",
-    allow_shrink: Annotated[
-        bool, typer.Option("--allow-shrink", help="Let an update remove most entities of the KB.")
-    ] = False,
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Add to the KB: what the source does not hold stays.")
-    ] = False,
-    defaults: Annotated[
-        bool, typer.Option("--defaults", help="Leave out the options that were kept the last time.")
-    ] = False,
-    on_error: Annotated[
-        str | None, typer.Option("--on-error", help="stop or skip at a bad record.")
-    ] = None,
+    name: str = Argument(..., help="The KB's name: a-z, 0-9, - and _."),
+    source: str = Argument(..., help="A file, a folder, or - for standard input."),
+    adapter: str = Option("", "--adapter", "-a", help="How to read it; guessed where not told."),
+    links_to: str | None = Option(None, help="KBs that the source's annotations mean: a,b"),
+    split: str = Option("", help="train, dev or test: the split of its documents."),
+    split_random: str = Option(
+        "",
+        help="Draw this number of its mentions for train, dev and test: 6360,640,1334; other "
+        "mentions are left out.",
+    ),
+    split_seed: int = Option(0, help="Seed of --split-random.", min=0),
+    resolve: str = Option(
+        "",
+        help="How annotations name entities of those KBs: key, xref (as codes that are "
+        "looked up through cross-references) or title (redirects included); the adapter's "
+        "own way where not told.",
+    ),
+    options: list[str] | None = Option(
+        None, "--set", help="A setting of the adapter, key=value; may be repeated."
+    ),
+    licence: str = Option("", help="The source's licence, for `doctor --licences`."),
+    allow_shrink: bool = Option(
+        False, "--allow-shrink", help="Let an update remove most entities of the KB."
+    ),
+    merge: bool = Option(
+        False, "--merge", help="Add to the KB: what the source does not hold stays."
+    ),
+    defaults: bool = Option(
+        False, "--defaults", help="Leave out the options that were kept the last time."
+    ),
+    on_error: str | None = Option(None, help="stop or skip at a bad record."),
     encoding: Encoding = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: bool = Option(False, "--json", help="Print the summary as JSON."),
 ) -> None:
     """Read a source into a KB: entities, annotated documents, or both.
 
@@ -223,8 +205,7 @@ def app() -> typer.Typer:
 
 
 def list_kbs(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
 ) -> None:
     """List the KBs of this workspace."""
     if context.invoked_subcommand:
@@ -241,9 +222,9 @@ def list_kbs(
 
 def show(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The KB.")],
-    examples: Annotated[int, typer.Option(help="How many entities to show.", min=0)] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: str = Argument(..., help="The KB."),
+    examples: int = Option(3, help="How many entities to show.", min=0),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Show one KB: what it holds, where it comes from, a few entities."""
     from kglink.workspace.kept_options import written
@@ -267,8 +248,8 @@ def show(
 
 def remove(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The KB.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    name: str = Argument(..., help="The KB."),
+    yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
 ) -> None:
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
     with session_of(context).open() as workspace:
@@ -304,25 +285,15 @@ FORMATS = ("jsonl", "nif")
 
 def export(
     context: typer.Context,
-    kb: Annotated[str, typer.Argument(help="The KB.")],
-    output_format: Annotated[
-        str,
-        typer.Option(
-            "--format", "-f", help="jsonl, which add-kb reads back; nif: documents for GERBIL."
-        ),
-    ] = "jsonl",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False
-        ),
-    ] = None,
-    split: Annotated[
-        str, typer.Option("--split", help="train, dev or test: only documents of this split.")
-    ] = "",
-    only: Annotated[
-        str, typer.Option("--only", help="entities, documents or mappings: nothing else.")
-    ] = "",
+    kb: str = Argument(..., help="The KB."),
+    output_format: str = Option(
+        "jsonl", "--format", "-f", help="jsonl, which add-kb reads back; nif: documents for GERBIL."
+    ),
+    output: Path | None = Option(
+        None, "--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False
+    ),
+    split: str = Option("", help="train, dev or test: only documents of this split."),
+    only: str = Option("", help="entities, documents or mappings: nothing else."),
 ) -> None:
     """Write a KB's entities and documents, such that add-kb of that file loses nothing.
 

@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
@@ -49,122 +50,82 @@ _NO_MATTER = {"ingest": {"on_error", "batch_size"}, "link": {"workers"}}
 
 def link(
     context: typer.Context,
-    sources: Annotated[
-        list[str],
-        typer.Argument(help="Files, folders, or - for standard input.", metavar="SOURCE..."),
-    ],
-    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    sources: list[str] = Argument(
+        ..., help="Files, folders, or - for standard input.", metavar="SOURCE..."
+    ),
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
     types: Types = None,
     under: Under = None,
     not_under: NotUnder = None,
-    output_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="table, json, jsonl, html, csv, pubtator, brat, brat-text, nif, or a plugin's.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to a file.", dir_okay=False)
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", help="Candidates for each mention.")
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--threshold",
-            help="Least probability of a link, 0 (link everything) to 1 (nothing): .1 gives more "
-            "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
-            ".35.",
-        ),
-    ] = None,
-    prefer: Annotated[
-        str | None,
-        typer.Option("--prefer", help="KBs that answer first where several have the thing: a,b"),
-    ] = None,
-    per_kb: Annotated[
-        bool, typer.Option("--per-kb", help="Also what each KB answers for itself.")
-    ] = False,
+    output_format: str | None = Option(
+        None,
+        "--format",
+        "-f",
+        help="table, json, jsonl, html, csv, pubtator, brat, brat-text, nif, or a plugin's.",
+    ),
+    as_json: bool = Option(False, "--json", help="The same as --format json."),
+    output: Path | None = Option(None, "--output", "-o", help="Write to a file.", dir_okay=False),
+    top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each mention."),
+    threshold: float | None = Option(
+        None,
+        help="Least probability of a link, 0 (link everything) to 1 (nothing): .1 gives more "
+        "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
+        ".35.",
+    ),
+    prefer: str | None = Option(
+        None, help="KBs that answer first where several have the thing: a,b"
+    ),
+    per_kb: bool = Option(False, "--per-kb", help="Also what each KB answers for itself."),
     rerank: Rerank = None,
-    clustered: Annotated[
-        bool, typer.Option("--cluster", help="Mentions of all texts help those that are like them.")
-    ] = False,
-    nested: Annotated[
-        bool | None, typer.Option("--nested", help="Mentions may lie in other mentions.")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show what speaks for each candidate.")
-    ] = False,
-    rejected: Annotated[
-        bool, typer.Option("--rejected", help="Show what was not linked, and why.")
-    ] = False,
-    marked: Annotated[
-        bool, typer.Option("--marked", help="Mentions are marked in the text: [[like this]].")
-    ] = False,
-    detector: Annotated[
-        str | None,
-        typer.Option(
-            "--detector", help="What finds the mentions (`kglink plugins`); several: a,b."
-        ),
-    ] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the detector, key=value; may be repeated."),
-    ] = None,
-    input_options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input-set",
-            help="A setting of what reads the texts, such as tables=true or, of JSON lines, "
-            "text=body; may be repeated.",
-        ),
-    ] = None,
-    output_options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output-set",
-            help="A setting of the output format, such as show_text=false; `kglink plugins --json` "
-            "lists them; may be repeated.",
-        ),
-    ] = None,
-    adapter: Annotated[
-        str | None,
-        typer.Option("--input", help="Adapter that reads the texts; auto knows most formats."),
-    ] = None,
-    lines: Annotated[
-        bool,
-        typer.Option(
-            "--lines",
-            help="Each line is a text, answered before the next one is read (as JSON lines, "
-            "unless --format says otherwise).",
-        ),
-    ] = False,
-    language: Annotated[
-        str | None,
-        typer.Option("--language", help="Language of the texts, such as de; auto guesses it."),
-    ] = None,
-    on_error: Annotated[
-        str | None, typer.Option("--on-error", help="stop or skip at a bad text.")
-    ] = None,
+    clustered: bool = Option(
+        False, "--cluster", help="Mentions of all texts help those that are like them."
+    ),
+    nested: bool | None = Option(None, "--nested", help="Mentions may lie in other mentions."),
+    explain: bool = Option(False, "--explain", help="Show what speaks for each candidate."),
+    rejected: bool = Option(False, "--rejected", help="Show what was not linked, and why."),
+    marked: bool = Option(
+        False, "--marked", help="Mentions are marked in the text: [[like this]]."
+    ),
+    detector: str | None = Option(
+        None, help="What finds the mentions (`kglink plugins`); several: a,b."
+    ),
+    options: list[str] | None = Option(
+        None, "--set", help="A setting of the detector, key=value; may be repeated."
+    ),
+    input_options: list[str] | None = Option(
+        None,
+        "--input-set",
+        help="A setting of what reads the texts, such as tables=true or, of JSON lines, "
+        "text=body; may be repeated.",
+    ),
+    output_options: list[str] | None = Option(
+        None,
+        "--output-set",
+        help="A setting of the output format, such as show_text=false; `kglink plugins --json` "
+        "lists them; may be repeated.",
+    ),
+    adapter: str | None = Option(
+        None, "--input", help="Adapter that reads the texts; auto knows most formats."
+    ),
+    lines: bool = Option(
+        False,
+        "--lines",
+        help="Each line is a text, answered before the next one is read (as JSON lines, "
+        "unless --format says otherwise).",
+    ),
+    language: str | None = Option(None, help="Language of the texts, such as de; auto guesses it."),
+    on_error: str | None = Option(None, help="stop or skip at a bad text."),
     encoding: Encoding = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers", help="Processes that link texts side by side, for many texts.", min=1
-        ),
-    ] = None,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Make all vectors before the first answer, where new KBs would be answered by "
-            "their names alone.",
-        ),
-    ] = False,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    workers: int | None = Option(
+        None, help="Processes that link texts side by side, for many texts.", min=1
+    ),
+    wait: bool = Option(
+        False,
+        "--wait",
+        help="Make all vectors before the first answer, where new KBs would be answered by "
+        "their names alone.",
+    ),
+    space: str | None = Option(None, help="Name of the space."),
 ) -> None:
     """Link the mentions of texts to entities of several KBs.
 

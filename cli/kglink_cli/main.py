@@ -14,9 +14,10 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Annotated, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 import typer
+from typer import Option
 
 from kglink.errors import KglinkError
 from kglink.plugins.loading import BUILTIN, ONLY_VARIABLE, PluginWarning
@@ -183,31 +184,24 @@ def _leave_out_plugins(wanted: bool) -> None:
 
 def _options(
     context: typer.Context,
-    workspace: Annotated[
-        Path | None,
-        typer.Option(
-            "--workspace",
-            "-w",
-            help=f"Workspace folder ({WORKSPACE_VARIABLE}); else found upward from here.",
-            file_okay=False,
-        ),
-    ] = None,
-    debug: Annotated[
-        bool, typer.Option("--debug", help=f"Show tracebacks ({DEBUG_VARIABLE}=1).")
-    ] = False,
-    no_plugins: Annotated[
-        bool,
-        typer.Option(
-            "--no-plugins",
-            help=f"Go on without third-party plugins ({ONLY_VARIABLE}={BUILTIN}).",
-            callback=_leave_out_plugins,
-            is_eager=True,
-        ),
-    ] = False,
-    show_version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
-    ] = False,
+    workspace: Path | None = Option(
+        None,
+        "--workspace",
+        "-w",
+        help=f"Workspace folder ({WORKSPACE_VARIABLE}); else found upward from here.",
+        file_okay=False,
+    ),
+    debug: bool = Option(False, "--debug", help=f"Show tracebacks ({DEBUG_VARIABLE}=1)."),
+    no_plugins: bool = Option(
+        False,
+        "--no-plugins",
+        help=f"Go on without third-party plugins ({ONLY_VARIABLE}={BUILTIN}).",
+        callback=_leave_out_plugins,
+        is_eager=True,
+    ),
+    show_version: bool = Option(
+        False, "--version", help="Show the version.", callback=_show_version, is_eager=True
+    ),
 ) -> None:
     """Options that stand before the command."""
     del debug, no_plugins, show_version

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.text.entity_text import shared_names
@@ -131,23 +132,18 @@ KEYS = "[c]orrect  [w]rong  [u]nclear  [s]kip   [z] undo  [q]uit"
 
 def review(
     context: typer.Context,
-    left: Annotated[
-        str | None, typer.Argument(help="One KB; may be left out where there are only two.")
-    ] = None,
-    right: Annotated[str | None, typer.Argument(help="The other KB.")] = None,
-    sample: Annotated[int, typer.Option(help="How many pairs to draw.", min=1)] = 100,
-    order: Annotated[
-        str,
-        typer.Option(help="random: a fair sample; uncertain: the pairs that a model learns from."),
-    ] = "random",
-    seed: Annotated[int, typer.Option(help="Another number draws another random sample.")] = 17,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Take the last answer back first, then go on.")
-    ] = False,
-    table: Annotated[
-        bool, typer.Option("--table", help="Judge nothing: print what has been judged so far.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    left: str | None = Argument(None, help="One KB; may be left out where there are only two."),
+    right: str | None = Argument(None, help="The other KB."),
+    sample: int = Option(100, help="How many pairs to draw.", min=1),
+    order: str = Option(
+        "random", help="random: a fair sample; uncertain: the pairs that a model learns from."
+    ),
+    seed: int = Option(17, help="Another number draws another random sample."),
+    undo: bool = Option(False, "--undo", help="Take the last answer back first, then go on."),
+    table: bool = Option(
+        False, "--table", help="Judge nothing: print what has been judged so far."
+    ),
+    as_json: bool = Option(False, "--json", help="Print the result as JSON."),
 ) -> None:
     """Judge a sample of the pairs that two KBs have in common, and say how precise the list is.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import cannot_write, whole_file
@@ -26,29 +27,22 @@ ENDINGS: dict[str, TableFormat] = {"csv": "csv", "tex": "latex"}
 
 def report(
     context: typer.Context,
-    runs: Annotated[list[str], typer.Argument(help="The runs, as `kglink runs` names them.")],
-    docs: Annotated[
-        str | None,
-        typer.Option("--docs", help="Judge on these documents: a,b (else those learnt from)."),
-    ] = None,
+    runs: list[str] = Argument(..., help="The runs, as `kglink runs` names them."),
+    docs: str | None = Option(None, help="Judge on these documents: a,b (else those learnt from)."),
     split: JudgedSplit = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The page to write; else report.html.")
-    ] = None,
-    map_entities: Annotated[
-        int, typer.Option("--map", min=0, help="Most entities shown on the map; 0: no map.")
-    ] = MAP,
-    plots: Annotated[
-        Path | None,
-        typer.Option("--plots", help="Also write each plot to this folder, as SVG and PNG."),
-    ] = None,
-    tables: Annotated[
-        Path | None,
-        typer.Option("--tables", help="Also write each table to this folder, as CSV and LaTeX."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the JSON of the report, and write no page.")
-    ] = False,
+    output: Path | None = Option(
+        None, "--output", "-o", help="The page to write; else report.html."
+    ),
+    map_entities: int = Option(
+        MAP, "--map", min=0, help="Most entities shown on the map; 0: no map."
+    ),
+    plots: Path | None = Option(None, help="Also write each plot to this folder, as SVG and PNG."),
+    tables: Path | None = Option(
+        None, help="Also write each table to this folder, as CSV and LaTeX."
+    ),
+    as_json: bool = Option(
+        False, "--json", help="Print the JSON of the report, and write no page."
+    ),
 ) -> None:
     """Write what runs learnt as one web page: figures, curves, errors, a map of the joint space.
 

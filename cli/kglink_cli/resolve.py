@@ -7,9 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import whole_file
@@ -43,47 +44,36 @@ _BINARY = {".xlsx": "XLSX", ".xlsm": "XLSX", ".parquet": "Parquet", ".pq": "Parq
 
 def resolve(
     context: typer.Context,
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            help="Names, or - for names on standard input, a line each; with --column a table.",
-            metavar="NAME...",
-        ),
-    ],
-    column: Annotated[
-        str | None,
-        typer.Option("--column", help="Resolve this column of a CSV, TSV, XLSX or Parquet file."),
-    ] = None,
-    known: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--context",
-            help='What is known of the names, such as "country: Poland"; with --column a column. '
-            "May be repeated.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write the table to a file.", dir_okay=False),
-    ] = None,
-    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    names: list[str] = Argument(
+        ...,
+        help="Names, or - for names on standard input, a line each; with --column a table.",
+        metavar="NAME...",
+    ),
+    column: str | None = Option(
+        None, help="Resolve this column of a CSV, TSV, XLSX or Parquet file."
+    ),
+    known: list[str] | None = Option(
+        None,
+        "--context",
+        help='What is known of the names, such as "country: Poland"; with --column a column. '
+        "May be repeated.",
+    ),
+    output: Path | None = Option(
+        None, "--output", "-o", help="Write the table to a file.", dir_okay=False
+    ),
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
     types: Types = None,
     under: Under = None,
     not_under: NotUnder = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--threshold",
-            help="Least probability of a match: .9 gives fewer and surer ones, .1 takes names "
-            "that are only alike. Else .5.",
-        ),
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", help="Candidates for each ambiguous name.")
-    ] = None,
+    threshold: float | None = Option(
+        None,
+        help="Least probability of a match: .9 gives fewer and surer ones, .1 takes names "
+        "that are only alike. Else .5.",
+    ),
+    top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each ambiguous name."),
     encoding: Encoding = None,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    space: str | None = Option(None, help="Name of the space."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Say which entities names mean that stand in no text, such as a column of a table.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.workspace.shapes import run_shape
@@ -25,12 +26,10 @@ WIDTH = 60
 
 def runs(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="One run: its settings, and its curve.")] = "",
-    delete: Annotated[
-        str, typer.Option("--delete", help="Remove this run with its model.", metavar="NAME")
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: str = Argument("", help="One run: its settings, and its curve."),
+    delete: str = Option("", help="Remove this run with its model.", metavar="NAME"),
+    yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the runs of `kglink finetune`, show one with its curve, or delete one."""
     if name and delete:
@@ -138,13 +137,12 @@ COLUMNS = ("paper", "name", "summary", "follows")
 
 
 def recipes(
-    name: Annotated[str, typer.Argument(help="One recipe, or a .toml file: all its values.")] = "",
-    paper: Annotated[
-        str,
-        typer.Option(help="Only of this paper: amh, arboel, blink, joint, t-biencoder or kglink."),
-    ] = "",
-    table: Annotated[str, typer.Option(help="Only those with a row in this table: 2")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: str = Argument("", help="One recipe, or a .toml file: all its values."),
+    paper: str = Option(
+        "", help="Only of this paper: amh, arboel, blink, joint, t-biencoder or kglink."
+    ),
+    table: str = Option("", help="Only those with a row in this table: 2"),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the recipes for `kglink finetune`, or show one whole."""
     from kglink.training.recipe import list_recipes, load_recipe

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from typer import Option
 
 from kglink.errors import UsageError
 from kglink_cli.console import note
@@ -21,9 +22,7 @@ DEBUG_VARIABLE = "KGLINK_DEBUG"
 
 Encoding = Annotated[
     str | None,
-    typer.Option(
-        "--encoding", help="Encoding of texts that are not UTF-8, such as cp1252 or utf-16."
-    ),
+    Option("--encoding", help="Encoding of texts that are not UTF-8, such as cp1252 or utf-16."),
 ]
 
 
@@ -98,21 +97,21 @@ def split_names(names: str | None) -> tuple[str, ...]:
 
 
 Types = Annotated[
-    list[str] | None, typer.Option("--type", help="Only entities of this type; may be repeated.")
+    list[str] | None, Option("--type", help="Only entities of this type; may be repeated.")
 ]
 Under = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--under", help="Of this entity's KB only its branch, such as doid:DOID:4; may be repeated."
     ),
 ]
 NotUnder = Annotated[
     list[str] | None,
-    typer.Option("--not-under", help="Nothing of this entity's branch; may be repeated."),
+    Option("--not-under", help="Nothing of this entity's branch; may be repeated."),
 ]
 Rerank = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--rerank",
         min=0,
         max=100,
@@ -121,7 +120,7 @@ Rerank = Annotated[
 ]
 JudgedSplit = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--split",
         help="train, dev, test; empty: all. Else dev, or all where no document says its split.",
         show_default=False,

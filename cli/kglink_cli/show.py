@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
 
 def search(
     context: typer.Context,
-    text: Annotated[str, typer.Argument(help="A name, or a description in words.")],
-    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    text: str = Argument(..., help="A name, or a description in words."),
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
     types: Types = None,
     under: Under = None,
     not_under: NotUnder = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many.", min=1)] = 10,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    top_k: int = Option(10, "--top-k", "-k", help="How many.", min=1),
+    space: str | None = Option(None, help="Name of the space."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Find entities that a text names or describes, in all KBs."""
     flags = {"space.name": space, **limit_flags(types, under, not_under)}
@@ -70,9 +71,9 @@ MOST_SHOWN = 12
 
 def show(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The entity: KB:KEY, or a key of one KB alone.")],
-    examples: Annotated[int, typer.Option(help="How many mentions to show.", min=0)] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: str = Argument(..., help="The entity: KB:KEY, or a key of one KB alone."),
+    examples: int = Option(3, help="How many mentions to show.", min=0),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Show one entity: names, place in its KB, counterparts in others, mentions in documents."""
     with session_of(context).open() as workspace:
@@ -128,20 +129,14 @@ _SPAN = re.compile(r"(\d+):(\d+)")
 
 def explain(
     context: typer.Context,
-    text: Annotated[str, typer.Argument(help="The text, or - for standard input.")],
-    surface: Annotated[
-        str, typer.Option("--surface", "-s", help="The mention's words, wherever they stand.")
-    ] = "",
-    span: Annotated[
-        str, typer.Option("--span", help="The mention's characters: START:END, from 0.")
-    ] = "",
-    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", help="Candidates for each mention.")
-    ] = None,
+    text: str = Argument(..., help="The text, or - for standard input."),
+    surface: str = Option("", "--surface", "-s", help="The mention's words, wherever they stand."),
+    span: str = Option("", help="The mention's characters: START:END, from 0."),
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
+    top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each mention."),
     rerank: Rerank = None,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    space: str | None = Option(None, help="Name of the space."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Show why a mention is linked as it is: each candidate by its evidence.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.filesize import decimal
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
@@ -22,21 +23,15 @@ _CURRENT = {True: "yes", False: "no", None: "?"}
 
 def spaces(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="One space, whole.")] = "",
-    compare: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--compare", help="Say in what two spaces differ.", metavar="A B"),
-    ] = None,
-    docs: Annotated[
-        str | None,
-        typer.Option("--docs", help="With --compare: evaluate both on these documents: a,b"),
-    ] = None,
+    name: str = Argument("", help="One space, whole."),
+    compare: tuple[str, str] | None = Option(
+        None, help="Say in what two spaces differ.", metavar="A B"
+    ),
+    docs: str | None = Option(None, help="With --compare: evaluate both on these documents: a,b"),
     split: JudgedSplit = None,
-    delete: Annotated[
-        str, typer.Option("--delete", help="Remove this space.", metavar="NAME")
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    delete: str = Option("", help="Remove this space.", metavar="NAME"),
+    yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the spaces of this workspace, show one, compare two, or delete one."""
     if sum(map(bool, (name, compare, delete))) > 1:
