@@ -82,16 +82,11 @@ class _Best:
         self.scores[mine], order = found.topk(k, dim=1)
         self.ids[mine] = ids.gather(1, order)
 
-    def pairs(self) -> _Pairs:
+    def pairs(self) -> tuple[IntArray, IntArray]:
         """All that is kept, as numbers of entities and of others."""
         ids = self.ids.cpu().numpy()
         rows, columns = np.nonzero(ids >= 0)
-        return _Pairs(rows, ids[rows, columns])
-
-
-class _Pairs(NamedTuple):
-    entities: IntArray
-    others: IntArray
+        return rows, ids[rows, columns]
 
 
 def nearest_neighbours(

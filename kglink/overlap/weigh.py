@@ -6,8 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
-from typing import NamedTuple
+from itertools import chain, compress
 
 import numpy as np
 import numpy.typing as npt
@@ -45,13 +44,6 @@ class SearchCounts:
     unweighed: set[str] = field(default_factory=set)
     proposed_by: Counter[str] = field(default_factory=Counter)
 
-    def keep(self, *, shares_name: bool) -> None:
-        """Count a kept pair."""
-        if shares_name:
-            self.by_name += 1
-        else:
-            self.by_meaning_only += 1
-
 
 class Steps:
     """Reports the progress of one step after the other."""
@@ -74,11 +66,6 @@ class Steps:
         """Report how far a part of this step is, which has another name for it."""
         self._now = replace(self._now, done=part.done, total=part.total)
         self._tell(self._now)
-
-
-class _Weighed(NamedTuple):
-    pair: ScratchPair
-    entities: EntityPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +95,18 @@ class Weighing:
 
     def kept(self, threshold: float, verdicts: Verdicts, *, one_to_one: bool) -> Iterator[Overlap]:
         """The pairs of at least this probability, in the order of their keys."""
-        chosen = self._chosen(threshold, verdicts) if one_to_one else None
+        chosen = None
+        if one_to_one:
+            pairs = chain.from_iterable(self.scratch.batches(threshold))
+            found = {(pair.left, pair.right): pair.probability for pair in pairs}
+            chosen = likeliest(found, verdicts, threshold)
         for batch in self.scratch.batches(threshold):
             for pair in batch:
                 if pair.proposers == 1 << JUDGED:  # Weighed to teach; no search has found it.
                     continue
                 if chosen is None or (pair.left, pair.right) in chosen:
-                    self.tally.keep(shares_name=pair.shares_name)
+                    self.tally.by_name += pair.shares_name
+                    self.tally.by_meaning_only += not pair.shares_name
                     for number, name in enumerate(self.evidence):
                         if pair.proposers >> number & 1:
                             self.tally.proposed_by[name] += 1
@@ -124,11 +116,6 @@ class Weighing:
                         pair.probability,
                         pair.evidence,
                     )
-
-    def _chosen(self, threshold: float, verdicts: Verdicts) -> set[tuple[str, str]]:
-        batches = self.scratch.batches(threshold)
-        found = {(pair.left, pair.right): pair.probability for batch in batches for pair in batch}
-        return likeliest(found, verdicts, threshold)
 
     def _weigh(self, *, second_pass: bool) -> None:
         chosen = {
@@ -140,13 +127,13 @@ class Weighing:
             lefts = self.kbs.get("left", dict.fromkeys(pair.left for pair in batch))
             rights = self.kbs.get("right", dict.fromkeys(pair.right for pair in batch))
             known = [
-                _Weighed(pair, EntityPair(lefts[pair.left], rights[pair.right]))
+                (pair, EntityPair(lefts[pair.left], rights[pair.right]))
                 for pair in batch
                 if pair.left in lefts and pair.right in rights
             ]
-            both = (one.entities for one in known)
+            both = [entities for _, entities in known]
             lacking = [not (pair.left.description and pair.right.description) for pair in both]
-            values = self._values(chosen, [one.entities for one in known], lacking)
+            values = self._values(chosen, both, lacking)
             self.scratch.put(self._put(known, values, second_pass), second=second_pass)
             if not second_pass:
                 self.tally.missing += len(batch) - len(known)
@@ -171,7 +158,10 @@ class Weighing:
         return values
 
     def _put(
-        self, known: Sequence[_Weighed], values: Sequence[dict[str, float]], second_pass: bool
+        self,
+        known: Sequence[tuple[ScratchPair, EntityPair]],
+        values: Sequence[dict[str, float]],
+        second_pass: bool,
     ) -> Iterator[ScratchPair]:
         names: dict[str, set[str]] = {}
         for (pair, entities), found in zip(known, values, strict=True):
@@ -209,18 +199,15 @@ def _add_values(
         )
     for known, new in zip(values, found, strict=True):
         for name, value in new.items():
-            if name in known or not math.isfinite(value):
-                raise _bad_value(evidence, name, value)
+            if not math.isfinite(value):
+                raise PluginError(f"evidence {evidence!r} gives {name!r} the value {value}")
+            if name in known:
+                raise PluginError(
+                    f"evidence {evidence!r} gives a value {name!r}, which other evidence gives "
+                    "as well",
+                    hint="Leave one of the two out of overlap.evidence.",
+                )
             known[name] = round(float(value), DIGITS)
-
-
-def _bad_value(evidence: str, name: str, value: float) -> PluginError:
-    if not math.isfinite(value):
-        return PluginError(f"evidence {evidence!r} gives {name!r} the value {value}")
-    return PluginError(
-        f"evidence {evidence!r} gives a value {name!r}, which other evidence gives as well",
-        hint="Leave one of the two out of overlap.evidence.",
-    )
 
 
 IntArray = npt.NDArray[np.int64]

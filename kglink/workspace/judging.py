@@ -189,8 +189,3 @@ def evaluated(workspace: Opened, question: Question | EndToEnd) -> Evaluated:
         evidence=link.evidence,
         reranker=link.reranker,
     )
-
-
-def _file(question: EndToEnd | Question) -> Path | None:
-    """The file whose candidates, or answers, are judged."""
-    return question.predictions if isinstance(question, EndToEnd) else question.candidates

@@ -95,16 +95,18 @@ def fresh_linker(
 
     asked = (*map(named, (kbs, types, under, not_under)), wait)
     with opened.lock:
-        made, before = opened.fresh_linkers, opened.fresh_linkers.get(asked)
+        before = opened.fresh_linkers.get(asked)
         if before and before.state == opened.state(before.files):
             return before.linker
         files = opened.linked_files()
         state = opened.state(files)
-        # Vectors alone can answer nothing before they are made.
-        wait = wait or opened.settings.link.evidence == "vectors"
-        build_if_stale(opened, wait=wait)
+    # Vectors alone can answer nothing before they are made.
+    wait = wait or opened.settings.link.evidence == "vectors"
+    build_if_stale(opened, wait=wait)
+    with opened.lock:
         linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
         if answers(opened, wait=wait):  # else another process is building it
+            made = opened.fresh_linkers
             while len(made) >= MOST_LINKERS:
                 del made[next(iter(made))]
             made[asked] = FreshLinker(files, state, linker)

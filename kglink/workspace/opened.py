@@ -75,8 +75,10 @@ class Opened:
         self.folder = folder
         self.resolved = resolved
         self.registry = registry
-        #: Held while something is opened or built: threads may share a workspace.
+        #: Held while something is opened: threads may share a workspace.
         self.lock = RLock()
+        #: Held while the space is built: meanwhile other threads go on with what is open.
+        self.building = RLock()
         self._closing = ExitStack()
         self._joint_space: tuple[Stamp, WorkspaceSpace] | None = None
         self._space: tuple[Stamp, Space] | None = None

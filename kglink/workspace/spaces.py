@@ -44,20 +44,26 @@ def build_if_stale(
     """Build the space where it is missing or older than the store.
 
     Without ``wait`` KBs that are new in the space, and that take more than a moment to encode, are
-    published by their names alone, and `build` makes their vectors. While another process is
-    building it, the version before it is used.
+    published by their names alone, and `build` makes their vectors. While another process, or
+    without ``wait`` another thread, is building it, the version before it is used.
     """
-    with opened.lock:
-        if answers(opened, wait=wait):
+    if answers(opened, wait=wait):
+        return None
+    may_use_old = not wait and opened.joint_space.is_published()
+    if not opened.building.acquire(timeout=_MOMENT_S if may_use_old else -1):
+        return None  # another thread is building it
+    try:
+        if answers(opened, wait=wait):  # another thread has built it meanwhile
             return None
-        try:
-            if not wait and opened.joint_space.publish_names(progress=progress):
-                return None
-            return build(opened, progress=progress)
-        except SpaceBusyError:
-            if not opened.joint_space.is_published():
-                raise
+        if not wait and opened.joint_space.publish_names(progress=progress):
             return None
+        return build(opened, progress=progress)
+    except SpaceBusyError:
+        if not opened.joint_space.is_published():
+            raise
+        return None
+    finally:
+        opened.building.release()
 
 
 def answers(opened: Opened, *, wait: bool = True) -> bool:
@@ -66,6 +72,8 @@ def answers(opened: Opened, *, wait: bool = True) -> bool:
     return space.is_current() or (not wait and space.answers_by_names())
 
 
+#: How long a thread that need not wait for vectors waits for another one to publish names.
+_MOMENT_S = 2.0
 #: Below the spaces, so that what lies in it is none: a deleted space until it is gone.
 _TRASH = ".trash"
 _RUN_MODEL = re.compile(r"runs/([^/]+)/model")

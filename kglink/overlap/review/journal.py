@@ -8,15 +8,17 @@ import heapq
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
+
+from pydantic import TypeAdapter
 
 from kglink.errors import KglinkError, UsageError
 from kglink.files.atomic import write_atomically
 from kglink.files.manifest import now
-from kglink.records import Judgement, Overlap, Verdict
+from kglink.records import Judgement, Overlap
 
 Order = Literal["random", "uncertain"]
 #: Left key and right key.
@@ -177,7 +179,6 @@ def wilson_interval(part: int, whole: int, z: float = Z_95) -> tuple[float, floa
 
 
 Answer = Literal["correct", "wrong", "unclear", "skip"]
-VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,20 @@ class Entry:
     answer: Answer
     before: Judgement | None = None
     undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first line of a journal."""
+
+    kglink_review: Literal[2]
+    plan: ReviewPlan
+    pairs: tuple[Keys, ...]
+    stale: tuple[Keys, ...]
+    population: int
+
+
+_T = TypeVar("_T")
 
 
 class Journal:
@@ -202,7 +217,7 @@ class Journal:
     @classmethod
     def create(cls, path: Path, plan: ReviewPlan, drawn: Drawn) -> Journal:
         """Begin a journal; it is there whole or not at all."""
-        head = {"kglink_review": VERSION, "began": now(), "plan": asdict(plan)} | asdict(drawn)
+        head = {"kglink_review": 2, "began": now(), "plan": asdict(plan)} | asdict(drawn)
         with _told(path):
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, _line(head))
@@ -216,10 +231,11 @@ class Journal:
             whole = data.rfind(b"\n") + 1
             if mend and whole < len(data):
                 os.truncate(path, whole)
-        head, *lines = data[:whole].splitlines() or [b""]
-        plan, drawn = _head(path, head)
-        entries = [_entry(path, number, line) for number, line in enumerate(lines, 2)]
-        return cls(path, plan, drawn, entries)
+        first, *lines = data[:whole].splitlines() or [b""]
+        head = _read(TypeAdapter(_Head), path, 1, first)
+        model = TypeAdapter(Entry)
+        entries = [_read(model, path, number, line) for number, line in enumerate(lines, 2)]
+        return cls(path, head.plan, Drawn(head.pairs, head.stale, head.population), entries)
 
     def add(self, entry: Entry) -> None:
         """Add an entry; it is on the disk when this returns."""
@@ -286,50 +302,11 @@ def _line(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-def _head(path: Path, line: bytes) -> tuple[ReviewPlan, Drawn]:
-    fields = _parsed(path, 1, line)
+def _read(model: TypeAdapter[_T], path: Path, number: int, line: bytes) -> _T:
     try:
-        if fields["kglink_review"] != VERSION:
-            raise _damaged(path, 1)
-        drawn = Drawn(_pairs(fields["pairs"]), _pairs(fields["stale"]), int(fields["population"]))
-        return ReviewPlan(**fields["plan"]), drawn
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, 1) from error
-
-
-def _entry(path: Path, number: int, line: bytes) -> Entry:
-    fields = _parsed(path, number, line)
-    try:
-        left, right = fields["pair"]
-        before = _judgement(fields["before"]) if fields["before"] else None
-        entry = Entry((left, right), fields["answer"], before, bool(fields["undone"]))
-    except (KeyError, TypeError, ValueError) as error:
+        return model.validate_json(line)
+    except ValueError as error:
         raise _damaged(path, number) from error
-    if entry.answer not in get_args(Answer):
-        raise _damaged(path, number)
-    return entry
-
-
-def _judgement(fields: Mapping[str, Any]) -> Judgement:
-    if fields["verdict"] not in get_args(Verdict):
-        raise ValueError(fields["verdict"])
-    left, right = fields["texts"] or ("", "")
-    texts = (left, right) if fields["texts"] else None
-    return Judgement(fields["verdict"], fields["source"], texts)
-
-
-def _pairs(listed: Sequence[Sequence[str]]) -> tuple[Keys, ...]:
-    return tuple((left, right) for left, right in listed)
-
-
-def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, number) from error
-    if not isinstance(fields, dict):
-        raise _damaged(path, number)
-    return cast("dict[str, Any]", fields)
 
 
 def _damaged(path: Path, line: int) -> KglinkError:
