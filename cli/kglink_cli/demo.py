@@ -108,7 +108,15 @@ def demo(
         _show(f"kglink eval --docs {DOCUMENTS} --split test   # R@1 after each step, places given")
         _print_steps(steps)
         say("", f"{time.monotonic() - began:.1f} s in all")
-    _next_steps(page)
+    say(
+        "",
+        f"The page: {page}",
+        "",
+        "Now with your own files:",
+        "  kglink add-kb mykb entities.jsonl   # id, title, description, aliases; or CSV",
+        "  kglink add-kb other other.csv && kglink overlap",
+        "  kglink link mytext.txt --format html -o mytext.html",
+    )
 
 
 def _train_reranker(workspace: Workspace) -> bool:
@@ -182,15 +190,3 @@ def _tell(added: AddedKB) -> None:
         else f"{summary.documents} documents, {summary.mentions} mentions"
     )
     say(f"{summary.kb} {summary}   {held}")
-
-
-def _next_steps(page: Path) -> None:
-    say(
-        "",
-        f"The page: {page}",
-        "",
-        "Now with your own files:",
-        "  kglink add-kb mykb entities.jsonl   # id, title, description, aliases; or CSV",
-        "  kglink add-kb other other.csv && kglink overlap",
-        "  kglink link mytext.txt --format html -o mytext.html",
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import typer
@@ -181,27 +182,21 @@ def review(workspace: Workspace, at_least: int = 1) -> None:
         note("left", f"{counted(len(queue) - at, 'thing')} to judge; the same command goes on")
 
 
+@dataclass
 class _Reviewing:
     """A review that is under way."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        queue: Sequence[Discovery],
-        everything: Sequence[Discovery],
-        typed: Iterator[str],
-    ) -> None:
-        self._workspace = workspace
-        self._queue = queue
-        self._everything = everything
-        self._typed = typed
-        self._console = Console(stderr=True, highlight=False)
+    workspace: Workspace
+    queue: Sequence[Discovery]
+    everything: Sequence[Discovery]
+    typed: Iterator[str]
+    console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
 
     def judge(self) -> int:
         """Go through the queue; how many were shown and answered."""
         at = 0
-        while at < len(self._queue):
-            one = self._queue[at]
+        while at < len(self.queue):
+            one = self.queue[at]
             texts = counted(one.documents, "text")
             about = f"{counted(one.mentions, 'mention')} in {texts}, {one.confidence:.2f} unknown"
             head = Text.assemble((printable(one.title), "bold"), f"   {about}")
@@ -210,12 +205,12 @@ class _Reviewing:
             if names := [printable(name) for name in one.names if name != one.title]:
                 head.append("\nalso: ", style="dim").append(", ".join(names))
             lines = [Text(f"  {printable(example.sentence)}") for example in one.examples]
-            rule = Rule(f"{at + 1}/{len(self._queue)}  {one.id}", align="left", characters="-",
+            rule = Rule(f"{at + 1}/{len(self.queue)}  {one.id}", align="left", characters="-",
                         style="dim")  # fmt: skip
-            self._console.print()
-            self._console.print(Group(rule, head, *lines))
-            self._console.print(KEYS, style="dim", markup=False)
-            key = next((key for key in map(str.lower, self._typed) if key in "arlmszq"), "q")
+            self.console.print()
+            self.console.print(Group(rule, head, *lines))
+            self.console.print(KEYS, style="dim", markup=False)
+            key = next((key for key in map(str.lower, self.typed) if key in "arlmszq"), "q")
             if key == "q":
                 return at
             if key == "z":
@@ -229,26 +224,26 @@ class _Reviewing:
         from rapidfuzz import fuzz, process
 
         if key == "a":
-            self._workspace.judge_discovery(one.id, "accept")
+            self.workspace.judge_discovery(one.id, "accept")
             self._say("accepted")
         elif key == "r":
-            self._workspace.judge_discovery(one.id, "reject")
+            self.workspace.judge_discovery(one.id, "reject")
             self._say("rejected")
         elif key == "l":
             entity = self._choice([(str(id_), title) for id_, title in one.nearest])
             if not entity:
                 return False
-            self._workspace.judge_discovery(one.id, "link", entity)
+            self.workspace.judge_discovery(one.id, "link", entity)
             self._say(f"is {entity}")
         else:
-            others = {other.id: other.title for other in self._everything if other.id != one.id}
+            others = {other.id: other.title for other in self.everything if other.id != one.id}
             found = process.extract(
                 one.title, others, scorer=fuzz.token_set_ratio, limit=_MOST_CHOICES
             )
             other = self._choice([(name, title) for title, _, name in found])
             if not other:
                 return False
-            self._workspace.judge_discovery(one.id, "merge", other)
+            self.workspace.judge_discovery(one.id, "merge", other)
             self._say(f"merged with {other}")
         return True
 
@@ -256,7 +251,7 @@ class _Reviewing:
         if not at:
             self._say("there is nothing to take back")
             return at
-        self._workspace.judge_discovery(self._queue[at - 1].id, None)
+        self.workspace.judge_discovery(self.queue[at - 1].id, None)
         self._say("taken back")
         return at - 1
 
@@ -266,13 +261,13 @@ class _Reviewing:
             self._say("there is none to choose from")
             return ""
         for number, (name, title) in enumerate(offered[:_MOST_CHOICES], 1):
-            self._console.print(
+            self.console.print(
                 Text.assemble(f"  {number}  ", (printable(name), "cyan"), f"  {printable(title)}")
             )
-        self._console.print("which one? any other key: none", style="dim")
-        key = next(self._typed, "")
+        self.console.print("which one? any other key: none", style="dim")
+        key = next(self.typed, "")
         chosen = int(key) - 1 if key.isdecimal() else -1
         return offered[chosen][0] if 0 <= chosen < len(offered[:_MOST_CHOICES]) else ""
 
     def _say(self, what: str) -> None:
-        self._console.print(what, style="bold", markup=False)
+        self.console.print(what, style="bold", markup=False)

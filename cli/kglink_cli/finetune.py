@@ -111,7 +111,7 @@ def finetune(
         checkpoint_steps=checkpoint_steps,
     )
     with session_of(context).open({"space.name": space}) as workspace:
-        if not _is_first():
+        if os.environ.get(_RANK, "0") != "0":
             workspace.finetune(job)
             return
         words = f"`kglink finetune --resume{f' --run {run}' * bool(run)}` goes on with the run"
@@ -205,10 +205,6 @@ def _value(text: str) -> object:
 
 def _names(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for names in given or () for name in split_names(names))
-
-
-def _is_first() -> bool:
-    return os.environ.get(_RANK, "0") == "0"
 
 
 def _detector_text(detector: DetectorReport) -> str:

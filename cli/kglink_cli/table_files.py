@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import IO, Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 from kglink.errors import KglinkError, RecordError, SourceError, UnknownNameError, UsageError
 from kglink.sources import Source, check_text
@@ -25,24 +25,6 @@ Cell = object
 Added = Sequence[str | float]
 #: Given the cells of each row in the wanted columns, gives those to add, row by row.
 Answer = Callable[[Iterable[Sequence[Cell]]], Iterator[Added]]
-
-
-class TableFile(Protocol):
-    """A kind of file that holds a table."""
-
-    rows: int | None
-    """How many rows there are below the header, where that is known."""
-
-    def columns(self) -> Sequence[str]:
-        """The names of the columns."""
-        ...
-
-    def write(self, out: BinaryIO, wanted: Sequence[int], added: Sequence[str], by: Answer) -> None:
-        """Write the table with the columns ``added`` behind its own.
-
-        ``by`` is given the cells of the columns ``wanted``.
-        """
-        ...
 
 
 def places_of(label: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
@@ -419,6 +401,9 @@ class ParquetTable:
             return "snappy"
         name = str(told.row_group(0).column(0).compression).lower()
         return "none" if name == "uncompressed" else name
+
+
+TableFile = TextTable | XlsxTable | ParquetTable
 
 
 def opened_table(source: Source, columns: Sequence[str]) -> TableFile:

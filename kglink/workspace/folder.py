@@ -98,6 +98,19 @@ def init_workspace(folder: Path) -> Path:
     return folder
 
 
+def folder_size(folder: Path) -> tuple[int, float]:
+    """The bytes in a folder and when the last of it was written; files may go meanwhile."""
+    size, changed = 0, 0.0
+    for path in (folder, *folder.rglob("*")):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # whoever writes there has just replaced it
+            continue
+        size += 0 if path.is_dir() else status.st_size
+        changed = max(changed, status.st_mtime)
+    return size, changed
+
+
 def named_workspace(named: Path | None, env: Mapping[str, str] | None = None) -> Path | None:
     """The folder ``named``, else that of ``KGLINK_WORKSPACE``, whole; None where neither is."""
     value = (os.environ if env is None else env).get(WORKSPACE_VARIABLE, "")

@@ -80,10 +80,16 @@ def how_to_read(
     """
     registry = opened.registry
     told = {
-        **{name: told[name] for name in told if not (name in _FLAGS and _is_empty(told[name]))},
+        **{
+            name: told[name]
+            for name in told
+            if not (name in _FLAGS and told[name] in (None, "", [], ()))
+        },
         **_flags_of_source(opened),
     }
-    adapter_before, before = _kept_options(opened, kb)
+    adapter_before, before = next(
+        ((info.adapter, info.options) for info in opened.store.kbs() if info.name == kb), ("", {})
+    )
     if defaults and before:
         on_note("defaults", f"left out: {written(before)}")
     flags, own = _split_options({} if defaults else before)
@@ -96,11 +102,13 @@ def how_to_read(
     flags_told, own_told = _split_options(told)
     name = _text(told.get("--adapter", "")) or _kept_adapter(registry, flags, on_note)
     flags = {**flags, **flags_told}
-    plugin = registry.get("kb", name or _guessed(registry, source, on_note))
+    flags.pop("--adapter", None)
     if name:
+        plugin = registry.get("kb", name)
         flags["--adapter"] = plugin.name
     else:
-        flags.pop("--adapter", None)
+        plugin = registry.get("kb", registry.guess_kb(source.head).name)
+        on_note("adapter", f"{plugin.name} (guessed from the content); --adapter chooses another")
     if own and plugin.name != adapter_before:
         on_note("kept", f"{written(own)} is left out: it is for {adapter_before}")
         own = {}
@@ -128,12 +136,6 @@ def _random_split(flags: Options) -> RandomSplit | None:
     return read_random_split(_text(flags["--split-random"]), int(seed) if seed.isdecimal() else 0)
 
 
-def _guessed(registry: Registry, source: Source, on_note: OnNote) -> str:
-    name = registry.guess_kb(source.head).name
-    on_note("adapter", f"{name} (guessed from the content); --adapter chooses another")
-    return name
-
-
 def _flags_of_source(opened: Opened) -> dict[str, object]:
     """The source's own settings that come from a flag."""
     resolved = opened.resolved
@@ -152,14 +154,6 @@ def _said_otherwise(opened: Opened, told: Options) -> set[str]:
         if opened.resolved.origins.get(setting) == env_name(setting)
     }
     return said | (_SPLITS if _SPLITS & told.keys() else set())
-
-
-def _kept_options(opened: Opened, kb: str) -> tuple[str, Options]:
-    """The adapter that has read a KB, and the options that were kept; nothing of a new KB."""
-    for info in opened.store.kbs():
-        if info.name == kb:
-            return info.adapter, info.options
-    return "", {}
 
 
 def _split_options(options: Options) -> tuple[dict[str, object], dict[str, object]]:
@@ -252,10 +246,6 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _texts(inner)
-
-
-def _is_empty(value: object) -> bool:
-    return value is None or value in ("", [], ())
 
 
 def _text(value: object) -> str:

@@ -231,13 +231,6 @@ class _Work(NamedTuple):
     version: str
 
 
-class _Waiting(NamedTuple):
-    """A group of texts, and what will be its answers."""
-
-    texts: Sequence[TextInput]
-    answers: Future[list[LinkedDocument]]
-
-
 def linked_by_workers(
     opened: Opened,
     linker: Linker,
@@ -269,7 +262,7 @@ def _by_workers(
     own = {"encoder.threads": threads, "link.workers": 1}
     resolved = opened.resolved.changed({**flags, **own})
     work = _Work(opened.folder.resolve(), resolved, opened.space().version)
-    waiting: deque[_Waiting] = deque()
+    waiting: deque[tuple[Sequence[TextInput], Future[list[LinkedDocument]]]] = deque()
     context = get_context("spawn")
     # Workers end when our end of this pipe is closed: by us, or because we were killed.
     theirs, ours = context.Pipe(duplex=False)
@@ -281,17 +274,17 @@ def _by_workers(
     starter = ThreadPoolExecutor(1, "workers", signal.pthread_sigmask, _NO_CTRL_C)
     try:
         for group in text_groups(texts):
-            waiting.append(_Waiting(group, starter.submit(pool.submit, _link, group).result()))
+            waiting.append((group, starter.submit(pool.submit, _link, group).result()))
             if len(waiting) > _AHEAD * workers:
-                yield from waiting[0].answers.result()
+                yield from waiting[0][1].result()
                 waiting.popleft()
         while waiting:
-            yield from waiting[0].answers.result()
+            yield from waiting[0][1].result()
             waiting.popleft()
     except BrokenProcessPool as error:
-        while waiting and waiting[0].answers.exception() is None:
-            yield from waiting.popleft().answers.result()
-        at_work = [text.id for one in list(waiting)[:workers] for text in one.texts]
+        while waiting and waiting[0][1].exception() is None:
+            yield from waiting.popleft()[1].result()
+        at_work = [text.id for texts, _ in list(waiting)[:workers] for text in texts]
         named = f" while it linked texts {at_work[0]!r} to {at_work[-1]!r}" if at_work else ""
         raise SpaceError(
             f"a worker process was killed{named}",

@@ -51,6 +51,7 @@ def report(
     """
     from kglink.evaluation.retrieval import check_documents
     from kglink.workspace.publish import fit_to_held_back
+    from kglink.workspace.report_map import map_of
     from kglink.workspace.runs import Runs
 
     names = named(runs)
@@ -78,7 +79,9 @@ def report(
                     fit_to_held_back(other, run.info.settings, progress)
                     shape |= _evaluated(other, asked, split, kept, len(found) - 1, progress)
                 if map_entities:
-                    shape["map"] = _map(other, run, map_entities, progress)
+                    before = _model_before(other, run)
+                    parts = (other.store, other.space(), before, map_entities)
+                    shape["map"] = map_of(*parts, progress)
             shapes.append(shape)
     if not any(shape["retrieval"] for shape in shapes):
         asked, split = (), ""  # no run has a space that could be judged
@@ -218,14 +221,6 @@ def _evaluated(
         "errors": analysis.finish().as_json(),
         "cases": cases,
     }
-
-
-def _map(
-    other: Opened, run: WorkspaceRun, most: int, progress: OnProgress
-) -> dict[str, Any] | None:
-    from kglink.workspace.report_map import map_of
-
-    return map_of(other.store, other.space(), _model_before(other, run), most, progress)
 
 
 def _model_before(other: Opened, run: WorkspaceRun) -> Encoder | None:

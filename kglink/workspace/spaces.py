@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kglink.errors import KglinkError, SpaceBusyError, SpaceError, UnknownNameError, UsageError
 from kglink.records import OnProgress
 from kglink.shown import Shown, ShownList
-from kglink.workspace.folder import SPACES_FOLDER, named
+from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
 
 if TYPE_CHECKING:
     from kglink.evaluation.measures.retrieval import RetrievalReport
@@ -171,7 +171,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
     from kglink.space.segment import INFO_FILE
 
     folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
-    summary = SpaceSummary(name, name == opened.settings.space.name, _bytes(folder.path))
+    summary = SpaceSummary(name, name == opened.settings.space.name, folder_size(folder.path)[0])
     shares = []
     try:
         manifest, version = folder.published_manifest(), folder.current
@@ -207,17 +207,6 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
         current=current,
         problem=problem,
     )
-
-
-def _bytes(folder: Path) -> int:
-    total = 0
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            try:
-                total += (Path(parent) / name).stat().st_size
-            except FileNotFoundError:  # a build has just published, and removed what was before
-                continue
-    return total
 
 
 # ------------------------------------------------------------------------------------ compare

@@ -39,16 +39,11 @@ def allowed_file() -> Path:
     return user_folder() / "allowed.json"
 
 
-def allow(folder: Path, sha256: str) -> None:
-    """Allow the config file of ``folder`` with this content, in place of an earlier one."""
-    _keep(folder, sha256)
-
-
 def revoke(folder: Path) -> bool:
     """Take back what was allowed of ``folder``; False where there was nothing."""
     if str(folder) not in _allowed():
         return False
-    _keep(folder, None)
+    allow(folder, None)
     return True
 
 
@@ -98,8 +93,8 @@ def _allowed() -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def _keep(folder: Path, sha256: str | None) -> None:
-    """Write the list anew with another digest of ``folder``, or with none."""
+def allow(folder: Path, sha256: str | None) -> None:
+    """Allow the config file of ``folder`` with this content alone; None: with none."""
     try:
         kept = allowed_file()
         kept.parent.mkdir(parents=True, exist_ok=True)
