@@ -229,11 +229,11 @@ class Search:
             self._names,
             first,
             second,
-            encode=tools.encode,
-            vectors_of=tools.space.get,
-            scratch=self._scratch,
-            device=tools.device,
-            progress=self._steps.reach,
+            tools.encode,
+            tools.space.get,
+            scratch,
+            tools.device,
+            self._steps.reach,
         )
 
     def found(self) -> Iterator[Overlap]:
