@@ -21,7 +21,6 @@ from kglink_cli.session import parse_options, session_of
 
 if TYPE_CHECKING:
     from kglink.space.build import BuildReport
-    from kglink.space.index import IndexChange
     from kglink.space.space import Space
     from kglink.workspace import Workspace
     from kglink.workspace.index import IndexFigures
@@ -186,6 +185,9 @@ def index(
     share of the exact k best rows that the index finds. Milliseconds are for each query, asked
     alone, and among 64; of the exact index and of the space's.
     """
+    from kglink.space.index import IndexChoice
+    from kglink.workspace.index import index_words
+
     if exact and preset:
         raise UsageError("--exact is a preset itself", hint="Name one of the two.")
     wanted = {"preset": EXACT if exact else preset, "factory": factory}
@@ -208,7 +210,14 @@ def index(
                 note("index", "the space has just this index: nothing was changed")
             else:
                 record |= index_change_shape(change)
-                _tell(change)
+                manifest = change.manifest
+                now = index_words(IndexChoice(manifest.index, manifest.index_settings))
+                how = "built" if change.rebuilt else "its file kept"
+                note(
+                    "published",
+                    f"{manifest.name}: {now}, {decimal(manifest.index_bytes)}, {how} in "
+                    f"{change.seconds:.1f} s; before: {index_words(change.before)}",
+                )
         figures = None
         if queries:
             with progress() as tell:
@@ -222,20 +231,6 @@ def index(
 
 def _stage(text: str) -> None:
     note("index", text)
-
-
-def _tell(change: IndexChange) -> None:
-    from kglink.space.index import IndexChoice
-    from kglink.workspace.index import index_words
-
-    manifest = change.manifest
-    now = index_words(IndexChoice(manifest.index, manifest.index_settings))
-    how = "built" if change.rebuilt else "its file kept"
-    note(
-        "published",
-        f"{manifest.name}: {now}, {decimal(manifest.index_bytes)}, {how} in "
-        f"{change.seconds:.1f} s; before: {index_words(change.before)}",
-    )
 
 
 def _print(figures: IndexFigures) -> None:

@@ -126,14 +126,10 @@ def _answer(workspace: Workspace, said: str) -> None:
             f"--answer {said!r} says nothing of a discovery",
             hint="ID=accept, ID=reject, ID=OTHER_ID or ID=kb:key",
         )
-    if answer == "accept":
-        workspace.judge_discovery(name, "accept")
-    elif answer == "reject":
-        workspace.judge_discovery(name, "reject")
-    elif ":" in answer:
-        workspace.judge_discovery(name, "link", answer)
+    if answer in ("accept", "reject"):
+        workspace.judge_discovery(name, answer)  # type: ignore[arg-type]  # just compared
     else:
-        workspace.judge_discovery(name, "merge", answer)
+        workspace.judge_discovery(name, "link" if ":" in answer else "merge", answer)
 
 
 def _print(found: Sequence[JudgedDiscovery]) -> None:

@@ -98,10 +98,10 @@ def finetune(
 
     job = FinetuneJob(
         what=what,
-        source_kbs=_names(source_kb),
-        target_kbs=_names(target_kb),
+        source_kbs=split_names(",".join(source_kb or ())),
+        target_kbs=split_names(",".join(target_kb or ())),
         sources=sources,
-        docs=_names(docs),
+        docs=split_names(",".join(docs or ())),
         recipe=recipe,
         changes=read_changes(changes or [], seed),
         run=run,
@@ -201,10 +201,6 @@ def _value(text: str) -> object:
         return text
     except RecursionError as error:
         raise UsageError(f"--set {text[:40]}...: nested too deeply") from error
-
-
-def _names(given: Sequence[str] | None) -> tuple[str, ...]:
-    return tuple(name for names in given or () for name in split_names(names))
 
 
 def _detector_text(detector: DetectorReport) -> str:

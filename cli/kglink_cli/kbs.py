@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 from typer import Argument, Option
 
-from kglink.errors import ShrinkError, UsageError
+from kglink.errors import ShrinkError
 from kglink.records import Progress
 from kglink.text.printable import printable, printable_line
 from kglink.workspace.kept_options import read_random_split
@@ -280,9 +280,6 @@ def _row(info: KBInfo) -> list[object]:
     ]  # fmt: skip
 
 
-FORMATS = ("jsonl", "nif")
-
-
 def export(
     context: typer.Context,
     kb: str = Argument(..., help="The KB."),
@@ -300,13 +297,6 @@ def export(
     Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
     as well, and add them under the same names before these documents.
     """
-    if output_format not in FORMATS:
-        there_is = ", ".join(FORMATS)
-        raise UsageError(
-            f"unknown format {output_format!r}",
-            hint=f"There is: {there_is}. Overlaps between KBs are written as SSSOM by "
-            "`kglink overlap --export pairs.sssom.tsv`.",
-        )
     with session_of(context).open() as workspace:
         info = workspace.kb(kb)
         if info.updating:

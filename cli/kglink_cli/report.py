@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import cannot_write, whole_file
+from kglink.workspace.report import MAP_ENTITIES
 from kglink_cli.console import note, print_json, progress
 from kglink_cli.session import JudgedSplit, session_of, split_names
 from kglink_cli.tables import TableFormat, write_tables
@@ -19,8 +20,6 @@ from kglink_cli.tables import TableFormat, write_tables
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
 
-#: Entities on a map, where nobody says how many.
-MAP = 5000
 #: The tables' files by their endings.
 ENDINGS: dict[str, TableFormat] = {"csv": "csv", "tex": "latex"}
 
@@ -34,7 +33,7 @@ def report(
         None, "--output", "-o", help="The page to write; else report.html."
     ),
     map_entities: int = Option(
-        MAP, "--map", min=0, help="Most entities shown on the map; 0: no map."
+        MAP_ENTITIES, "--map", min=0, help="Most entities shown on the map; 0: no map."
     ),
     plots: Path | None = Option(None, help="Also write each plot to this folder, as SVG and PNG."),
     tables: Path | None = Option(
@@ -50,6 +49,8 @@ def report(
     split test of the documents where there is one, else on dev. Several runs are compared with
     the first.
     """
+    from kglink_cli.report_page.plots import plots_of
+
     if as_json and output is not None:
         raise UsageError("--json prints, and -o names a page", hint="Leave one of the two out.")
     with session_of(context).open() as workspace:
@@ -64,7 +65,13 @@ def report(
                 runs, split_names(docs), split=split, map_entities=map_entities, progress=tell
             )
         if plots is not None:
-            _write_plots(workspace, found, plots)
+            drawn = plots_of(found)
+            for one in drawn:
+                with whole_file(workspace, plots / f"{one.name}.svg") as out:
+                    out.write(one.svg(alone=True))
+                with whole_file(workspace, plots / f"{one.name}.png") as out:
+                    one.write_png(out.buffer)
+            note("plots", f"{len(drawn)} in {plots}, as SVG and PNG")
         if tables is not None:
             _write_tables(workspace, found, tables)
         if as_json:
@@ -87,18 +94,6 @@ def write_page(
     with whole_file(workspace, path) as out:
         out.write(text)
     note("page", f"{path} ({len(text.encode()) / 1e6:,.1f} MB)")
-
-
-def _write_plots(workspace: Workspace, found: dict[str, Any], folder: Path) -> None:
-    from kglink_cli.report_page.plots import plots_of
-
-    drawn = plots_of(found)
-    for one in drawn:
-        with whole_file(workspace, folder / f"{one.name}.svg") as out:
-            out.write(one.svg(alone=True))
-        with whole_file(workspace, folder / f"{one.name}.png") as out:
-            one.write_png(out.buffer)
-    note("plots", f"{len(drawn)} in {folder}, as SVG and PNG")
 
 
 def _write_tables(workspace: Workspace, found: dict[str, Any], folder: Path) -> None:

@@ -85,7 +85,9 @@ def _show(run: WorkspaceRun, *, as_json: bool) -> None:
     lines = run.curve.lines()
     for key, value in _facts(run).items():
         say(f"{key:17} {value}")
-    for stage, losses in _losses(lines):
+    steps = [line for line in lines if "loss" in line]
+    for stage in dict.fromkeys(line["stage"] for line in steps):
+        losses = [line["loss"] for line in steps if line["stage"] == stage]
         ends = f"{losses[0]:.3f} to {losses[-1]:.3f}"
         say(f"{f'loss of {stage}':17} {sparkline(losses)}  {ends}")
     evaluations = [line for line in lines if "mean" in line]
@@ -118,12 +120,6 @@ def _facts(run: WorkspaceRun) -> dict[str, object]:
         "folder": info.folder,
         "picture": picture if picture.is_file() else "none",
     }
-
-
-def _losses(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[float]]]:
-    steps = [line for line in lines if "loss" in line]
-    for stage in dict.fromkeys(line["stage"] for line in steps):
-        yield stage, [line["loss"] for line in steps if line["stage"] == stage]
 
 
 def _evaluation(line: Mapping[str, Any], metrics: Sequence[str]) -> list[object]:

@@ -133,7 +133,13 @@ class Weighing:
             ]
             both = [entities for _, entities in known]
             lacking = [not (pair.left.description and pair.right.description) for pair in both]
-            values = self._values(chosen, both, lacking)
+            # The values of all evidence for each pair; some pairs are lacking a description.
+            values: list[dict[str, float]] = [{} for _ in both]
+            for name, one in chosen.items():
+                found = one.weigh(self.kbs, both)
+                _add_values(values, found, name)
+                if any(compress(found, lacking)):
+                    self.tally.left_for_them[name] = None
             self.scratch.put(self._put(known, values, second_pass), second=second_pass)
             if not second_pass:
                 self.tally.missing += len(batch) - len(known)
@@ -141,21 +147,6 @@ class Weighing:
             self.steps.add(len(batch))
         if second_pass:
             self.scratch.take_second()
-
-    def _values(
-        self,
-        evidence: Mapping[str, PairEvidence],
-        pairs: Sequence[EntityPair],
-        lacking: Sequence[bool],
-    ) -> list[dict[str, float]]:
-        """The values of all evidence for each pair; some pairs are lacking a description."""
-        values: list[dict[str, float]] = [{} for _ in pairs]
-        for name, one in evidence.items():
-            found = one.weigh(self.kbs, pairs)
-            _add_values(values, found, name)
-            if any(compress(found, lacking)):
-                self.tally.left_for_them[name] = None
-        return values
 
     def _put(
         self,

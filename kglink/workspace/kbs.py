@@ -301,8 +301,10 @@ def export(
         ("format", form, FORMS),
     ):
         if value not in known:
-            there_is = ", ".join(filter(None, known))
-            raise UsageError(f"unknown {what} {value!r}", hint=f"There is: {there_is}.")
+            hint = f"There is: {', '.join(filter(None, known))}."
+            if what == "format":
+                hint += " Overlaps are written by `kglink overlap --export pairs.sssom.tsv`."
+            raise UsageError(f"unknown {what} {value!r}", hint=hint)
     opened.store.kb(kb)
     if isinstance(output, str | Path):
         with whole_file(opened, Path(output)) as out:

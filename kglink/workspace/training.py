@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kglink.space.folder import SpaceFolder
     from kglink.space.manifest import RowKind
     from kglink.space.segment import Segment
     from kglink.space.space import Space
@@ -106,10 +105,21 @@ def distill(
     tokens alone are encoded. The same space gives the same bytes.
     """
     from kglink.models.inputs import tokenizer_files
+    from kglink.space.folder import SpaceFolder
     from kglink.space.index import share_version
     from kglink.training.distil import distilled
 
-    target = _target(opened, into)
+    # Where the new space goes: a new name, or one that was distilled before.
+    name = opened.with_settings({"space.name": into}).settings.space.name  # a checked name
+    folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
+    if name == opened.settings.space.name:
+        raise UsageError(f"space {name!r} distilled into itself", hint="--into NAME: another one.")
+    if folder.pointer is not None and not STATIC.is_there(folder.student):
+        raise UsageError(
+            f"there is a space {name!r} already, and it was not distilled",
+            hint=f"--into another name, or `kglink spaces --delete {name}`.",
+        )
+    target = folder
     joint, space = opened.joint_space, opened.space()
     teacher = joint.encoder
     if teacher.trained is not None:
@@ -144,22 +154,6 @@ def distill(
         write_static(target.student, student.table, student.tokenizer, teacher.source)
         share_version(target, space.folder)
     return DistilledSpace(into, student)
-
-
-def _target(opened: Opened, into: str) -> SpaceFolder:
-    """Where the new space goes: a new name, or one that was distilled before."""
-    from kglink.space.folder import SpaceFolder
-
-    name = opened.with_settings({"space.name": into}).settings.space.name  # a checked name
-    folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
-    if name == opened.settings.space.name:
-        raise UsageError(f"space {name!r} distilled into itself", hint="--into NAME: another one.")
-    if folder.pointer is not None and not STATIC.is_there(folder.student):
-        raise UsageError(
-            f"there is a space {name!r} already, and it was not distilled",
-            hint=f"--into another name, or `kglink spaces --delete {name}`.",
-        )
-    return folder
 
 
 def _taught(
