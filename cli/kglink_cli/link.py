@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import typer
 from typer import Argument, Option
 
-from kglink.errors import SpaceBusyError, UsageError
+from kglink.errors import RecordError, SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
+from kglink.sources import Problems, Source
 from kglink.workspace.memory import CLUSTERER
+from kglink.workspace.texts import TextReader
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
-from kglink_cli.console import counted, note
+from kglink_cli.console import Reached, counted, display, note
 from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
 from kglink_cli.session import (
     Encoding,
@@ -37,11 +39,9 @@ from kglink_cli.session import (
 )
 
 if TYPE_CHECKING:
-    from kglink.sources import Problems
     from kglink.space.space import Space
     from kglink.workspace import Workspace
     from kglink.workspace.detectors import DetectorChoice
-    from kglink.workspace.texts import TextReader
 
 STDIN = "-"
 #: Settings that change no answer.
@@ -141,13 +141,6 @@ def link(
     """
     from kglink.workspace.link import linked_by_workers
     from kglink.workspace.texts import TextReader
-    from kglink_cli.link_texts import (
-        InputProblems,
-        arriving_lines,
-        lines_of,
-        showing_texts,
-        state_of,
-    )
 
     streamed = lines and sources == [STDIN]
     _check(sources, kb, lines, workers or 1)
@@ -322,3 +315,82 @@ def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:
     if detector.note:
         note("mentions", detector.note)
     return detector
+
+
+def showing_texts(
+    documents: Iterable[LinkedDocument],
+    reader: TextReader,
+    source: Source | None,
+    *,
+    before: int = 0,
+    visible: bool = True,
+) -> Iterator[LinkedDocument]:
+    """The documents, and how many are done with those ``before``, shown while they come."""
+    if not visible:
+        yield from documents
+        return
+    with display() as show:
+        show(texts_done(before, reader, source))
+        for done, document in enumerate(documents, before + 1):
+            show(texts_done(done, reader, source))
+            yield document
+
+
+def texts_done(done: int, reader: TextReader, source: Source | None) -> Reached:
+    """How many texts of all, as far as each file is one text; else the share of the bytes read.
+
+    Of a stream (no ``source``) nobody knows how many will come.
+    """
+    if source is None:
+        return Reached("texts", done, None, done)
+    if source.is_folder and not reader.files_begun:
+        return Reached("texts", done, len(source.files()), done)
+    if reader.files_begun and reader.texts_read <= reader.files_begun:
+        return Reached("texts", done, reader.texts_read + reader.files_left, done)
+    return Reached("texts", source.bytes_read, source.bytes_total, done, "bytes")
+
+
+class InputProblems(Problems):
+    """Bad inputs; of `link`'s options, --set is the detector's and --input-set the reader's."""
+
+    def leave_out(self, error: RecordError) -> None:
+        """Count a bad input, its hint in the words of this command."""
+        super().leave_out(_in_words_of_link(error))
+
+    def report(self, error: RecordError) -> None:
+        """Raise or count a bad input, its hint in the words of this command."""
+        super().report(_in_words_of_link(error))
+
+
+def _in_words_of_link(error: RecordError) -> RecordError:
+    error.hint = error.hint.replace("--set ", "--input-set ")
+    return error
+
+
+def state_of(source: Source) -> object:
+    """What tells the content of a source from another: its bytes, of a folder names and times."""
+    if not source.is_folder:
+        return [source.name, source.fingerprint()]
+    states: list[list[object]] = []
+    for file in source.files():
+        status = file.path.stat() if file.path else None
+        told = (status.st_size, status.st_mtime_ns) if status else (file.fingerprint(),)
+        states.append([file.name, *told])
+    return states
+
+
+def lines_of(source: Source, problems: Problems) -> Iterator[tuple[int, bytes]]:
+    """The lines of a source with their numbers."""
+    return ((number, line) for number, _, line in source.byte_lines(problems))
+
+
+def arriving_lines(longest: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of standard input with their numbers, each as soon as it is there."""
+    for number, line in enumerate(iter(partial(sys.stdin.buffer.readline, longest + 1), b""), 1):
+        if len(line) > longest:
+            raise RecordError(
+                f"the line is longer than {longest:,} bytes",
+                where=f"standard input, line {number}",
+                hint="Raise ingest.max_line_mb.",
+            )
+        yield number, line

@@ -7,22 +7,20 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import cache
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kglink.errors import SpaceError, UsageError
-from kglink.linking.pipeline import text_groups
 from kglink.records import Candidate, LinkedDocument, Span, TextInput
 from kglink.shown import ShownList
 from kglink.workspace.folder import named
 from kglink.workspace.spaces import answers, build_if_stale
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from multiprocessing.connection import Connection
+
     from kglink.config import ResolvedSettings
     from kglink.linking.explain import Explanation
     from kglink.linking.pipeline import Linker
@@ -257,6 +255,12 @@ def linked_by_workers(
 def _by_workers(
     opened: Opened, workers: int, texts: Iterable[TextInput], flags: Mapping[str, object]
 ) -> Iterator[LinkedDocument]:
+    from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    from kglink.linking.pipeline import text_groups
+
     cores = opened.settings.encoder.threads or os.cpu_count() or 1
     threads = max(1, cores // workers)
     own = {"encoder.threads": threads, "link.workers": 1}
@@ -311,6 +315,8 @@ def _begin(work: _Work, threads: int, parent: Connection) -> None:
 
 
 def _end_with(parent: Connection) -> None:
+    from multiprocessing.connection import wait
+
     wait([parent])
     os._exit(1)
 

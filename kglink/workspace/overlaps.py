@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
     from kglink.overlap.review.journal import Order, ReviewTable
     from kglink.overlap.review.session import Review
-    from kglink.overlap.search import OverlapReport, OverlapTools
-    from kglink.overlap.train import Training
+    from kglink.overlap.search import OverlapReport, OverlapTools, Training
     from kglink.store import Store
     from kglink.workspace.opened import Opened
 
@@ -64,7 +63,7 @@ def find_overlaps(
 def train_overlap_model(opened: Opened, *, progress: OnProgress = lambda _: None) -> Training:
     """Fit the overlap model to the verdicts of the store; later searches use it."""
     from kglink.overlap.model import default_model
-    from kglink.overlap.train import train
+    from kglink.overlap.search import train
     from kglink.workspace.overlap_tools import keep_model
 
     tools = _tools(opened, progress)

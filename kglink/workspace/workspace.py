@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kglink.workspace.corrections import correct, corrections, take_back
 from kglink.workspace.discover import discover, discovered, judge_discovery, promote
 from kglink.workspace.doctor import doctor, licences, plugins
 from kglink.workspace.entities import add_entity, entities, entity, remove_entity, vector, vectors
@@ -19,12 +18,15 @@ from kglink.workspace.index import change_index, index_presets, is_index_asked, 
 from kglink.workspace.kbs import add_kb, export, kb, kbs, remove_kb
 from kglink.workspace.link import explain, link, search
 from kglink.workspace.memory import (
+    correct,
+    corrections,
     fit,
     fit_clusterer,
     fit_scoring,
     forget,
     kept_clusterer_choice,
     learn,
+    take_back,
 )
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import (
